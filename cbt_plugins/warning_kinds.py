@@ -13,6 +13,9 @@ from enum import Enum
 from fnmatch import fnmatchcase
 from typing import Any, Dict, Iterable, List, Mapping, Tuple
 
+#: seconds after its time at which an event begins late
+LATE_EVENT = 2.0
+
 
 class Severity(Enum):
     """What a reader must do about a warning; from bad to harmless."""
@@ -160,6 +163,7 @@ _ALL = (
     WarningKind("get-without-body", "hsbench measures a GET without its body"),
     WarningKind("upper-bounds", "COSbench's percentiles are upper ends of bins"),
     WarningKind("faults-late", "an event began late"),
+    WarningKind("fault-time", "a fault lasted longer or shorter than planned", forbids_verdict=True),
     WarningKind("warp-aggregated", "warp's percentiles are means of windows"),
     WarningKind("warp-trimmed", "warp's series lack the first and the last seconds"),
     # of a comparison: docs/COMPARE.md, docs/STATISTICS.md

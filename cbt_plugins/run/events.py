@@ -5,20 +5,25 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, List, Optional, Sequence
+from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.plan import Event, Fault, Upgrade
 from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.warning_kinds import LATE_EVENT
 
 log = logging.getLogger(__name__)
 
 #: seconds before a fault at which its blast radius is computed, because the queries take time
 AHEAD = 20.0
-#: seconds before a fault at which the safety rules are checked again, on the cluster of now
+#: seconds before a fault at which the safety rules are checked again, on the cluster of now; more where checks are slow
 AGAIN = 3.0
 #: seconds after which a fault that the rules refuse is asked for once more
 ONCE_MORE = 5.0
+#: the second check of a fault may take so many times as long as the first one did
+_SLOWER = 1.5
+#: share of its planned time by which a fault may last longer or shorter
+_OFF = 0.1
 
 
 class EventSchedule:
@@ -44,6 +49,10 @@ class EventSchedule:
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
         self._ready: Optional[Prepared] = None
+        self._took = 0.0  # seconds, of the longest check
+        self._late: Dict[str, Tuple[float, float]] = {}  # label -> planned time, seconds after it
+        self._worst = ("", 0.0)  # what began latest, and how late
+        self._changed: List[str] = []
         self.failure: Optional[str] = None
         self.done = 0
 
@@ -81,7 +90,12 @@ class EventSchedule:
             self._thread.join()
 
     def note(self, outcome: PhaseOutcome) -> None:
-        """Say in the phase's outcome why it did not go on as planned, or how many events did not happen."""
+        """Say in the phase's outcome why it did not go on as planned, what was late, and how many events are left."""
+        what, late = self._worst
+        if late > LATE_EVENT:
+            outcome.warn("faults-late", f"{what} began {late:.1f} s after its time")
+        for text in self._changed:
+            outcome.warn("fault-time", text)
         if self.failure is not None:
             outcome.warn("fault-failed", self.failure)
             outcome.degrade("failed")
@@ -112,21 +126,25 @@ class EventSchedule:
 
     def _look(self, fault: Fault, at: float) -> bool:
         """Check the fault in good time and again right before it; False when the schedule has been closed."""
-        if not self._until(at - AHEAD):
-            return False
         if self._ready is None:
+            if not self._until(at - max(AHEAD, 2 * _SLOWER * self._took)):
+                return False
             self._ready = self._checked(fault)
         # a fault that is due at once was checked before the load began
+        again = at - max(AGAIN, _SLOWER * self._took)
         if time.time() < at - AGAIN:
-            if not self._until(at - AGAIN):
+            if not self._until(again):
                 return False
             self._ready = self._injector.ready(self._ready)
         return True
 
     def _checked(self, fault: Fault) -> Prepared:
         """Check a fault; once more after a refusal: PGs that the balancer moves peer for a moment."""
+        began = time.monotonic()
         try:
-            return self._injector.ready(fault)
+            ready = self._injector.ready(fault)
+            self._took = max(self._took, time.monotonic() - began)
+            return ready
         except FaultError as error:
             log.info("%s: %s; asking once more in %g s", self._phase, error, ONCE_MORE)
             if self._ended.wait(ONCE_MORE):
@@ -139,6 +157,7 @@ class EventSchedule:
 
     def _do(self, event: Event, planned: float) -> None:
         late = round(time.time() - planned, 3)
+        self._remember(event, planned, late)
         if event.mark:
             self._write("mark", name=event.mark, phase=self._phase, late=late)
         if event.inject is not None and self._ready is not None:
@@ -159,3 +178,16 @@ class EventSchedule:
             left = self._injector.undo(event.undo)
             if left:
                 raise FaultError("; ".join(map(str, left)))
+
+    def _remember(self, event: Event, planned: float, late: float) -> None:
+        """Note what is late, and which fault is in force for another time than planned."""
+        if event.inject is not None:
+            self._late[event.inject.label] = planned, late
+        labels = [event.inject.label] if event.inject is not None else list(event.undo)
+        if labels and late > self._worst[1]:
+            self._worst = f"{'undo of ' if event.undo else ''}{', '.join(labels)}", late
+        for label in event.undo:
+            begun, its = self._late.pop(label, (planned, late))
+            lasts = planned - begun
+            if abs(late - its) > max(LATE_EVENT, _OFF * lasts):
+                self._changed.append(f"{label} was in force for {lasts + late - its:.1f} s instead of {lasts:.1f} s")

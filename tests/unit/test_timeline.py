@@ -12,6 +12,7 @@ from waiting import wait_for
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import Event, Fault
 from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.outcome import PhaseOutcome
 
 A = Fault("a", "stop", ("node4",))
 
@@ -97,6 +98,42 @@ def test_a_fault_is_judged_once_more_right_before_it(monkeypatch: pytest.MonkeyP
     assert notes.seen == [("ready", "a"), ("ready", "a")] and made.left == 1
 
 
+def outcome_of(made: EventSchedule) -> PhaseOutcome:
+    outcome = PhaseOutcome("p", "hybrid", "measure")
+    made.note(outcome)
+    return outcome
+
+
+def test_a_fault_that_is_late_and_too_short_says_so() -> None:
+    """Its check took so long under load that little was left of its time; the undo came as planned."""
+    made = timeline(Notes(), Event(0.0, inject=A), Event(10.5, undo=("a",)))
+    made.begin(time.time() - 10.0)
+    wait_for(lambda: made.left == 0)
+    made.close()
+    said = {warning["code"]: warning["text"] for warning in outcome_of(made).warnings}
+    assert said["faults-late"].startswith("a began 10.") and said["fault-time"].startswith("a was in force for 0.")
+    assert said["fault-time"].endswith("instead of 10.5 s")
+
+
+def test_a_fault_at_its_times_says_nothing() -> None:
+    made = timeline(Notes(), Event(0.0, inject=A), Event(0.0, undo=("a",)))
+    made.begin(time.time())
+    wait_for(lambda: made.left == 0)
+    made.close()
+    assert outcome_of(made).warnings == []
+
+
+def test_the_second_check_has_the_time_that_the_first_one_took() -> None:
+    notes = Notes()
+    made = timeline(notes, Event(1e5, inject=A))
+    made._took = 1e5
+    made._ready = cast(Any, A)
+    made.begin(time.time())
+    wait_for(lambda: notes.seen)
+    made.close()
+    assert notes.seen == [("ready", "a")]
+
+
 def test_a_run_that_ends_shuts_the_injector_before_it_waits() -> None:
     notes = Notes()
     made = timeline(notes, Event(1000.0, inject=A))
@@ -105,7 +142,8 @@ def test_a_run_that_ends_shuts_the_injector_before_it_waits() -> None:
     assert notes.seen == ["shut"]
 
 
-def test_a_refusal_before_the_load_is_raised_and_a_later_one_told() -> None:
+def test_a_refusal_before_the_load_is_raised_and_a_later_one_told(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cbt_plugins.run.events.ONCE_MORE", 0.0)
     made = timeline(Notes("too many"), Event(0.0, inject=A))
     with pytest.raises(FaultError, match="too many"):
         made.prepare()

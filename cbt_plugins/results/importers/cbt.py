@@ -19,14 +19,13 @@ from cbt_plugins.results.episodes import stretches
 from cbt_plugins.results.record import STATE, Measurement, ResultWarning, of_episode
 from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.warning_kinds import LATE_EVENT
 
 Pairs = Iterator[Tuple[str, Any]]
 _JournalEvent = Mapping[str, Any]
 
 #: key of a record: what was injected and when, "10s:stop*1 30s:undo*1"
 FAULTS_KEY = "load.faults"
-#: seconds by which an event may miss its time
-_LATE = 2.0
 #: what is cut at the states of the cluster
 _RATES = ("obj_per_s", "mib_per_s")
 
@@ -209,7 +208,7 @@ def _warnings(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning
 def _late(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
     for events in mine:
         late = max((event.get("late") or 0.0 for event in events if _is(event, "event")), default=0.0)
-        if late > _LATE:
+        if late > LATE_EVENT:
             yield ResultWarning("faults-late", f"a fault or an undo began up to {late:.1f} s after its time")
 
 
