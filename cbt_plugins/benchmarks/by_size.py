@@ -20,11 +20,10 @@ from cbt_plugins.config.benchmark import (
     MANY,
     BenchmarkSection,
     Engine,
-    FillSection,
-    check_raw_goal,
     scaled_duration,
     scaled_objects,
 )
+from cbt_plugins.config.fill_phase import FillSection, check_raw_goal
 from cbt_plugins.config.operations import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,

@@ -23,7 +23,6 @@ from cbt_plugins.benchmarks.cycle import CycleBenchmark
 from cbt_plugins.config import registry
 from cbt_plugins.config.benchmark import (
     MANY,
-    MOST_OBJECTS,
     BenchmarkSection,
     Engine,
     scaled_duration,
@@ -31,6 +30,7 @@ from cbt_plugins.config.benchmark import (
 )
 from cbt_plugins.config.cycle import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
+from cbt_plugins.config.fill_phase import MOST_OBJECTS
 from cbt_plugins.config.patterns import RgwUser
 from cbt_plugins.config.rgw import PlacementSection
 from cbt_plugins.config.units import Sizes, size_texts

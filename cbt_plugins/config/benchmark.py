@@ -7,12 +7,10 @@ from typing import Annotated, Any, Literal, Mapping, Optional, Tuple
 
 from pydantic import (
     BeforeValidator,
-    ConfigDict,
     Field,
     ValidationInfo,
     WithJsonSchema,
     field_validator,
-    model_validator,
 )
 
 from cbt_plugins import plan
@@ -28,11 +26,10 @@ from cbt_plugins.config.units import (
     Duration,
     Percent,
     Size,
-    format_percent,
     format_size,
     parse_percent,
 )
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import FieldErrors, Strict
 
 
 def _generator(name: Any) -> Any:
@@ -106,43 +103,9 @@ class CbtLoadSection(Strict):
 
 #: more drivers, buckets or workers per driver than this are a typing error
 MANY = 10_000
-#: objects of a bucket: cbt-load keeps a bit for each number
-MOST_OBJECTS = 1 << 36
 Workers = Annotated[
     int, Field(ge=1, le=MANY, description="Requests in flight per driver (closed loop).")
 ]
-
-
-_GOALS = ("duration", "objects", "max_avail", "raw")
-
-
-class FillSection(Strict):
-    """When a fill is done: exactly one of these keys."""
-
-    model_config = ConfigDict(json_schema_extra=exactly_one(_GOALS))
-
-    duration: Optional[Duration] = Field(None, description="How long.")
-    objects: Optional[int] = Field(None, ge=1, le=MOST_OBJECTS, description="How many in each bucket.")
-    max_avail: Optional[Percent] = Field(
-        None, description="This share of the data pool's MAX AVAIL at its start."
-    )
-    raw: Optional[Percent] = Field(
-        None, description="Until this share of raw capacity is used, by any data."
-    )
-
-    @model_validator(mode="after")
-    def _whole(self) -> FillSection:
-        only_one(self, _GOALS)
-        return self
-
-    def to_plan(self, scale: float) -> plan.Goal:
-        """Return the goal; percentages are absolute, so `scale` leaves them alone."""
-        return plan.Goal(
-            duration=scaled_duration(self.duration, scale),
-            objects=scaled_objects(self.objects, scale),
-            max_avail=self.max_avail,
-            raw=self.raw,
-        )
 
 
 def scaled_duration(seconds: Optional[float], scale: float) -> Optional[float]:
@@ -250,10 +213,3 @@ class BenchmarkSection(Strict):
     def pools_to_plan(self) -> Tuple[plan.RunPool, ...]:
         """Return the plan's pools."""
         return tuple(pool.to_plan(key) for key, pool in self.pools.items())
-
-
-def check_raw_goal(goal: Optional[FillSection], full_guard: Optional[float]) -> None:
-    """Raise ValueError for a fill that the full guard stops before it is done."""
-    if goal and goal.raw and full_guard and goal.raw >= full_guard:
-        text = f"must be below full_guard ({format_percent(full_guard)}), which stops every phase"
-        raise FieldErrors([FieldError(("raw",), text)])

@@ -10,10 +10,11 @@ from pydantic import ConfigDict, Field, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config import registry
-from cbt_plugins.config.benchmark import Engine, FillSection, check_raw_goal, scaled_duration, scaled_objects
+from cbt_plugins.config.benchmark import Engine, scaled_duration, scaled_objects
 from cbt_plugins.config.errors import Path
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
-from cbt_plugins.config.load_phases import HybridSection, LadderSection, WorkSection
+from cbt_plugins.config.fill_phase import FillPhaseSection, check_raw_goal
+from cbt_plugins.config.hybrid_phase import HybridSection, LadderSection, WorkSection
 from cbt_plugins.config.operations import errors_of_buckets, range_of
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
@@ -26,13 +27,6 @@ _ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid
 #: more phases than this are a typing error
 _MANY = 1000
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
-
-class FillPhaseSection(FillSection):
-    """Write objects: exactly one of duration, objects, max_avail, raw says until when."""
-
-    engine: Optional[Engine] = Field(None, description="Default: the benchmark's.")
-    events: Optional[PhaseEvents] = Field(None, description="In order of time.")
-
 
 class VerifySection(Strict):
     """Read every object of the run once and compare it with what was written (cbt-load); write `verify: {}`."""

@@ -13,8 +13,9 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
-from cbt_plugins.config.benchmark import MOST_OBJECTS, scaled_duration, scaled_objects
+from cbt_plugins.config.benchmark import scaled_duration, scaled_objects
 from cbt_plugins.config.events import PhaseEvents
+from cbt_plugins.config.fill_phase import MOST_OBJECTS
 from cbt_plugins.config.operations import (
     DEFAULT_MIX,
     MixSection,
