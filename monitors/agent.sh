@@ -18,6 +18,9 @@ if [ -f "$name.pid" ] && read -r pid since <"$name.pid" && [ "$(started "$pid")"
 fi
 echo "$$ $(started $$)" >"$name.pid"
 
+# what a kill or a full disk has torn must not take our first line with it
+[ ! -s "$name.jsonl" ] || [ "$(tail -c 1 -- "$name.jsonl" | wc -l)" -eq 1 ] || echo >>"$name.jsonl"
+
 # the distribution's Python is the one that has Ceph's bindings
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from array import array
 from dataclasses import dataclass, field
 from itertools import chain
@@ -155,12 +156,20 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
+#: begins the first line of a connection
+_HEADER = b'{"version":'
+_UNKNOWN: Mapping[str, Any] = {"version": math.inf}
+
+
 def _mapping(text: bytes) -> Mapping[str, Any]:
-    """A line; nothing of one that a kill has torn."""
+    """A line; of one that a kill, a full disk or a crash has torn, the header of a connection behind it, if any."""
     try:
         line = json.loads(text)
     except (ValueError, RecursionError):
-        return {}
+        begin = text.rfind(_HEADER)
+        if begin < 0:
+            return {}
+        return _UNKNOWN if begin == 0 else _mapping(text[begin:])
     return line if isinstance(line, dict) else {}
 
 

@@ -205,6 +205,18 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     assert missing > 0.5  # what nobody watched is not made up
 
 
+def test_a_new_connection_begins_a_new_line(tmp_path: Path) -> None:
+    its, file = monitor(), tmp_path / "node" / "resources" / FILE
+    file.parent.mkdir(parents=True, mode=0o700)
+    file.write_bytes(b'{"version": 2}\n{"t": 1')
+    its.start(str(tmp_path / "node"))
+    try:
+        wait_for(lambda: file.read_bytes().count(b'"version"') == 2)
+    finally:
+        its.stop(str(tmp_path / "node"))
+    assert file.read_bytes().startswith(b'{"version": 2}\n{"t": 1\n{"version":2,')
+
+
 def test_one_that_has_lost_its_connection_is_replaced(tmp_path: Path) -> None:
     its, left = monitor(), monitor()
     left.start(str(tmp_path / "node"))

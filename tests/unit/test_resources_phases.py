@@ -277,6 +277,25 @@ def test_a_torn_line_is_left_out(tmp_path: Path) -> None:
     assert made["nodes"][0]["watched"] < 1
 
 
+@pytest.mark.parametrize("torn", [b'{"t": 1700000021.0, "s": 1.0, "c": [10', bytes(300)], ids=["a line", "NULs"])
+def test_a_torn_line_ends_its_connection(tmp_path: Path, torn: bytes) -> None:
+    """The next connection's header is behind it: it numbers daemons anew, and nobody watched in between."""
+    path = write(tmp_path, "n1", Made([("osd", "1", 1.9, 100), ("osd", "2", 0.1, 100)]))
+    with path.open("ab") as file:
+        file.write(torn)
+    write(tmp_path, "n1", Made([("osd", "2", 0.1, 100), ("osd", "1", 1.9, 100)]), begin=T0 + 400)
+    made = of(tmp_path, (0.0, 420.0))
+    assert {its["id"]: its["cores"] for its in made["daemons"]} == {"1": pytest.approx(1.9), "2": pytest.approx(0.1)}
+    assert made["nodes"][0]["watched"] == pytest.approx(40 / 420, abs=1e-4)
+
+
+def test_a_torn_header_ends_the_connection_before_it(tmp_path: Path) -> None:
+    path = write(tmp_path, "n1", Made(OSDS))
+    other = write(tmp_path / "other", "n1", Made([("rgw", "1", 3.0, 100)]), begin=T0 + 100).read_bytes()
+    path.write_bytes(path.read_bytes() + b'{"t": 1{"version": 1, "t": 17\n' + other.split(b"\n", 1)[1])
+    assert list(of(tmp_path, (0.0, 120.0))["classes"]) == ["osd"]
+
+
 @pytest.fixture
 def watched(tmp_path: Path) -> Path:
     """A run of two phases of 10 s, 300 requests/s in the first one; only that one was watched."""
