@@ -330,7 +330,7 @@ def main(interval):
         if select.select([0], [], [], due - time.monotonic())[0] and not os.read(0, 4096):
             break
         sampler.sample(every)
-    sampler.sample(interval, last=True)
+    sampler.sample(every, last=True)
     its = resource.getrusage(resource.RUSAGE_SELF)
     used = round(its.ru_utime + its.ru_stime, 3)
     sampler.line({"t": round(time.time(), 3), "end": "told", "samples": sampler.samples, "cpu": used})

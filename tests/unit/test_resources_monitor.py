@@ -284,6 +284,24 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
 
 
+def test_the_last_sample_of_a_long_run_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Samples are rarer then: from the one before the last up to ten times as many seconds may have passed."""
+    asked: List[float] = []
+    sampler = type("Sampler", (), {"samples": 0, "begin": lambda *its: None, "line": lambda *its: None})()
+
+    def sample(due: float, last: bool = False) -> None:
+        asked.append(due)
+        sampler.samples += 1
+
+    sampler.sample = sample
+    monkeypatch.setattr(resources_agent, "FINE", 1)
+    monkeypatch.setattr(resources_agent, "NodeSampler", lambda: sampler)
+    monkeypatch.setattr(resources_agent.select, "select", lambda *its: ([0] if len(asked) == 2 else [], [], []))
+    monkeypatch.setattr(resources_agent.os, "read", lambda *its: b"")
+    resources_agent.main(1.0)
+    assert asked == [1.0, 10.0, 10.0]
+
+
 @pytest.mark.parametrize(
     ("name", "words", "its"),
     [
