@@ -1,7 +1,7 @@
 """Runs on a node: what its OSDs and gateways say of themselves, as JSON lines, see docs/RESOURCES.md.
 
-Standard library only, Python 3.6. It asks their admin sockets, which need root and no key. Ends when standard input
-closes.
+Standard library only, Python 3.6. It asks their admin sockets, which need root and no key. A line with "limit" says
+where it sees less. Ends when standard input closes.
 """
 
 # mypy: disallow-untyped-defs=False
@@ -26,8 +26,11 @@ SCORE = 1800.0
 #: seconds for an answer, and bytes of one
 TIMEOUT, LARGEST = 5.0, 16 << 20
 
+FOLDERS = ("/var/run/ceph", "/var/run/ceph/*/")
 SOCKETS = ("/var/run/ceph/*.asok", "/var/run/ceph/*/*.asok")
-_OSD, _CLIENT = re.compile(r"ceph-osd\.(\d+)\.asok$"), re.compile(r"ceph-client\.(.+?)(\.\d+)*\.asok$")
+_OSD = re.compile(r"ceph-osd\.(\d+)\.asok$")
+#: behind a gateway's name Ceph puts $pid.$cctid
+_CLIENT = re.compile(r"ceph-client\.(.+?)(?:\.\d+\.\d+)?\.asok$")
 #: name in the lines -> where `perf dump` has it: (section, counters of which a release has one)
 OF_OSDS = {
     "op_latency": ("osd", "op_latency"),
@@ -106,13 +109,21 @@ def chosen(dump, table):
 
 
 def sockets():
-    """Return {daemon: path}: "osd.3", "client.rgw.a"; a stopped daemon's socket may be left there."""
+    """Return {daemon: paths}: "osd.3", "client.rgw.a"; a stopped daemon's socket may be left there."""
     found = {}
     for path in sorted(path for pattern in SOCKETS for path in glob.glob(pattern)):
         osd, client = _OSD.search(path), _CLIENT.search(path)
         if osd or client:
             found.setdefault("osd." + osd.group(1) if osd else "client." + client.group(1), []).append(path)
     return found
+
+
+def closed():
+    """Return the first folder or socket that this user may not use; None where there is none."""
+    for folder in sorted(folder.rstrip("/") for pattern in FOLDERS for folder in glob.glob(pattern)):
+        if not os.access(folder, os.R_OK | os.X_OK):
+            return folder
+    return next((path for its in sockets().values() for path in its if not os.access(path, os.W_OK)), None)
 
 
 def sample_osd(path, score):
@@ -142,13 +153,16 @@ def sample_gateway(path):
     return found
 
 
-def sample(score):
+def sample(score, shared):
+    """Return {daemon: counters}; `shared` keeps the names that several daemons have, and what to say of it."""
     found = {}
     for daemon, paths in sockets().items():
-        for path in paths:
-            its = sample_osd(path, score) if daemon.startswith("osd.") else sample_gateway(path)
-            if its:
-                found[daemon] = its
+        its = {path: sample_osd(path, score) if daemon.startswith("osd.") else sample_gateway(path) for path in paths}
+        its = {path: counters for path, counters in its.items() if counters}
+        if len(its) > 1:
+            shared[daemon] = "several daemons are called %s: each is named with its process" % daemon
+        for path, counters in its.items():
+            found[os.path.basename(path)[len("ceph-") : -len(".asok")] if daemon in shared else daemon] = counters
     return found
 
 
@@ -157,15 +171,25 @@ def line(record):
     os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 
 
+def limited(text):
+    line({"t": round(time.time(), 3), "limit": text})
+
+
 def main(interval):
     line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval})
-    samples, scored, last = 0, None, False
+    samples, scored, last, shared, told = 0, None, False, {}, 0
+    path = closed()
+    if path:
+        limited(path + " may not be asked: this needs root")
     while True:
         begun = time.monotonic()
         score = last or scored is None or begun >= scored + SCORE
-        record = {"t": round(time.time(), 3), "d": sample(score)}
+        record = {"t": round(time.time(), 3), "d": sample(score, shared)}
         scored = begun if score else scored
         line(record)
+        for text in list(shared.values())[told:]:
+            limited(text)
+        told = len(shared)
         samples += 1
         if last:
             break

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import socket
 import struct
+import subprocess
+import tempfile
 import threading
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
@@ -20,6 +23,7 @@ from cbt_plugins.results.internals import DaemonCounters, counter_rows, warnings
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
 RECORDED = Path(__file__).parent.parent / "data" / "internals"
+AGENT = Path(internals_agent.__file__)
 T0 = 1_700_000_000.0
 #: a part of `radosgw-admin sync status`, as 20.2 prints it
 ZONE_BEHIND = """\
@@ -178,11 +182,75 @@ def test_an_admin_socket_is_asked(daemon: Tuple[Path, List[str]], monkeypatch: p
     assert internals_agent.ask(str(path), "perf dump") == {"of": "perf dump"}
     assert internals_agent.ask(str(path), "dump_mempools") is None
     assert asked == ["perf dump", "dump_mempools"]
-    for name in ("ceph-client.rgw1.13.asok", "ceph-client.rgw.a.7.94.asok", "ceph-mon.a.asok"):
-        (path.parent / name).touch()
+    (path.parent / "ceph-mon.a.asok").touch()
     monkeypatch.setattr(internals_agent, "SOCKETS", (f"{path.parent}/*.asok",))
-    assert set(internals_agent.sockets()) == {"osd.3", "client.rgw1", "client.rgw.a"}
+    assert set(internals_agent.sockets()) == {"osd.3"}
     assert internals_agent.ask(str(path.parent / "ceph-mon.a.asok"), "x") is None  # nobody is there
+
+
+def replying(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
+    """Gateways with these sockets, each of which has had as many requests as its name has characters."""
+    monkeypatch.setattr(internals_agent, "FOLDERS", (str(folder),))
+    monkeypatch.setattr(internals_agent, "SOCKETS", (f"{folder}/*.asok",))
+    for name in names:
+        (folder / name).touch()
+    monkeypatch.setattr(internals_agent, "ask", lambda path, prefix: {"rgw": {"req": len(Path(path).name)}})
+
+
+def test_only_what_ceph_appends_to_a_gateways_name_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replying(
+        monkeypatch,
+        tmp_path,
+        "ceph-client.rgw1.7.94.asok",  # $cluster-$name.$pid.$cctid.asok
+        "ceph-client.rgw.8000.12.94.asok",
+        "ceph-client.rgw.8080.13.94.asok",
+        "ceph-client.rgw.0.asok",
+        "ceph-client.rgw.1.asok",
+        "ceph-client.rgw.10.0.0.5.17.94178231.asok",
+        "ceph-client.rgw.10.0.0.6.18.94178231.asok",
+    )
+    shared: Dict[str, str] = {}
+    names = {"rgw1", "rgw.8000", "rgw.8080", "rgw.0", "rgw.1", "rgw.10.0.0.5", "rgw.10.0.0.6"}
+    assert set(internals_agent.sample(False, shared)) == {f"client.{name}" for name in names} and not shared
+
+
+def test_gateways_that_share_a_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    replying(monkeypatch, tmp_path, "ceph-client.rgw.a.7.94.asok", "ceph-client.rgw.a.12.94.asok")
+    shared: Dict[str, str] = {}
+    both = {"client.rgw.a.7.94": {"requests": 27}, "client.rgw.a.12.94": {"requests": 28}}
+    assert internals_agent.sample(False, shared) == both
+    (text,) = shared.values()
+    assert text == "several daemons are called client.rgw.a: each is named with its process"
+    (tmp_path / "ceph-client.rgw.a.12.94.asok").unlink()
+    assert set(internals_agent.sample(False, shared)) == {"client.rgw.a.7.94"}  # as before
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
+def test_sockets_that_its_user_may_not_ask_are_told() -> None:
+    """As another user: an OSD that is closed, containers in a closed folder, no daemon."""
+    with tempfile.TemporaryDirectory() as made:  # pytest's own is root's
+        os.chmod(made, 0o755)
+        closed_to_another_user(Path(made))
+
+
+def closed_to_another_user(tmp_path: Path) -> None:
+    for folder in ("own", "containers", "none"):
+        (tmp_path / folder).mkdir()
+    with socket.socket(socket.AF_UNIX) as its:
+        its.bind(str(tmp_path / "own" / "ceph-osd.3.asok"))
+    (tmp_path / "containers" / "fsid").mkdir(mode=0o700)
+    said = {}
+    for folder in ("own", "containers", "none"):
+        program = AGENT.read_text().replace("/var/run/ceph", f"{tmp_path}/{folder}")
+        words = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", program, "1"]
+        done = subprocess.run(words, input=b"", stdout=subprocess.PIPE, check=True, cwd="/")
+        said[folder] = [its["limit"] for its in map(json.loads, done.stdout.splitlines()) if "limit" in its]
+    text = "may not be asked: this needs root"
+    assert said == {
+        "own": [f"{tmp_path}/own/ceph-osd.3.asok {text}"],
+        "containers": [f"{tmp_path}/containers/fsid {text}"],
+        "none": [],
+    }
 
 
 def test_the_backlog_is_asked_with_the_files_command(tmp_path: Path) -> None:

@@ -93,7 +93,7 @@ osd_op_queue = wpq
 osd_mclock_skip_benchmark = true
 
 [client]
-admin_socket = /var/run/ceph/$cluster-$name.$pid.asok
+admin_socket = /var/run/ceph/$cluster-$name.$pid.$cctid.asok
 rbd_cache = true
 """
 
