@@ -101,6 +101,7 @@ _ALL = (
     WarningKind("clock-offset", "a node's clock is off"),
     WarningKind("generator-bound", "the load generator was the limit", caps=("*_per_s", "*_ms")),
     WarningKind("resources-gap", "a node was not watched all the time"),
+    WarningKind("monitor-limited", "a monitor could not see all that it was to see"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
     WarningKind("swapping", "a node swapped memory"),
     WarningKind("spillover", "RocksDB went to a slow device"),

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import contextlib
+import json
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -9,7 +11,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.formatting import plain, several
-from cbt_plugins.journal import json_lines
+from cbt_plugins.journal import json_lines, open_regular
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
 
@@ -25,6 +27,8 @@ SELDOM = {"allocator_score": 1800.0}
 LATE = 2.5
 #: what a warning names
 _SHOWN = 5
+#: bytes of a line within which its limit begins
+_LIMIT_WITHIN = 60
 Window = Tuple[float, float]
 
 
@@ -197,6 +201,29 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
         if high:
             text = f"{several(high, 'shard')} of this zone behind another one at the end, {low} at the begin"
             yield {"code": "sync-behind", "text": text, "phase": phase}
+
+
+def limits(run: Path) -> Iterator[Dict[str, Any]]:
+    """Yield a warning for each monitor that says on some nodes that it could not see all that it was to see."""
+    for monitor in ("internals", "stacks"):
+        found: Dict[str, str] = {}  # node -> the first thing that it says
+        for node, path in _files(run, monitor):
+            limit = next(_limits_in(path), None)
+            if limit:
+                found.setdefault(node, limit)
+        if found:
+            told = "; ".join(f"{node}: {text}" for node, text in list(found.items())[:_SHOWN])
+            text = f"{monitor} saw less than it was to see on {several(len(found), 'node')}: {told}"
+            yield {"code": "monitor-limited", "text": text}
+
+
+def _limits_in(path: Path) -> Iterator[str]:
+    """Yield the limits of a file, of which only the lines that may have one are parsed: those of stacks are long."""
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        for text in file:
+            if b'"limit":' in text[:_LIMIT_WITHIN]:
+                with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+                    yield str(json.loads(text)["limit"])
 
 
 #: cells of numbers that say nothing

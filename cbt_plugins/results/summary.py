@@ -52,6 +52,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     warnings.extend(resources.warnings_of(used, phases))
     inside = internals.internals(run, phases)
     warnings.extend(internals.warnings_of(inside))
+    warnings.extend(internals.limits(path))
     warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
     found = ladders(run, phases)
     steps = {step["phase"] for ladder in found for step in ladder["steps"]}

@@ -20,6 +20,7 @@ from cbt_plugins.monitors.internals import Internals
 from cbt_plugins.results import internals
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.internals import DaemonCounters, counter_rows, warnings_of
+from cbt_plugins.results.summary_file import summarize
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
 RECORDED = Path(__file__).parent.parent / "data" / "internals"
@@ -143,6 +144,19 @@ def test_warnings(tmp_path: Path) -> None:
         "sync-behind": "4 shards of this zone behind another one at the end, 0 at the begin",
     }
     assert not list(warnings_of(None))
+
+
+def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
+    closed, full = "/var/run/ceph may not be asked: this needs root", "no look any more: its file has 512 MiB"
+    lines = [{"version": 1, "t": T0}, {"t": T0, "limit": closed}, {"t": T0, "d": {}}]
+    stacks = [{"version": 1, "t": T0, "hz": 49}, {"t": T0, "n": 1, "stacks": {"osd;x;limit": 1}}, {"t": T0, "limit": full}]
+    files = {"internals.n1/n1.jsonl": lines, "internals.n2/n2.jsonl": lines, "stacks.n3/n3.jsonl": stacks}
+    folder = archive(tmp_path, files)
+    found = [its["text"] for its in summarize(folder)["warnings"] if its["code"] == "monitor-limited"]
+    assert found == [
+        f"internals saw less than it was to see on 2 nodes: n1: {closed}; n2: {closed}",
+        f"stacks saw less than it was to see on 1 node: n3: {full}",
+    ]
 
 
 def test_a_damaged_line_is_left_out() -> None:
