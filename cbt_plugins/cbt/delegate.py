@@ -52,8 +52,6 @@ class Delegate:
 
     def run(self) -> str:
         """Run what is not complete yet; returns EXECUTED or EXISTING for the session, which cbt.py ignores."""
-        if "osd_ra" in self.config:
-            self.cluster.set_osd_param("read_ahead_kb", self.config["osd_ra"])
         return execute(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:

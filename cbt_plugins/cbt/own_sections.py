@@ -11,6 +11,9 @@ from cbt_plugins.config.errors import ErrorAt, near_miss
 from cbt_plugins.config.sections import CBT_KEYS, HOST_KEYS
 from cbt_plugins.config.source import YamlSource
 
+#: keys that CBT's base class reads, which is not found in every tree
+_OF_BASE = CBT_KEYS | HOST_KEYS | {"osd_ra"}
+
 
 def unread_keys(source: YamlSource, tree: Optional[Path]) -> List[ErrorAt]:
     """Return the keys that CBT's classes in `tree` do not read: CBT says nothing of them and uses its defaults.
@@ -29,7 +32,7 @@ def _unread(source: YamlSource, tree: Path, benchmarks: Dict[object, object]) ->
             continue
         texts, asked = _texts(tree, module)
         for key in section:
-            if not texts or not isinstance(key, str) or key in texts | CBT_KEYS | HOST_KEYS:
+            if not texts or not isinstance(key, str) or key in texts | _OF_BASE:
                 continue
             near = near_miss(key, asked - set(section))
             text = f"{module} does not read this key" + (f"; did you mean {near!r}?" if near else "")

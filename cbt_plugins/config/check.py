@@ -309,6 +309,7 @@ def _equal_runs(
 _REFUSED: Dict[str, str] = {
     "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
     "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
+    "osd_ra": "nothing here sets read-ahead; set it on the nodes (by hand, or a udev rule), and remove the key",
     **{key: "CBT sets this key itself; remove it" for key in sorted(HOST_KEYS)},
 }
 

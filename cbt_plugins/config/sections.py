@@ -15,7 +15,7 @@ from cbt_plugins.plan import CALIBRATE, Phase, Plan
 #: CBT puts these into every permutation
 HOST_KEYS = frozenset({"benchmark", "iteration"})
 #: keys that CBT's base class reads in any section; no plan is made of them (of `acceptable`: see acceptable.py)
-CBT_KEYS = frozenset({"acceptable", "osd_ra", "valgrind", "log_iops", "log_bw", "log_lat"})
+CBT_KEYS = frozenset({"acceptable", "valgrind", "log_iops", "log_bw", "log_lat"})
 #: seconds: a quarter of the phase it serves, within these
 _SHORTEST, _LONGEST = 5.0, 10.0
 

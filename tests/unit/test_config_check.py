@@ -90,7 +90,8 @@ RGWTEST_FAULTS = [
     ("    §phases: [{fill: {objects: 5}}]\n", "benchmarks.rgwtest.phases: the phases of rgwtest are fixed"),
     ("    §workloads: {a: {}}\n", "benchmarks.rgwtest.workloads: newer CBT versions take this key"),
     ("    §iteration: 3\n", "benchmarks.rgwtest.iteration: CBT sets this key itself"),
-    ("    osd_ra: {a: §2023-01-01}\n", "benchmarks.rgwtest.osd_ra.a: YAML reads this as a date"),
+    ("    §osd_ra: [4096]\n", "benchmarks.rgwtest.osd_ra: nothing here sets read-ahead; set it on the nodes"),
+    ("    valgrind: {a: §2023-01-01}\n", "benchmarks.rgwtest.valgrind.a: YAML reads this as a date"),
     ("    §7: x\n", "benchmarks.rgwtest[7]: the key 7 is not text: quote it"),
     (
         "    workers: 8\n    §workers: 9\n",
@@ -405,7 +406,7 @@ def test_other_benchmarks_beside_ours_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_keys_that_cbt_reads_in_every_section_are_accepted(tmp_path: Path) -> None:
-    keys = "    acceptable: {bandwidth: (greater)}\n    osd_ra: [4096]\n    valgrind: null\n    log_iops: false\n"
+    keys = "    acceptable: {bandwidth: (greater)}\n    valgrind: null\n    log_iops: false\n"
     assert errors_in(tmp_path, CLUSTER + RGWTEST + keys) == []
 
 

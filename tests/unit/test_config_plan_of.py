@@ -25,7 +25,7 @@ FROM_CBT: Dict[str, Any] = {
     "benchmark": "x",
     "iteration": 0,
     "acceptable": {},
-    "osd_ra": "4096",
+    "log_bw": "4096",
     "log_lat": True,
 }
 

@@ -254,7 +254,7 @@ def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_pat
 def test_other_sections_stay_open(validator: Any) -> None:
     data = quickstart()
     data["benchmarks"]["radosbench"] = {"anything": [1, 2]}
-    data["benchmarks"]["rgwtest"].update({"acceptable": {"GET/p99_ms": "(less)"}, "osd_ra": [4096]})
+    data["benchmarks"]["rgwtest"].update({"acceptable": {"GET/p99_ms": "(less)"}, "log_lat": [True]})
     data["common"] = {"pdsh_cmd": "pdsh"}
     data["cluster"]["pool_profiles"] = {}
     assert validator.is_valid(data)
