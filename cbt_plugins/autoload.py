@@ -45,7 +45,7 @@ class Finder:
             execute(module)
             try:
                 from cbt_plugins.cbt import upstream
-            except ImportError as error:  # CBT itself works without us
+            except Exception as error:  # CBT itself works without us
                 print(f"cbt-plugins is not active: {error}", file=sys.stderr)
             else:
                 upstream.patch(_PATCHES[fullname], module)

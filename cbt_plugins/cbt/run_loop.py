@@ -127,7 +127,7 @@ class RunLoop:
         runs = list(layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
         ledger = Ledger(runs)
         saved = self._archive / "results" / "cbt_config.yaml"
-        if not layout.write_once(saved, self._saved) and layout.saved_file(saved) != self._saved:
+        if not layout.write_once(saved, self._saved) and _placeless(layout.saved_file(saved)) != _placeless(self._saved):
             logger.warning("%s: this archive was started with another file", saved)
         status = 1
         try:
@@ -182,6 +182,13 @@ class RunLoop:
     def _build_monitors(self, without: Sequence[str], acting: Optional[bool]) -> List[Monitor]:
         profiles = {name: profile for name, profile in self._profiles.items() if name not in without}
         return lifecycle.those(lifecycle.build(profiles, self._monitors, self._cluster, self._common), acting)
+
+
+def _placeless(saved: Any) -> Any:
+    """Return the sections of a file without where its archive is, which is written in several ways and may move."""
+    if not isinstance(saved, dict) or not isinstance(saved.get("cluster"), dict):
+        return saved
+    return {**saved, "cluster": {key: value for key, value in saved["cluster"].items() if key != "archive_dir"}}
 
 
 def _collectl() -> Any:

@@ -6,6 +6,9 @@ import contextlib
 import errno
 import logging
 import os
+import shutil
+import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any, Dict
@@ -16,6 +19,7 @@ import yaml
 from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import errors_of
+from cbt_plugins.cbt.run_loop import RunLoop
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, json_lines
 
@@ -245,6 +249,38 @@ def test_the_hook_is_installed_once(monkeypatch: pytest.MonkeyPatch) -> None:
     autoload.install()
     autoload.install()
     assert sys.meta_path.count(autoload.Finder) == 1  # type: ignore[comparison-overlap]
+
+
+@pytest.mark.parametrize("error", ["SystemError('of another version')", "ImportError('no pydantic')"])
+def test_a_broken_installation_leaves_cbt_as_it_is(tmp_path: Path, error: str) -> None:
+    """pydantic raises SystemError where its core is of another version, which is no ImportError."""
+    for mark in checkout.MARKS:
+        (tmp_path / mark).write_text("initialize = None\n")
+    (tmp_path / "broken" / "pydantic").mkdir(parents=True)
+    (tmp_path / "broken" / "pydantic" / "__init__.py").write_text(f"raise {error}\n")
+    code = f"import sys; sys.path[:0] = {[str(tmp_path / 'broken'), str(tmp_path)]!r}\n"
+    code += "from cbt_plugins import autoload; autoload.install(); import settings; print(settings.initialize)"
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2])}
+    done = subprocess.run([sys.executable, "-c", code], env=environment, capture_output=True, text=True, check=False)
+    assert (done.returncode, done.stdout) == (0, "None\n")
+    assert done.stderr.startswith("cbt-plugins is not active: ")
+
+
+@pytest.mark.parametrize("other", ["arch/", "moved"])
+def test_an_archive_is_that_of_its_file_wherever_it_is(
+    tmp_path: Path, other: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def warned(archive: str, config: Dict[str, Any]) -> bool:
+        caplog.clear()
+        assert RunLoop(archive, config, None, tmp_path / "f.yaml").run() == 0
+        return "was started with another file" in caplog.text
+
+    monkeypatch.chdir(tmp_path)
+    config = {"cluster": {"iterations": 1, "clients": ["c"]}, "benchmarks": {}}
+    assert not warned("arch", config)
+    shutil.copytree("arch", "moved")
+    assert not warned(other, config)
+    assert warned(other, {**config, "cluster": {"iterations": 1, "clients": ["d"]}})
 
 
 def test_ours_are_known_without_an_installation() -> None:
