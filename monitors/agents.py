@@ -9,12 +9,13 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Dict, Mapping, Optional, Tuple, Type
+from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from cbt_plugins.cluster.remote import Remote, script
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.host import Monitor
+from cbt_plugins.inventory import nodes_of
 
 from . import connections
 from .lifecycle import stop_by_pid_files
@@ -74,6 +75,13 @@ class AgentMonitor(Monitor):
         if lost:
             logger.warning("%s: lost connections to %s; see output.txt there", self.NAME, ", ".join(lost))
         stop_by_pid_files(self._remote, self.nodes, f"{directory}/{self.NAME}")
+
+
+def node_to_ask(name: str, cluster: Mapping[str, Any], roles: Union[str, Sequence[str]]) -> str:
+    """Return the first node of these keys of `cluster:`, for a monitor that asks from one. Raises ValueError."""
+    for node in nodes_of(cluster, *([roles] if isinstance(roles, str) else roles)):
+        return node
+    raise ValueError(f"monitoring_profiles: {name}: no node to ask the cluster from; check its nodes:")
 
 
 def _ended(process: subprocess.Popen[bytes]) -> Dict[str, int]:

@@ -7,24 +7,25 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Mapping
+from typing import Any, List, Mapping, Union
 
 from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.validate import Strict
 
-from .agents import AgentMonitor
+from .agents import AgentMonitor, node_to_ask
 
 
 class BacklogProfile(Strict):
-    """RGW's garbage, resharding and multisite sync, asked from the head."""
+    """RGW's garbage, resharding and multisite sync, asked from one node."""
 
     interval: float = Field(60.0, ge=1, le=3600, description="Seconds between looks, at least.")
+    nodes: Union[str, List[str]] = Field("head", description="Ask from the first node of these keys.")
 
 
 class Backlog(AgentMonitor):
-    """Keys: `interval` (seconds, default 60). The head node asks."""
+    """Keys: `interval` (seconds, default 60), `nodes` (default head; its first node asks)."""
 
     Section = BacklogProfile
     _profile: BacklogProfile
@@ -33,7 +34,7 @@ class Backlog(AgentMonitor):
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(config, cluster, common)
-        self.nodes = self.nodes[:1]
+        self.nodes = [node_to_ask(self.NAME, cluster, self._profile.nodes)]
 
     def argument(self) -> str:
         admin = Ceph(self._remote, self.cluster).admin

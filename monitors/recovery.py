@@ -15,9 +15,8 @@ from pydantic import Field
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.sampler import AGENT, PARTS, ClusterWatch, agent_settings
 from cbt_plugins.config.validate import Strict, values_of
-from cbt_plugins.inventory import nodes_of
 
-from .agents import AgentMonitor
+from .agents import AgentMonitor, node_to_ask
 
 
 class RecoveryProfile(Strict):
@@ -39,7 +38,7 @@ class Recovery(AgentMonitor):
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(config, cluster, common)
-        self.nodes = [_node(cluster, self._profile)]
+        self.nodes = [node_to_ask(self.NAME, cluster, self._profile.nodes)]
 
     def argument(self) -> str:
         return json.dumps([_settings(Ceph(self._remote, self.cluster), self._profile)])
@@ -51,17 +50,10 @@ class Recovery(AgentMonitor):
 def cluster_watch(ceph: Ceph, cluster: Mapping[str, Any], config: Mapping[str, Any], folder: Path) -> ClusterWatch:
     """Return the sampler of a run, as the profile asks for it; its file is that of the monitor, under `folder`."""
     profile = values_of(RecoveryProfile, "recovery", config)
-    node = _node(cluster, profile)
+    node = node_to_ask(Recovery.NAME, cluster, profile.nodes)
     file = folder / f"{Recovery.NAME}.{node}" / f"{Recovery.NAME}.jsonl"
     return ClusterWatch(ceph, node, file, {**_settings(ceph, profile), "df": True})
 
 
 def _settings(ceph: Ceph, profile: RecoveryProfile) -> Dict[str, Any]:
     return agent_settings(ceph, profile.interval, librados=profile.librados, recovery=True)
-
-
-def _node(cluster: Mapping[str, Any], profile: RecoveryProfile) -> str:
-    roles = [profile.nodes] if isinstance(profile.nodes, str) else profile.nodes
-    for node in nodes_of(cluster, *roles):
-        return node
-    raise ValueError("monitoring_profiles: recovery: no node to ask the cluster from; check its nodes:")

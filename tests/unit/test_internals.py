@@ -288,6 +288,9 @@ esac
     its = Backlog({"interval": 5}, cluster, {})
     assert json.loads(its.argument()) == {"admin": "podman exec r radosgw-admin -c /etc/ceph/ceph.conf", "interval": 5}
     assert its.nodes == ["h"] and Internals({}, cluster, {}).nodes == ["o1", "r1"]
+    assert Backlog({"nodes": ["rgws", "osds"]}, cluster, {}).nodes == ["r1"]
+    with pytest.raises(ValueError, match="monitoring_profiles: backlog: no node to ask the cluster from; check its nodes:"):
+        Backlog({"nodes": "mgrs"}, cluster, {})
 
 
 @pytest.mark.parametrize(
