@@ -107,6 +107,7 @@ _ALL = (
     WarningKind("spillover", "RocksDB went to a slow device"),
     WarningKind("resharded", "buckets were resharded"),
     _info("garbage-grew", "RGW's garbage grew: deleted objects still take space and work"),
+    WarningKind("garbage-unknown", "RGW's garbage could not be counted in time"),
     _info("sync-behind", "the zone is behind another one: copies were made, or are to come"),
     WarningKind("repeated", "a phase was run again after an interruption"),
     WarningKind("late", "load generators did not end in time"),

@@ -20,8 +20,12 @@ import time
 LIMITED = "timeout --foreground -k 1 120 "
 #: shares of a processor and of the time that questions may take: a full garbage list is long
 CPU_SHARE, SHARE = 0.01, 0.2
-#: lists can have millions of lines: they are counted as they come
-_COUNT = "awk '/\"tag\":/ { n++ } /^\\[?]$/ { end = 1 } END { if (end) print n + 0 }'"
+#: lists can have millions of lines: they are counted as they come; "late" where `timeout` had to end what makes them
+_COUNT = """awk '
+/"tag":/ { n++ }
+/^\\[?]$/ { end = 1 }
+{ late = /^status (124|137)$/ }
+END { if (late) print "late"; else if (end) print n + 0 }'"""
 #: `sync status` has a part for metadata and for each zone that this one copies from
 _PARTS = re.compile(r"metadata sync|source: ")
 #: "data is behind on 2 shards", "3 shards are recovering": what failed there is tried again
@@ -33,8 +37,7 @@ _SHARDS = re.compile(r"(?:behind|recovering) shards: \[([\d,]+)\]")
 def run(line):
     """Return what a command prints, as far as it gets in time."""
     # in the agent's own process group: whoever ends that ends all
-    limited = LIMITED + line
-    its = subprocess.Popen(["/bin/sh", "-c", limited], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    its = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     return its.communicate()[0].decode(errors="replace")
 
 
@@ -65,10 +68,11 @@ def behind(text):
 
 
 def sample(admin, sync):
-    record = {}
-    entries = run(admin + " gc list --include-all 2>/dev/null | " + _COUNT).strip()
-    if entries.isdigit():
-        record["gc"] = int(entries)
+    """Return what one look found; "gc" is None where its list took too long."""
+    record, admin = {}, LIMITED + admin
+    entries = run("{ " + admin + " gc list --include-all 2>/dev/null; echo status $?; } | " + _COUNT).strip()
+    if entries.isdigit() or entries == "late":
+        record["gc"] = int(entries) if entries.isdigit() else None
     queue = parsed(run(admin + " reshard list 2>/dev/null"))
     if isinstance(queue, list):
         record["reshard"] = sorted({str(its.get("bucket_name")) for its in queue})
@@ -85,7 +89,7 @@ def line(record):
 
 
 def main(admin, interval):
-    group = parsed(run(admin + " zonegroup get 2>/dev/null")) or {}
+    group = parsed(run(LIMITED + admin + " zonegroup get 2>/dev/null")) or {}
     sync = len(group.get("zones") or ()) > 1
     line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval, "sync": sync})
     samples, last = 0, False

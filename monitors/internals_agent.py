@@ -160,7 +160,7 @@ def sample(score, shared):
         its = {path: sample_osd(path, score) if daemon.startswith("osd.") else sample_gateway(path) for path in paths}
         its = {path: counters for path, counters in its.items() if counters}
         if len(its) > 1:
-            shared[daemon] = "several daemons are called %s: each is named with its process" % daemon
+            shared[daemon] = f"several daemons are called {daemon}: each is named with its process"
         for path, counters in its.items():
             found[os.path.basename(path)[len("ceph-") : -len(".asok")] if daemon in shared else daemon] = counters
     return found

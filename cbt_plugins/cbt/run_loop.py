@@ -127,7 +127,8 @@ class RunLoop:
         runs = list(layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
         ledger = Ledger(runs)
         saved = self._archive / "results" / "cbt_config.yaml"
-        if not layout.write_once(saved, self._saved) and _placeless(layout.saved_file(saved)) != _placeless(self._saved):
+        begun = not layout.write_once(saved, self._saved)
+        if begun and _placeless(layout.saved_file(saved)) != _placeless(self._saved):
             logger.warning("%s: this archive was started with another file", saved)
         status = 1
         try:

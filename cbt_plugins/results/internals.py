@@ -165,7 +165,10 @@ def _backlog(run: Path, offsets: Mapping[str, float]) -> Iterator[Dict[str, Any]
 
 
 def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optional[Dict[str, Any]]:
-    """Return {"gc", "sync": [at the begin, at the end], "reshard": buckets}; None where nobody looked near it."""
+    """Return {"gc", "sync": [at the begin, at the end], "reshard": buckets}; None where nobody looked near it.
+
+    A number is None where the two looks next to that end of the window have none: what an earlier one had may be old.
+    """
     before = [its for its in samples if its["t"] <= window[0]]
     during = [its for its in samples if window[0] < its["t"] <= window[1]]
     after = [its for its in samples if its["t"] > window[1]]
@@ -174,8 +177,9 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
         return None
     made: Dict[str, Any] = {"looks": len(during)}
     for name in ("gc", "sync"):
-        known = [its[name] for its in near if name in its]
-        made[name] = [known[0], known[-1]] if known else None
+        values = [its.get(name) for its in near]
+        ends = (next((value for value in two if value is not None), None) for two in (values[:2], values[:-3:-1]))
+        made[name] = list(ends) if any(name in its for its in near) else None
     made["reshard"] = sorted({bucket for its in during for bucket in its.get("reshard") or ()})
     return made
 
@@ -190,7 +194,9 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
             yield {"code": "spillover", "text": f"{text}, most on {slow['of']}", "phase": phase}
         backlog = its["backlog"] or {}
         low, high = backlog.get("gc") or (0, 0)
-        if high - low > GARBAGE:
+        if low is None or high is None:
+            yield {"code": "garbage-unknown", "text": _unknown_garbage(low, high), "phase": phase}
+        elif high - low > GARBAGE:
             text = f"RGW's garbage grew from {low:,} to {high:,} entries: its collection falls into what follows"
             yield {"code": "garbage-grew", "text": text, "phase": phase}
         buckets = backlog.get("reshard") or []
@@ -199,8 +205,18 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
             yield {"code": "resharded", "text": text, "phase": phase}
         low, high = backlog.get("sync") or (0, 0)
         if high:
-            text = f"{several(high, 'shard')} of this zone behind another one at the end, {low} at the begin"
+            begin = "unknown" if low is None else low
+            text = f"{several(high, 'shard')} of this zone behind another one at the end, {begin} at the begin"
             yield {"code": "sync-behind", "text": text, "phase": phase}
+
+
+def _unknown_garbage(low: Optional[int], high: Optional[int]) -> str:
+    text = "RGW's garbage could not be counted"
+    if low is None and high is None:
+        return text
+    if high is None:
+        return f"RGW's garbage was {low:,} entries at the begin, and could not be counted at the end"
+    return f"{text} at the begin, and was {high:,} entries at the end"
 
 
 def limits(run: Path) -> Iterator[Dict[str, Any]]:
@@ -227,7 +243,7 @@ def _limits_in(path: Path) -> Iterator[str]:
 
 
 #: cells of numbers that say nothing
-_NOTHING = {"-", "0", "0 → 0"}
+_NOTHING = {"-", "0", "0 → 0", "- → -"}
 
 
 def counter_rows(made: Optional[Mapping[str, Any]]) -> List[List[str]]:
@@ -244,7 +260,8 @@ def counter_rows(made: Optional[Mapping[str, Any]]) -> List[List[str]]:
         for name, values in (its["backlog"] or {}).items():
             if name in ("gc", "sync") and values:
                 key = ({"gc": "garbage entries", "sync": "shards behind"}[name], "")
-                cells.setdefault(key, {})[phase] = f"{values[0]:,} → {values[1]:,}"
+                begin, end = ("-" if value is None else f"{value:,}" for value in values)
+                cells.setdefault(key, {})[phase] = f"{begin} → {end}"
     said = {key: its for key, its in cells.items() if set(its.values()) - _NOTHING}
     rows = [[name, unit, *(its.get(phase, "-") for phase in phases)] for (name, unit), its in said.items()]
     return [["", "unit", *phases], *rows] if rows else []

@@ -149,7 +149,8 @@ def test_warnings(tmp_path: Path) -> None:
 def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
     closed, full = "/var/run/ceph may not be asked: this needs root", "no look any more: its file has 512 MiB"
     lines = [{"version": 1, "t": T0}, {"t": T0, "limit": closed}, {"t": T0, "d": {}}]
-    stacks = [{"version": 1, "t": T0, "hz": 49}, {"t": T0, "n": 1, "stacks": {"osd;x;limit": 1}}, {"t": T0, "limit": full}]
+    stacks: List[Dict[str, Any]] = [{"version": 1, "t": T0, "hz": 49}, {"t": T0, "n": 1, "stacks": {"osd;limit": 1}}]
+    stacks.append({"t": T0, "limit": full})
     files = {"internals.n1/n1.jsonl": lines, "internals.n2/n2.jsonl": lines, "stacks.n3/n3.jsonl": stacks}
     folder = archive(tmp_path, files)
     found = [its["text"] for its in summarize(folder)["warnings"] if its["code"] == "monitor-limited"]
@@ -289,8 +290,36 @@ esac
     assert json.loads(its.argument()) == {"admin": "podman exec r radosgw-admin -c /etc/ceph/ceph.conf", "interval": 5}
     assert its.nodes == ["h"] and Internals({}, cluster, {}).nodes == ["o1", "r1"]
     assert Backlog({"nodes": ["rgws", "osds"]}, cluster, {}).nodes == ["r1"]
-    with pytest.raises(ValueError, match="monitoring_profiles: backlog: no node to ask the cluster from; check its nodes:"):
+    with pytest.raises(ValueError, match="backlog: no node to ask the cluster from; check its nodes:"):
         Backlog({"nodes": "mgrs"}, cluster, {})
+
+
+def test_garbage_that_cannot_be_listed_in_time_is_none(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    admin = tmp_path / "radosgw-admin"
+    slow = """gc) echo '['; echo '  {  "tag": "1",'; exec sleep 60 ;;"""
+    admin.write_text(f'#!/bin/sh\ncase "$1" in {slow} esac\necho "[]"\n')
+    admin.chmod(0o755)
+    monkeypatch.setattr(backlog_agent, "LIMITED", "timeout --foreground -k 1 0.5 ")
+    assert backlog_agent.sample(str(admin), False) == {"gc": None, "reshard": []}
+
+
+def test_garbage_that_was_not_counted_at_the_end_is_not_known(tmp_path: Path) -> None:
+    looks: List[Dict[str, Any]] = [{"version": 1, "t": T0}]
+    looks += [{"t": T0 - 5, "s": 1.0, "gc": 10}, {"t": T0 + 60, "s": 90.0, "gc": 400, "sync": 2}]
+    looks += [{"t": T0 + 600 * i, "s": 121.0, "gc": None} for i in (1, 2, 3)]
+    made = made_of(archive(tmp_path, {"backlog.n0/backlog.jsonl": looks}), (0.0, 1700.0))
+    assert made["phases"]["x"]["backlog"]["gc"] == [10, None] and made["phases"]["x"]["backlog"]["sync"] == [2, None]
+    (warning,) = warnings_of(made)
+    assert warning["code"] == "garbage-unknown"
+    assert warning["text"] == "RGW's garbage was 10 entries at the begin, and could not be counted at the end"
+    rows = {row[0]: row[1:] for row in counter_rows(made)}
+    assert rows["garbage entries"] == ["", "10 → -"]
+    again = made_of(tmp_path, (0.0, 61.0))  # one look that failed is not the end of it
+    assert again["phases"]["x"]["backlog"]["gc"] == [10, 400]
+    late = made_of(tmp_path, (700.0, 1700.0))
+    assert late["phases"]["x"]["backlog"]["gc"] == [None, None]
+    (warning,) = warnings_of(late)
+    assert warning["text"] == "RGW's garbage could not be counted"
 
 
 @pytest.mark.parametrize(
