@@ -378,6 +378,7 @@ class Remote:
         has come for `stalled` seconds. Raises RemoteError.
         """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
+        sinks = set()
         quoted = shlex.quote(remote_dir)
         nothing = "exec tar -c -T /dev/null -f -"
         command = f"{OWN_FOLDER}own_folder {quoted} look && cd {quoted} && exec tar -c -f - . </dev/null; {nothing}"
@@ -387,7 +388,7 @@ class Remote:
                 self.transport.ssh(node, command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 start_new_session=True,
             )
             sink = subprocess.Popen(
@@ -397,6 +398,8 @@ class Remote:
             )
             assert source.stdout is not None
             source.stdout.close()
+            source.stdout = None  # nothing of it is for us
+            sinks.add(sink)
             running += [(node, source), (node, sink)]
         full: Optional[Path] = None
         results = {node: Result("", "", 0) for node, _ in running}
@@ -404,8 +407,9 @@ class Remote:
             err = _end_of_copy(process, local_dir / node, stalled)
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
             if process.returncode not in (0, 1):
-                results[node] = Result("", err.decode(errors="replace"), process.returncode or UNREACHABLE)
-            if any(text in err for text in (b"No space left on device", b"Disk quota exceeded")):
+                said = results[node].stderr + err.decode(errors="replace")
+                results[node] = Result("", said, results[node].status or process.returncode)
+            if process in sinks and any(text in err for text in (b"No space left on device", b"Disk quota exceeded")):
                 full = local_dir / node  # what unpacks is here
         for node in results:
             _drop_special(local_dir / node)
