@@ -74,6 +74,8 @@ class Monitor:
     DEFAULT_NODES: Sequence[str] = ("clients", "osds", "mons", "rgws")
     #: started after all others and stopped before them: for what acts on the cluster instead of watching it
     INNERMOST: bool = False
+    #: tries again to reach nodes that are silent, at the start and later
+    RECONNECTS: bool = False
     #: why the load is not what it should be, known after `start` or `stop`: the run then fails where we lead it
     failure: Optional[str] = None
 

@@ -31,6 +31,7 @@ class AgentMonitor(Monitor):
     when its standard input closes. A process beside this one keeps the connections, and makes lost ones anew.
     """
 
+    RECONNECTS = True
     NAME: ClassVar[str]
     Section: ClassVar[Type[Strict]]  # the keys of its profile
     AGENT: ClassVar[Path]  # standard library only, Python 3.6

@@ -9,10 +9,11 @@ import shlex
 import shutil
 import tempfile
 from contextlib import contextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, make_own, script
+from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, insist, make_own, script
 from cbt_plugins.host import Monitor, RunFailed
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 
@@ -58,17 +59,18 @@ def watch(
         yield
         return
     remote = Remote.from_host(cluster, common)
-    nodes = _answering(remote, _nodes_of_monitors(monitors, cluster))
+    nodes = _nodes_of_monitors(monitors, cluster)
+    answering = _answering(remote, nodes)
     for monitor in monitors:
-        if isinstance(monitor, Monitor):
-            monitor.nodes = [node for node in monitor.nodes if node in nodes]
+        if isinstance(monitor, Monitor) and not monitor.RECONNECTS:
+            monitor.nodes = [node for node in monitor.nodes if node in answering]
     # never used before, so that nothing has to be removed first: two names may be one machine, or share a directory
     directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
     try:
         # what a killed run has left in this directory of ours may still run
-        stop_left(remote, nodes, run_dir)
-        remote.run(nodes, make_own(directory), 60)
+        stop_left(remote, answering, run_dir)
+        remote.run(answering, make_own(directory), 60)
         for monitor in monitors:
             started.append(monitor)
             monitor.start(directory)
@@ -115,11 +117,12 @@ def bring_left(
 
 
 def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
-    """Return the nodes that can be watched: one that a fault has cut off must not end the run."""
+    """Return the nodes that can be asked now: one that a fault has cut off must not end the run."""
     answers = remote.run(nodes, "true", 30, check=False)
     silent = [node for node in nodes if node not in answers or answers[node].status]
     if silent:
-        logger.warning("no monitor runs on %s: no reply from there", ", ".join(silent))
+        text = "no reply from %s: monitors with agents begin there when it answers, others do not"
+        logger.warning(text, ", ".join(silent))
     return [node for node in nodes if node not in silent]
 
 
@@ -135,24 +138,43 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
 
 
 def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
-    """Bring `directory` of each node into the archive and remove it there; an unreachable node is logged, not fatal."""
+    """Bring `directory` of each node into the archive and remove it there; an unreachable node is logged, not fatal.
+
+    Files of a node go into local_dir, or where it has such files there already, into local_dir.2 and so on.
+    """
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
     chown = f"sudo -n chown -R -- {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
-    fetched = []
+
+    def bring(node: str, scratch: Path) -> None:
+        if chown:
+            remote.run([node], f"{find_own(directory)}{chown}true", 60)
+        remote.fetch([node], directory, scratch)
+
     for node in nodes:
         with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:
             try:
-                if chown:
-                    remote.run([node], f"{find_own(directory)}{chown}true", 60)
-                remote.fetch([node], directory, Path(scratch))
-                for file in sorted(Path(scratch, node).iterdir()):
-                    shutil.move(str(file), str(local_dir / f"{file.name}.{node}"))
-                fetched.append(node)
+                insist(partial(bring, node, Path(scratch)), RemoteError)
             except RemoteError as error:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
-    remote.run(fetched, f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
+                continue
+            files = {f"{file.name}.{node}": file for file in sorted(Path(scratch, node).iterdir())}
+            folder = _without(local_dir, files)
+            for name, file in files.items():
+                shutil.move(str(file), str(folder / name))
+        # before the next one is fetched, which may take long: a run that is resumed would fetch this one again
+        remote.run([node], f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
+
+
+def _without(folder: Path, names: Iterable[str]) -> Path:
+    """Return the first of FOLDER, FOLDER.2, FOLDER.3 and so on that has none of these names; it is made."""
+    for number in itertools.count(1):
+        its = folder if number == 1 else folder.with_name(f"{folder.name}.{number}")
+        if not any(os.path.lexists(its / name) for name in names):
+            its.mkdir(exist_ok=True)
+            return its
+    raise AssertionError
 
 
 def build(

@@ -115,6 +115,7 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
         PROFILE: ClassVar[str] = name
         DEFAULT_NODES: ClassVar[List[str]] = list(load().DEFAULT_NODES)  # the package era asks for this ...
         INNERMOST: ClassVar[bool] = load().INNERMOST
+        RECONNECTS: ClassVar[bool] = load().RECONNECTS
 
         def __init__(self, mconfig: Mapping[str, Any]) -> None:
             super().__init__(mconfig)

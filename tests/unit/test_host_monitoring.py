@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import glob
 import os
 import signal
 import socket
@@ -13,11 +14,13 @@ from typing import Any, ClassVar, Dict, List
 
 import pytest
 from waiting import wait_for
-from watched import running
+from watched import lines, running
 
+from cbt_plugins.cluster import remote
 from cbt_plugins.host import Monitor
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.collectl import Collectl
+from cbt_plugins.monitors.resources import Resources
 
 HERE = socket.gethostname()
 CLUSTER: Dict[str, Any] = {"head": HERE, "clients": [HERE], "osds": [HERE]}
@@ -88,6 +91,68 @@ def test_what_a_killed_run_has_left_is_ended_and_brought_home(tmp_path: Path) ->
     assert (tmp_path / "local" / f"a.{HERE}" / "samples").read_text() == "1\n"
     assert list((tmp_path / "node").iterdir()) == []
     lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "nowhere"), tmp_path / "local")
+
+
+def test_what_was_left_after_a_set_that_came_home_has_a_folder_of_its_own(tmp_path: Path) -> None:
+    """Monitors begin anew where a fault has restarted nodes: a run that is killed later has files of both sets."""
+    local = tmp_path / "local" / "01"
+    for number in (2, 3):
+        left = tmp_path / "node" / f"monitors-1-{number}" / "a"
+        left.mkdir(parents=True, mode=0o700)
+        (left / "samples").write_text(f"{number}\n")
+    (local / f"a.{HERE}").mkdir(parents=True)
+    (local / f"a.{HERE}" / "samples").write_text("1\n")
+    lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), local)
+    found = [(local.with_name(name) / f"a.{HERE}" / "samples").read_text() for name in ("01", "01.2", "01.3")]
+    assert found == ["1\n", "2\n", "3\n"]
+    assert [path.name for path in local.glob("*/*")] == ["samples"]
+
+
+def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
+    """An `ssh` that runs the last of its arguments here, after `text`, which has it as $last."""
+    program = tmp_path / "bin" / "ssh"
+    program.parent.mkdir()
+    program.write_text(f'#!/bin/sh\nfor last; do :; done\n{text}\nexec sh -c "$last"\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
+    monkeypatch.setattr(remote, "TRY_AGAIN", 0.0)
+
+
+#: nodes behind `ssh`
+THERE: Dict[str, Any] = {"osds": ["n1"], "head": HERE}
+NO_PDSH = {"pdsh_cmd": "none"}
+
+
+def test_a_node_that_is_silent_at_the_start_is_watched_when_it_answers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ssh(tmp_path, monkeypatch, f"[ -e {tmp_path}/up ] || exit 255")
+    made = Resources({"interval": 0.1, "nodes": ["osds"]}, THERE, NO_PDSH)
+    with lifecycle.watch(lambda: [made], THERE, NO_PDSH, str(tmp_path / "node"), tmp_path / "local"):
+        (tmp_path / "up").touch()
+        file = tmp_path / "node" / "*" / "resources" / "n1.jsonl"
+        wait_for(lambda: any(len(lines(Path(name))) > 2 for name in glob.glob(str(file))))
+    assert "no reply from n1" in caplog.text
+    assert lines(tmp_path / "local" / "resources.n1" / "n1.jsonl")[-1]["end"] == "told"
+    assert list((tmp_path / "node").iterdir()) == []
+
+
+def test_files_are_fetched_again_when_a_connection_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    once = f'{{ echo "Connection reset by peer" >&2; touch {tmp_path}/once; exit 255; }}'
+    ssh(tmp_path, monkeypatch, f'case "$last" in *"exec tar -c"*) [ -e {tmp_path}/once ] || {once};; esac')
+    with lifecycle.watch(
+        lambda: [Noting({"name": "a", "nodes": "osds"}, THERE, NO_PDSH)],
+        THERE,
+        NO_PDSH,
+        str(tmp_path / "node"),
+        tmp_path / "local",
+    ):
+        pass
+    assert (tmp_path / "local" / "a.n1").read_text() == "sample"
+    assert list((tmp_path / "node").iterdir()) == []
+    assert "n1: exit status 255: Connection reset by peer" in caplog.text
 
 
 def test_an_exception_stops_them_and_brings_their_files(tmp_path: Path) -> None:
