@@ -16,9 +16,12 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, insist, make_own, script
 from cbt_plugins.host import Monitor, RunFailed
 from cbt_plugins.inventory import host_of, nodes_of, split_names
+from cbt_plugins.journal import write_json
 
 logger = logging.getLogger(__name__)
 
+#: beside the monitors' files: {monitor: nodes that it was to watch}
+NODES = "nodes.json"
 STOP = Path(__file__).parent / "stop.sh"
 _numbers = itertools.count(1)
 
@@ -67,6 +70,7 @@ def watch(
     # never used before, so that nothing has to be removed first: two names may be one machine, or share a directory
     directory = f"{run_dir}/monitors-{os.getpid()}-{next(_numbers)}"
     started: List[Any] = []
+    _note_nodes(monitors, local_dir)
     try:
         # what a killed run has left in this directory of ours may still run
         stop_left(remote, answering, run_dir)
@@ -124,6 +128,17 @@ def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
         text = "no reply from %s: monitors with agents begin there when it answers, others do not"
         logger.warning(text, ", ".join(silent))
     return [node for node in nodes if node not in silent]
+
+
+def _note_nodes(monitors: Iterable[Any], local_dir: Path) -> None:
+    """Note which nodes each monitor with agents is to watch: one without samples is then no silent hole in a sum."""
+    noted = {}
+    for monitor in monitors:
+        if getattr(monitor, "RECONNECTS", False):
+            name = getattr(monitor, "PROFILE", None) or getattr(monitor, "NAME", type(monitor).__name__)
+            noted[name] = [host_of(node) for node in split_names(monitor.nodes)]
+    if noted:
+        write_json(local_dir / NODES, noted)
 
 
 def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> List[str]:

@@ -193,6 +193,8 @@ def _missing(line: Line) -> Iterator[str]:
         short = [node["node"] for node in nodes if node["watched"] < WATCHED]
         if short:
             yield f"{', '.join(short)}: watched for less than {100 * WATCHED:.0f} % of the time"
+    if line.get("missing"):
+        yield f"{', '.join(line['missing'])}: not watched"
     unknown = sorted({net["node"] for net in line["interfaces"] if net["side"] and not net["speed_mbit"]})
     if unknown:
         yield f"the speed of the network is not known: {', '.join(unknown)}"

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import concurrent.futures
+import contextlib
 import os
 from fractions import Fraction
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
 from cbt_plugins.formatting import several
+from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results import collectl
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
@@ -38,6 +40,10 @@ WATCHED = 0.95
 _BOUND = "the load generator is the limit, not the cluster: "
 #: share of the periods of a CPU limit, and MiB of memory, above which there is a warning; what a warning names
 THROTTLED, SWAPPED, _SHOWN = 0.01, 1.0, 5
+#: what lifecycle.watch notes beside the monitors' files: {monitor: nodes that it was to watch}
+NODES = "nodes.json"
+#: classes of daemons that a node of a role may have; a node without a role may have all
+_CLASSES_OF = {"osd": ("osd",), "rgw": ("rgw",), "client": ("generator",), "head": ("mon", "mgr")}
 #: bytes of files from which on other processes are worth their start
 _MANY = 8 << 20
 
@@ -48,6 +54,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     roles, networks = roles_of(run), Networks.of(run.path)
     folders = [run.path / "monitors", *sorted(run.path.glob("monitors/[0-9][0-9]*"))]
     of_run = [node for folder in folders for node in read_nodes(folder, offsets)]
+    wanted = asked(run.path)
     known: Dict[str, Dict[str, Any]] = {}
     made: Dict[str, Any] = {}
     for phase, line in zip(run.phases, phases):
@@ -58,10 +65,22 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
         its = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
         nodes = [node for node in its if node.processors.meets(*window)]
         if nodes:
-            made[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks)
+            names = {node.name for node in nodes}
+            seen = {node.name: roles_at(node, roles) for node in its}
+            missing = {name: seen.get(name) or roles.get(name) or () for name in wanted if name not in names}
+            made[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, missing)
             for node in nodes:
                 known.setdefault(node.name, _about(node, nodes, roles))
     return {"nodes": list(known.values()), "phases": made} if made else None
+
+
+def asked(run: Path) -> List[str]:
+    """Return the nodes that the monitor was to watch; [] where nobody has noted them."""
+    found: Dict[str, None] = {}
+    for path in sorted(run.glob(f"monitors/[0-9][0-9]*/{NODES}")):
+        with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
+            found.update(dict.fromkeys(map(str, read_json(path).get(FOLDER[:-1]) or ())))
+    return list(found)
 
 
 def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
@@ -88,12 +107,16 @@ def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[
     return made
 
 
+_GAP = "processors and disks were not watched during all of the phase: "
+
+
 def warnings_of(
-    made: Optional[Mapping[str, Any]], phases: Sequence[Mapping[str, Any]]
+    made: Optional[Mapping[str, Any]], phases: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()
 ) -> List[Dict[str, Any]]:
     """Return the warnings: nodes that were not watched all the time, a generator that was the limit.
 
-    `phases` are those of the summary: without a monitor, too, it is known what generators can do.
+    `phases` are those of the summary: without a monitor, too, it is known what generators can do. `wanted` are the
+    nodes that were to be watched.
     """
     found = []
     watched = made["phases"] if made else {}
@@ -101,14 +124,18 @@ def warnings_of(
         near = at_ceiling(phase["generator"]) if phase["name"] not in watched else None
         if near:
             found.append({"code": "generator-bound", "text": _BOUND + near, "phase": phase["name"]})
+        if wanted and phase["name"] not in watched and phase["window"]["end"] > phase["window"]["start"]:
+            text = f"{_GAP}none of the {several(len(wanted), 'node')}"
+            found.append({"code": "resources-gap", "text": text, "phase": phase["name"]})
     for node in (made or {}).get("nodes", ()):
         if node.get("clock"):
             text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
             found.append({"code": "resources-gap", "text": text})
     for name, line in watched.items():
         gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
+        gaps += [f"{name} (0 %)" for name in line.get("missing") or ()]
         if gaps:
-            text = f"processors and disks were not watched during all of the phase: {', '.join(gaps)}"
+            text = _GAP + ", ".join(gaps)
             found.append({"code": "resources-gap", "text": text, "phase": name})
         stopped = [d for d in line["daemons"] if (d.get("throttled") or 0.0) > THROTTLED]
         if stopped:
@@ -201,11 +228,14 @@ def of_window(
     load: Mapping[str, Any],
     roles: Mapping[str, Sequence[str]],
     networks: Networks,
+    missing: Optional[Mapping[str, Sequence[str]]] = None,
 ) -> Dict[str, Any]:
     """Return one phase: `window` on the run's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}.
 
-    With "served", a Counter of requests, also the CPU time of thread groups for each.
+    With "served", a Counter of requests, also the CPU time of thread groups for each. `missing`: nodes without samples,
+    and their roles: of the classes of daemons that they may have there are no sums.
     """
+    partial = {its for roles_of_one in (missing or {}).values() for its in _classes_of(roles_of_one)}
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
@@ -213,9 +243,12 @@ def of_window(
     for node in alone:
         for line, curve in daemons(node, grid):
             lines.append(line)
+            if line["class"] in partial:
+                continue
             curves[line["class"]] = _added(curves.get(line["class"]), curve)
     classes = {its: _class(lines, its, curves[its]) for its in CLASSES if its in curves}
-    cores = sum(classes[its]["cores"] for its in ("osd", "rgw") if its in classes)
+    of_both = () if {"osd", "rgw"} & partial else ("osd", "rgw")
+    cores = sum(classes[its]["cores"] for its in of_both if its in classes)
     gigabytes = load["bytes_per_s"] / 1e9
     ratio = classes["rgw"]["cores"] / classes["osd"]["cores"] if _both(classes) else None
     made: Dict[str, Any] = {
@@ -230,15 +263,27 @@ def of_window(
         "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], numbered(line["id"]))),
         "devices": list(devices(nodes, alone, grid)),
         "interfaces": list(interfaces(nodes, grid, roles, networks)),
-        "threads": cpu_time(alone, window, load.get("served") or Counter(1)),
+        "threads": _whole(cpu_time(alone, window, load.get("served") or Counter(1)), partial),
         "series": {
             "start": float(grid.begin),
             "step": grid.step,
             "cores": {its: grid.told(curves[its]) for its in CLASSES if its in curves},
         },
     }
+    if missing:
+        made["missing"] = list(missing)
     made["bottleneck"] = bottleneck(made, load)
     return made
+
+
+def _classes_of(roles: Sequence[str]) -> Iterable[str]:
+    return [its for role in roles for its in _CLASSES_OF.get(role, (role,))] or CLASSES
+
+
+def _whole(threads: Optional[Dict[str, Any]], partial: AbstractSet[str]) -> Optional[Dict[str, Any]]:
+    """Leave out the classes of which a part is not known."""
+    lines = [line for line in threads["lines"] if line["class"] not in partial] if threads else []
+    return {**threads, "lines": lines} if threads and lines else None
 
 
 def _added(sums: Optional[np.ndarray], curve: np.ndarray) -> np.ndarray:

@@ -49,7 +49,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     its_upgrades = upgrade.upgrades(run, kept)
     warnings.extend(upgrade.warnings_of(its_upgrades))
     used = resources.resources(run, phases)
-    warnings.extend(resources.warnings_of(used, phases))
+    warnings.extend(resources.warnings_of(used, phases, resources.asked(path)))
     inside = internals.internals(run, phases)
     warnings.extend(internals.warnings_of(inside))
     warnings.extend(internals.limits(path))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import glob
+import json
 import os
 import signal
 import socket
@@ -133,6 +134,7 @@ def test_a_node_that_is_silent_at_the_start_is_watched_when_it_answers(
         file = tmp_path / "node" / "*" / "resources" / "n1.jsonl"
         wait_for(lambda: any(len(lines(Path(name))) > 2 for name in glob.glob(str(file))))
     assert "no reply from n1" in caplog.text
+    assert json.loads((tmp_path / "local" / "nodes.json").read_text()) == {"resources": ["n1"]}
     assert lines(tmp_path / "local" / "resources.n1" / "n1.jsonl")[-1]["end"] == "told"
     assert list((tmp_path / "node").iterdir()) == []
 

@@ -12,6 +12,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins import formatting
+from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results import resources, usage
 from cbt_plugins.results.node_samples import Counter
@@ -325,6 +326,33 @@ def test_the_summary_has_the_phases_that_were_watched(watched: Path, tmp_path: P
     assert line["seconds"] == 10 and line["ops_per_core"] == pytest.approx(300 / 2.25, abs=0.01)
     assert line["cores_per_gb_s"] == pytest.approx(2.25 / (300 * 4096 / 1e9), rel=1e-4)
     assert line["bottleneck"]["what"] == "media"
+
+
+def test_a_node_without_samples_is_a_gap_and_makes_no_sum(watched: Path) -> None:
+    """Of the three nodes that were to be watched, one more has an OSD, and one more has clients."""
+    note = watched / "monitors" / "01" / lifecycle.NODES
+    assert lifecycle.NODES == resources.NODES
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"resources": ["client1", "node1", "node2", "rgw1"], "internals": ["node3"]}))
+    about = json.loads((watched / "cluster.json").read_text())
+    about["cluster"]["osds"] = ["node1", "node2"]
+    (watched / "cluster.json").write_text(json.dumps(about))
+    summary = summarize(watched)
+    jsonschema.validate(summary, json_schema())
+    made = summary["resources"]["phases"]["new"]
+    assert list(made["classes"]) == list(made["series"]["cores"]) == ["rgw", "generator"]
+    assert made["ops_per_core"] is made["cores_per_gb_s"] is made["rgw_osd_ratio"] is None
+    found = {w["phase"]: w["text"] for w in summary["warnings"] if w["code"] == "resources-gap"}
+    text = "processors and disks were not watched during all of the phase: "
+    assert found == {"new": f"{text}node2 (0 %)", "aged": f"{text}none of the 4 nodes"}
+
+
+def test_a_node_without_a_role_makes_no_sum_at_all(watched: Path) -> None:
+    note = watched / "monitors" / "01" / "nodes.json"
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"resources": ["client1", "node1", "node9", "rgw1"]}))
+    made = summarize(watched)["resources"]["phases"]["new"]
+    assert made["classes"] == {} and made["ops_per_core"] is None
 
 
 def test_a_generator_near_its_ceiling_is_said(watched: Path) -> None:
