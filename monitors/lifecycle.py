@@ -10,18 +10,20 @@ import shutil
 import tempfile
 from contextlib import contextmanager
 from functools import partial
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, insist, make_own, script
 from cbt_plugins.host import Monitor, RunFailed
 from cbt_plugins.inventory import host_of, nodes_of, split_names
-from cbt_plugins.journal import write_json
+from cbt_plugins.journal import read_json, write_json
 
 logger = logging.getLogger(__name__)
 
 #: beside the monitors' files: {monitor: nodes that it was to watch}
 NODES = "nodes.json"
+#: there too: {folder on the nodes: nodes} of files that could not be fetched
+LEFT = "left.json"
 STOP = Path(__file__).parent / "stop.sh"
 _numbers = itertools.count(1)
 
@@ -120,6 +122,37 @@ def bring_left(
         _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
 
 
+def bring_noted(cluster: Mapping[str, Any], common: Mapping[str, Any], name: str, local_dir: Path) -> bool:
+    """Fetch what stayed on nodes at the end of a run; return whether something came. `name` is that of its run_dir."""
+    remote = Remote.from_host(cluster, common)
+    came = False
+    for note in sorted(local_dir.glob(f"*/{LEFT}")):
+        for folder, names in _left(note).items():
+            parts, nodes = PurePosixPath(folder).parts, [node for node in nodes_of(cluster) if node in names]
+            # anybody may have written it, and what was fetched is removed there
+            if parts[-2:-1] == (name,) and parts[-1].startswith("monitors-") and ".." not in parts:
+                came = _fetch(remote, nodes, folder, note.parent, cluster.get("user")) or came
+    return came
+
+
+def _left(note: Path) -> Dict[str, List[str]]:
+    try:
+        left = read_json(note)
+    except (OSError, ValueError):
+        return {}
+    its = left.items() if isinstance(left, dict) else ()
+    return {folder: list(map(str, nodes)) for folder, nodes in its if isinstance(nodes, list)}
+
+
+def _note_left(note: Path, folder: str, nodes: Sequence[str]) -> None:
+    left = {**_left(note), folder: list(nodes)}
+    left = {folder: nodes for folder, nodes in left.items() if nodes}
+    if left:
+        write_json(note, left)
+    else:
+        note.unlink(missing_ok=True)
+
+
 def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
     """Return the nodes that can be asked now: one that a fault has cut off must not end the run."""
     answers = remote.run(nodes, "true", 30, check=False)
@@ -152,11 +185,13 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
     return [node for node in everywhere if node in wanted]
 
 
-def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> None:
+def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> bool:
     """Bring `directory` of each node into the archive and remove it there; an unreachable node is logged, not fatal.
 
-    Files of a node go into local_dir, or where it has such files there already, into local_dir.2 and so on.
+    Files of a node go into local_dir, or where it has such files there already, into local_dir.2 and so on. Returns
+    whether there were any. What stays is noted for `bring_noted`.
     """
+    came, left = False, []
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
@@ -173,13 +208,16 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
                 insist(partial(bring, node, Path(scratch)), RemoteError)
             except RemoteError as error:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
+                left.append(node)
                 continue
             files = {f"{file.name}.{node}": file for file in sorted(Path(scratch, node).iterdir())}
-            folder = _without(local_dir, files)
+            folder, came = _without(local_dir, files), came or bool(files)
             for name, file in files.items():
                 shutil.move(str(file), str(folder / name))
         # before the next one is fetched, which may take long: a run that is resumed would fetch this one again
         remote.run([node], f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
+    _note_left(local_dir / LEFT, directory, left)
+    return came
 
 
 def _without(folder: Path, names: Iterable[str]) -> Path:

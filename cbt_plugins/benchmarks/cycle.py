@@ -26,7 +26,7 @@ class CycleBenchmark:
 
     def check_complete(self) -> None:
         """Raise RunFailed where the run that is complete had another plan: ids know nothing of nodes and endpoints."""
-        self._engine().check_plan()
+        self._engine().check_complete()
 
     def _engine(self) -> Engine:
         from cbt_plugins.run.engine import Engine  # only a run needs it, not the check of a file

@@ -23,6 +23,7 @@ from cbt_plugins.faults.access import RUN_ID
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import Agents, LoadError
+from cbt_plugins.monitors.lifecycle import bring_noted
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run import prepare
@@ -159,6 +160,13 @@ class Engine:
             run = RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector, watch)
             with watch:
                 yield run
+
+    def check_complete(self) -> None:
+        """Raise RunFailed where the run that is complete had another plan; fetch what its monitors left on nodes."""
+        self.check_plan()
+        host, name = self._host, PurePosixPath(self._host.run_dir).name
+        if bring_noted(host.cluster, host.common, name, self._archive.monitors):
+            summarize(self._archive.folder)
 
     def check_plan(self) -> None:
         """Raise RunFailed where the archive has a run, finished or not, that another plan began."""

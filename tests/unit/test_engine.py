@@ -6,13 +6,14 @@ import contextlib
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import List
+from typing import Any, List
 
 import pytest
 from run_context import context, engine_of
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.host import RunFailed
+from cbt_plugins.run import engine as engine_module
 from cbt_plugins.run import resume
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.engine import _clean_nodes, summarize
@@ -68,6 +69,24 @@ def test_only_a_report_that_was_not_made_is_called_so(
     monkeypatch.setattr(subprocess, "run", report)
     summarize(tmp_path)
     assert ("no report was made" in caplog.text) is not made
+
+
+@pytest.mark.parametrize("came", [True, False])
+def test_a_complete_run_is_summarized_again_when_files_came_home_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, came: bool
+) -> None:
+    asked: List[Any] = []
+    summarized: List[Path] = []
+
+    def bring(*its: Any) -> bool:
+        asked.append(its)
+        return came
+
+    monkeypatch.setattr(engine_module, "bring_noted", bring)
+    monkeypatch.setattr(engine_module, "summarize", summarized.append)
+    engine_of(tmp_path).check_complete()
+    assert asked == [({"head": "node0"}, {}, "nowhere", tmp_path / "monitors")]
+    assert summarized == ([tmp_path] if came else [])
 
 
 def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

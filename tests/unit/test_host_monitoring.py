@@ -10,6 +10,7 @@ import socket
 import stat
 import subprocess
 import sys
+from functools import partial
 from pathlib import Path
 from typing import Any, ClassVar, Dict, List
 
@@ -155,6 +156,39 @@ def test_files_are_fetched_again_when_a_connection_is_refused(
     assert (tmp_path / "local" / "a.n1").read_text() == "sample"
     assert list((tmp_path / "node").iterdir()) == []
     assert "n1: exit status 255: Connection reset by peer" in caplog.text
+
+
+def test_what_stayed_on_a_node_of_a_complete_run_comes_home_later(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    ssh(tmp_path, monkeypatch, f'case "$last" in *"exec tar -c"*) [ -e {tmp_path}/up ] || exit 255;; esac')
+    run_dir, local = tmp_path / "node" / "warp-0123abcd", tmp_path / "archive" / "monitors" / "01"
+    with lifecycle.watch(
+        lambda: [Noting({"name": "a", "nodes": "osds"}, THERE, NO_PDSH)], THERE, NO_PDSH, str(run_dir), local
+    ):
+        pass
+    assert "monitor files of n1 stay in" in caplog.text
+    again = partial(lifecycle.bring_noted, THERE, NO_PDSH, "warp-0123abcd", local.parent)
+    assert not again() and list(run_dir.iterdir())
+    lifecycle.bring_left(CLUSTER, NO_PDSH, [HERE], str(tmp_path / "another"), local)
+    (tmp_path / "another" / "monitors-7-7").mkdir(parents=True, mode=0o700)
+    lifecycle.bring_left(CLUSTER, NO_PDSH, [HERE], str(tmp_path / "another"), local)  # what is noted stays noted
+    (tmp_path / "up").touch()
+    assert again() and not list(run_dir.iterdir())
+    assert [path.name for path in local.iterdir()] == ["a.n1"]
+    assert not again()
+
+
+def test_only_folders_of_the_run_are_brought_home(tmp_path: Path) -> None:
+    """Anybody may have written the archive, and what was fetched is removed."""
+    other = tmp_path / "warp-other" / "monitors-1-1"
+    other.mkdir(parents=True, mode=0o700)
+    (tmp_path / "archive" / "01").mkdir(parents=True)
+    inside = str(tmp_path / "warp-0123abcd" / "monitors-1-1" / ".." / ".." / "warp-other" / "monitors-1-1")
+    for folder in (str(other), inside, str(tmp_path / "warp-0123abcd")):
+        (tmp_path / "archive" / "01" / lifecycle.LEFT).write_text(json.dumps({folder: [HERE]}))
+        assert not lifecycle.bring_noted(CLUSTER, {}, "warp-0123abcd", tmp_path / "archive")
+    assert other.is_dir()
 
 
 def test_an_exception_stops_them_and_brings_their_files(tmp_path: Path) -> None:
