@@ -62,17 +62,22 @@ class AgentMonitor(Monitor):
             [sys.executable, "-IS", connections.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
             # Ctrl-C at the terminal reaches the run first, which ends this in order
             start_new_session=True,
         )
         assert self._connections.stdin is not None
-        self._connections.stdin.write(json.dumps({"program": agent.text, "nodes": lines}).encode() + b"\n")
+        wanted = {"name": self.NAME, "output": f"{directory}/{self.NAME}/output.txt", "nodes": lines}
+        self._connections.stdin.write(json.dumps({**wanted, "program": agent.text}).encode() + b"\n")
         self._connections.stdin.flush()
 
     def stop(self, directory: str) -> None:
         process, self._connections = self._connections, None
-        lost = [f"{node} ({times} times)" for node, times in _ended(process).items() if times] if process else []
+        ended = _ended(process) if process else {}
+        failed = ended.get("failed", {})
+        for node, why in failed.items():
+            logger.warning("%s: its agent does not run on %s: %s", self.NAME, node, why)
+        times = {node: n for node, n in ended.get("lost", {}).items() if n and node not in failed}
+        lost = [f"{node} ({n} times)" for node, n in times.items()]
         if lost:
             logger.warning("%s: lost connections to %s; see output.txt there", self.NAME, ", ".join(lost))
         stop_by_pid_files(self._remote, self.nodes, f"{directory}/{self.NAME}")
@@ -85,8 +90,8 @@ def node_to_ask(name: str, cluster: Mapping[str, Any], roles: Union[str, Sequenc
     raise ValueError(f"monitoring_profiles: {name}: no node to ask the cluster from; check its nodes:")
 
 
-def _ended(process: subprocess.Popen[bytes]) -> Dict[str, int]:
-    """Close all connections; return how often each had ended by itself."""
+def _ended(process: subprocess.Popen[bytes]) -> Dict[str, Dict[str, Any]]:
+    """Close all connections; return how often each had ended by itself, and why those that never began did."""
     out = b""
     try:
         # closes its input, then waits for its answer

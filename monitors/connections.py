@@ -1,8 +1,9 @@
 """Runs beside a run: keeps one connection to each node of a monitor open, until its standard input closes.
 
 A process of its own, standard library only: CBT's recovery test allows no threads. Its first line of input is
-{"program": text, "nodes": {node: command line}}. Each command gets the program on its standard input, which stays open;
-a connection that is lost is made anew. At the end it prints {node: number of lost connections}.
+{"name", "program": text, "output": path on the nodes, "nodes": {node: command line}}. Each command gets the program on
+its standard input, which stays open; a connection that is lost is made anew. A program that does not run on a node is
+told on standard error. At the end it prints {"lost": {node: number of lost connections}, "failed": {node: why}}.
 """
 
 from __future__ import annotations
@@ -13,6 +14,7 @@ import os
 import select
 import signal
 import subprocess
+import sys
 import time
 from typing import Dict, List, Optional
 
@@ -20,6 +22,10 @@ from typing import Dict, List, Optional
 PAUSE, LONGEST = 0.5, 30.0
 #: seconds from one look to the next while one is lost; else the end of a process wakes this one
 LOOK = 0.25
+#: ends in short order after which a program is taken for one that does not run there
+FAILURES = 3
+#: exit status of an ssh that reached nobody
+UNREACHABLE = 255
 #: seconds that all programs have for their last line
 LAST_LINE = 8.0
 
@@ -33,13 +39,17 @@ class Connection:
         self._again, self._pause = 0.0, PAUSE
         self._since = 0.0
         self.lost = 0
+        self.failures, self.status = 0, 0  # one after the other; exit status of the last one
 
     def keep(self, now: float) -> None:
         """Open it if it is not open; after a short life only when a pause is over."""
         if self._process is not None and self._process.poll() is not None:
+            self.status, short = self._process.returncode, now - self._since <= LONGEST
             self._drop()
             self.lost += 1
-            self._pause = PAUSE if now - self._since > LONGEST else min(2 * self._pause, LONGEST)
+            # by a signal: somebody has replaced it
+            self.failures = self.failures + 1 if short and 0 < self.status != UNREACHABLE else 0
+            self._pause = min(2 * self._pause, LONGEST) if short else PAUSE
             self._again = now + self._pause
         if self._process is None and now >= self._again:
             self._since = now
@@ -96,9 +106,14 @@ def main() -> None:
         os.set_blocking(end, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    failed: Dict[str, str] = {}
     while True:
-        for connection in connections.values():
+        for node, connection in connections.items():
             connection.keep(time.monotonic())
+            if connection.failures == FAILURES and node not in failed:
+                why = f"it ended {FAILURES} times at once, exit status {connection.status}"
+                failed[node] = f"{why}; see {wanted['output']} there"
+                _warn(f"{wanted['name']}: its agent does not run on {node}: {failed[node]}")
         every = None if all(connection.open for connection in connections.values()) else LOOK
         ready = select.select([0, wake], [], [], every)[0]
         if wake in ready:
@@ -110,7 +125,14 @@ def main() -> None:
     until = time.monotonic() + LAST_LINE
     for connection in connections.values():
         connection.end(until)
-    print(json.dumps({node: connection.lost for node, connection in connections.items()}), flush=True)
+    lost = {node: connection.lost for node, connection in connections.items()}
+    print(json.dumps({"lost": lost, "failed": failed}), flush=True)
+
+
+def _warn(text: str) -> None:
+    """Write a line as the log has them: the log itself is another process's, which has no thread to wait for this."""
+    with contextlib.suppress(OSError):
+        print(f"{time.strftime('%H:%M:%S')} - WARNING  - cbt_plugins.monitors - {text}", file=sys.stderr, flush=True)
 
 
 if __name__ == "__main__":

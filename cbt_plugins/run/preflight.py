@@ -25,6 +25,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
+from cbt_plugins.config import registry
 from cbt_plugins.host import HostRun, cache_dir, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import Generator, generator_of
@@ -37,6 +38,8 @@ log = logging.getLogger(__name__)
 MAX_SKEW = 1.0
 #: seconds for which the cluster may settle, and between two looks: PGs peer, a scrub ends
 SETTLE, SETTLE_EVERY = 60.0, 2.0
+#: of what runs on nodes
+_OLDEST = "3.6"
 #: of a profile: the token is optional
 _AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 #: bytes of s3.ca_file
@@ -95,6 +98,9 @@ def check(run: RunContext) -> Ready:
     remote, ceph, clients = run.remote, run.ceph, run.clients
     try:
         facts = _facts(remote, run.nodes)
+        without = _python_errors(run, facts)
+        if without:
+            raise PreflightError(without)
         skew = offsets(remote, run.nodes)
     except RemoteError as error:
         raise PreflightError([str(error)]) from error
@@ -103,7 +109,6 @@ def check(run: RunContext) -> Ready:
         for node, o in skew.items()
         if abs(o.seconds) > MAX_SKEW
     ]
-    errors += [f"{n}: python3 is not installed" for n in [ceph.head, *clients] if not facts[n].get("python")]
     errors += _scratch_errors(remote, clients, run.host.run_dir)
     try:
         authority = _authority(run.plan.s3)
@@ -218,6 +223,29 @@ def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
         pairs = (line.split(None, 1) for line in result.stdout.splitlines() if line.strip())
         facts[node] = {p[0]: p[1].strip() if len(p) > 1 else "" for p in pairs}
     return facts
+
+
+def _python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> List[str]:
+    """Return the nodes whose python3 cannot run what is sent to them: the run's own, and those of monitors' agents."""
+    wanted = {node: ["the run"] for node in [run.ceph.head, *run.clients]}
+    for name, config in run.host.profiles.items():
+        known = registry.references(registry.MONITORS)
+        if name in known and getattr(registry.load(registry.MONITORS, name), "RECONNECTS", False):
+            monitor = registry.load(registry.MONITORS, name)(config or {}, run.host.cluster, run.host.common)
+            for node in monitor.nodes:
+                wanted.setdefault(node, []).append(name)
+    errors = []
+    for node, names in wanted.items():
+        version = facts.get(node, {"python": _OLDEST}).get("python", "")
+        if _numbers(version) < _numbers(_OLDEST):
+            its = f"python3 is {version}" if version else "python3 is not installed"
+            need = "needs" if len(names) == 1 else "need"
+            errors.append(f"{node}: {its}: {', '.join(names)} {need} {_OLDEST} or newer there")
+    return errors
+
+
+def _numbers(version: str) -> Tuple[int, ...]:
+    return tuple(int(number) for number in version.split(".") if number.isdigit())
 
 
 def _scratch_errors(remote: Remote, clients: Sequence[str], run_dir: str) -> List[str]:

@@ -39,6 +39,25 @@ def found(status: Mapping[str, Any]) -> Dict[str, str]:
     return found_in(Status.parse(status).sample(0.0))
 
 
+def test_nodes_of_monitors_with_agents_need_python() -> None:
+    cluster = {"head": "h", "clients": ["c"], "osds": ["o1", "o2"], "rgws": ["r"], "mons": ["m"]}
+    host: Any = SimpleNamespace(cluster=cluster, common={}, profiles={})
+    plan = SimpleNamespace(drivers=[SimpleNamespace(node="c")])
+    run = context(host=host, plan=plan, ceph=SimpleNamespace(head="h"))
+    versions = {"h": "3.6.8", "c": "3.13.1", "o1": "", "o2": "3.5.2", "r": "", "m": ""}
+    facts = {node: {"python": version} for node, version in versions.items()}
+    assert preflight._python_errors(run, facts) == []
+    host.profiles = {"resources": {"nodes": ["osds"]}, "internals": None, "collectl": {}}
+    assert preflight._python_errors(run, facts) == [
+        "o1: python3 is not installed: resources, internals need 3.6 or newer there",
+        "o2: python3 is 3.5.2: resources, internals need 3.6 or newer there",
+        "r: python3 is not installed: internals needs 3.6 or newer there",
+    ]
+    facts["c"]["python"] = ""
+    host.profiles = {}
+    assert preflight._python_errors(run, facts) == ["c: python3 is not installed: the run needs 3.6 or newer there"]
+
+
 @pytest.mark.parametrize("release", ["pacific", "reef", "tentacle"])
 def test_a_healthy_cluster_of_every_release_has_none(release: str) -> None:
     assert found(load(f"{release}-status")) == {}

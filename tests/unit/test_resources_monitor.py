@@ -205,6 +205,22 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     assert missing > 0.5  # what nobody watched is not made up
 
 
+def test_an_agent_that_cannot_run_is_told_while_the_run_goes_on(
+    tmp_path: Path, capfd: pytest.CaptureFixture[str], caplog: pytest.LogCaptureFixture
+) -> None:
+    its, said = monitor(), []
+    its.argument = lambda: "no number"  # type: ignore[method-assign]
+    its.start(str(tmp_path / "node"))
+    try:
+        wait_for(lambda: said.append(capfd.readouterr().err) or "ended" in "".join(said))
+    finally:
+        its.stop(str(tmp_path / "node"))
+    text = f"resources: its agent does not run on {HERE}: it ended 3 times at once, exit status 1"
+    assert f"WARNING  - cbt_plugins.monitors - {text}; see {tmp_path}/node/resources/output.txt there" in "".join(said)
+    assert text in caplog.text
+    assert "no number" in (tmp_path / "node" / "resources" / "output.txt").read_text()
+
+
 def test_a_new_connection_begins_a_new_line(tmp_path: Path) -> None:
     its, file = monitor(), tmp_path / "node" / "resources" / FILE
     file.parent.mkdir(parents=True, mode=0o700)
