@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import filecmp
 import itertools
 import logging
 import os
@@ -191,7 +192,7 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
     Files of a node go into local_dir, or where it has such files there already, into local_dir.2 and so on. Returns
     whether there were any. What stays is noted for `bring_noted`.
     """
-    came, left = False, []
+    came, left, fetched = False, [], []
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
@@ -211,23 +212,35 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
                 left.append(node)
                 continue
             files = {f"{file.name}.{node}": file for file in sorted(Path(scratch, node).iterdir())}
-            folder, came = _without(local_dir, files), came or bool(files)
+            folder, came = _place_for(files, local_dir), came or bool(files)
             for name, file in files.items():
-                shutil.move(str(file), str(folder / name))
-        # before the next one is fetched, which may take long: a run that is resumed would fetch this one again
-        remote.run([node], f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
+                if not os.path.lexists(folder / name):
+                    shutil.move(str(file), str(folder / name))
+            fetched.append(node)
+    # not before: two names may be one machine
+    remote.run(fetched, f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
     _note_left(local_dir / LEFT, directory, left)
     return came
 
 
-def _without(folder: Path, names: Iterable[str]) -> Path:
-    """Return the first of FOLDER, FOLDER.2, FOLDER.3 and so on that has none of these names; it is made."""
+def _place_for(files: Mapping[str, Path], folder: Path) -> Path:
+    """Return the first of FOLDER, FOLDER.2, FOLDER.3 and so on that has none of these names, but for the same files.
+
+    The same ones are there when a run was killed before they were removed on their node. The folder is made.
+    """
     for number in itertools.count(1):
         its = folder if number == 1 else folder.with_name(f"{folder.name}.{number}")
-        if not any(os.path.lexists(its / name) for name in names):
+        if all(_same(file, its / name) for name, file in files.items() if os.path.lexists(its / name)):
             its.mkdir(exist_ok=True)
             return its
     raise AssertionError
+
+
+def _same(one: Path, other: Path) -> bool:
+    if one.is_dir() and other.is_dir():
+        names = os.listdir(one)
+        return sorted(names) == sorted(os.listdir(other)) and all(_same(one / name, other / name) for name in names)
+    return one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False)
 
 
 def build(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import glob
 import json
 import os
+import shutil
 import signal
 import socket
 import stat
@@ -108,6 +109,35 @@ def test_what_was_left_after_a_set_that_came_home_has_a_folder_of_its_own(tmp_pa
     found = [(local.with_name(name) / f"a.{HERE}" / "samples").read_text() for name in ("01", "01.2", "01.3")]
     assert found == ["1\n", "2\n", "3\n"]
     assert [path.name for path in local.glob("*/*")] == ["samples"]
+
+
+def test_what_had_come_home_when_the_run_was_killed_comes_once(tmp_path: Path) -> None:
+    """A kill between a node's files and their removal there; of the second one a part had come."""
+    local = tmp_path / "local" / "01"
+    left = tmp_path / "node" / "monitors-1-1"
+    for name in ("a", "b"):
+        (left / name).mkdir(parents=True, mode=0o700)
+        (left / name / "samples").write_text("1\n")
+    left.chmod(0o700)
+    shutil.copytree(left / "a", local / f"a.{HERE}")
+    lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), local)
+    assert sorted(str(path.relative_to(tmp_path / "local")) for path in (tmp_path / "local").glob("*/*")) == [
+        f"01/a.{HERE}",
+        f"01/b.{HERE}",
+    ]
+
+
+def test_two_names_of_one_machine_have_their_files(tmp_path: Path) -> None:
+    cluster = {"head": HERE, "clients": ["localhost"]}
+    with lifecycle.watch(
+        lambda: [Noting({"name": "a", "nodes": ["head", "clients"]}, cluster, {})],
+        cluster,
+        {},
+        str(tmp_path / "node"),
+        tmp_path / "local",
+    ):
+        pass
+    assert sorted(path.name for path in (tmp_path / "local").iterdir()) == sorted([f"a.{HERE}", "a.localhost"])
 
 
 def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
