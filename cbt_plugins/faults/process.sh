@@ -1,6 +1,7 @@
 #!/bin/sh
 # Signal, start, restart or count bare processes of Ceph.
-#   action=signal: signal=TERM processes="PID:START ...": signal exactly these, and wait until they are gone
+#   action=signal: signal=TERM processes="PID:START ...": signal exactly these, and wait until they are gone; exit 3
+#                  without a signal when one of them has ended
 #   action=start:  program, pattern (of its command line), line, folder, files (its limit of open files), foreground:
 #                  run the line unless the program runs already
 #   action=restart: the same as start, after what runs of it has ended in good order
@@ -16,6 +17,11 @@ found() {
   done
 }
 running() { found | grep -c .; }
+known() {
+  for p in ${processes?}; do
+    [ "$(started "${p%:*}")" = "${p#*:}" ] || { echo "process ${p%:*} has ended since it was looked up" >&2; exit 3; }
+  done
+}
 signalled() {
   for p in ${processes?}; do
     [ "$(started "${p%:*}")" != "${p#*:}" ] || kill "-${signal:?}" "${p%:*}"; done
@@ -31,7 +37,7 @@ launch() {
   if [ -n "${foreground:-}" ]; then eval "setsid ${line:?} </dev/null >/dev/null 2>&1 &"; else eval "${line:?}"; fi
 }
 case $action in
-  signal) signalled ;;
+  signal) known; signalled ;;
   restart) signal=TERM processes=$(found); signalled; ( launch ) ;;
   start) [ "$(running)" != 0 ] || ( launch ) ;;
   count) running ;;

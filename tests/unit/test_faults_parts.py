@@ -167,23 +167,26 @@ def test_the_daemon_of_a_process(argv: List[str], name: Optional[str]) -> None:
 
 
 def test_only_the_process_that_was_meant_is_killed() -> None:
-    """A pid that another process has by now is left alone."""
-    sleeper = subprocess.Popen(["sleep", "1000"])
+    """A pid that another process has by now is left alone, and what follows, `systemctl stop`, does not happen."""
+    sleepers = [subprocess.Popen(["sleep", "1000"]) for _ in range(2)]
 
-    def kill_it(begun: int) -> None:
-        text = send_signal("KILL", [DaemonProcess(sleeper.pid, begun, 0, ())])
-        subprocess.run(["sh", "-c", text], check=True, timeout=600)
+    def kill_them(later: int) -> Any:
+        begun = [started(sleeper.pid) or 0 for sleeper in sleepers]
+        known = [(sleepers[0].pid, begun[0]), (sleepers[1].pid, begun[1] + later)]
+        text = send_signal("KILL", [DaemonProcess(pid, start, 0, ()) for pid, start in known])
+        return subprocess.run(["sh", "-c", f"{text}\necho stopped"], capture_output=True, text=True, timeout=600)
 
     try:
-        begun = started(sleeper.pid)
-        assert begun is not None
-        kill_it(begun + 1)
-        assert sleeper.poll() is None
-        kill_it(begun)
-        assert sleeper.wait(600) == -signal.SIGKILL
+        refused = kill_them(later=1)
+        assert (refused.returncode, refused.stdout) == (3, "")
+        assert f"process {sleepers[1].pid} " in refused.stderr
+        assert [sleeper.poll() for sleeper in sleepers] == [None, None]  # none without the other
+        assert kill_them(later=0).stdout == "stopped\n"
+        assert [sleeper.wait(600) for sleeper in sleepers] == [-signal.SIGKILL] * 2
     finally:
-        sleeper.kill()
-        sleeper.wait()
+        for sleeper in sleepers:
+            sleeper.kill()
+            sleeper.wait()
 
 
 def test_nothing_is_killed_that_is_not_seen() -> None:
