@@ -146,8 +146,10 @@ class Resolver:
         hit: List[DaemonName] = []
         for text in named:
             daemon = DaemonName.parse(text)
+            # osd.3 is no other spelling of a node named osd
+            its_form = daemon.type in types and bool(daemon.id)
             node = find_host(text, self._nodes)
-            if daemon.type in types and daemon.id and node is None:
+            if its_form and (node != text or (daemon in known and takes != "node")):
                 if takes == "node":
                     raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes, {text} is not a node")
                 if daemon not in known:

@@ -243,6 +243,24 @@ def test_what_cannot_be_made_says_why(fault: Fault, message: str, made: Injector
         made.prepare(fault)
 
 
+@pytest.mark.parametrize("host", ["osd", "osd.lab.local", "osd.9"])
+def test_a_node_may_be_called_as_a_type_of_daemons(host: str, tmp_path: Path) -> None:
+    """osd.3 is the daemon, wherever it is, and never all that runs on a node named osd."""
+    world = Connections(hosts=4, per_host=2)
+    world.state["links"][host] = True
+    for osd in world.state["osds"].values():
+        osd["host"] = host if osd["host"] == "node1" else osd["host"]
+    one = injector(tmp_path, world, cluster={**CLUSTER, "osds": [host, "node2", "node3", "node4"]})
+    (step,) = one.prepare(Fault("f", "stop", ("osd.3",))).steps
+    assert (step.node, step.osds) == ("node2", (3,))
+    (step,) = one.prepare(Fault("f", "stop", (host,))).steps
+    assert (step.node, step.osds) == (host, (0, 1))
+    assert one.prepare(Fault("f", "out", ("osd.0",))).targets.osds == (0,)
+    with pytest.raises(FaultError, match=r"there is no osd\.77"):
+        one.prepare(Fault("f", "stop", ("osd.77",)))
+    MADE.pop().close()
+
+
 def test_choices_leave_out_what_is_taken_or_broken(tmp_path: Path) -> None:
     world = Connections(hosts=4, per_host=2)
     world.state["osds"]["6"]["up"] = 0
