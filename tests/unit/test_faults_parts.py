@@ -4,8 +4,6 @@ from __future__ import annotations
 
 import base64
 import json
-import os
-import shutil
 import signal
 import subprocess
 import sys
@@ -438,24 +436,3 @@ def test_a_plan_is_looked_at_without_a_run() -> None:
     assert isinstance(found[2], Prepared) and found[2].refused == ()
     assert isinstance(found[3], FaultError)
     assert json.dumps(world.state) == before
-
-
-@pytest.mark.skipif(not shutil.which("nft") or os.geteuid() != 0, reason="needs nft and root")
-def test_dropped_packets_leave_ssh(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a network of its own: the table is made in one piece, taken away, and taken away once more."""
-    from cbt_plugins.faults.kinds.network import _nft
-
-    class Anywhere:
-        @staticmethod
-        def ask(*_: Any, **__: Any) -> str:
-            return ""
-
-    scene: Any = Anywhere()
-    made = _nft(scene, "n", "r-n-0-1", 22)
-    cut, recover, recovered = made.inject, made.recover, made.recovered
-    show = "nft list ruleset"
-    text = "; ".join((recovered, cut, show, recovered, recover, recover, recovered))
-    said = subprocess.run(["unshare", "-n", "sh", "-ec", text], capture_output=True, text=True)
-    assert (said.returncode, said.stderr) == (0, "")
-    assert said.stdout.startswith("recovered\ntable inet") and said.stdout.endswith("}\nrecovered\n")
-    assert "tcp dport 22 accept" in said.stdout and said.stdout.count("policy drop") == 3

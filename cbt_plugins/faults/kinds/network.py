@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from dataclasses import dataclass
 from typing import Annotated, Any, Dict, List, Literal, Mapping, Sequence
@@ -18,6 +19,8 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
 #: seconds
 _SHORTEST, _LONGEST = 5.0, 7 * 86400.0
+#: part of a route that a router has told, as it is shown: other in each look, and to be set without the unit
+_EXPIRES, _SECONDS = re.compile(r" expires ([0-9]+)sec"), r" expires \1"
 
 
 def _possible(deadline: float) -> float:
@@ -108,7 +111,8 @@ class _Cut:
 
 
 def _link(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
-    answer = scene.ask(node, node_shell.script("interfaces", devices=" ".join(devices)), root=True)
+    look = node_shell.script("interfaces", devices=" ".join(devices))
+    answer = scene.ask(node, look, root=True)
     routes: List[List[str]] = []
     addresses: List[List[str]] = []
     states: Dict[str, str] = {}
@@ -129,16 +133,35 @@ def _link(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
             raise FaultError(f"{node}: interface {device} is {states.get(device, 'not visible')}: nothing to cut")
     quoted = [shlex.quote(d) for d in devices]
     ups = [f"ip link set dev {d} up" for d in quoted]
-    lost = [f"ip -6 addr replace {a} dev {shlex.quote(d)}" for d, a in addresses]
-    lost += [f"ip -{family} route replace {route} dev {shlex.quote(d)}" for family, d, route in routes]
-    up = " && ".join(f'[ "$(($(cat /sys/class/net/{d}/flags) & 1))" = 1 ]' for d in quoted)
+    there = " && ".join(f'[ "$(($(cat /sys/class/net/{d}/flags) & 1))" = 1 ]' for d in quoted)
+    wanted = [" ".join(("route", *row)) for row in routes] + [" ".join(("addr", *row)) for row in addresses]
+    if wanted:
+        there += f" && {_all_of(wanted, look)}"
     return _Cut(
         f"take down {', '.join(devices)}",
         "; ".join(f"ip link set dev {d} down" for d in quoted),
-        # only that the interfaces are up counts; a route may be there already
-        f"{' && '.join(ups)} && {{ {''.join(f'{line} || true; ' for line in lost)}true; }}",
-        f"{up} && echo recovered",
+        # twice: a route may need a later one; and one may be there already
+        f"{' && '.join(ups)} && {{ {_replayed(routes, addresses) * 2}true; }} && {there}",
+        f"{there} && echo recovered",
         {"links": states, "routes": routes, "addresses": addresses, "cuts_us_off": not via or via in devices},
+    )
+
+
+def _replayed(routes: Sequence[Sequence[str]], addresses: Sequence[Sequence[str]]) -> str:
+    """Return shell text that sets what is not there again; routes to a gateway before those through it."""
+    lines = [f"ip -6 addr replace {address} dev {shlex.quote(device)}" for device, address in addresses]
+    for family, device, route in sorted(routes, key=lambda row: " via " in f" {row[2]} "):
+        lines.append(f"ip -{family} route replace {_EXPIRES.sub(_SECONDS, route)} dev {shlex.quote(device)}")
+    return "".join(f"{line} 2>/dev/null || true; " for line in lines)
+
+
+def _all_of(wanted: Sequence[str], look: str) -> str:
+    """Return a shell condition: all these lines are in the output of `look`; else it says which are not."""
+    lines = shlex.join(_EXPIRES.sub("", line) for line in wanted)
+    return (
+        f"{{ now=$({look}\n); now=$(printf '%s\\n' \"$now\" | sed -E 's/{_EXPIRES.pattern}//'); "
+        f"absent=$(printf '%s\\n' {lines} | grep -vxFe \"$now\"); "
+        '[ -z "$absent" ] || { echo "not there again: $absent" >&2; false; }; }'
     )
 
 

@@ -1,0 +1,96 @@
+"""A node's network that is cut and comes back, in a network namespace."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any, Callable, Iterator
+
+import pytest
+
+from cbt_plugins.faults.kinds.network import _link, _nft
+
+Node = Callable[[str], subprocess.CompletedProcess[str]]
+
+pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
+
+
+class Asked:
+    """Stands where `Scene` does for one node."""
+
+    def __init__(self, node: Node) -> None:
+        self._node = node
+
+    def ask(self, node: str, text: str, root: bool = False) -> str:
+        return self._node(text).stdout
+
+
+@pytest.fixture
+def node() -> Iterator[Node]:
+    """A shell on a node with a network, and a /sys, of its own."""
+    line = ["unshare", "-n", "-m", "sh", "-c", "mount -t sysfs s /sys && echo ready && exec cat"]
+    holder = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+    assert holder.stdin is not None and holder.stdout is not None
+    try:
+        if holder.stdout.readline() != b"ready\n":
+            pytest.skip("no namespaces here")
+        enter = ["nsenter", "-t", str(holder.pid), "-n", "-m", "sh", "-c"]
+        yield lambda text: subprocess.run([*enter, text], capture_output=True, text=True, timeout=600, check=False)
+    finally:
+        holder.stdin.close()
+        holder.stdout.close()
+        holder.wait()
+
+
+def test_a_cut_interface_comes_back_with_all_its_routes(node: Node) -> None:
+    """Also with a route to its gateway that no address brings, and one through another route, as clouds have them."""
+    made = node(
+        "set -e; ip link set lo up; ip link add eth9 type veth peer name p; ip link set eth9 up; ip link set p up\n"
+        "sysctl -qw net.ipv6.conf.eth9.accept_dad=0; ip addr add 10.128.0.7/32 dev eth9\n"
+        "ip route add 10.128.0.1 dev eth9 scope link; ip route add default via 10.128.0.1 dev eth9\n"
+        "ip route add 10.99.0.0/16 via 10.128.0.1 dev eth9 metric 7 table 55\n"
+        "ip -6 addr add fd00::7/64 dev eth9; ip -6 route add fd01::/64 via fd00::1 dev eth9 expires 1000"
+    )
+    assert made.returncode == 0, made.stderr
+    show = "ip -4 route show table all; ip -6 route show table all | grep ^fd01 | cut -d' ' -f1-5"
+    before = node(show).stdout
+    assert before.count("10.128.0.1") == 3 and "fd01::/64 via fd00::1 dev eth9" in before
+    cut = _link(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
+    assert node(cut.recovered).stdout == "recovered\n"
+    node(cut.inject)
+    assert node(show).stdout != before and node(cut.recovered).stdout == ""
+    assert node(cut.recover).returncode == 0
+    assert node(show).stdout == before
+    for lost in ("ip route del default", "ip -6 addr del fd00::7/64 dev eth9", "ip -6 route del fd01::/64"):
+        node(lost)
+        assert node(cut.recovered).stdout == "", lost
+        assert node(cut.recover).returncode == 0
+        assert node(cut.recovered).stdout == "recovered\n"
+    assert node(show).stdout == before
+
+
+def test_an_interface_that_lacks_a_route_has_not_recovered(node: Node) -> None:
+    node(
+        "ip link add eth9 type veth peer name p; ip link set eth9 up; ip link set p up\n"
+        "ip addr add 10.1.0.1/24 dev eth9; ip route add 10.2.0.0/16 via 10.1.0.2 dev eth9"
+    )
+    cut = _link(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
+    node(f"{cut.inject}; ip addr flush dev eth9")
+    done = node(cut.recover)
+    assert done.returncode != 0 and "10.2.0.0/16 via 10.1.0.2" in done.stderr
+    assert node(cut.recovered).stdout == ""
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="needs nft")
+def test_dropped_packets_leave_ssh(node: Node) -> None:
+    """In a network of its own: the table is made in one piece, taken away, and taken away once more."""
+    scene: Any = Asked(node)
+    made = _nft(scene, "n", "r-n-0-1", 22)
+    cut, recover, recovered = made.inject, made.recover, made.recovered
+    show = "nft list ruleset"
+    text = "; ".join((recovered, cut, show, recovered, recover, recover, recovered))
+    said = node(f"set -e; {text}")
+    assert (said.returncode, said.stderr) == (0, "")
+    assert said.stdout.startswith("recovered\ntable inet") and said.stdout.endswith("}\nrecovered\n")
+    assert "tcp dport 22 accept" in said.stdout and said.stdout.count("policy drop") == 3
