@@ -7,6 +7,7 @@ import getpass
 import io
 import logging
 import os
+import re
 import shlex
 import shutil
 import socket
@@ -180,6 +181,12 @@ class Transport:
         name = self.named.get(node)
         port = ["-p", name.port] if name and name.port else []
         return shlex.join(["ssh", *self.ssh_args, *port, self._destination(node)])
+
+    def port(self, node: str) -> int:
+        """Return the port of ssh on a node: its own as the section names it, else that of all."""
+        name = self.named.get(node)
+        of_all = re.search(r"(?:^| )(?:-p ?|-o ?Port[= ])(\d+)(?= |$)", " ".join(self.ssh_args))
+        return int(name.port if name and name.port else of_all[1] if of_all else 22)
 
     def ssh(self, node: str, command: str) -> List[str]:
         """Command line for one node."""

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Result
+from cbt_plugins.cluster.remote import Result, Transport
 from cbt_plugins.faults import ClusterAccess, Injector
 from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import ClusterLimits
@@ -49,6 +49,7 @@ class Connections:
     def __init__(self, hosts: int = 4, per_host: int = 1) -> None:
         self.state = standin.new_state(hosts, per_host)
         self.world = standin.World(self.state)
+        self.transport = Transport.from_host(CLUSTER, {})
         self.first = copy.deepcopy(self.state)
         self.calls = 0
         self.changes = 0  # calls that break something

@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
-from typing import Any, Callable, Iterator
+from pathlib import Path
+from typing import Any, Callable, Iterator, Optional
 
 import pytest
+from faults_world import CLUSTER, MADE, Connections, injector
 
+from cbt_plugins.cluster.remote import Result, Transport
 from cbt_plugins.faults.kinds.network import _link, _nft
+from cbt_plugins.plan import Fault
 
 Node = Callable[[str], subprocess.CompletedProcess[str]]
-
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="needs root")
-
 
 class Asked:
     """Stands where `Scene` does for one node."""
@@ -29,6 +31,8 @@ class Asked:
 @pytest.fixture
 def node() -> Iterator[Node]:
     """A shell on a node with a network, and a /sys, of its own."""
+    if os.geteuid() != 0:
+        pytest.skip("needs root")
     line = ["unshare", "-n", "-m", "sh", "-c", "mount -t sysfs s /sys && echo ready && exec cat"]
     holder = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert holder.stdin is not None and holder.stdout is not None
@@ -94,3 +98,36 @@ def test_dropped_packets_leave_ssh(node: Node) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith("recovered\ntable inet") and said.stdout.endswith("}\nrecovered\n")
     assert "tcp dport 22 accept" in said.stdout and said.stdout.count("policy drop") == 3
+
+
+@pytest.mark.parametrize(
+    ("node", "args", "says", "option", "port"),
+    [
+        ("node1", "", "", None, 22),
+        ("node1:2222", "-p 2200", "", None, 2222),
+        ("node1", "-p 2200", "", None, 2200),
+        ("node1", "-oPort=2200 -p2201", "", None, 2200),
+        ("node1:2222", "", "10.0.0.9 50000 10.0.0.1 4022", None, 4022),  # what its sshd sees behind a forwarded port
+        ("node1:2222", "", "10.0.0.9 50000 10.0.0.1 4022", 23, 23),
+    ],
+)
+def test_packets_of_our_own_ssh_pass(
+    node: str, args: str, says: str, option: Optional[int], port: int, tmp_path: Path
+) -> None:
+    world = Connections()
+    world.transport = Transport.from_host({**CLUSTER, "osds": [node]}, {"pdsh_ssh_args": args})
+    play = world._play
+
+    def shell(name: str, text: str) -> Result:
+        if "SSH_CONNECTION" in text:
+            environment = {"SSH_CONNECTION": says} if says else {}
+            said = subprocess.run(["sh", "-c", text], env=environment, capture_output=True, text=True, check=True)
+            return Result(said.stdout, "", 0)
+        return Result("", "", 0) if "command -v nft" in text else play(name, text)
+
+    world._play = shell  # type: ignore[method-assign]
+    one = injector(tmp_path, world, cluster={**CLUSTER, "osds": [node, "node2", "node3", "node4"]})
+    options = {"method": "nft", **({"ssh_port": option} if option else {})}
+    (step,) = one.prepare(Fault("n", "network", ("node1",), options=options)).steps
+    assert re.findall(r"[ds]port (\d+) accept", step.inject[0].text) == [str(port)] * 2
+    MADE.pop().close()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 import shlex
 from dataclasses import dataclass
-from typing import Annotated, Any, Dict, List, Literal, Mapping, Sequence
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence
 
 from pydantic import AfterValidator, Field, model_validator
 
@@ -51,7 +51,7 @@ class Network(Kind):
             description="Then the node recovers by itself; 5s to 7d.",
             json_schema_extra={"default": "15m"},
         )
-        ssh_port: int = Field(22, ge=1, le=65535, description="For `nft`.")
+        ssh_port: Optional[int] = Field(None, ge=1, le=65535, description="For `nft`. Default: that of our connection.")
 
         @model_validator(mode="after")
         def _complete(self) -> Network.Options:
@@ -70,7 +70,7 @@ class Network(Kind):
         if options.method == "link":
             cut = _link(scene, node, options.interfaces)
         else:
-            cut = _nft(scene, node, name, options.ssh_port)
+            cut = _nft(scene, node, name, options.ssh_port or _ssh_port(scene, node))
         # The cut may end the connection that it came by, so a process that outlives the connection makes it a moment
         # later. One that hangs is ended: it might have its effect after its undo.
         bounded = f"timeout -k 5 {node_shell.ATTEMPT:g} sh -c {shlex.quote(cut.inject)}"
@@ -163,6 +163,12 @@ def _all_of(wanted: Sequence[str], look: str) -> str:
         f"absent=$(printf '%s\\n' {lines} | grep -vxFe \"$now\"); "
         '[ -z "$absent" ] || { echo "not there again: $absent" >&2; false; }; }'
     )
+
+
+def _ssh_port(scene: Scene, node: str) -> int:
+    """Return the port by which we reach a node: as its sshd sees it, else as the sections have it."""
+    seen = scene.ask(node, 'echo "${SSH_CONNECTION##* }"').strip()
+    return int(seen) if seen.isdecimal() else scene.ceph.remote.transport.port(node)
 
 
 def _nft(scene: Scene, node: str, name: str, port: int) -> _Cut:
