@@ -6,6 +6,7 @@ import contextlib
 import errno
 import fcntl
 import json
+import logging
 import os
 import stat
 import threading
@@ -14,6 +15,8 @@ from pathlib import Path
 from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins import __version__
+
+log = logging.getLogger(__name__)
 
 #: version of an archive's format, in its manifest and its phases. 1: cbt-plugins 0.1. 2 (0.2.0): the glossary's terms
 ARCHIVE_VERSION = 2
@@ -50,7 +53,7 @@ class Journal:
             raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
         if self._file.writable():
             _cut_torn_end(path)
-        self.records: List[Dict[str, Any]] = json_lines(path)
+        self.records: List[Dict[str, Any]] = journal_lines(path)
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a record with the time of now. Raises OSError, on a full disk for example; then nothing was added."""
@@ -158,6 +161,16 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
     A last line without its line feed is torn, whatever it holds: whoever wrote it did not see it on disk.
     """
     return list(each_json_line(path))
+
+
+def journal_lines(path: Path) -> List[Dict[str, Any]]:
+    """Return the records of a journal, without damaged ones, which have no time or no event; says how many there are.
+    """
+    lines = json_lines(path)
+    whole = [line for line in lines if isinstance(line.get("t"), (int, float)) and isinstance(line.get("event"), str)]
+    if len(whole) < len(lines):
+        log.warning("%s: damaged lines that are left out: %d", path, len(lines) - len(whole))
+    return whole
 
 
 def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:

@@ -15,7 +15,7 @@ from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, se
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import FILE, are_sealed, given_up_in, open_in
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.journal import JournalInUse, archive_refusal, json_lines
+from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.context import RunArchive
 
@@ -99,7 +99,7 @@ def _dry(folder: Path) -> int:
 def _say_origin(folder: Path) -> None:
     """Print why an undo would be refused, and how it would reach the nodes."""
     try:
-        if are_sealed(json_lines(folder / FILE), access.read(folder).run_id):
+        if are_sealed(journal_lines(folder / FILE), access.read(folder).run_id):
             return
         why = seal.refusal(folder / FILE)
     except FaultError as error:
@@ -187,7 +187,7 @@ def _print(entry: UndoRecord) -> None:
 
 def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None:
     """End what outlives a killed run, such as collectl; its files are fetched when the run is resumed."""
-    begun = [line["run_dir"] for line in json_lines(RunArchive(folder).journal) if line["event"] == "invocation"]
+    begun = [line["run_dir"] for line in journal_lines(RunArchive(folder).journal) if line["event"] == "invocation"]
     for run_dir in dict.fromkeys(begun):
         stop_left(remote, nodes_of(cluster), run_dir)
 

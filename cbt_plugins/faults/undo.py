@@ -15,7 +15,7 @@ from cbt_plugins.faults import seal
 from cbt_plugins.faults.runner import Clock, Runner
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Step, UndoRecord
-from cbt_plugins.journal import Journal, json_lines, sync_folder
+from cbt_plugins.journal import Journal, journal_lines, sync_folder
 
 log = logging.getLogger(__name__)
 
@@ -125,12 +125,12 @@ def are_sealed(lines: Sequence[Mapping[str, Any]], run_id: str) -> bool:
 
 def open_in(folder: Path) -> List[UndoRecord]:
     """Return the open steps of a run, also while another process has its journal."""
-    return still_open(json_lines(folder / FILE))
+    return still_open(journal_lines(folder / FILE))
 
 
 def given_up_in(folder: Path) -> List[Mapping[str, Any]]:
     """Return the lines of the steps that were given up: t, id, label, what."""
-    return [line for line in json_lines(folder / FILE) if line["event"] == GIVEN_UP]
+    return [line for line in journal_lines(folder / FILE) if line["event"] == GIVEN_UP]
 
 
 @dataclass(frozen=True)

@@ -114,6 +114,24 @@ def test_a_killed_profile_is_found_and_undone(
     assert f"{folder}: 2 undone" in said and str(elsewhere) not in said and "link" not in said
 
 
+def test_a_damaged_journal_keeps_nobody_from_the_others(
+    tmp_path: Path, world: Connections, caplog: pytest.LogCaptureFixture, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = broken_aside(tmp_path / "archive" / "b")
+    folder = broken(tmp_path / "archive" / "a", world)
+    with open(folder / FILE, "a") as journal:
+        journal.write('{"t": 1, "eve\n{"t": 1.0}\n{"event": "undone", "id": "1"}\n')
+    os.utime(other / FILE, (1, 1))  # the newest is first
+    (folder / "journal.jsonl").write_text('{"t": 1.0}\n')
+    assert main(["undo", str(tmp_path / "archive"), "--dry-run"]) == 1
+    said = capsys.readouterr().out
+    assert f"{folder}: 2 open" in said and f"{other}: 2 open" in said
+    assert f"{folder / FILE}: damaged lines that are left out: 2" in caplog.text
+    assert main(["undo", str(tmp_path / "archive")]) == 0
+    said = capsys.readouterr().out
+    assert f"{folder}: 2 undone" in said and f"{other}: 2 undone" in said
+
+
 def broken_aside(folder: Path) -> Path:
     other = Connections()
     broken(folder, other)
