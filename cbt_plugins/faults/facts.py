@@ -94,9 +94,14 @@ class Facts:
 
     @cached_property
     def pgs(self) -> List[Mapping[str, Any]]:
-        """Return the PGs: pgid, state, acting."""
+        """Return the PGs: pgid, state, acting. Raises FaultError while the manager does not know all of them."""
         answer = self.answers["pg dump pgs_brief"]
-        return list(answer["pg_stats"] if isinstance(answer, dict) else answer)  # a bare list before Nautilus
+        about = answer if isinstance(answer, dict) else {"pg_stats": answer}  # a bare list before Nautilus
+        found, all_pgs = list(about["pg_stats"]), sum(int(pool["pg_num"]) for pool in self.pools)
+        if len(found) < all_pgs or not about.get("pg_ready", True):
+            text = f"ceph pg dump shows {len(found)} of {all_pgs} PGs, so a fault cannot be judged"
+            raise FaultError(f"{text}: the manager has just started, or a pool changes; try again in a minute")
+        return found
 
     @cached_property
     def hosts(self) -> Dict[str, List[int]]:

@@ -323,7 +323,8 @@ def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: 
     ((_, planned),) = preview(Ceph(world, CLUSTER), CLUSTER, [(fault, ())])
     assert isinstance(planned, Prepared) and [f.rule for f in planned.refused] == ["safe-to-destroy"]
     ready = one.prepare(fault)
-    world.world._pgs = lambda: iter(())  # its data is elsewhere by now
+    elsewhere = [{**pg, "up": [1, 2, 3], "acting": [1, 2, 3]} for pg in world.world._pgs()]
+    world.world._pgs = lambda: iter(elsewhere)
     assert [f.rule for f in one.ready(ready).refused] == []
     world.said.clear()
     one.prepare(Fault("s", "stop", ("osd.0",)))

@@ -9,6 +9,7 @@ from typing import Any, Callable, Dict, List
 
 import pytest
 
+from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.facts import Facts, Reply, osd_names
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety import RULES, Assessment, Held, Roles, Surroundings, assess, questions, roles_of
@@ -125,6 +126,21 @@ def test_steady_state() -> None:
     assert "clean: 2 of 145 PGs are not active+clean: 1 active+recovering+degraded" in text(found, "clean")
     # what an open fault of the same run explains is no surprise, recovery under way is
     assert "1 of 145" in text(judge(ONE, unsteady, held=[Held(taken(5))]), "clean")
+
+
+def test_pgs_that_the_manager_does_not_know_yet_are_not_judged() -> None:
+    """After a failover of the manager it knows some or none of them for a while."""
+
+    def no_report(answers: Dict[str, Any]) -> None:
+        answers["pg dump pgs_brief"] = {"pg_ready": False, "pg_stats": []}
+
+    def a_part(answers: Dict[str, Any]) -> None:
+        del answers["pg dump pgs_brief"]["pg_stats"][100:]
+
+    with pytest.raises(FaultError, match=r"ceph pg dump .* 0 of 145 PGs.*try again"):
+        judge(TWO, no_report)
+    with pytest.raises(FaultError, match=r"100 of 145 PGs"):
+        judge(TWO, a_part)
 
 
 def test_out_leaves_all_pgs_active() -> None:
