@@ -8,6 +8,7 @@ cluster, and it may be that neither does.
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import json
 import os
 import shlex
@@ -25,8 +26,10 @@ KEY = "cbt-plugins/run"
 #: its reply has every key that begins so
 QUESTION = f"config-key dump {KEY}"
 
-#: what a key says: run, host, pid, start of the process, boot, archive, t; {} when it is not ours
+#: what a key says: run, host, machine, pid, start of the process, boot, archive, folder, t; {} when it is not ours
 Holder = Mapping[str, Any]
+#: what keys of an earlier version do not say
+_LATER = ("machine", "folder")
 
 
 def started(pid: int) -> Optional[int]:
@@ -45,6 +48,15 @@ def boot() -> str:
         return ""
 
 
+def machine() -> str:
+    """Return what tells this machine from others of its name: a hash of its ID, which is not for others to know."""
+    try:
+        known = Path("/etc/machine-id").read_text().strip()
+    except OSError:
+        known = ""
+    return hashlib.sha256(f"cbt-plugins {known or socket.gethostname()}".encode()).hexdigest()[:16]
+
+
 class Lock:
     """The lock of one run: `take` it before the first change, `check` it before each, `release` it at the end.
 
@@ -54,13 +66,16 @@ class Lock:
 
     def __init__(self, ceph: Ceph, run_id: str, folder: Path, timeout: float = 30.0) -> None:
         self._ceph, self._timeout = ceph, timeout
+        facts = folder.stat()
         self._mine: Dict[str, Any] = {
             "run": run_id,
             "host": socket.gethostname(),
+            "machine": machine(),
             "pid": os.getpid(),
             "started": started(os.getpid()),
             "boot": boot(),
             "archive": str(folder.resolve()),
+            "folder": f"{facts.st_dev}:{facts.st_ino}",
         }
         # a run that starts this process beside its load holds the cluster for it too
         self._parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
@@ -128,7 +143,7 @@ class Lock:
         return holder.get("run") == self._mine["run"] or self._is_here(holder)
 
     def _is_here(self, holder: Holder) -> bool:
-        return all(holder.get(key) == self._mine[key] for key in ("host", "archive"))
+        return _agree(holder, self._mine, "host", "archive", "machine", "folder")
 
     def _is_left(self, holder: Holder) -> bool:
         """Tell whether a holder is ours, and dead."""
@@ -190,9 +205,14 @@ def _holder(text: Any) -> Holder:
         return {}
 
 
+def _agree(holder: Mapping[str, Any], mine: Mapping[str, Any], *names: str) -> bool:
+    """Tell whether a holder says the same under these names; those of an earlier version lack `_LATER`."""
+    return all(holder.get(name) == mine[name] or (name in _LATER and name not in holder) for name in names)
+
+
 def gone(holder: Mapping[str, Any]) -> Optional[bool]:
     """Return True when the process of a holder is known to be dead, None when that is not known on this machine."""
-    if holder.get("host") != socket.gethostname():
+    if not _agree(holder, {"host": socket.gethostname(), "machine": machine()}, "host", "machine"):
         return None
     return holder.get("boot") != boot() or started(holder["pid"]) != holder.get("started")
 

@@ -147,7 +147,8 @@ def test_a_key_of_nobody_knows_whom_is_refused(tmp_path: Path) -> None:
         with pytest.raises(FaultError, match="cbt-plugins/run/x of the cluster was not written by cbt-plugins"):
             lock(world, tmp_path).take("r1-lock-1")
         assert list(world.state["keys"]) == [f"{OLD}/x"]
-    lock(world, tmp_path).release()
+    lock(world, tmp_path).release(force=True)
+    assert list(world.state["keys"]) == [f"{OLD}/x"]
     world.state["keys"] = {"cbt-plugins/runner": "of somebody else"}
     lock(world, tmp_path).take("r1-lock-1")
 
@@ -181,3 +182,24 @@ def test_only_who_says_so_takes_another_machines_key_away(tmp_path: Path) -> Non
     mine.release(force=True)
     assert sorted(world.state["keys"]) == [f"{OLD}/r1-lock-2", f"{OLD}/r2-lock-1"]
     assert socket.gethostname() in world.state["keys"][f"{OLD}/r1-lock-2"]  # at work on this machine
+
+
+@pytest.mark.parametrize("other", ["machine", "folder"])
+def test_another_machine_of_the_same_name_is_not_taken_for_a_dead_process(other: str, tmp_path: Path) -> None:
+    """Such as a container: its host name and the path of its archive are ours, the archive is not."""
+    world = Connections()
+    mine = lock(world, tmp_path)
+    there = left(mine, run="r2", boot="another", **{other: "another"})
+    world.state["keys"][f"{OLD}/r2-lock-1"] = there
+    with pytest.raises(FaultError, match="if it is dead, on that host" if other == "machine" else "held the cluster"):
+        mine.take("r1-lock-1")
+    assert world.state["keys"] == {f"{OLD}/r2-lock-1": there}
+
+
+def test_what_an_earlier_version_has_left_here_is_taken_away(tmp_path: Path) -> None:
+    world = Connections()
+    mine = lock(world, tmp_path)
+    key = {name: value for name, value in json.loads(left(mine)).items() if name not in ("machine", "folder")}
+    world.state["keys"][f"{OLD}/r2-lock-1"] = json.dumps({**key, "run": "r2"})
+    mine.take("r1-lock-1")
+    assert list(world.state["keys"]) == [f"{OLD}/r1-lock-1"]
