@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults.facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
 from cbt_plugins.faults.kind import BlastRadius, Kind, make
-from cbt_plugins.faults.safety import Assessment, Finding, Held, Surroundings, assess, questions, roles_of
+from cbt_plugins.faults.safety import Assessment, Finding, Held, Roles, Surroundings, assess, questions, roles_of
 from cbt_plugins.faults.scene import ClusterLimits, Resolver, Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.inventory import nodes_of
@@ -94,7 +95,15 @@ class Preparer:
         else:
             replies = ask(self._ceph, (), self._limits.quick, alone) if asked else facts
         said = {name: replies.answers[question] for name, question in asked.items()}
-        return assess(facts, taken, Surroundings(self._roles, held, self._flags, **said)), facts
+        roles = self._called if taken.nodes else self._roles
+        return assess(facts, taken, Surroundings(roles, held, self._flags, **said)), facts
+
+    @cached_property
+    def _called(self) -> Roles:
+        """Return the roles with what the head and clients call themselves, which is what Ceph's daemons report."""
+        asked = [name for name in (self._roles.head, *self._roles.clients) if name]
+        said = self._ceph.remote.run(asked, "uname -n", timeout=self._limits.quick, check=False)
+        return replace(self._roles, called={name: r.stdout.split()[-1] for name, r in said.items() if r.stdout.strip()})
 
     def _ask(
         self, held: Sequence[Held], types: Collection[str], more: Sequence[str] = (), alone: Sequence[str] = ()

@@ -87,6 +87,11 @@ class Roles:
     own: str = ""  # this machine
     clients: Tuple[str, ...] = ()
     gateways: Tuple[str, ...] = ()
+    called: Mapping[str, str] = field(default_factory=dict)  # head or client -> the host name that it says it has
+
+    def is_on(self, name: str, node: str) -> bool:
+        """Tell whether the head or a client, named by an address or an alias perhaps, is this node."""
+        return bool(name) and _one_of(node, (name, self.called.get(name, name)))
 
 
 #: nothing but the cluster is known
@@ -333,7 +338,7 @@ def _head(case: _Case) -> Iterator[Finding]:
     for node in case.taken.nodes:
         if case.around.roles.own and same_host(case.around.roles.own, node):
             text = f"{node} is the machine that leads this run: nobody would be there to undo it"
-        elif case.around.roles.head and same_host(case.around.roles.head, node):
+        elif case.around.roles.is_on(case.around.roles.head, node):
             text = f"{node} is the head, through which this run reaches the cluster: nobody would be there to undo it"
         else:
             continue
@@ -342,8 +347,8 @@ def _head(case: _Case) -> Iterator[Finding]:
 
 def _client(case: _Case) -> Iterator[Finding]:
     """No client is hit, so the load continues."""
-    clients = case.around.roles.clients
-    hit = [name for name in clients if _one_of(name, case.taken.nodes)]
+    clients, is_on = case.around.roles.clients, case.around.roles.is_on
+    hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
     if hit:
         text = f"{len(hit)} of {len(clients)} clients would be gone, and their load with them: {', '.join(hit)}"
         yield Finding("client", text, {"clients": hit, "of": len(clients)})

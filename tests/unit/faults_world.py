@@ -57,6 +57,7 @@ class Connections:
         self.die_at_change: Optional[Tuple[int, str]] = None
         self.fail: List[str] = []  # commands that have one of these texts in them fail, without effect
         self.lost: List[str] = []  # undo commands with one of these texts never reach their node
+        self.names: Dict[str, str] = {}  # of nodes that call themselves otherwise
         self.said: List[Tuple[str, str]] = []
         self._marks: Set[Tuple[str, str]] = set()
         self._under_way: List[Tuple[str, str]] = []
@@ -64,6 +65,8 @@ class Connections:
     def run(
         self, nodes: Sequence[str], command: str, timeout: float = 60.0, check: bool = True
     ) -> Dict[str, Result]:
+        if len(nodes) > 1:
+            return {node: self.run([node], command, timeout, check)[node] for node in nodes}
         (node,) = nodes
         self.calls += 1
         self.changes += "exec flock" in command
@@ -119,6 +122,8 @@ class Connections:
         self.said.append((node, text))
         if any(part in text for part in self.fail):
             return Result("", "the stand-in fails", 1)
+        if text == "uname -n":
+            return Result(self.names.get(node, node) + "\n", "", 0)
         if text.startswith("daemons="):
             return Result(self._probe(node, text), "", 0)
         out, err, status = "", "", 0

@@ -51,6 +51,20 @@ def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: P
     assert made.ready(second).assessment.numbers["monitors_left"] == 2
 
 
+def test_a_head_or_client_is_known_by_an_address_or_another_name(tmp_path: Path, world: Connections) -> None:
+    world.names = {"10.0.0.1": "node1.lab", "admin-vip": "node2"}
+    made = begun(tmp_path, world, cluster={**CLUSTER, "head": "admin-vip", "clients": ["client1", "10.0.0.1"]})
+    with pytest.raises(FaultError, match=r"refused\. client: 1 of 2 clients would be gone, .*: 10\.0\.0\.1"):
+        made.ready(cut(made, "node1"))
+    with pytest.raises(FaultError, match=r"refused\. head: node2 is the head, through which this run reaches"):
+        made.ready(cut(made, "node2"))
+    made.ready(cut(made, "node3"))
+    assert [text for _, text in world.said if text == "uname -n"] == ["uname -n"] * 3  # once each
+    world.said.clear()
+    made.ready(Fault("f", "stop", ("osd.0",)))
+    assert "uname -n" not in [text for _, text in world.said]
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [
