@@ -247,29 +247,35 @@ def domains(
 ) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
     """Yield each pool with the type of its failure domains and the share of each domain that is gone.
 
-    OSDs that are out do not count, except those `taken_now`. Pools whose CRUSH rule has more than one choose step are
-    left out: only their real PGs can tell.
+    OSDs that are out do not count, except those `taken_now`. Pools without known domains are left out: only their real
+    PGs can tell.
     """
-    osds, tree = facts.osds, facts.tree
+    osds = facts.osds
     for pool in facts.pools:
-        steps = _steps(facts, pool)
-        choices = [s for s in steps if s["op"].startswith("choose")]
-        taken = [s for s in steps if s["op"] == "take"]
-        if len(choices) != 1 or len(taken) != 1:
-            continue
-        root, device = _root(facts, taken[0])
-        kind = choices[0]["type"]
+        kind, found = domain_members(facts, pool)
         shares = {}
-        for item in _of_type(facts, root, kind) if root is not None else []:
-            members = [
-                o
-                for o in facts.below(item)
-                if o in osds and (osds[o]["weight"] > 0 or o in taken_now) and _is_of(facts, o, device)
-            ]
+        for name, below in found.items():
+            members = [o for o in below if o in osds and (osds[o]["weight"] > 0 or o in taken_now)]
             if members:
-                shares[str(tree[item]["name"])] = sum(o in gone for o in members) / len(members)
+                shares[name] = sum(o in gone for o in members) / len(members)
         if shares:
             yield pool, kind, shares
+
+
+def domain_members(facts: Facts, pool: Mapping[str, Any]) -> Tuple[str, Dict[str, List[int]]]:
+    """Return the type of a pool's failure domains, and the OSDs of its device class in each.
+
+    None of a pool whose CRUSH rule has more than one choose step.
+    """
+    steps = _steps(facts, pool)
+    choices = [s for s in steps if s["op"].startswith("choose")]
+    taken = [s for s in steps if s["op"] == "take"]
+    if len(choices) != 1 or len(taken) != 1:
+        return "", {}
+    root, device = _root(facts, taken[0])
+    items = _of_type(facts, root, choices[0]["type"]) if root is not None else []
+    of_class = {str(facts.tree[i]["name"]): [o for o in facts.below(i) if _is_of(facts, o, device)] for i in items}
+    return str(choices[0]["type"]), of_class
 
 
 def _of_type(facts: Facts, item: int, kind: str) -> List[int]:

@@ -10,8 +10,9 @@ import socket
 from collections import Counter
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
-from typing import Any, Callable, Collection, Dict, FrozenSet, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
+from cbt_plugins.faults.capacity import Filling, fillings
 from cbt_plugins.faults.facts import (
     DaemonName,
     Facts,
@@ -23,7 +24,6 @@ from cbt_plugins.faults.facts import (
     not_clean,
     osd_names,
     shape_of,
-    taken_from,
     transient,
 )
 from cbt_plugins.faults.kind import BlastRadius
@@ -183,6 +183,20 @@ class _Case:
     def nodes_gone(self) -> Set[str]:
         """Return the nodes that open faults have taken as a whole, and that are not back."""
         return {node for held in self.around.held if held.missing(self.facts) for node in held.taken.nodes}
+
+
+    @cached_property
+    def fullest(self) -> Optional[Filling]:
+        """Return what would be fullest of all that data is recovered to."""
+        found = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
+        self.numbers.update({"full_after": max(part.used for part in found)} if found else {})
+        return max((part for part in found if part.moves), key=lambda part: part.used, default=None)
+
+    @property
+    def ratios(self) -> Tuple[float, float]:
+        """Return the ratios at which an OSD takes no writes, and no backfill."""
+        dump = self.facts.answers["osd dump"]
+        return float(dump["full_ratio"]), float(dump["backfillfull_ratio"])
 
 
 def assess(facts: Facts, taken: BlastRadius, around: Surroundings) -> Assessment:
@@ -388,36 +402,19 @@ def _min_in(case: _Case) -> Iterator[Finding]:
 
 
 def _capacity(case: _Case) -> Iterator[Finding]:
-    """What is left under each CRUSH root, of each device class, could hold the data there below the full ratio."""
-    dump = case.facts.answers["osd dump"]
-    weights = {n: o["weight"] for n, o in case.facts.osds.items()}
-    rows = {r["id"]: r for r in case.facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
-    # a pool whose domains are not known may be recovered
-    stays = {pool["pool"] for pool, _, shares in case.domains if sum(s < 1 for s in shares.values()) < pool["size"]}
-    empty = case.gone | case.out
-    areas: Dict[FrozenSet[int], Tuple[str, List[Mapping[str, Any]]]] = {}
-    for pool in case.facts.pools:
-        for name, members in taken_from(case.facts, pool):
-            areas.setdefault(members, (name, []))[1].append(pool)
-    worst: Optional[Tuple[float, str, List[str]]] = None
-    for members, (name, pools) in areas.items():
-        here = [rows[o] for o in members if o in rows]
-        if not here or members.isdisjoint(case.taken.osds):
-            continue
-        used, room = sum(r["kb_used"] for r in here), sum(r["kb"] for r in here if r["id"] not in empty)
-        after = used / room if room else float("inf")
-        case.numbers["full_after"] = max(after, case.numbers.get("full_after", 0.0))
-        if (not room or any(p["pool"] not in stays for p in pools)) and (worst is None or after > worst[0]):
-            worst = (after, name, [str(p["pool_name"]) for p in pools])
-    full = float(dump["full_ratio"])
-    if worst and worst[0] >= full:
-        after, name, names = worst
+    """What is left where the data may go, of each device class, could hold it below the full ratio."""
+    full, backfill = case.ratios
+    worst = case.fullest
+    if worst and worst.used >= full:
         yield Finding(
             "capacity",
-            f"{100 * after:.1f} % of the capacity left of {name} ({', '.join(names)}) would be used, full is "
-            f"{100 * full:.0f} % (backfill stops at {100 * float(dump['backfillfull_ratio']):.0f} %)",
-            {"used": after, "full_ratio": full, "of": name, "pools": names},
+            f"{_filled(worst)}, full is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
+            {"used": worst.used, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
         )
+
+
+def _filled(part: Filling) -> str:
+    return f"{100 * part.used:.1f} % of the capacity left of {part.name} ({', '.join(part.pools)}) would be used"
 
 
 #: name -> rule, in the order of the messages; `plan.SAFETY_RULES` has the same names
@@ -470,6 +467,14 @@ def _whole_subtrees(case: _Case) -> Iterator[str]:
         )
 
 
+def _no_backfill(case: _Case) -> Iterator[str]:
+    """Capacity that is enough, although not for backfill, which waits then."""
+    full, backfill = case.ratios
+    worst = case.fullest
+    if worst and backfill <= worst.used < full:
+        yield f"{_filled(worst)}: backfill stops at {100 * backfill:.0f} %"
+
+
 def _fewer_gateways(case: _Case) -> Iterator[str]:
     """Gateways that are gone: their requests fail, although the cluster could serve them."""
     hit, left = _gateways(case)
@@ -479,7 +484,7 @@ def _fewer_gateways(case: _Case) -> Iterator[str]:
 
 
 #: what makes a fault different from what it seems, and may still be wanted
-_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (_quiet, _whole_subtrees, _fewer_gateways)
+_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (_quiet, _whole_subtrees, _no_backfill, _fewer_gateways)
 
 
 def _gateways(case: _Case) -> Tuple[List[str], List[str]]:
