@@ -7,11 +7,12 @@ import os
 import re
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.faults import seal
+from cbt_plugins.faults.runner import Way
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo import UndoJournal
@@ -22,6 +23,7 @@ from cbt_plugins.plan import Settings
 FILE = "cluster.json"
 #: it is part of file names, and of commands on nodes
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FSID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
 _CLUSTER = (*ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
@@ -41,30 +43,79 @@ class ClusterAccess:
     run_id: str = "run"
     trusted: bool = False  # the user has seen what is open, whoever wrote it
     admin: bool = True  # False: Ceph's commands are not there; nothing but commands of the user's is undone
+    former: Tuple[Way, ...] = ()  # that the section named before: recorded commands have them
 
 
-def ensure(
-    folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str, admin: bool = True
-) -> str:
-    """Return the ID of the run that has this folder: that of its cluster.json, which is written if there is none.
+def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits) -> ClusterAccess:
+    """Return the access for the run that has this folder: with the ID and the former ways of its cluster.json.
 
-    All processes of a run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError.
+    That is written if there is none, and written anew where the sections name other nodes by now. All processes of a
+    run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError, also when the run
+    has used another cluster.
     """
     if not (folder / FILE).exists():
-        _write(folder, cluster, common, run_id, admin)
-    return _read(folder)[2]
+        write(folder, access, _fsid(access, limits.quick))
+    document, cluster, run_id = _read(folder)
+    before, now = Ceph(access.remote, cluster), Way.of(access.ceph)
+    ways = dict.fromkeys([*_former(document, access.trusted), Way.of(before)])
+    access = replace(access, run_id=run_id, former=tuple(way for way in ways if way != now))
+    sections = _sections(access.cluster, access.common)
+    if any(document.get(name) != section for name, section in sections.items()):
+        fsid = str(document.get("fsid") or "")
+        if access.admin and Way.of(before) != now:
+            _check_same(folder, before, fsid, access.ceph, _fsid(access, limits.quick))
+        write(folder, access, fsid)
+    return access
 
 
-def _write(folder: Path, cluster: Mapping[str, Any], common: Mapping[str, Any], run_id: str, admin: bool) -> None:
+def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:
+    """Yield the ways before the one that a cluster.json has; none that others may have written."""
+    content = {key: value for key, value in document.items() if key != "seal"}
+    if "former" in content and (trusted or seal.holds(document.get("seal"), content)):
+        yield from (Way(*map(str, way)) for way in content["former"])
+
+
+def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
+    """Write the cluster.json of a run. `fsid`: that of the cluster, if it is known."""
     document = {
         "version": ARCHIVE_VERSION,
-        "run_id": run_id,
-        "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
-        "common": {k: common[k] for k in _COMMON if common.get(k)},
+        "run_id": access.run_id,
+        **_sections(access.cluster, access.common),
         "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
-        **({} if admin else {"admin": False}),
+        **({} if access.admin else {"admin": False}),
+        **({"fsid": fsid} if fsid else {}),
+        **({"former": [list(way) for way in access.former]} if access.former else {}),
     }
     write_json(folder / FILE, {**document, "seal": seal.of(document)})
+
+
+def _sections(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    return {
+        "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
+        "common": {k: common[k] for k in _COMMON if common.get(k)},
+    }
+
+
+def _fsid(access: ClusterAccess, timeout: float) -> str:
+    """Return the ID of the cluster, "" without an answer."""
+    if not access.admin:
+        return ""
+    try:
+        said = access.ceph.run(f"{access.ceph.command} fsid 2>/dev/null", timeout).stdout.strip()
+    except (RemoteError, OSError):
+        return ""
+    return said if _FSID.fullmatch(said) else ""
+
+
+def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str) -> None:
+    """Raise FaultError where the cluster of a folder is not the present one, or may not be."""
+    its, ours = (before.head, before.conf_file), (now.head, now.conf_file)
+    if (fsid != fsid_now) if fsid and fsid_now else (its != ours):
+        old, new = (
+            f"cluster {id or 'of unknown fsid'} (head {ceph.head}, {ceph.conf_file})"
+            for ceph, id in ((before, fsid), (now, fsid_now))
+        )
+        raise FaultError(f"{folder} belongs to {old}, this is {new}: use another archive directory")
 
 
 def _plain(value: Any) -> Any:

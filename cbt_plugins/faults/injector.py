@@ -62,7 +62,8 @@ class Injector:
         self._folder = folder
         self._journal = UndoJournal(folder)
         try:  # only now: nobody else can have the folder
-            run_id = self._journal.run_id = ensure(folder, access.cluster, access.common, access.run_id, access.admin)
+            access = ensure(folder, access, limits or limits_of(settings or Settings()))
+            run_id = self._journal.run_id = access.run_id
             if not access.trusted and not are_sealed(self._journal.records, run_id):
                 raise FaultError(seal.refusal(folder / FILE))
         except BaseException:
@@ -73,7 +74,7 @@ class Injector:
         self._limits = limits or limits_of(self._settings, ClusterLimits())
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
-        self._runner = Runner(access.ceph, run_id, self._limits)
+        self._runner = Runner(access.ceph, run_id, self._limits, access.former)
         self._undoer = Undoer(self._journal, self._runner, self._event, self._limits, self._clock)
         self._maker = SettingsMaker(access.ceph, self._limits)
         self._preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)

@@ -21,6 +21,8 @@ from typing import Annotated, Any, Mapping, Optional
 from pydantic import AfterValidator, Field
 
 from cbt_plugins import host
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.patterns import check_option_value
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults import access
@@ -64,7 +66,9 @@ class Faults(Monitor):
         with contextlib.suppress(OSError):  # the program says why a file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
         # a unique ID: it marks what is ours on the nodes and in the cluster
-        access.ensure(folder, self.cluster, self.common, f"inject-{secrets.token_hex(4)}")
+        remote = Remote.from_host(self.cluster, self.common)
+        ceph, id = Ceph(remote, self.cluster), f"inject-{secrets.token_hex(4)}"
+        access.write(folder, access.ClusterAccess(remote, ceph, self.cluster, self.common, id))
         line = host.own_tool("inject", str(self.config["file"]), "--tied")
         if host.current:
             line += ["--beside", "/".join(host.current.archive_dir.parts[-2:])]

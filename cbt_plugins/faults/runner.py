@@ -6,8 +6,8 @@ import contextlib
 import os
 import subprocess
 import time
-from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from dataclasses import dataclass, replace
+from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import RemoteError, Result
@@ -22,6 +22,19 @@ class Clock:
 
     now: Callable[[], float] = time.monotonic
     sleep: Callable[[float], None] = time.sleep
+
+
+class Way(NamedTuple):
+    """How the cluster is asked and told: on which node, by which commands."""
+
+    head: str
+    ceph: str
+    admin: str  # radosgw-admin
+
+    @classmethod
+    def of(cls, ceph: Ceph) -> Way:
+        """Return the way of a connection."""
+        return cls(ceph.head, ceph.command, ceph.admin)
 
 
 #: exit statuses of commands that may not have begun: no connection, or cut short
@@ -44,11 +57,14 @@ Recovered = Callable[[UndoRecord, float], None]
 
 
 class Runner:
-    """Runs one command at a time. `run_id` tells what it leaves on nodes from what other runs leave there."""
+    """Runs one command at a time. `run_id` tells what it leaves on nodes from what other runs leave there.
 
-    def __init__(self, ceph: Ceph, run_id: str, limits: ClusterLimits) -> None:
+    A recorded command that asks or tells the cluster in one of the `former` ways does so in the present one.
+    """
+
+    def __init__(self, ceph: Ceph, run_id: str, limits: ClusterLimits, former: Sequence[Way] = ()) -> None:
         self._ceph, self.limits = ceph, limits
-        self._run_id = run_id
+        self._run_id, self._former = run_id, former
 
     def inject(self, record: UndoRecord, command: Command) -> str:
         """Run a command of a step, unless its undo has begun; return its output.
@@ -67,6 +83,7 @@ class Runner:
 
         `recovered` is told, in epoch seconds, when the node had recovered by itself before.
         """
+        command = self._present(command)
         mark = record.begun and not record.ended
         wait = self.limits.slow if mark else self.limits.quick
         try:
@@ -84,7 +101,7 @@ class Runner:
         """Return None when all checks hold, else what differs."""
         for check in checks:
             try:
-                result = self._run(Command(check.node, check.text, self.limits.quick, check.root), check.text)
+                result = self._ask(check)
             except FaultError as error:
                 return str(error)
             different = check.differs(result.stdout)
@@ -97,9 +114,21 @@ class Runner:
         found: List[Tuple[str, Any, Any]] = []
         for check in record.step.took:
             with contextlib.suppress(FaultError):
-                command = Command(check.node, check.text, self.limits.quick, check.root)
-                found += record.step.overwritten(check, self._run(command, check.text).stdout)
+                found += record.step.overwritten(check, self._ask(check).stdout)
         return found
+
+    def _present(self, command: Command) -> Command:
+        now = Way.of(self._ceph)
+        for way in self._former:
+            its = any(its_command in command.text for its_command in (way.ceph, way.admin))
+            if its and command.node == way.head and not command.root:
+                text = command.text.replace(way.admin, now.admin).replace(way.ceph, now.ceph)
+                return replace(command, node=now.head, text=text)
+        return command
+
+    def _ask(self, check: Check) -> Result:
+        command = self._present(Command(check.node, check.text, self.limits.quick, check.root))
+        return self._run(command, command.text)
 
     def _name(self, record: UndoRecord) -> str:
         return f"{self._run_id}-{record.id}"

@@ -67,6 +67,9 @@ class World:
                 acting = up if pool["type"] == 1 else [2147483647 if m is None else m for m in left]
                 yield {"pgid": f"{pool['pool']}.{seed:x}", "state": state, "up": acting, "acting": acting}
 
+    def _fsid(self):
+        return (self.state.get("fsid", FSID) + "\n", "", 0)
+
     def _osd_dump(self, *_):
         entries = []
         for number, osd in sorted(self.state["osds"].items(), key=lambda i: int(i[0])):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -10,7 +11,9 @@ import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
 
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, access
+from cbt_plugins.faults.step import Command
 from cbt_plugins.plan import Fault, Settings
 
 STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
@@ -115,3 +118,75 @@ def test_a_lock_that_comes_after_its_run_was_undone_is_none(tmp_path: Path, worl
         world.arrive()
         assert world.state["keys"] == {}
         second.close()
+
+
+class HeadDies(Connections):
+    """A cluster whose first head is gone from some time on."""
+
+    dead = False
+
+    def run(self, nodes: Any, command: str, timeout: float = 60.0, check: bool = True) -> Any:
+        if self.dead and nodes[0] == "node0":
+            return {nodes[0]: Result("", "No route to host", 255)}
+        return super().run(nodes, command, timeout, check)
+
+
+def test_another_head_undoes_what_the_first_has_done(tmp_path: Path) -> None:
+    world = HeadDies()
+    first = ready(tmp_path, world, settings=Settings(flags=("noscrub",), balancer=False))
+    first.apply()
+    first.inject(STOP[1])
+    first.close()
+    world.dead = True
+    second_head = {**CLUSTER, "head": "node9", "mons": ["node9"], "conf_file": "/etc/other.conf"}
+    second = injector(tmp_path, world, cluster=second_head)
+    assert second.undo_all() == [] and world.differences() == set()
+    told = [(node, text) for node, text in world.said if "osd unset noscrub" in text]
+    assert told == [("node9", "ceph -c /etc/other.conf osd unset noscrub")]
+    assert [node for node, text in world.said if "systemctl start" in text] == ["node1"]
+    second.release()
+    second.close()
+    assert access.read(tmp_path).cluster["head"] == "node9"
+    admin = Command("node0", "radosgw-admin -c /etc/ceph/ceph.conf user rm --uid=a")
+    assert str(second._runner._present(admin)) == "node9: radosgw-admin -c /etc/other.conf user rm --uid=a"
+    # and by the folder alone, after one more
+    third = ready(tmp_path, world, settings=Settings(flags=("noscrub",)), cluster=second_head)
+    third.apply()
+    third.close()
+    injector(tmp_path, world, cluster={**second_head, "head": "node8"}).close()
+    found = access.read(tmp_path)
+    assert found.cluster["head"] == "node8"
+    remote: Any = world
+    by_folder = replace(found, remote=remote, ceph=Ceph(remote, found.cluster))
+    made = Injector(tmp_path, by_folder, clock=Time().clock())
+    MADE.append(made)
+    world.said.clear()
+    assert made.undo_all() == [] and world.differences() == set()
+    assert {node for node, _ in world.said} == {"node8"}
+
+
+def test_a_command_on_a_node_that_was_the_head_stays_there(tmp_path: Path) -> None:
+    """Only what asks or tells the cluster is for the present head."""
+    world = Connections()
+    first = ready(tmp_path, world, cluster={**CLUSTER, "head": "node1"})
+    first.inject(STOP[1])
+    first.close()
+    second = injector(tmp_path, world, cluster={**CLUSTER, "head": "node2"})
+    world.said.clear()
+    assert second.undo_all() == []
+    assert {node for node, text in world.said if text.startswith("systemctl")} == {"node1"}
+    assert {node for node, text in world.said if text.startswith("ceph")} == {"node2"}
+
+
+def test_the_folder_of_another_cluster_is_refused(tmp_path: Path, world: Connections) -> None:
+    ready(tmp_path, world).close()
+    other, another_head = Connections(), {**CLUSTER, "head": "headB"}
+    other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
+    with pytest.raises(FaultError, match=r"35488bad-.*head node0.* 11111111-.*head headB"):
+        injector(tmp_path, other, cluster=another_head)
+    assert access.read(tmp_path).cluster["head"] == "node0"
+    other.fail = ["fsid"]  # nothing is known of it but its name
+    with pytest.raises(FaultError, match=r"head node0.*head headB"):
+        injector(tmp_path, other, cluster=another_head)
+    injector(tmp_path, other, cluster={**CLUSTER, "clients": ["client2"]}).close()
+    assert access.read(tmp_path).cluster["clients"] == ["client2"]
