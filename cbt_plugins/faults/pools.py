@@ -149,13 +149,21 @@ class PoolMaker:
             do.append(f"osd pool set {of} {option} {shlex.quote(value)}")
             undo.insert(0, f"osd pool set {of} {option} {_text(option, was)}")
             if place:
-                back.append(((entry, *place), was))
+                back.append(((entry, *place), {"while_there": was}))
         checks = [self._says("osd pool ls detail", back, self._limits.back)]
         if "bulk" in former:
-            checks.append(self._says(f"osd pool get {of} bulk", [(("bulk",), former["bulk"])]))
+            want = (({"pool": pool.key}, "bulk"), {"while_there": former["bulk"]})
+            checks.append(Check(self._ceph.head, self._bulk_if_there(of), (want,), self._limits.quick))
         return self._step(
             f"pool {pool.key}: {', '.join(former)}", do, undo, checks, self._took(pool, pool.key, ""), former
         )
+
+    def _bulk_if_there(self, of: str) -> str:
+        """Return shell text that prints whether a pool is bulk, as a list of one; [] when there is no such pool."""
+        ceph = self._ceph.command
+        there = f"""printf '%s\\n' "$names" | grep -qxFe {of}"""
+        asked = f'its=$({ceph} osd pool get {of} bulk -f json) && echo "[$its]"'
+        return f"names=$({ceph} osd pool ls) && if {there}; then {asked}; else echo '[]'; fi"
 
     def _former(self, row: Mapping[str, Any], of: str, option: str, place: Place) -> Any:
         if option == "bulk":

@@ -117,6 +117,15 @@ class Runner:
                 found += record.step.overwritten(check, self._ask(check).stdout)
         return found
 
+    def gone(self, record: UndoRecord) -> List[str]:
+        """Return what is gone of that whose values a step has changed, as a pool; nothing without a reply."""
+        found: List[str] = []
+        for check in record.step.checks:
+            if check.may_go:
+                with contextlib.suppress(FaultError):
+                    found += check.gone(self._ask(check).stdout)
+        return list(dict.fromkeys(found))
+
     def _present(self, command: Command) -> Command:
         now = Way.of(self._ceph)
         for way in self._former:

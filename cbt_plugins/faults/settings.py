@@ -178,7 +178,7 @@ class SettingsMaker:
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {mode}" for name in former],
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {was}" for name, was in reversed(former.items())],
             self._says("osd dump", [(places[name], mode) for name in former]),
-            self._says("osd dump", [(places[name], was) for name, was in former.items()]),
+            self._says("osd dump", [(places[name], {"while_there": was}) for name, was in former.items()]),
             former,
         )
 

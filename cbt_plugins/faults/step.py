@@ -40,7 +40,8 @@ class Check:
     """A question and the reply that is expected; exit statuses do not count.
 
     `want` pairs a place in the JSON reply with its value; None = absent, {"not": value} = present and different,
-    {"like": value} = the same option as Ceph writes it. The place () is the whole reply as text.
+    {"like": value} = the same option as Ceph writes it, {"while_there": value} = it, or its entry of a list is gone.
+    The place () is the whole reply as text.
     A check with `lapses` is skipped so many seconds after the command of its step, or `refused` seconds after a command
     that failed.
     """
@@ -64,9 +65,23 @@ class Check:
             return f"could not parse the reply to {self.text!r}"
         for place, wanted in self.want:
             found = find(value, place) if place else answer.strip()
-            if not equals(found, wanted):
+            if not equals(found, wanted) and not _gone(value, place, wanted):
                 return f"{_where(place)} is {found!r}, not {_told(wanted)}"
         return None
+
+    @property
+    def may_go(self) -> bool:
+        """Whether values count only while their entries are there."""
+        return any(isinstance(wanted, Mapping) and "while_there" in wanted for _, wanted in self.want)
+
+    def gone(self, answer: str) -> List[str]:
+        """Return the entries that are gone, of those whose values count while they are there."""
+        try:
+            value = json.loads(answer)
+        except ValueError:
+            return []
+        entries = (_where(_entry(place)[-1:]) for place, wanted in self.want if _gone(value, place, wanted))
+        return list(dict.fromkeys(entries))
 
 
 @dataclass(frozen=True)
@@ -103,8 +118,8 @@ class Step:
         for place, ours in took.want:
             before = [v for check in self.checks if check.text == took.text for p, v in check.want if p == place]
             now = find(value, place)
-            if before and not equals(now, ours) and not equals(now, before[0]):
-                found.append((_where(place), now, before[0]))
+            if before and not equals(now, ours) and not equals(now, before[0]) and not _gone(value, place, before[0]):
+                found.append((_where(place), now, _value(before[0])))
         return found
 
     def plain(self) -> Dict[str, Any]:
@@ -165,8 +180,24 @@ def find(value: Any, place: Place) -> Any:
     return value
 
 
+def _entry(place: Place) -> Place:
+    """Return the place of the entry of a list that a place is in; () when it is in none."""
+    return place[: next((i for i, part in enumerate(place, 1) if isinstance(part, Mapping)), 0)]
+
+
+def _gone(value: Any, place: Place, wanted: Any) -> bool:
+    entry = _entry(place)
+    counts = bool(entry) and isinstance(wanted, Mapping) and "while_there" in wanted
+    return counts and isinstance(find(value, entry[:-1]), list) and find(value, entry) is None
+
+
+def _value(wanted: Any) -> Any:
+    return wanted["while_there"] if isinstance(wanted, Mapping) and "while_there" in wanted else wanted
+
+
 def equals(found: Any, wanted: Any) -> bool:
     """Tell whether a value is as expected; numbers to 1e-4, since weights are stored in 1/65536."""
+    wanted = _value(wanted)
     if isinstance(wanted, Mapping):
         if "not" in wanted:
             return found not in (None, "", wanted["not"])
@@ -178,6 +209,7 @@ def equals(found: Any, wanted: Any) -> bool:
 
 
 def _told(wanted: Any) -> str:
+    wanted = _value(wanted)
     if not isinstance(wanted, Mapping):
         return repr(wanted)
     return f"anything but {wanted['not']!r}" if "not" in wanted else repr(wanted["like"])

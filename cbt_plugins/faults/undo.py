@@ -220,6 +220,8 @@ class Undoer:
             undone_since = None if different else now if undone_since is None else undone_since
             # A failed command is not needed where all looks undone, but the map of the cluster may lag behind.
             if undone_since is not None and not lost and (not todo or now - undone_since >= self._limits.lag):
+                for name in self._runner.gone(record):
+                    log.warning("%s is gone: nothing of it is set back (%s)", name, record.step.what)
                 failed = self._note("undone", record)
                 return f"undone, but that could not be written: {failed}" if failed else None
             # A command that hangs may use up all of the time; it is tried once more.

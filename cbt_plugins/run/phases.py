@@ -17,7 +17,7 @@ from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.session import Agents
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.models.ladder import answer, judge, load_text, next_load
-from cbt_plugins.plan import CALIBRATE, Ladder, Phase, Plan
+from cbt_plugins.plan import CALIBRATE, Ladder, Phase, Plan, Settings
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.events import EventSchedule
@@ -102,6 +102,8 @@ class PhaseRunner:
             outcome = wait(run, index, phase, schedule)
             outcome.note_capacity(run.watch, run.archive.running(index, phase.name))
             return outcome
+        if run.plan.settings.autoscaler is not None:  # gateways make pools when they are first used
+            run.injector.apply(Settings(autoscaler=run.plan.settings.autoscaler))
         return LoadPhase(run, self.ready, self.buckets, self.agents).run(index, phase, start, schedule, scratch)
 
     def _finish(self, index: int, phase: Phase, outcome: PhaseOutcome) -> None:

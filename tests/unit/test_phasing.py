@@ -205,6 +205,26 @@ def test_a_node_without_power_has_lost_its_monitors(kind: str, options: Dict[str
     assert [phases.restarts_nodes(plan, index) for index in (1, 2)] == [False, lost]
 
 
+def test_a_pool_that_a_phase_makes_is_set_before_the_next(
+    tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As RGW's, at the first object."""
+    run = Run(tmp_path, world, (load("fill"), load("measure")))
+    run.plan = replace(run.plan, settings=Settings(autoscaler=False))
+    play, seen = run.load.run, []
+
+    def fills(index: int, phase: Phase, *rest: Any) -> PhaseOutcome:
+        seen.append(dict(world.state["autoscale"]))
+        if phase.name == "fill":
+            world.state["pools"].append({**world.state["pools"][0], "pool": 9, "pool_name": "new"})
+            world.state["autoscale"]["new"] = "on"
+        return play(index, phase, *rest)
+
+    monkeypatch.setattr(run.load, "run", fills)
+    assert run.go() == [True] * 2
+    assert seen[1] == {"rbd": "off", "data": "off", "new": "off"}
+
+
 def test_a_run_that_is_not_broken_off_waits_for_nothing(tmp_path: Path, world: Recovery) -> None:
     run = Run(tmp_path, world, cycle()[:4])
     assert run.go() == [True] * 4 and world.watched == 0

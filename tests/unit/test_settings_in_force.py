@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
+import subprocess
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Tuple
@@ -15,7 +18,9 @@ from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector, in_force
 from cbt_plugins.faults.facts import Facts
 from cbt_plugins.faults.in_force import daemons_of, needs_restart, not_in_force
-from cbt_plugins.plan import Settings
+from cbt_plugins.faults.pools import PoolMaker
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.plan import RunPool, Settings
 
 NINE = ("osd", "osd_max_backfills", "9")
 
@@ -223,3 +228,74 @@ def test_a_gateway_that_was_restarted_is_asked_as_its_new_instance() -> None:
     for key, host in (("99", "node1"), ("100", "node1"), ("101", "node2")):
         rows[key] = {"gid": int(key), "metadata": {"id": "c", "hostname": host}}
     assert list(daemons_of(its, "client.c")) == ["rgw.100", "rgw.101"]
+
+
+# ---- pools that go or come during the run ----
+
+
+def test_what_was_set_of_a_pool_that_is_gone_is_undone(
+    tmp_path: Path, world: Connections, caplog: pytest.LogCaptureFixture
+) -> None:
+    made = injector(tmp_path, world, Settings(autoscaler=False))
+    made.acquire()
+    made.apply()
+    world.state["pools"] = [pool for pool in world.state["pools"] if pool["pool_name"] != "data"]
+    del world.state["autoscale"]["data"]
+    play = world.world._osd_pool_set
+    gone = ("", "Error ENOENT: unrecognized pool 'data'", 2)
+    world.world._osd_pool_set = lambda pool, *rest: gone if pool == "data" else play(pool, *rest)
+    world.fail = ["osd dump"]  # no reply says nothing of a pool
+    (left,) = made.undo_all()
+    assert "could not parse the reply" in str(left)
+    world.fail = []
+    assert made.undo_all() == []
+    assert world.state["autoscale"] == {"rbd": "on"}
+    assert "pool_name=data is gone: nothing of it is set back" in caplog.text
+    assert not [r for r in made._journal.records if r["event"] == "overwritten"]
+
+
+def test_what_was_set_of_a_pool_of_others_is_undone_with_it(tmp_path: Path) -> None:
+    former = {"compression_mode": "force"}
+
+    class Known:
+        head, command = "node0", "ceph"
+
+        @staticmethod
+        def json(question: str, timeout: float) -> Any:
+            return {"bulk": True} if "get" in question else [{"pool_name": "rbd", "options": former}]
+
+    ceph: Any = Known()
+    options = (("compression_mode", "passive"),)
+    pool = RunPool("rbd", existing=True, bulk=False, options=options)
+    ((_, make),) = PoolMaker(ceph, ClusterLimits(), "r1").parts([pool])
+    rows, bulk = make().checks
+    assert rows.differs(json.dumps([{"pool_name": "rbd", "options": former}])) is None
+    ours = json.dumps([{"pool_name": "rbd", "options": dict(options)}])
+    assert "is 'passive', not 'force'" in str(rows.differs(ours))
+    assert rows.differs(json.dumps([{"pool_name": "data", "options": {}}])) is None
+    assert rows.gone("[]") == ["pool_name=rbd"] and rows.differs("null") is not None
+    says, answers = tmp_path / "ceph", {"osd pool ls": "rbd", "osd pool get": '{"pool": "rbd", "bulk": true}'}
+    told = [({**answers}, None), ({**answers, "osd pool get": '{"pool": "rbd", "bulk": false}'}, "False, not True")]
+    told += [({"osd pool ls": "data"}, None), ({"osd pool ls": "rbd"}, "parse"), ({}, "parse")]
+    for known, why in told:
+        cases = "".join(f"'{question}'*) echo '{reply}';; " for question, reply in known.items())
+        says.write_text(f'#!/bin/sh\ncase "$*" in {cases} *) exit 1;; esac\n')
+        says.chmod(0o755)
+        environment = {**os.environ, "PATH": f"{tmp_path}:{os.environ['PATH']}"}
+        done = subprocess.run(["sh", "-c", bulk.text], env=environment, capture_output=True, text=True, check=False)
+        found = bulk.differs(done.stdout)
+        assert found is None if why is None else why in str(found), known
+
+
+def test_pools_that_come_later_are_looked_at_again(tmp_path: Path, world: Connections) -> None:
+    made = injector(tmp_path, world, Settings(autoscaler=False, flags=("noscrub",)))
+    made.acquire()
+    made.apply()
+    world.state["pools"].append({**world.state["pools"][0], "pool": 9, "pool_name": "rgw"})
+    world.state["autoscale"]["rgw"] = world.first["autoscale"]["rgw"] = "on"
+    made.apply(Settings(autoscaler=False))
+    assert world.state["autoscale"]["rgw"] == "off"
+    records = len(made.open)
+    made.apply(Settings(autoscaler=False))
+    assert len(made.open) == records
+    assert made.undo_all() == [] and world.differences() == set()
