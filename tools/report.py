@@ -180,11 +180,14 @@ def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
     """Write the page or the plots of several runs."""
     if runs and args.plots:
         from cbt_plugins.report.plots import of_sweeps
-        from cbt_plugins.report.sweep import of_runs
+        from cbt_plugins.report.sweep import left_out, of_runs
 
         with reading(args.archive):
             found = of_runs(runs)
         of_sweeps(found, args.plots)
+        left = left_out(summary for _, summary in runs)
+        if left:
+            warn(f"sweeps leave out {left}")
     if not runs or not _writes(args):
         return
     try:

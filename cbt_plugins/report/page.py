@@ -21,7 +21,7 @@ from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
 from cbt_plugins.report.sentence import aging, first, of_aging, of_run
-from cbt_plugins.report.sweep import TOTAL, Sweep, sweeps
+from cbt_plugins.report.sweep import TOTAL, Sweep, left_out, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results import internals, upgrade
 from cbt_plugins.results.archive import texts
@@ -254,6 +254,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
                 "link": Path(os.path.relpath(path / "report.html", place)).as_posix(),
                 "benchmark": summary["run"]["benchmark"],
                 "values": [text(config[key]) if key in config else "-" for key in keys],
+                "usable": summary["usable"],
                 "verdict": completeness(summary),
                 "headline": headline(summary),
             }
@@ -267,6 +268,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         keys=keys,
         runs=lines,
         sentences=first(of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)]))),
+        left_out=left_out(summary for _, summary in runs),
         phases=phases,
         best={name: _best(lines, name) for name in phases},
         sweeps=found,
@@ -282,8 +284,8 @@ def _differing(configs: Sequence[Mapping[str, Any]]) -> List[str]:
 
 
 def _best(lines: Sequence[Mapping[str, Any]], phase: str) -> float:
-    """Return the highest objects per second of the phase in any run."""
-    found = (its for line in lines for its in line["headline"] if its["phase"] == phase)
+    """Return the highest objects per second of the phase in any usable run."""
+    found = (its for line in lines if line["usable"] for its in line["headline"] if its["phase"] == phase)
     return max((its["obj_per_s"] or 0 for its in found), default=0)
 
 

@@ -6,12 +6,12 @@ import re
 from dataclasses import dataclass
 from pathlib import Path
 from statistics import median
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import is_essential
 from cbt_plugins.models.closed_loop import efficiency
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.summary_file import measured
+from cbt_plugins.results.summary_file import measured, run_state
 
 #: keys of a run's configuration that are its load, and what follows from it
 _LOAD = re.compile(r"phase\..*\.(workers|rate|rate_share)$|load\.workers$")
@@ -94,10 +94,16 @@ class Sweep:
 
 
 def sweeps(runs: Sequence[Run]) -> List[Sweep]:
-    """Every phase and operation that was measured with two loads at least, all else being equal."""
+    """Every phase and operation that usable runs measured with two loads at least, all else being equal."""
+    runs = [(config, summary) for config, summary in runs if summary["usable"]]
     by_load = _sweeps(runs, lambda key: bool(_LOAD.search(key)), _load)
     by_endpoints = _sweeps(runs, lambda key: key == _ENDPOINTS, _endpoints)
     return [sweep for sweep in (*by_load, *by_endpoints) if len(sweep.points) > 1]
+
+
+def left_out(summaries: Iterable[Mapping[str, Any]]) -> str:
+    """Return the names of the runs that make no point of a sweep, and why; "" when there are none."""
+    return ", ".join(f"{its['run']['name']} ({run_state(its)})" for its in summaries if not its["usable"])
 
 
 #: (summary, phase) -> unit, load

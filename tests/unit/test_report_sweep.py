@@ -83,6 +83,14 @@ def test_runs_that_differ_in_more_are_no_sweep(tmp_path: Path) -> None:
     assert of_runs(runs) == []
 
 
+def test_only_usable_runs_make_points(tmp_path: Path) -> None:
+    runs = [(path, summarize(path)) for path in swept(tmp_path, (2, 4, 8))]
+    (runs[1][0] / "complete").unlink()
+    runs[1] = runs[1][0], summarize(runs[1][0])
+    (sweep,) = of_runs(runs)
+    assert [point.load for point in sweep.points] == [2, 8]
+
+
 def test_what_sets_sweeps_apart_is_their_title(tmp_path: Path) -> None:
     runs = [(path, summarize(path)) for path in swept(tmp_path / "a", (2, 8))]
     others = [(path, summarize(path)) for path in swept(tmp_path / "b", (2, 8))]
@@ -123,6 +131,23 @@ def test_an_archive_of_several_runs_has_a_page(tmp_path: Path, capsys: pytest.Ca
     assert "<b>knee</b>, <b>highest throughput</b>" in html
     drawn = data_of(html)["sweeps"]
     assert [its["knee"] for its in drawn] == [3] and drawn[0]["points"][3]["load"] == 8
+
+
+def test_a_run_that_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    pytest.importorskip("jinja2")
+    fastest = swept(tmp_path, (2, 4, 8))[-1]
+    (fastest / "complete").unlink()
+    assert main(["report", str(tmp_path)]) == 4
+    html = (tmp_path / "index.html").read_text()
+    named = "Incomplete and invalid runs make no sweep and are never bold: 00000000/id-00000008 (incomplete)."
+    assert named in html
+    (best,) = re.findall(r'<tr><th scope="row">(?:(?!<tr>).)*<td class="gap main">', html, re.DOTALL)
+    assert "id-00000004" in best
+    assert len(data_of(html)["sweeps"][0]["points"]) == 2
+    capsys.readouterr()
+    pytest.importorskip("matplotlib")
+    assert main(["report", str(tmp_path), "--plots", str(tmp_path / "plots"), "--format", "text"]) == 4
+    assert "sweeps leave out 00000000/id-00000008 (incomplete)" in capsys.readouterr().err
 
 
 def test_one_run_has_none(tmp_path: Path) -> None:
