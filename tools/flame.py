@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .command import OK, UNUSABLE, explain
-from .forms import HTML, MD, TEXT, add_forms, put
+from .command import OK, UNUSABLE, CommandError, explain, warn
+from .forms import HTML, MD, TEXT, add_forms, form_of, put
 
 FOLDED = "folded"
 
@@ -29,6 +29,8 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.report import flames
     from cbt_plugins.results.stacks import profile_of
 
+    if args.against and form_of(args) == FOLDED:
+        raise CommandError("folded stacks have no difference: leave out --against")
     new = profile_of(args.archives, args.phase)
     base = profile_of(args.against, args.phase or new.phase) if args.against else None
     forms = {
@@ -37,4 +39,7 @@ def run(args: argparse.Namespace) -> int:
         HTML: lambda: flames.page(new, base),
     }
     put(args, forms)
-    return OK
+    left_out = [*new.left_out, *(base.left_out if base else ())]
+    for text in left_out:
+        warn(text)
+    return UNUSABLE if left_out else OK

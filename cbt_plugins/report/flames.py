@@ -65,7 +65,7 @@ def _notes(new: Profile, base: Optional[Profile]) -> Iterator[str]:
         if its:
             where = f"{its.samples} samples in {several(its.runs, 'run')}"
             yield f"{name + ': ' if name else ''}{where}; ±: two standard errors, of their number only"
-            yield from (f"{name + ': ' if name else ''}{text}" for text in its.notes)
+            yield from (f"{name + ': ' if name else ''}{text}" for text in (*its.notes, *its.left_out))
 
 
 def folded(its: Profile) -> Iterator[str]:

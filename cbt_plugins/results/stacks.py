@@ -11,7 +11,7 @@ from cbt_plugins.journal import each_json_line
 from cbt_plugins.results.archive import find_runs, read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.source import Unreadable
-from cbt_plugins.results.summary_file import loads, measured, summary_of
+from cbt_plugins.results.summary_file import loads, measured, summary_of, why_unusable
 from cbt_plugins.results.thread_groups import group_of
 
 #: class of daemons, thread group, name of the thread, frames from the root to the leaf
@@ -28,6 +28,7 @@ class Profile:
     cpu_ms: Mapping[Stack, float]  # of a stack itself: CPU milliseconds per request, the mean of the runs
     variance: Mapping[Stack, float]  # of that, from the number of its samples (Poisson); not from run to run
     notes: Tuple[str, ...]  # nodes without stacks, and why
+    left_out: Tuple[str, ...]  # unusable runs, and why
 
     @property
     def total(self) -> float:
@@ -35,15 +36,20 @@ class Profile:
 
 
 def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
-    """Return the stacks of a phase in all runs of some archives; by default of the first measurement that has any.
+    """Return the stacks of a phase in all usable runs of some archives; by default of the first measurement that has any.
 
     Only looks that lie wholly in the phase's window count. Raises Unreadable where there are none.
     """
     found: Dict[str, List[_Counts]] = defaultdict(list)
     notes: Dict[str, None] = {}
+    left_out: List[str] = []
     names: Dict[str, None] = {}
     for run in (run for path in paths for run in find_runs(path)):
         summary = summary_of(run)
+        unusable = why_unusable(run, summary)
+        if unusable:
+            left_out.append(f"{run}: left out: {unusable}")
+            continue
         counts = {line["name"]: _Counts(line) for line in [*measured(summary), *loads(summary)]}
         names.update(dict.fromkeys(counts))
         chosen = [its for name, its in counts.items() if name == (phase or name)]
@@ -52,11 +58,11 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
                 its.add(look)
         for its in chosen:
             found[its.name] += [its] if its.samples else []
-    if phase and phase not in names:
+    if phase and names and phase not in names:
         raise Unreadable(f"no phase {phase}: there is {', '.join(names)}")
     name = next((name for name in names if found[name]), None)
     if name is None:
-        why = "; ".join(notes) or "the runs have no monitor `stacks`, or no look of it lies within the phase"
+        why = "; ".join([*left_out, *notes]) or "the runs have no monitor `stacks`, or no look of it lies within the phase"
         raise Unreadable(f"{', '.join(map(str, paths))}: no call stacks: {why}")
     parts = found[name]
     mean: Dict[Stack, float] = defaultdict(float)
@@ -65,7 +71,8 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
         for stack, value, its_variance in part.stacks():
             mean[stack] += value / len(parts)
             variance[stack] += its_variance / len(parts) ** 2
-    return Profile(name, len(parts), sum(part.samples for part in parts), dict(mean), dict(variance), tuple(notes))
+    samples = sum(part.samples for part in parts)
+    return Profile(name, len(parts), samples, dict(mean), dict(variance), tuple(notes), tuple(left_out))
 
 
 @dataclass(frozen=True)

@@ -183,6 +183,27 @@ def test_each_run_counts_once(tmp_path: Path) -> None:
     assert (profile.runs, profile.samples) == (1, 60)
 
 
+def test_unusable_runs_are_left_out_and_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    whole = archive(tmp_path / "whole", look(1, {QUEUE: 60}))
+    broken = archive(tmp_path / "broken", look(1, {QUEUE: 600}))
+    (end,) = broken.rglob("complete")
+    end.unlink()
+    assert main(["flame", str(whole), str(broken), "--format", "text"]) == 4
+    said = capsys.readouterr()
+    shown = " ".join(said.out.split())
+    assert "60 samples in 1 run;" in shown and "left out: the run was interrupted" in shown
+    assert f"Warning: {end.parent}: left out: the run was interrupted" in said.err
+    assert main(["flame", str(whole), "--against", str(whole), str(broken)]) == 4
+    assert main(["flame", str(broken)]) == 4
+    assert "no call stacks" in capsys.readouterr().err
+
+
+def test_folded_stacks_have_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    its = str(archive(tmp_path, look(1, {QUEUE: 60})))
+    assert main(["flame", its, "--against", its, "--format", "folded"]) == 2
+    assert "folded stacks have no difference: leave out --against" in capsys.readouterr().err
+
+
 def test_why_there_are_no_stacks(tmp_path: Path) -> None:
     with pytest.raises(Unreadable, match="no monitor `stacks`"):
         profile_of([small(tmp_path / "without").parent.parent.parent])
