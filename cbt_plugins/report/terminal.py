@@ -20,6 +20,7 @@ from cbt_plugins.formatting import (
     share,
     size,
     size_class,
+    success,
 )
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.plan import split_op
@@ -32,8 +33,8 @@ from cbt_plugins.results.records import importers
 from cbt_plugins.results.summary_file import run_state
 from cbt_plugins.warning_kinds import by_kind, counted, paced
 
-#: warnings of one kind that are shown
-_SHOWN = 5
+#: warnings of one kind, operations and sizes of a driver that are shown
+_SHOWN, _OPS, _SIZES = 5, 5, 2
 _CLASSES = {"osd": "OSD", "rgw": "RGW", "mon": "mon", "mgr": "mgr", "mds": "MDS", "generator": "load generator"}
 
 
@@ -129,7 +130,9 @@ def _operations(phase: Mapping[str, Any]) -> Iterator[Block]:
     yield _table(rows)
     drivers = [driver for driver in phase["drivers"] if driver["ops"]]
     if len(drivers) > 1:
-        yield _table(_drivers(drivers, list(phase["ops"])), title="by driver, obj/s and mean ms")
+        ops = list(phase["ops"])
+        cut = f"; the first {_OPS} of {len(ops)} operations" if len(ops) > _OPS else ""
+        yield _table(_drivers(drivers, ops[:_OPS]), title=f"by driver, obj/s and mean ms{cut}")
     if any(driver["size_classes"] for driver in drivers):
         yield _table(_size_classes(drivers), left=3, title="by size")
 
@@ -145,7 +148,7 @@ def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str
         op,
         *(plain(number_at(line, metric.path)) for metric in (*RATES, *LATENCIES)),
         plain((line["ttfb_ms"] or {}).get("p50")),
-        count(line["errors"] + line["outside"]["errors"]),
+        count(line["errors"]),
         f"{mix['measured'][op]:.1f}%" if op in mix["measured"] else "",
         f"{mix['asked'][op]:g}%" if op in (mix["asked"] or {}) else "",
     ]
@@ -158,10 +161,12 @@ def _headings(metrics: Sequence[Metric]) -> List[str]:
 
 
 def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[List[str]]:
-    rows = [["", "size", *(text for op in ops[:5] for text in (op, "ms"))]]
+    rows = [["", "size", *(text for op in ops for text in (op, "ms"))]]
     for driver in drivers:
-        row = [driver["driver"], ", ".join(size(smallest) for smallest, _, _ in driver["sizes"][:2])]
-        for op in ops[:5]:
+        sizes = [size(smallest) for smallest, _, _ in driver["sizes"]]
+        more = ["..."] if len(sizes) > _SIZES else []
+        row = [driver["driver"], ", ".join([*sizes[:_SIZES], *more])]
+        for op in ops:
             line: Dict[str, Any] = driver["ops"].get(op) or {}
             row += [plain(line.get("obj_per_s")), plain((line.get("latency_ms") or {}).get("mean"))]
         rows.append(row)
@@ -325,5 +330,5 @@ def _imported_cell(lines: Sequence[Measurement], metric: str) -> str:
     if found is None or found.value is None:
         return "-"
     if metric == "success_rate":
-        return f"{100 * found.value:.2f}%"
+        return success(found.value)
     return f"{found.value:.4g}" if found.value < 1000 else f"{found.value:.0f}"

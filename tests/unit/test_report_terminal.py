@@ -5,13 +5,17 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
+from typing import Any, Dict, Iterator, Tuple
 
 import analysis_archives as made
 import pytest
 
 from cbt_plugins import formatting
-from cbt_plugins.report.terminal import blocks
+from cbt_plugins.formatting import TableGrid, TitledBlocks
+from cbt_plugins.report.terminal import blocks, imported_blocks
+from cbt_plugins.results.records import read_imported
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
@@ -79,6 +83,43 @@ def test_it_fits_the_terminal(tmp_path: Path) -> None:
     assert max(map(len, text.splitlines())) <= formatting.WIDTH
     assert "INCOMPLETE" in text
     assert "04-256MiB" in text
+
+
+def test_errors_are_those_that_the_summary_counts(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["m"])
+    rows = [*made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096)]
+    rows += [made.row("GET", at, 0.2, error="e", size=4096) for at in (-1, -0.9, 5)]
+    made.phase(directory, 1, "m", [made.job("g", "GET", rows)])
+    summary = summarize(directory)
+    assert (summary["phases"][0]["ops"]["GET"]["errors"], *next(_errors(summary))) == (1, "1")
+
+
+def _errors(summary: Dict[str, Any]) -> Iterator[Tuple[str, ...]]:
+    for block in blocks(summary):
+        for grid in block.blocks if isinstance(block, TitledBlocks) else ():
+            if isinstance(grid, TableGrid) and "errors" in grid.head:
+                yield tuple(row[grid.head.index("errors")] for row in grid.rows)
+
+
+def test_a_cut_is_shown(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["new"])
+    ops = ("GET", "PUT", "STAT", "DELETE", "LIST", "MULTIPART")
+    sizes = [[2**i, 2**i, 1 / 3] for i in (12, 16, 20)]
+    jobs = [
+        made.job(f"{i}-{op}", op, made.steady(op, workers=1, seconds=12, latency=0.5), driver=f"d{i}", sizes=sizes)
+        for i in range(2)
+        for op in ops
+    ]
+    made.phase(directory, 1, "new", jobs)
+    text = formatting.text(blocks(summarize(directory)))
+    assert "by driver, obj/s and mean ms; the first 5 of 6 operations\n" in text
+    assert "   d1  4 KiB, 64 KiB, ...  " in text
+
+
+def test_a_failed_request_of_another_program_is_never_100_percent() -> None:
+    (record,) = read_imported(made.DATA / "imported" / "warp" / "aggregated.json.zst")
+    few = tuple(replace(its, value=0.999999) if its.metric == "success_rate" else its for its in record.measurements)
+    assert "99.999 %" in formatting.text(imported_blocks([replace(record, measurements=few)]))
 
 
 def test_what_cbt_load_adds(tmp_path: Path) -> None:
