@@ -99,28 +99,33 @@ def _write_cbt(archive: Path, found: ArchivedCurves, target: Path, dialect: str)
 def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.report.export import formats
     from cbt_plugins.results.archive import find_runs
+    from cbt_plugins.results.configuration import configuration
     from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
     unreadable = OK
-    paths = [run for archive in args.archives for run in find_runs(archive) if is_ours(run)]
+    every = [run for archive in args.archives for run in find_runs(archive)]
+    paths = [run for run in every if is_ours(run)]
     if not paths:
         raise CommandError("no run of cbt-plugins: results of other programs cannot be exported", UNUSABLE)
-    summaries, reasons = [], []
+    runs, reasons = [], []
     for path in list(paths):
         try:
             with reading(path):
                 summary = summary_of(path)
                 reasons.append(why_unusable(path, summary))
-                summaries.append(summary)
+                runs.append((configuration(summary, path), summary))
         except Unreadable as e:
             paths.remove(path)
             unreadable = say("Error", str(e), UNUSABLE)
     forms = {
-        CSV: lambda: formats.otava_csv([its for its, why in zip(summaries, reasons) if not why]),
-        "prometheus": lambda: formats.prometheus((its, not why) for its, why in zip(summaries, reasons)),
+        CSV: lambda: formats.otava_csv([its for its, why in zip(runs, reasons) if not why]),
+        "prometheus": lambda: formats.prometheus((its, not why) for (_, its), why in zip(runs, reasons)),
     }
     put(args, forms)
     print(f"complete runs: {reasons.count(None)} of {len(paths)}", file=sys.stderr)
+    for path in every:
+        if not is_ours(path):
+            warn(f"{path}: left out: a benchmark of CBT's own")
     for path, why in zip(paths, reasons):
         if why:
             warn(f"{path}: left out: {why}")

@@ -15,13 +15,13 @@ import jinja2
 from markupsafe import Markup
 
 from cbt_plugins import formatting
-from cbt_plugins.compare.differences import is_essential, text
+from cbt_plugins.compare.differences import text
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
 from cbt_plugins.report.sentence import aging, first, of_aging, of_run
-from cbt_plugins.report.sweep import TOTAL, Sweep, left_out, sweeps
+from cbt_plugins.report.sweep import TOTAL, Sweep, differing_keys, left_out, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results import internals, upgrade
 from cbt_plugins.results.archive import texts
@@ -245,7 +245,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
     """Return the page of several runs (directory, summary) that is to lie in `place`; it links their own pages."""
     configs = [configuration(summary, path) for path, summary in runs]
     found = sweeps([(config, summary) for config, (_, summary) in zip(configs, runs)])
-    keys = _differing(configs)
+    keys = differing_keys(configs)
     lines = []
     for config, (path, summary) in zip(configs, runs):
         lines.append(
@@ -275,12 +275,6 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         sweep_columns=_SWEEPS,
         total=TOTAL,
     )
-
-
-def _differing(configs: Sequence[Mapping[str, Any]]) -> List[str]:
-    """Return the essential keys in which the runs differ: their columns."""
-    keys = sorted({key for config in configs for key in config if is_essential(key)})
-    return [key for key in keys if len({text(config.get(key)) for config in configs}) > 1]
 
 
 def _best(lines: Sequence[Mapping[str, Any]], phase: str) -> float:

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.differences import is_essential
+from cbt_plugins.compare.differences import is_essential, text
 from cbt_plugins.models.closed_loop import efficiency
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import measured, run_state
@@ -122,6 +122,12 @@ def _sweeps(runs: Sequence[Run], varies: Callable[[str], bool], axis: _Axis) -> 
 def of_runs(runs: Sequence[Tuple[Path, Mapping[str, Any]]]) -> List[Sweep]:
     """The sweeps of these runs: directories and summaries."""
     return sweeps([(configuration(summary, path), summary) for path, summary in runs])
+
+
+def differing_keys(configs: Sequence[Mapping[str, Any]]) -> List[str]:
+    """Return the essential keys in which the configurations of runs differ."""
+    keys = sorted({key for config in configs for key in config if is_essential(key)})
+    return [key for key in keys if len({text(config.get(key)) for config in configs}) > 1]
 
 
 def _titles(groups: Sequence[Tuple[Tuple[str, Any], ...]]) -> Iterator[str]:

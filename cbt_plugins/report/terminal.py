@@ -28,7 +28,7 @@ from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results import impact, internals, recovery, upgrade
 from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
-from cbt_plugins.results.record import Measurement, RunRecord, measurements
+from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord, measurements
 from cbt_plugins.results.records import importers
 from cbt_plugins.results.summary_file import run_state
 from cbt_plugins.warning_kinds import by_kind, counted, paced
@@ -69,15 +69,20 @@ def blocks(
 
 def measured(summary: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yield a line for each number of a run, under MEASURED."""
-    yield from _measured(summary["run"]["name"], measurements(summary))
+    told = [ResultWarning(its["code"], its["text"], its.get("phase"), its.get("op")) for its in summary["warnings"]]
+    yield from _measured(summary["run"]["name"], measurements(summary), summary["usable"], told)
 
 
-MEASURED = ("run", "phase", "op", "metric", "unit", "value", "requests")
+#: `usable` is of the run, `warnings` are the codes of those that are about the number
+MEASURED = ("run", "phase", "op", "metric", "unit", "value", "requests", "usable", "warnings")
 
 
-def _measured(run: str, found: Iterable[Measurement]) -> Iterator[Sequence[Any]]:
+def _measured(
+    run: str, found: Iterable[Measurement], usable: bool, warnings: Sequence[ResultWarning]
+) -> Iterator[Sequence[Any]]:
     for its in found:
-        yield run, its.phase, its.op, its.metric, METRICS[its.metric].unit, its.value, its.n
+        codes = " ".join(dict.fromkeys(told.code for told in warnings if told.is_about(its.phase, its.op)))
+        yield run, its.phase, its.op, its.metric, METRICS[its.metric].unit, its.value, its.n, usable, codes
 
 
 def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -304,7 +309,7 @@ def imported_blocks(records: Sequence[RunRecord]) -> List[Block]:
 def imported_measured(records: Sequence[RunRecord]) -> Iterator[Sequence[Any]]:
     """Yield a line for each number of another program's results, under MEASURED."""
     for record in records:
-        yield from _measured(record.name, record.measurements)
+        yield from _measured(record.name, record.measurements, record.usable, record.warnings)
 
 
 def _record(record: RunRecord) -> Iterator[Block]:

@@ -36,9 +36,10 @@ class Profile:
 
 
 def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
-    """Return the stacks of a phase in all usable runs of some archives; by default of the first measurement that has any.
+    """Return the stacks of a phase in all usable runs of some archives.
 
-    Only looks that lie wholly in the phase's window count. Raises Unreadable where there are none.
+    By default it is the first measurement that has any. Only looks that lie wholly in the phase's window count. Raises
+    Unreadable where there are none.
     """
     found: Dict[str, List[_Counts]] = defaultdict(list)
     notes: Dict[str, None] = {}
@@ -62,7 +63,8 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
         raise Unreadable(f"no phase {phase}: there is {', '.join(names)}")
     name = next((name for name in names if found[name]), None)
     if name is None:
-        why = "; ".join([*left_out, *notes]) or "the runs have no monitor `stacks`, or no look of it lies within the phase"
+        nothing = "the runs have no monitor `stacks`, or no look of it lies within the phase"
+        why = "; ".join([*left_out, *notes]) or nothing
         raise Unreadable(f"{', '.join(map(str, paths))}: no call stacks: {why}")
     parts = found[name]
     mean: Dict[Stack, float] = defaultdict(float)

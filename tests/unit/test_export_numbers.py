@@ -9,10 +9,12 @@ import shutil
 from pathlib import Path
 from typing import Dict
 
+import analysis_archives as made
 import export_archives as ea
 import pytest
 
 from cbt_plugins.report.export.formats import prometheus
+from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
 CONFIG = {"benchmark": "warp", "iteration": 0}
@@ -95,8 +97,48 @@ def test_a_table_has_a_line_for_each_complete_run_oldest_first(
     assert (second["run"], second["time"]) == (f"00000000/{last.name}", "2023-11-14T22:31:40Z")
     assert float(second["measure-new.GET.obj_per_s"]) == 200
     assert second["measure-new.total.obj_per_s"] == second["measure-aged.GET.mean_ms"] == ""
-    assert text.startswith("time,benchmark,run,run_id,ceph,cbt_plugins,measure-new.GET.obj_per_s,")
+    attributes, numbers = text.splitlines()[0].split("measure-new.GET.obj_per_s,", 1)
+    assert attributes.startswith("time,benchmark,run,run_id,ceph,cbt_plugins,warnings,config.")
+    assert ",config." not in numbers
     assert "left out: the run was interrupted" in capsys.readouterr().err
+
+
+def test_configurations_are_told_apart(tmp_path: Path) -> None:
+    """Of Apache Otava's series a run is one point: other workers or sizes are not the same series."""
+    for number, (workers, size) in enumerate(((2, 4096), (2, 4096), (4, 65536))):
+        run = ea.run(tmp_path / str(number), CONFIG, workers=workers, size=size, start=1000 * number)
+    archives = [str(tmp_path / str(number)) for number in range(3)]
+    assert main(["export", *archives, "-o", str(tmp_path / "x.csv")]) == 0
+    lines = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
+    assert [line["config.objects.sizes"] for line in lines] == ["4096", "4096", "65536"]
+    assert [line["config.phase.measure-new.workers"] for line in lines] == ["4", "4", "8"]
+    assert main(["export", str(run), "-o", str(tmp_path / "x.csv")]) == 0
+    assert ",config." not in (tmp_path / "x.csv").read_text()
+
+
+def test_warnings_are_exported(tmp_path: Path) -> None:
+    run = made.run(tmp_path / "A", phases=["new"])
+    get = made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096)
+    hurt = {"health": "HEALTH_ERR", "pgs": {"active+undersized+degraded": 20, "active+clean": 11}}
+    made.phase(run, 1, "new", [made.job("g", "GET", get)], states=lambda t: hurt)
+    warnings = [its for its in summarize(run)["warnings"] if its["severity"] == "warning"]
+    assert "not-clean" in {its["code"] for its in warnings}
+    assert main(["export", str(run), "-o", str(tmp_path / "x.csv")]) == 0
+    (line,) = csv.DictReader((tmp_path / "x.csv").read_text().splitlines())
+    assert "not-clean" in line["warnings"].split(" ")
+    assert main(["export", str(run), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 0
+    found = samples((tmp_path / "x.prom").read_text())
+    said = {key.split("severity=")[1]: value for key, value in found.items() if key.startswith("cbt_run_warnings{")}
+    assert said['"warning"}'] == len(warnings) and said['"invalid"}'] == 0
+
+
+def test_a_run_of_another_program_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = ea.run(tmp_path / "A", CONFIG)
+    other = run.with_name("id-ffffffff")
+    other.mkdir()
+    for form in ("csv", "prometheus"):
+        assert main(["export", str(tmp_path / "A"), "--format", form, "-o", str(tmp_path / "x")]) == 0
+        assert f"Warning: {other}: left out: a benchmark of CBT's own" in capsys.readouterr().err
 
 
 def test_of_an_incomplete_run_prometheus_gets_only_that(tmp_path: Path) -> None:

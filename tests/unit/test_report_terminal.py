@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import csv
 import json
 import subprocess
 import sys
@@ -191,6 +192,23 @@ def test_a_partial_run_is_reported_and_status_4(tmp_path: Path, capsys: pytest.C
     assert "INCOMPLETE" in out
     assert "GET    200.0" in out
     assert not (directory / "summary.json").exists()
+
+
+def test_a_table_says_what_limits_the_trust_in_its_numbers(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archives = [made.small(tmp_path / "a"), made.small(tmp_path / "b", complete=False)]
+    for archive, status, usable, new in zip(archives, (0, 4), ("True", "False"), ("", "incomplete")):
+        assert main(["report", str(archive), "--format", "csv"]) == status
+        lines = list(csv.DictReader(capsys.readouterr().out.splitlines()))
+        assert {line["usable"] for line in lines} == {usable}
+        told = {(line["phase"], line["op"]): line["warnings"] for line in lines}
+        assert told["new", "GET"] == told["aged", "PUT"] == new
+        assert told["aged", "GET"].split(" ") == [*([new] if new else []), "mix"]
+
+
+def test_imported_tables_too(capsys: pytest.CaptureFixture[str]) -> None:
+    assert main(["report", str(made.DATA / "imported" / "fio" / "stopped.json"), "--format", "csv"]) == 4
+    (line, *_) = csv.DictReader(capsys.readouterr().out.splitlines())
+    assert line["usable"] == "False" and line["warnings"]
 
 
 def test_no_such_path_is_wrong_use(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -3,6 +3,7 @@
 Prometheus    for node_exporter's textfile collector or a push
 CSV           a line for each run and a column for each number, for Apache Otava (Hunter), a spreadsheet or pandas.
               Otava's importer wants a column with the time, attributes and metrics, the same in all lines of a file.
+              An attribute `config.KEY` is there for each key of the configuration that differs among the runs.
 teuthology    json_output.N.HOST, one for each phase with load. Its consumer makes a table row of every file of the
               archive whose path has /json_output.<digits>, with the JSON in one column, and adds the cycles of the
               perf_stat files next to it. One for each client would leave the merging of percentiles to the reader. With
@@ -14,14 +15,18 @@ from __future__ import annotations
 import csv
 import io
 import re
+from collections import Counter
 from datetime import datetime, timezone
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.compare.differences import text
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.metrics import COLUMNS, METRICS, read
+from cbt_plugins.report.sweep import Run, differing_keys
 from cbt_plugins.results.summary_file import loads, ops_of, why_unusable
+from cbt_plugins.warning_kinds import Severity
 
 #: unit of a metric -> factor to Prometheus' base units
 _BASE = {"MiB/s": 2.0**20, "MiB": 2.0**20, "ms": 1e-3}
@@ -52,6 +57,11 @@ def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, 
     run = {key: str(value or "") for key, value in run.items()}
     ceph = str(summary["environment"]["versions"].get("ceph") or "")
     yield "cbt_run_usable", "1: the run is complete, its numbers are usable.", {**run, "ceph": ceph}, float(complete)
+    if complete:
+        kinds = Counter(its["severity"] for its in summary["warnings"])
+        for severity in Severity:
+            labels = {**run, "severity": severity.value}
+            yield "cbt_run_warnings", "Warnings of the run.", labels, float(kinds[severity.value])
     for phase in loads(summary) if complete else ():
         where = {**run, "phase": phase["name"], "role": phase["role"]}
         end = float(phase["window"]["end"])
@@ -69,13 +79,16 @@ def _escaped(text: str) -> str:
     return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
-_ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins")
+_ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins", "warnings")
 
 
-def otava_csv(summaries: Sequence[Mapping[str, Any]]) -> str:
-    """Return the complete runs as CSV, oldest first; a number that a run does not have is empty."""
-    rows = sorted((_row(summary) for summary in summaries if loads(summary)), key=lambda row: str(row["time"]))
-    columns: List[str] = list(dict.fromkeys([*_ATTRIBUTES, *(name for row in rows for name in row)]))
+def otava_csv(runs: Sequence[Run]) -> str:
+    """Return complete runs as CSV, oldest first; a number that a run does not have is empty."""
+    runs = [run for run in runs if loads(run[1])]
+    keys = [key for key in differing_keys([config for config, _ in runs]) if key not in _ATTRIBUTES]
+    rows = sorted((_row(*run, keys) for run in runs), key=lambda row: str(row["time"]))
+    attributes = [*_ATTRIBUTES, *map(_attribute, keys)]
+    columns: List[str] = list(dict.fromkeys([*attributes, *(name for row in rows for name in row)]))
     out = io.StringIO()
     writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
     writer.writeheader()
@@ -83,7 +96,11 @@ def otava_csv(summaries: Sequence[Mapping[str, Any]]) -> str:
     return out.getvalue()
 
 
-def _row(summary: Mapping[str, Any]) -> Dict[str, Any]:
+def _attribute(key: str) -> str:
+    return f"config.{key}"
+
+
+def _row(config: Mapping[str, Any], summary: Mapping[str, Any], keys: Sequence[str]) -> Dict[str, Any]:
     """Return PHASE.OP.METRIC -> value; the time is the begin of the first phase with load."""
     versions = summary["environment"]["versions"]
     start = min(phase["window"]["start"] for phase in loads(summary))
@@ -94,6 +111,8 @@ def _row(summary: Mapping[str, Any]) -> Dict[str, Any]:
         "run_id": summary["run"]["run_id"],
         "ceph": versions.get("ceph"),
         "cbt_plugins": versions.get("cbt_plugins"),
+        "warnings": " ".join(dict.fromkeys(its["code"] for its in summary["warnings"])),
+        **{_attribute(key): text(config[key]) for key in keys if key in config},
     }
     for phase in loads(summary):
         for op in ops_of(phase):
