@@ -128,12 +128,14 @@ const ofCluster = (p, lines) => {
   return ofPhase(p, [times, ...lines.map(([what]) => f ? f[what] : [])],
     [time, ...lines.map(([what, key, label]) => stack(label || what, key))], fromZero());
 };
-// What the generators said of themselves while they ran: a line for each driver
+// What the generators said of themselves while they ran, once a second: a line for each driver. A single second without
+// is their jitter, and joined (undefined); a longer time is a hole (null)
+const beats = (values, step) => values.map((v, i) => v == null && step === 1 && values[i - 1] != null && values[i + 1] != null ? undefined : v);
 const perDriver = (p, what) => {
   const own = p.under_way, drivers = Object.entries(own.drivers);
   const times = drivers.length ? drivers[0][1][what].map((_, i) => own.start - p.start + (i + 0.5) * own.step) : [];
-  return ofPhase(p, [times, ...drivers.map(([, its]) => its[what])],
-    [time, ...drivers.map(([name], i) => line(name, palette(i), { spanGaps: true }))], fromZero());
+  return ofPhase(p, [times, ...drivers.map(([, its]) => beats(its[what], own.step))],
+    [time, ...drivers.map(([name], i) => line(name, palette(i), {}))], fromZero());
 };
 // The processors: a line for each class of daemons, the same colour everywhere
 const classes = ["osd", "rgw", "mon", "mgr", "mds", "generator"];

@@ -3,13 +3,13 @@ could do without a cluster."""
 
 from __future__ import annotations
 
-import json
 import math
+from collections import defaultdict
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
-from cbt_plugins.journal import read_bytes
+from cbt_plugins.journal import each_json_line, open_regular
 from cbt_plugins.models import closed_loop
 from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
@@ -161,9 +161,6 @@ def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling])
 FILE = "heartbeat.jsonl"
 #: bins of a line
 BINS = 1000
-#: beats that are read of a file; of a longer one, runs of beats at even distances, so that every node has its part
-_READ = 20_000
-_RUN = 64
 
 
 def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optional[Dict[str, Any]]:
@@ -175,8 +172,8 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
     step = max(1, math.ceil(grid.seconds / BINS))
     bins = math.ceil(grid.seconds / step)
     said = set()  # drivers; warp says no such thing, and nothing under way is left out
-    most: Dict[str, List[Optional[int]]] = {}
-    oldest: Dict[str, List[Optional[float]]] = {}
+    most: Dict[str, List[Optional[int]]] = defaultdict(lambda: [None] * bins)
+    oldest: Dict[str, List[Optional[float]]] = defaultdict(lambda: [None] * bins)
     for beat in _beats(path):
         jobs, t = beat.get("jobs"), beat.get("t")
         if not isinstance(jobs, dict) or not isinstance(t, (int, float)):
@@ -192,10 +189,10 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
             if its.get("in_flight"):
                 said.add(driver)
             sums[driver] = sums.get(driver, 0) + int(its.get("in_flight") or 0)
-            ages = oldest.setdefault(driver, [None] * bins)
+            ages = oldest[driver]
             ages[i] = round(max(ages[i] or 0.0, float(its.get("oldest") or 0)), 3)
         for driver, n in sums.items():
-            line = most.setdefault(driver, [None] * bins)
+            line = most[driver]
             line[i] = max(line[i] or 0, n)
     if not said:
         return None
@@ -205,18 +202,9 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
 
 def _beats(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
-        data = read_bytes(path)
+        with open_regular(path) as file:
+            if not any(b'"in_flight"' in line for line in file):
+                return
+        yield from each_json_line(path)
     except OSError:
         return
-    if b'"in_flight"' not in data:
-        return
-    lines = data.split(b"\n")
-    every = max(1, math.ceil(len(lines) / _READ)) * _RUN
-    for begin in range(0, len(lines), every):
-        for line in lines[begin : begin + _RUN]:
-            try:
-                beat = json.loads(line)
-            except (ValueError, RecursionError):  # the last line of a run that was killed
-                continue
-            if isinstance(beat, dict):
-                yield beat

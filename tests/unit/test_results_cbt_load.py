@@ -300,14 +300,18 @@ def test_without_such_beats_there_is_nothing(tmp_path: Path) -> None:
     assert flight.under_way(tmp_path / "warp", grid, {"a": "one"}) is None
 
 
-def test_long_files_are_read_in_part_of_every_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stall_in_a_long_file_is_seen(tmp_path: Path) -> None:
+    """40,000 s of four nodes; in one second a request is a minute old, in 200 others no beat comes."""
     path = tmp_path / flight.FILE
-    path.write_text("".join(beat(t, **{f"j{t % 4}": {"in_flight": t % 4 + 1}}) for t in range(40_000)))
-    monkeypatch.setattr(flight, "_READ", 4000)
+    with path.open("w") as out:
+        for t in range(40_000):
+            for i in range(4) if not 8000 <= t < 8200 else ():
+                out.write(beat(t, **{f"j{i}": {"in_flight": i + 1, "oldest": 60 if (t, i) == (7001, 2) else 1}}))
     found = flight.under_way(path, TimeGrid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
     assert found is not None
     assert found["step"] == 40
     for i in range(4):
-        values = found["drivers"][f"d{i}"]["in_flight"]
-        assert {i + 1} <= set(values) <= {i + 1, None}
-        assert sum(value is not None for value in values) > 60
+        its = found["drivers"][f"d{i}"]
+        assert its["in_flight"] == [None if 200 <= n < 205 else i + 1 for n in range(1000)]
+        hole = [None if 200 <= n < 205 else 1.0 for n in range(1000)]
+        assert its["oldest_seconds"] == [60.0 if (n, i) == (175, 2) else value for n, value in enumerate(hole)]
