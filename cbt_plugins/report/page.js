@@ -186,8 +186,8 @@ Object.assign(charts, {
     return ofRun(all, names.map((op) => line(op, opColour(op), {})), calmRange());
   },
   "run-pgs"() {
-    const times = phases.flatMap((p) => p.pgs.t.map((t) => t + p.start - begin));
-    return ofRun([times, phases.flatMap((p) => p.pgs.not_clean)], [pgLine()], fromZero(1));
+    const all = joined(["pgs"], (p) => p.pgs.t.map((t) => t + p.start - begin), (p) => p.pgs.not_clean);
+    return ofRun(all, [pgLine()], fromZero(1));
   },
   "run-cores"() {
     const names = classes.filter((name) => phases.some((p) => p.cores && p.cores.classes[name]));

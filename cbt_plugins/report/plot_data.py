@@ -106,14 +106,31 @@ def chart_data(
             "p99": short(_at_points(series, its["p99_ms"], factor(len(rate), points), len(rate))),
             "errors": [sum(g) for g in _groups(its["errors"], group)],
         }
-    pgs = series["pgs"]
-    every = factor(len(pgs["t"]), points)
     return {
         "start": series["start"],
         "step": series["step"] * group,
         "ops": ops,
-        "pgs": {"t": list(pgs["t"][::every]), "not_clean": highs(pgs["not_clean"], every)},
+        "pgs": _pgs(series["pgs"], points),
     }
+
+
+def _pgs(pgs: Mapping[str, Any], points: int) -> Dict[str, List[Any]]:
+    """Return the PGs at most so many times, the highest of each; a null begins a time without samples.
+
+    Such a time is longer than three usual intervals, which are up to four times as short while PGs are not clean
+    (cluster/sampler_agent.py), and than a point.
+    """
+    t, not_clean = pgs["t"], pgs["not_clean"]
+    apart = [b - a for a, b in zip(t, t[1:])]
+    most = max(3.0, 3 * sorted(apart)[9 * len(apart) // 10], (t[-1] - t[0]) / points) if apart else 0.0
+    every = factor(len(t), points)
+    found: Dict[str, List[Any]] = {"t": [], "not_clean": []}
+    begin = 0
+    for end in [*(i + 1 for i, seconds in enumerate(apart) if seconds > most), len(t)]:
+        found["t"] += [*t[begin:end:every], *([round(t[end - 1] + 0.01, 2)] if end < len(t) else ())]
+        found["not_clean"] += [*highs(not_clean[begin:end], every), *([None] if end < len(t) else ())]
+        begin = end
+    return found
 
 
 def _whole(series: Mapping[str, Any], rate: Values, window: Optional[Mapping[str, Any]]) -> Values:

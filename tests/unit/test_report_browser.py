@@ -129,6 +129,35 @@ def test_a_narrow_page_does_not_overflow_and_names_its_phases(browser: Browser, 
     assert browser.evaluate(f"!{names}.hidden && {names}.innerText").split()[:2] == ["1", summary["phases"][0]["name"]]
 
 
+#: columns of a chart's canvas in which something has the colour of its line
+_INKED = """((chart, colour) => {
+  const canvas = document.querySelector(`[data-chart=${chart}] canvas`), [w, h] = [canvas.width, canvas.height];
+  const data = canvas.getContext("2d").getImageData(0, 0, w, h).data, x = Array.from({ length: w }, (_, x) => x);
+  const its = (i) => colour.every((part, k) => Math.abs(data[i + k] - part) < 8);
+  return x.filter((x) => { for (let y = 0; y < h; y++) if (its(4 * (y * w + x))) return true; }).length / w;
+})"""
+
+
+def test_lines_have_holes_where_nothing_is_known(browser: Browser, tmp_path: Path) -> None:
+    """A quarter of the phase without beats, and three quarters without a sample of the PGs."""
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    phase = summary["phases"][0]
+    beats = phase["under_way"]["drivers"]["01-4KiB"]
+    for what, value in (("in_flight", 5), ("oldest_seconds", 0.25)):
+        beats[what] = [value] * 4 + [None] + [value] * 45 + [None] * 25 + [value] * 25
+    t = [*range(0, 12), *range(48, 60)]
+    phase["series"]["pgs"] = {"t": t, "not_clean": [3] * len(t), "total": [9] * len(t)}
+    path = tmp_path / "report.html"
+    path.write_text(run_page(summary, directory), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert browser.complaints() == []
+    whole = browser.evaluate(f"{_INKED}('rate', [38, 103, 201])")
+    for chart, colour in (("in_flight", [38, 103, 201]), ("oldest_seconds", [38, 103, 201])):
+        assert 0.7 < browser.evaluate(f"{_INKED}('{chart}', {colour})") / whole < 0.8, chart
+    assert 0.3 < browser.evaluate(f"{_INKED}('pgs', [138, 90, 0])") / whole < 0.5
+
+
 #: how high the line of GETs is in the middle of the timeline, as a part of its canvas from the top
 _HIGH = """(() => {
   const canvas = document.querySelector("[data-chart=run] canvas"), [w, h] = [canvas.width, canvas.height];

@@ -177,6 +177,19 @@ def test_a_long_phase_stays_small() -> None:
     assert data["pgs"]["not_clean"][-1] == 7
 
 
+def test_a_time_without_samples_is_a_hole_between_the_pgs() -> None:
+    bins = {"start": 0, "step": 1, "percentiles": {"start": 0, "step": 1}, "ops": {}}
+    t = [*range(0, 100, 2), *range(3700, 3800, 2)]
+    pgs = chart_data({**bins, "pgs": {"t": t, "not_clean": [1] * len(t)}})["pgs"]
+    at = [i for i, value in enumerate(pgs["not_clean"]) if value is None]
+    assert at == [50] and pgs["t"][49:52] == [98, 98.01, 3700]
+    t = [*range(0, 36_000, 1), *range(40_000, 76_000, 1)]  # points of 36 samples; PGs that are not clean are sampled
+    t[100:100] = [100 + i / 4 for i in range(4)] * 2  # four times as often
+    pgs = chart_data({**bins, "pgs": {"t": sorted(t), "not_clean": [1] * len(t)}})["pgs"]
+    assert [pgs["t"][i] for i, value in enumerate(pgs["not_clean"]) if value is None] == [35_999.01]
+    assert len(pgs["t"]) <= 2003
+
+
 @pytest.mark.parametrize(
     ("window", "rates"),
     [
