@@ -190,13 +190,16 @@ def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
 
 
 def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
-    """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder."""
+    """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder.
+
+    Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "w", encoding="utf-8") as file:
-            file.write(text)
+        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
+            file.write(text.encode("utf-8", "backslashreplace"))
             file.flush()
             os.fsync(file.fileno())
         os.replace(draft, path)

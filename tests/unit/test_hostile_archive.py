@@ -83,6 +83,21 @@ def test_nothing_outside_is_read_or_written(
     assert SECRET not in said.out + said.err + written and "Traceback" not in said.err
 
 
+@pytest.mark.parametrize("form", ["txt", "md", "csv", "json", "html", "prom"])
+def test_halves_of_a_pair_are_no_end(form: str, archive: Path, tmp_path: Path) -> None:
+    """In JSON of a node, and in the name of a folder that was made where names are latin-1."""
+    manifest = json.loads((archive / "manifest.json").read_text())
+    manifest["ceph"]["overall"] = {"ceph version 18.2 \ud800": 4}
+    (archive / "manifest.json").write_text(json.dumps(manifest))
+    (archive / "benchmark_config.yaml").write_text('cluster:\n  benchmark: "\\ud800"\n')
+    moved = (tmp_path / "archive").rename(tmp_path / os.fsdecode(b"arch-\xff"))
+    out = tmp_path / f"x.{form}"
+    assert main(["export" if form == "prom" else "report", str(moved), "-o", str(out)]) in (0, 4)
+    assert out.read_text(encoding="utf-8")
+    if form == "txt":
+        assert main(["report", str(moved)]) in (0, 4)
+
+
 @pytest.mark.parametrize("module", ["json", "platform", "numpy", "http"])
 def test_no_program_of_ours_imports_from_the_current_folder(module: str, tmp_path: Path) -> None:
     """It may be /tmp, where anybody can put a module."""
