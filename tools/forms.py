@@ -6,6 +6,7 @@ import argparse
 import csv
 import io
 import json
+import math
 import sys
 from itertools import islice
 from pathlib import Path
@@ -102,10 +103,11 @@ class Printer:
 
     def show(self, made: Any) -> None:
         """Print a text, or what becomes one: blocks, data for JSON, lines of cells for CSV."""
-        if isinstance(made, str):
+        if self.form == JSON:
+            text = made if isinstance(made, str) else json.dumps(_finite(made), indent=1, default=str) + "\n"
+            self._text(text.replace("\x7f", "\\u007f"))  # the only sign of ASCII that a terminal would get escaped
+        elif isinstance(made, str):
             self._text(made)
-        elif self.form == JSON:
-            self._text(json.dumps(made, indent=1, ensure_ascii=False, allow_nan=False, default=str) + "\n")
         elif self.form == CSV:
             self._table(made)
         else:
@@ -134,6 +136,15 @@ class Printer:
         self._again = True
 
 
+def _finite(value: Any) -> Any:
+    """Return a value as JSON can have it: null for what is no finite number, text for the keys of a mapping."""
+    if isinstance(value, float):
+        return value if math.isfinite(value) else None
+    if isinstance(value, dict):
+        return {key if isinstance(key, str) else str(key): _finite(its) for key, its in value.items()}
+    return [_finite(its) for its in value] if isinstance(value, (list, tuple)) else value
+
+
 def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> None:
     """Print the results in the form that was asked for.
 
@@ -150,7 +161,7 @@ def _write(path: Path, text: str) -> None:
 
     try:
         if path.exists() and (path.is_symlink() or not path.is_file()):
-            path.write_text(text, encoding="utf-8")
+            path.write_bytes(text.encode("utf-8", "backslashreplace"))
         elif not path.parent.is_dir():
             raise CommandError(f"cannot write {path}: no such directory: {path.parent}")
         else:

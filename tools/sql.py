@@ -52,13 +52,20 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(_unknown_table(str(e)) or str(e).strip()) from e
     forms = {
         TEXT: lambda: [as_table(names, lines) if lines else Words((f"no rows; the columns are {', '.join(names)}",))],
-        JSON: lambda: [dict(zip(names, line)) for line in lines],
+        JSON: lambda: _objects(names, lines),
         CSV: lambda: [names, *lines],
     }
     put(args, forms)
     for text in unreadable:
         say("Error", text, UNUSABLE)
     return UNUSABLE if unreadable else OK
+
+
+def _objects(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> List[Dict[str, Any]]:
+    twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
+    if twice is not None:
+        raise CommandError(f"two columns are called {twice}: name them with AS")
+    return [dict(zip(names, line)) for line in lines]
 
 
 def _unknown_table(error: str) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from pathlib import Path
 from typing import Any, Dict, List
@@ -92,7 +93,73 @@ def test_buckets_that_a_question_does_not_tell_apart_are_added_up(
     query += " AND 1 * count > 0"  # no star
     few, many = ask(archive, query, capsys), ask(archive, query.replace("low,", "low, block, size_low, "), capsys)
     assert len(few) < len(many) / 4
+    assert len(ask(archive, query + " ORDER BY ALL", capsys)) == len(few)
     assert sum(line["count"] for line in few) == sum(line["count"] for line in many) > 300
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "FROM {}",
+        "SELECT ALL * FROM {}",
+        "WITH x AS (FROM {}) FROM x",
+        "TABLE {}",
+        "SELECT COLUMNS('.*') FROM {}",
+        "CREATE TABLE mine AS FROM {}; FROM mine",
+        "SELECT unnest(x) FROM {} AS x",
+    ],
+)
+def test_no_column_is_lost_where_a_query_names_none(
+    archive: Path, query: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for table in (listed()["ops"], listed()["histograms"]):
+        (line, *_) = ask(archive, query.format(table.name), capsys)
+        assert list(line) == [RUN.name, *(column.name for column in table.columns)]
+
+
+def test_columns_of_one_name_are_refused_where_they_would_be_lost(
+    archive: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT a.phase, b.phase FROM phases AS a JOIN phases AS b USING (run) LIMIT 1"
+    assert main(["sql", str(archive), query, "--format", "json"]) == 2
+    assert capsys.readouterr().err == "Error: two columns are called phase: name them with AS\n"
+    assert main(["sql", str(archive), query, "--format", "csv"]) == 0
+    assert capsys.readouterr().out.startswith("phase,phase\n")
+
+
+def test_json_is_json_whatever_a_question_gives(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    query = "SELECT 'inf'::DOUBLE AS a, ['nan'::DOUBLE, 1] AS b, chr(155) || chr(127) || chr(233) AS c,"
+    query += " MAP {DATE '2026-01-02': '-inf'::DOUBLE} AS d"
+    wanted = [{"a": None, "b": [None, 1.0], "c": "\x9b\x7f\xe9", "d": {"2026-01-02": None}}]
+    assert ask(archive, query, capsys) == wanted
+    assert main(["sql", str(archive), query, "-o", str(tmp_path / "x.json")]) == 0
+    assert json.loads((tmp_path / "x.json").read_text(encoding="ascii")) == wanted
+
+
+@pytest.mark.parametrize("name", ["a*b", "a?b", "br[1]", "a[x", "a{x}"])
+def test_rows_of_an_archive_of_any_name(name: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = made.run(tmp_path / name, phases=["new"])
+    made.phase(run, 1, "new", [made.job("j", "GET", [made.row("GET", 1.5, 0.25, size=1)])])
+    for other in ("aXb", "br1"):  # what the name as a pattern would mean
+        made.phase(made.run(tmp_path / other), 1, "new", [made.job("j", "GET", [made.row("PUT", 1.5, 0.25)] * 9)])
+    query = "SELECT count(*) AS n, any_value(op) AS op FROM rows"
+    assert ask(tmp_path / name, query, capsys) == [{"n": 1, "op": "GET"}]
+
+
+def test_halves_of_a_pair_are_no_end(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """In JSON of a node, and in the name of a folder that was made where names are latin-1."""
+    archive = tmp_path / os.fsdecode(b"arch-\xff")
+    run = made.small(archive)
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["ceph"]["overall"] = {"ceph version 18.2 \ud800": 4}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    (line,) = ask(archive, "SELECT value FROM config WHERE key = 'version.ceph'", capsys)
+    assert line["value"] == "ceph version 18.2 \\ud800"
+    (line,) = ask(archive, "SELECT path FROM runs", capsys)
+    assert "arch-\\udcff" in line["path"]
+    assert ask(archive, "SELECT count(*) AS n FROM ops", capsys)[0]["n"] > 0
 
 
 def test_times_of_rows_are_those_of_the_head(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import glob
+import json
 import re
 from pathlib import Path
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -13,7 +15,7 @@ from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
-from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
+from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
 
 _ROW_COLUMNS = columns_of("""
 phase VARCHAR name
@@ -34,6 +36,9 @@ duration_ns BIGINT exact; times have microseconds
 """)
 
 
+_PACKED = {".gz": "gzip", ".zst": "zstd"}
+
+
 def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
     """Return the statement that makes the view."""
     found: List[Tuple[str, ...]] = []
@@ -48,17 +53,21 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
         empty = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in _ROW_COLUMNS)
         return f"CREATE VIEW rows AS SELECT CAST(NULL AS VARCHAR) AS run, {empty} WHERE false"
     names = ("filename", "run", "phase", "driver", "job", "node")
-    columns = {name: np.array([line[i] for line in found], object) for i, name in enumerate(names)}
+    columns = {name: np.array([clean(line[i]) for line in found], object) for i, name in enumerate(names)}
     con.register("piece", {**columns, "clock_offset": np.array(offsets)})
     con.execute("CREATE TABLE kept_rows AS SELECT * FROM piece")
     con.unregister("piece")
-    files = ", ".join("'" + line[0].replace("'", "''") + "'" for line in found)
+    files = ", ".join(quoted(glob.escape(line[0])) for line in found)
+    ends = {Path(line[0]).suffix for line in found}
+    # of a path with a question mark DuckDB does not see the end
+    packed = _PACKED.get(ends.pop(), "auto") if len(ends) == 1 else "auto"
     times = ", ".join((_time("start", "started"), _time("first_byte", "first_byte"), _time("end", "ended")))
     return f"""CREATE VIEW rows AS SELECT run, phase, driver, job, node, CAST(thread AS BIGINT) AS thread, op,
         CAST(n_objects AS BIGINT) AS n_objects, CAST(bytes AS BIGINT) AS bytes, endpoint, file, error,
         {times}, CAST(duration_ns AS BIGINT) AS duration_ns
         FROM read_csv([{files}], delim='\t', quote='"', escape='"', header=true, all_varchar=true, filename=true,
-        union_by_name=true, ignore_errors=true, null_padding=false, comment='#', strict_mode=false)
+        compression='{packed}', union_by_name=true, ignore_errors=true, null_padding=false, comment='#',
+        strict_mode=false)
         JOIN kept_rows USING (filename)"""
 
 
@@ -72,9 +81,6 @@ TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *
 ROWS = Table("rows", "every request, where rows were kept", _ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, below results/")
 
-#: where a query may mean columns that it does not name
-_STAR = re.compile(r"(\bselect|\bdistinct|,|\.)\s*\*")
-_ALL = {"natural", "columns", "positional", "describe", "summarize", "table"}
 #: what cannot write a file: files of rows may be read, and DuckDB has one list for both
 _ALLOWED = ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "ALTER", "DROP")
 
@@ -106,11 +112,12 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
     left_out: List[str] = []
     con = duckdb.connect(":memory:")
     con.execute("SET TimeZone = 'UTC'")
+    con.extract_statements(wanted)  # what cannot be read is refused before tables are filled
     words = set(re.findall(r"\w+", wanted.lower()))
-    everything = bool(_STAR.search(wanted.lower()) or words & _ALL)
     for table in TABLES:
         if table.name in words:
-            its = [column for column in (RUN, *table.columns) if everything or column.name in words]
+            few = table.sums and not _means_all(con, wanted, table.name)
+            its = [column for column in (RUN, *table.columns) if not few or column.name in words]
             _create(con, table, its or [RUN], runs, left_out)
     if left_out and unreadable is None:
         raise Unreadable(left_out[0])
@@ -120,15 +127,49 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
         con.execute(_rows_view(con, runs))
     # from here on no file can be read or written but those of the rows
     files = [str(file) for run in runs for file in sorted(run.path.glob("phases/*/rows/*"))]
-    con.execute(f"SET allowed_paths = [{', '.join(map(quoted, files))}]")
+    both = dict.fromkeys([*files, *map(glob.escape, files)])  # a name, and the pattern that means it
+    con.execute(f"SET allowed_paths = [{', '.join(map(quoted, both))}]")
     con.execute("SET enable_external_access = false")
     con.execute("SET lock_configuration = true")
     return con
 
 
+def _means_all(con: Any, query: str, table: str) -> bool:
+    """Return whether a query may mean columns of a table that it does not name: by *, FROM without SELECT, NATURAL.
+
+    What is no SELECT (CREATE, PIVOT) may.
+    """
+    ((text,),) = con.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
+    try:
+        read = json.loads(text)
+    except RecursionError:
+        return True
+    parts = list(_parts(read))
+    of_table = [its for its in parts if str(its.get("table_name")).lower() == table]
+    whole = {str(its.get("alias") or table).lower() for its in of_table}  # SELECT h FROM histograms AS h: all of a line
+    return bool(read["error"]) or any(
+        its.get("class") == "STAR"
+        or its.get("ref_type") == "NATURAL"
+        or (its.get("class") == "COLUMN_REF" and its["column_names"][-1].lower() in whole)
+        for its in parts
+    )
+
+
+def _parts(value: Any) -> Iterator[Dict[str, Any]]:
+    """Yield all objects of a query's JSON, but of ORDER BY: its ALL is what was selected."""
+    left = [value]
+    while left:
+        its = left.pop()
+        if isinstance(its, dict):
+            yield its
+            left += [part for key, part in its.items() if key != "orders"]
+        elif isinstance(its, list):
+            left += its
+
+
 def quoted(text: str) -> str:
     """Return a text as SQL writes it."""
-    return "'" + text.replace("'", "''") + "'"
+    return "'" + clean(text).replace("'", "''") + "'"
 
 
 def _create(con: Any, table: Table, columns: Sequence[Column], runs: Sequence[TableRun], left_out: List[str]) -> None:

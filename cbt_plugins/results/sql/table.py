@@ -78,11 +78,16 @@ def from_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> I
         yield {column.name: array(column.type, [row.get(column.name) for row in found]) for column in columns}
 
 
+def clean(text: str) -> str:
+    """Return a text as DuckDB can have it: halves of a pair become escapes."""
+    return text.encode("utf-8", "backslashreplace").decode()
+
+
 def array(type_: str, values: Sequence[Any]) -> np.ndarray:
     """Return the values of one column; None is null."""
     if type_ == TEXT:
         made = np.empty(len(values), object)
-        made[:] = [None if value is None else str(value) for value in values]
+        made[:] = [None if value is None else clean(str(value)) for value in values]
         return made
     kinds = {INTEGER: (np.int64, 0), FLAG: (np.bool_, False)}
     dtype, nothing = kinds.get(type_, (np.float64, 0.0))
