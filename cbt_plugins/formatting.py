@@ -252,23 +252,23 @@ def _table(grid: TableGrid, paper: Paper, indent: str) -> Iterator[str]:
 
 def _markdown(block: Block, level: int = 3) -> Iterator[str]:
     if isinstance(block, Heading):
-        yield f"{'#' * level} {block.text}"
+        yield f"{'#' * level} {_within(block.text)}"
     elif isinstance(block, Words):
-        yield from (f"- {line}" if len(block.lines) > 1 else line for line in block.lines)
+        yield from (f"- {_begin(line)}" if len(block.lines) > 1 else _begin(line) for line in block.lines)
     elif isinstance(block, Notes):
         if block.items:
-            yield f"{block.title}:"
+            yield f"{_begin(block.title)}:"
             yield ""
         for item in block.items:
-            yield f"- {item}"
+            yield f"- {_begin(item)}"
     elif isinstance(block, TitledBlocks):
-        yield f"{'#' * (level + 1)} {block.title}"
+        yield f"{'#' * (level + 1)} {_within(block.title)}"
         for part in filter(None, (list(_markdown(its, level + 1)) for its in block.blocks)):
             yield ""
             yield from part
     elif block.rows:
         if block.title:
-            yield f"{block.title}:"
+            yield f"{_begin(block.title)}:"
             yield ""
         sides = _sides(block.left, len(block.rows[0]))
         yield _row(block.head or [""] * len(sides))
@@ -277,8 +277,27 @@ def _markdown(block: Block, level: int = 3) -> Iterator[str]:
 
 
 def _row(cells: Sequence[str]) -> str:
-    escaped = (cell.replace("|", "\\|").replace("\n", " ") for cell in cells)
-    return f"| {' | '.join(escaped)} |"
+    return f"| {' | '.join(map(_within, cells))} |"
+
+
+#: what Markdown may take for more than itself; not _ within words, blanks around *, or [ ] without ( [ : behind it
+_SIGNS = re.compile(
+    r"[`|]|\\(?=[!-/:-@\[-`{-~]|$)|(?<=\S)\*|\*(?=\S)|(?<!\w)_|_(?!\w)|(?<=\S)~|\](?=[(\[:])|<(?=[A-Za-z/!?])|&(?=#?\w+;)"
+)
+#: begins of a heading, a list, a rule, a quotation, a link or its target
+_BLOCK = re.compile(r"(?=#{1,6}(?:\s|$)|[-+*](?:\s|$)|-[-\s]*$|=+\s*$|>|\[)|\d{1,9}(?=[.)](?:\s|$))")
+
+
+def _within(text: str) -> str:
+    """Return a text, which may come from an archive, as Markdown shows it."""
+    return _SIGNS.sub(r"\\\g<0>", text.replace("\n", " "))
+
+
+def _begin(text: str) -> str:
+    """Return `_within` of a text with which a block begins."""
+    escaped = _within(text).lstrip()  # blanks would make code of it
+    found = _BLOCK.match(escaped)
+    return f"{found[0]}\\{escaped[found.end() :]}" if found else escaped
 
 
 def _sides(left: Union[int, Sequence[bool]], number: int) -> Sequence[bool]:
@@ -333,6 +352,14 @@ def _cell(cell: str, width: int, side: bool) -> List[str]:
 
 
 NONE = "-"
+
+
+def csv_cell(value: Any) -> Any:
+    """Return a cell of CSV that no spreadsheet takes for a formula: one that begins like it gets an apostrophe."""
+    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+
+
+_FORMULA = re.compile(r"[=+@\t]|-(?!(?:[\d.]+(?:e[+-]?\d+)?)?$)", re.IGNORECASE)
 
 
 def plain(value: Optional[float]) -> str:

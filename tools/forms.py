@@ -12,7 +12,7 @@ from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, NoReturn, Optional, Sequence, Type
 
-from cbt_plugins.formatting import Paper, markdown, paper_of, write_coloured
+from cbt_plugins.formatting import Paper, csv_cell, markdown, paper_of, printable, write_coloured
 from cbt_plugins.formatting import text as as_text
 
 from .command import CommandError
@@ -115,7 +115,7 @@ class Printer:
 
     def _text(self, text: str) -> None:
         if self._file:
-            self._texts.append(text)
+            self._texts.append(printable(text) if self.form in (TEXT, MD) else text)
         else:
             print(text, end="", flush=True)
 
@@ -131,7 +131,8 @@ class Printer:
     def _table(self, lines: Iterable[Sequence[Any]]) -> None:
         """The first line names the columns, and is printed once."""
         out = io.StringIO()
-        csv.writer(out, lineterminator="\n").writerows(islice(lines, int(self._again), None))
+        rows = islice(lines, int(self._again), None)
+        csv.writer(out, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
         self._text(out.getvalue())
         self._again = True
 

@@ -5,15 +5,19 @@ from __future__ import annotations
 import json
 import os
 import pty
+import re
 import subprocess
 import sys
 import threading
 from contextlib import contextmanager
+from html import unescape
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List
+from typing import Callable, Dict, Iterator, List, Optional
 
 import analysis_archives as made
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from cbt_plugins import formatting
 from cbt_plugins.formatting import Heading, Notes, Paper, TableGrid, TitledBlocks, Words, printable_output, side_by_side
@@ -323,6 +327,75 @@ def test_what_a_file_says_gives_no_colour() -> None:
     ]
     text = formatting.text(blocks, Paper(colours=True))
     assert text.count("\x1b") == 2 and "\x1b[31mworse\x1b[0m" in text
+
+
+@pytest.mark.parametrize(
+    ("text", "shown"),
+    [
+        ("obj_per_s of id_1 is -5 % [mix], p < 0.05 & 2 * 3 ~10", None),  # as before: nothing of it is Markdown
+        ("-5.0 %", None),
+        ("1.5 s", None),
+        ("# h", "\\# h"),
+        ("- a", "\\- a"),
+        ("---", "\\---"),
+        ("1. a", "1\\. a"),
+        ("> a", "\\> a"),
+        ("_a_ *b* `c` ~~d~~", "\\_a\\_ \\*b\\* \\`c\\` ~\\~d\\~\\~"),
+        ("[a](javascript:b) ![c](d)", "\\[a\\](javascript:b) ![c\\](d)"),
+        ("[mix]: http://b", "\\[mix\\]: http://b"),
+        ("a <b>c</b> <!-- &lt; | \\", "a \\<b>c\\</b> \\<!-- \\&lt; \\| \\\\"),
+        ("a\n# b", "a # b"),
+    ],
+)
+def test_markdown_shows_texts_as_they_are(text: str, shown: Optional[str]) -> None:
+    assert formatting.markdown([Words((text,))]) == f"{text if shown is None else shown}\n"
+    assert formatting.markdown([Notes(text, (text,))]) == f"{shown or text}:\n\n- {shown or text}\n"
+    assert formatting.markdown([TitledBlocks("t", (Words((text, text)),))]).count(f"- {shown or text}\n") == 2
+
+
+def test_a_cell_begins_no_block() -> None:
+    grid = TableGrid(("# a", "b|c"), (("- ", "+5"), ("a\\|b\nc", "x\\")), title="# t")
+    lines = formatting.markdown([grid]).splitlines()
+    assert lines == ["\\# t:", "", "| # a | b\\|c |", "| :--- | ---: |", "| -  | +5 |", "| a\\\\\\|b c | x\\\\ |"]
+
+
+@given(st.text(st.sampled_from("ab1 \\`*_[]<>&|#-+.!()~:=/;\n\t"), max_size=30))
+def test_what_a_reader_of_markdown_makes_of_it(text: str) -> None:
+    markdown_it = pytest.importorskip("markdown_it")
+    reader = markdown_it.MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    for block, tags in (
+        (Words((text,)), {"p"}),
+        (Notes("n", (text,)), {"p", "ul", "li"}),
+        (TableGrid(("a",), ((text,),)), {"table", "thead", "tbody", "tr", "th", "td"}),
+    ):
+        html = reader.render(formatting.markdown([block]))
+        assert set(re.findall(r"<(\w+)", html)) <= tags, html
+        its = unescape(re.sub(r"<[^>]*>", " ", html)).split()
+        assert its[-len(text.split()) :] == text.split() or not text.split(), html
+
+
+def test_files_for_people_have_no_control_sequences(tmp_path: Path) -> None:
+    run = made.small(tmp_path / "a")
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["ceph"]["overall"] = {"ceph version \x1b[31m\x9b \u202e": 4}
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    for form in ("txt", "md"):
+        assert main(["report", str(run), "-o", str(tmp_path / f"x.{form}")]) == 0
+        shown = (tmp_path / f"x.{form}").read_text(encoding="ascii", errors="strict")
+        assert r"\x1b[31m\x9b \u202e" in shown
+
+
+def test_a_cell_of_csv_is_no_formula(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made.small(tmp_path)
+    query = "SELECT '=1+1' AS a, '+1' AS b, '@x' AS c, chr(9) AS d, '-x' AS e, '-5' AS f, -5 AS g, '-' AS h,"
+    query += " 'a=' AS \"=i\""
+    assert main(["sql", str(tmp_path), query, "--format", "csv"]) == 0
+    assert capsys.readouterr().out == "a,b,c,d,e,f,g,h,'=i\n'=1+1,'+1,'@x,'\t,'-x,-5,-5,-,a=\n"
+    (run,) = tmp_path.glob("results/*/id-*")
+    plan = json.loads((run / "plan.json").read_text())
+    (run / "plan.json").write_text(json.dumps({**plan, "benchmark": "=2+5"}))
+    assert main(["export", str(tmp_path), "-o", str(tmp_path / "x.csv")]) == 0
+    assert ",'=2+5," in (tmp_path / "x.csv").read_text()
 
 
 def test_a_verdict_has_its_colour_also_where_its_cell_is_several_lines() -> None:

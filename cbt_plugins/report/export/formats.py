@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.compare.differences import text
+from cbt_plugins.formatting import csv_cell
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.metrics import COLUMNS, METRICS, read
 from cbt_plugins.report.sweep import Run, differing_keys
@@ -90,9 +91,8 @@ def otava_csv(runs: Sequence[Run]) -> str:
     attributes = [*_ATTRIBUTES, *map(_attribute, keys)]
     columns: List[str] = list(dict.fromkeys([*attributes, *(name for row in rows for name in row)]))
     out = io.StringIO()
-    writer = csv.DictWriter(out, columns, restval="", lineterminator="\n")
-    writer.writeheader()
-    writer.writerows(rows)
+    lines = [columns, *([row.get(name, "") for name in columns] for row in rows)]
+    csv.writer(out, lineterminator="\n").writerows(map(csv_cell, line) for line in lines)
     return out.getvalue()
 
 
