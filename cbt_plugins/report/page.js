@@ -128,14 +128,18 @@ const ofCluster = (p, lines) => {
   return ofPhase(p, [times, ...lines.map(([what]) => f ? f[what] : [])],
     [time, ...lines.map(([what, key, label]) => stack(label || what, key))], fromZero());
 };
-// What the generators said of themselves while they ran, once a second: a line for each driver. A single second without
-// is their jitter, and joined (undefined); a longer time is a hole (null)
-const beats = (values, step) => values.map((v, i) => v == null && step === 1 && values[i - 1] != null && values[i + 1] != null ? undefined : v);
-const perDriver = (p, what) => {
-  const own = p.under_way, drivers = Object.entries(own.drivers);
-  const times = drivers.length ? drivers[0][1][what].map((_, i) => own.start - p.start + (i + 0.5) * own.step) : [];
-  return ofPhase(p, [times, ...drivers.map(([, its]) => beats(its[what], own.step))],
-    [time, ...drivers.map(([name], i) => line(name, palette(i), {}))], fromZero());
+// What the generators said of themselves while they ran: a line for each driver, or for all together; their sum has the
+// axis at the right
+const inFlight = (p, what) => {
+  const own = p.under_way, lines = Object.entries(own[what]);
+  const times = lines.length ? lines[0][1].map((_, i) => own.start - p.start + (i + 0.5) * own.step) : [];
+  const right = own.worst && own[what].sum && {
+    scales: { x: { time: false }, y: fromZero(), sum: fromZero() },
+    axes: [timeAxis(), valueAxis(), valueAxis({ scale: "sum", side: 1, grid: { show: false }, space: 25 })],
+  };
+  return ofPhase(p, [times, ...lines.map(([, values]) => values)],
+    [time, ...lines.map(([name], i) => right && name === "sum" ? line("sum (right axis)", palette(i), { scale: "sum" }) : line(name, palette(i), {}))],
+    fromZero(), right || {});
 };
 // The processors: a line for each class of daemons, the same colour everywhere
 const classes = ["osd", "rgw", "mon", "mgr", "mds", "generator"];
@@ -175,8 +179,8 @@ Object.assign(charts, {
   }),
   copies: onPhase((p) => ofCluster(p, [["degraded", "bad"], ["misplaced", "warning"]])),
   recovered: onPhase((p) => ofCluster(p, [["objects_per_s", "good", "objects/s"]])),
-  in_flight: onPhase((p) => perDriver(p, "in_flight")),
-  oldest_seconds: onPhase((p) => perDriver(p, "oldest_seconds")),
+  in_flight: onPhase((p) => inFlight(p, "in_flight")),
+  oldest_seconds: onPhase((p) => inFlight(p, "oldest_seconds")),
   pgs: onPhase((p) => ofPhase(p, [p.pgs.t, p.pgs.not_clean], [time, pgLine()], fromZero(1))),
   cores: onPhase((p) => ofPhase(p, [coreTimes(p, p.start), ...Object.values(p.cores.classes)],
     [time, ...Object.keys(p.cores.classes).map(classLine)], fromZero())),

@@ -121,6 +121,8 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         pools=_pools(run),
         timeline=timeline_charts(plots["phases"]),
         charts=[phase_charts(phase) for phase in plots["phases"]],
+        # of a job with works, the line of the first
+        laws=[{its["job"]: its for its in reversed(phase["littles_law"]["jobs"])} for phase in summary["phases"]],
         pair_columns=_PAIRS,
         engine_columns=_ENGINES,
         driver_columns=_DRIVERS,

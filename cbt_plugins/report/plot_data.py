@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Union
+from statistics import median
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
@@ -80,6 +81,44 @@ def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> 
     group = factor(max(map(len, series["cores"].values())), points)
     classes = {name: short(means(values, group)) for name, values in series["cores"].items() if values}
     return {"start": series["start"], "step": series["step"] * group, "classes": classes}
+
+
+#: from so many drivers on a chart has lines of all together: nobody can follow so many, and the page would be large
+_MANY = 16
+
+
+def flight_data(said: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+    """Return what the drivers of a phase said of their requests in flight, for its charts.
+
+    {"start", "step", "in_flight": {driver: values}, "oldest_seconds": {driver: values}, "worst": None}; of many drivers
+    their highest, median and sum, and "worst": {"in_flight": driver, ...}, "drivers": their number.
+    """
+    if said is None:
+        return None
+    found: Dict[str, Any] = {"start": said["start"], "step": said["step"], "worst": None}
+    drivers = said["drivers"]
+    for what in ("in_flight", "oldest_seconds"):
+        found[what] = {name: _steady(its[what], said["step"]) for name, its in drivers.items()}
+    if len(drivers) < _MANY:
+        return found
+    found.update(worst={}, drivers=len(drivers))
+    for what in ("in_flight", "oldest_seconds"):
+        lines = found[what]
+        found["worst"][what] = max(lines, key=lambda name: max((v for v in lines[name] if v is not None), default=0))
+        bins = [[v for v in values if v is not None] for values in zip(*lines.values())]
+        ways: Dict[str, Callable[[List[float]], float]] = {"highest": max, "median": median}
+        if what == "in_flight":
+            ways["sum"] = sum
+        found[what] = {name: short([way(its) if its else None for its in bins]) for name, way in ways.items()}
+    return found
+
+
+def _steady(values: Values, step: float) -> Values:
+    """Return the values with the last one where a single second has none: they come once a second, and not sharp."""
+    if step > 1:
+        return values
+    around = zip([None, *values], values, [*values[1:], None])
+    return [before if v is None and after is not None else v for before, v, after in around]
 
 
 def chart_data(
@@ -219,7 +258,7 @@ def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
             "role": phase["role"],
             "calibration": is_calibration(phase["name"], phase["role"]),
             "window": phase["window"],
-            "under_way": phase["under_way"],
+            "under_way": flight_data(phase["under_way"]),
             "failure": failure_data(timelines.get(phase["name"])),
             "cores": cores_data(resources.get(phase["name"])),
             **chart_data(phase["series"], window=phase["window"]),
@@ -236,20 +275,20 @@ def phase_charts(phase: Mapping[str, Any]) -> List[Chart]:
     """Return the charts of a phase that have something to show; `phase` is its part of plot_data."""
     ops, broken = phase["ops"].values(), phase["failure"] or {}
     cores = (phase["cores"] or {"classes": {}})["classes"].values()
-    drivers = ((phase["under_way"] or {}).get("drivers") or {}).values()
+    flight = phase["under_way"] or {"in_flight": {}, "oldest_seconds": {}, "worst": None}
+    in_flight, age = "Requests in flight, by driver", "Age of the oldest request in flight, s"
+    if flight["worst"]:
+        of = f"of {flight['drivers']} drivers"
+        in_flight = f"Requests in flight {of}; most: {flight['worst']['in_flight']}"
+        age = f"Age of the oldest request in flight {of}, s; oldest: {flight['worst']['oldest_seconds']}"
     found = [
         ("rate", "Throughput, obj/s", "", _any(*(its[key] for its in ops for key in ("rate", "errors")))),
         ("latency", "Latency, ms: p99 (line) and mean (dots)", "", _any(*(its["mean"] for its in ops))),
         ("copies", "Degraded and misplaced object copies", "low", _any(*map(broken.get, ("degraded", "misplaced")))),
         ("recovered", "Objects recovered per second", "low", _any(broken.get("objects_per_s"))),
         ("cores", "CPU cores used, by daemon class", "wide", _any(*cores)),
-        ("in_flight", "Requests in flight, by driver", "low", _any(*(its["in_flight"] for its in drivers))),
-        (
-            "oldest_seconds",
-            "Age of the oldest request in flight, s",
-            "low",
-            _any(*(its["oldest_seconds"] for its in drivers)),
-        ),
+        ("in_flight", in_flight, "low", _any(*flight["in_flight"].values())),
+        ("oldest_seconds", age, "low", _any(*flight["oldest_seconds"].values())),
         ("pgs", "PGs not active+clean", "wide", _any(phase["pgs"]["not_clean"])),
     ]
     return [{"kind": kind, "caption": caption, "size": size} for kind, caption, size, shown in found if shown]

@@ -158,6 +158,21 @@ def test_lines_have_holes_where_nothing_is_known(browser: Browser, tmp_path: Pat
     assert 0.3 < browser.evaluate(f"{_INKED}('pgs', [138, 90, 0])") / whole < 0.5
 
 
+def test_many_drivers_are_drawn_together(browser: Browser, tmp_path: Path) -> None:
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    said = summary["phases"][0]["under_way"]
+    said["drivers"] = {f"c{i}": said["drivers"]["01-4KiB"] for i in range(20)}
+    path = tmp_path / "report.html"
+    path.write_text(run_page(summary, directory), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert browser.complaints() == []
+    legend = "document.querySelector('[data-chart={}] .u-legend').innerText.split(/\\s{{2,}}|\\n|\\t/).filter(Boolean)"
+    assert browser.evaluate(legend.format("in_flight"))[-3:] == ["highest", "median", "sum (right axis)"]
+    assert browser.evaluate(legend.format("oldest_seconds"))[-2:] == ["highest", "median"]
+    assert browser.evaluate(_DRAWN) == browser.evaluate(_CANVASES)
+
+
 #: how high the line of GETs is in the middle of the timeline, as a part of its canvas from the top
 _HIGH = """(() => {
   const canvas = document.querySelector("[data-chart=run] canvas"), [w, h] = [canvas.width, canvas.height];

@@ -13,7 +13,7 @@ import pytest
 from report_archives import add_failure, add_resources, both_engines
 
 from cbt_plugins import formatting
-from cbt_plugins.report.plot_data import chart_data, factor, highs, lows, means, weighted
+from cbt_plugins.report.plot_data import chart_data, factor, flight_data, highs, lows, means, phase_charts, weighted
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.summary_file import summarize
@@ -215,6 +215,31 @@ def test_percentiles_have_bins_of_their_own() -> None:
     data = chart_data({**series, "pgs": {"t": [], "not_clean": [], "total": []}}, points=5)
     assert data["step"] == 20
     assert data["ops"]["GET"]["p99"] == [5.0, 5.0, 5.0, None, None]
+
+
+def test_many_drivers_are_three_lines_and_the_worst_is_named() -> None:
+    drivers = {f"c{i}": {"in_flight": [i, i, None], "oldest_seconds": [1.0, i / 4, None]} for i in range(20)}
+    drivers["c7"]["oldest_seconds"][0] = 99.0
+    said = {"start": 0, "step": 60, "drivers": drivers}
+    data = flight_data(said)
+    assert data is not None
+    assert data["in_flight"] == {"highest": [19, 19, None], "median": [9.5, 9.5, None], "sum": [190, 190, None]}
+    assert data["oldest_seconds"] == {"highest": [99.0, 4.75, None], "median": [1.0, 2.375, None]}
+    phase = {"ops": {}, "failure": None, "cores": None, "under_way": data, "pgs": {"not_clean": []}}
+    assert [its["caption"] for its in phase_charts(phase)] == [
+        "Requests in flight of 20 drivers; most: c19",
+        "Age of the oldest request in flight of 20 drivers, s; oldest: c7",
+    ]
+    few = flight_data({**said, "drivers": {name: drivers[name] for name in list(drivers)[:15]}})
+    assert few is not None and list(few["in_flight"]) == [f"c{i}" for i in range(15)]
+
+
+def test_a_single_second_without_a_beat_is_jitter() -> None:
+    beats = [5, None, 6, None, None, 7]
+    said = {"start": 0, "drivers": {"c": {"in_flight": beats, "oldest_seconds": beats}}}
+    held, holes = (flight_data({**said, "step": step}) for step in (1, 2))
+    assert held and held["in_flight"] == {"c": [5, 5, 6, None, None, 7]}
+    assert holes and holes["in_flight"] == {"c": beats}
 
 
 def test_what_cbt_load_adds_is_in_it(tmp_path: Path) -> None:
