@@ -33,6 +33,8 @@ SPACE_PERIOD = 5.0
 MAP_SPREAD = 1.5
 #: maps between two samples that are looked at one by one
 MAPS = 50
+#: what a monitor says of a map that it has no longer, or not yet; it keeps some 500
+NO_MAP = "there is no map for epoch"
 #: an OSD's report number has the epoch since which it is up above this bit
 EPOCH_SHIFT = 32
 
@@ -125,6 +127,7 @@ class Osds:
         self.ids = []
         self.since = {}  # OSD that is up -> epoch since which it is
         self._changes = []  # changes that no sample has told yet
+        self.missed = None  # what no map tells any more, as text
 
     def follow(self, osdmap, ask):
         """Return the changes up to this map, each {"epoch", "t", "down", "up", "out", "in"}; `ask` asks a monitor."""
@@ -135,14 +138,24 @@ class Osds:
         if seen != self._seen:
             first = epoch if self.epoch is None else min(max(self.epoch + 1, epoch - MAPS), epoch)
             if self.up is None and self.epoch is not None:
-                self._take(ask({"prefix": "osd dump", "epoch": self.epoch}))
+                self._read(self.epoch, epoch, ask)
             for number in range(first, epoch + 1):
-                change = self._take(ask({"prefix": "osd dump", "epoch": number}))
+                change = self._read(number, epoch, ask)
                 self._changes += [change] if change else []
                 self.epoch = number
         self._seen, self.epoch = seen, epoch
         changes, self._changes = self._changes, []
         return changes
+
+    def _read(self, number, newest, ask):
+        """Return what a map changes, None for nothing; one that is trimmed is left out."""
+        try:
+            return self._take(ask({"prefix": "osd dump", "epoch": number}))
+        except NoReply as error:
+            if NO_MAP not in str(error) or number == newest:
+                raise
+        self.missed = "OSD maps up to %d are trimmed" % number
+        return None
 
     def _take(self, dump):
         up = {o["osd"] for o in dump["osds"] if o["up"]}
@@ -325,7 +338,9 @@ def main(settings, epoch=None, last=None):
                 _restart(json.dumps([settings, epoch, last]))
         else:
             late = state["t"] - last if last else 0.0
-            lines.sample(state, changes, daemons, [round(late, 3), why] if late > max(3 * interval, 2.0) else None)
+            missed, sampler.osds.missed = sampler.osds.missed, None
+            gap = [round(late, 3), missed or why] if missed or late > max(3 * interval, 2.0) else None
+            lines.sample(state, changes, daemons, gap)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
         hurry = BUSY_PACE if isinstance(source, Librados) and sampler.busy else 1
         if not _answer_until(max(time.monotonic() + 0.05, begun + interval / hurry), source, lines):

@@ -74,7 +74,7 @@ class CephCommand:
             ["/bin/sh", "-c", "exec %s -f json" % self._command],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
-            stderr=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
             bufsize=0,  # a question that ceph did not read is not written again by close
             # else its replies would stay in a buffer of 8 KiB
             env=dict(os.environ, PYTHONUNBUFFERED="1"),
@@ -108,9 +108,23 @@ class CephCommand:
             raise NoReply("ceph has ended: %s" % error) from error
         finally:
             signal.signal(signal.SIGPIPE, before)
-        text, until = b"", time.monotonic() + self._timeout
-        out = self._process.stdout
-        while select.select([out], [], [], max(0.0, until - time.monotonic()))[0]:
+        text, errors, until = b"", b"", time.monotonic() + self._timeout
+        out, err = self._process.stdout, self._process.stderr
+        files = [out, err]
+        while True:
+            ready = select.select(files, [], [], max(0.0, until - time.monotonic()))[0]
+            if not ready:
+                raise NoReply("%s: no reply for %g s" % (line, self._timeout))
+            if err in ready:
+                data = os.read(err.fileno(), 1 << 16)
+                files = files if data else [out]
+                errors += data
+                # all that it says of a question that is refused
+                for said in errors.splitlines(True):
+                    if said.startswith(b"Error ") and said.endswith(b"\n"):
+                        raise NoReply("%s: %s" % (line, said.decode(errors="replace").strip()))
+            if out not in ready:
+                continue
             data = os.read(out.fileno(), 1 << 20)
             if not data:
                 raise NoReply("ceph has ended")
@@ -120,7 +134,6 @@ class CephCommand:
                     return _parsed(text)
                 except NoReply:
                     continue
-        raise NoReply("%s: no reply for %g s" % (line, self._timeout))
 
     def _ask_once(self, line):
         words = ["/bin/sh", "-c", "exec %s -f json %s" % (self._command, line)]
@@ -129,18 +142,21 @@ class CephCommand:
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
-                stderr=subprocess.DEVNULL,
+                stderr=subprocess.PIPE,
                 timeout=PROCESS_TIMEOUT,
             )
         except subprocess.TimeoutExpired:
             raise NoReply("%s: no reply for %g s" % (line, PROCESS_TIMEOUT)) from None
+        said = found.stderr.decode(errors="replace").splitlines()
+        if said and not found.stdout.strip():
+            raise NoReply("%s: %s" % (line, said[-1]))
         return _parsed(found.stdout)
 
     def close(self):
         if self._process is not None:
             self._process.kill()
             self._process.wait()
-            for pipe in (self._process.stdin, self._process.stdout):
+            for pipe in (self._process.stdin, self._process.stdout, self._process.stderr):
                 try:
                     pipe.close()
                 except OSError:

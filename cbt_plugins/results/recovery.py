@@ -289,8 +289,9 @@ class _Search:
         holds = rules.get(name)
         if holds is None or not self.osds:
             return None
-        states = [holds(set(s.state.get("down") or ()), set(s.state.get("out") or ())) for s in self.watched]
-        for a, b, before, after in zip(self.watched, self.watched[1:], states, states[1:]):
+        known = [sample for sample in self.watched if "down" in sample.state]
+        states = [holds(set(sample.state["down"]), set(sample.state.get("out") or ())) for sample in known]
+        for a, b, before, after in zip(known, known[1:], states, states[1:]):
             if after and not before:
                 return a.t, b.t
         return None

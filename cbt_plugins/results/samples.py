@@ -14,6 +14,8 @@ from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.phase import is_clean
 
 FILE = "recovery.jsonl"
+#: what an agent knows by following maps and counters
+_FOLLOWED = ("down", "out", "recovered")
 #: seconds by which two clocks may differ without being corrected
 _NEAR = 0.25
 
@@ -79,12 +81,16 @@ class Sample(NamedTuple):
 
     @property
     def osds_up(self) -> int:
-        return int(self.state.get("osds") or 0) - len(self.state.get("down") or ())
+        return self._but("down", "osds_up")
 
     @property
     def osds_in(self) -> int:
-        return int(self.state.get("osds") or 0) - len(self.state.get("out") or ())
+        return self._but("out", "osds_in")
 
+    def _but(self, lacking: str, counted: str) -> int:
+        """All OSDs but those of a list; where it is not known, as many as the status counts."""
+        osds, them = int(self.state.get("osds") or 0), self.state.get(lacking)
+        return int(self.state.get(counted, osds)) if them is None else osds - len(them)
 
     def status(self) -> Dict[str, Any]:
         """Return what `conditions` are found in."""
@@ -149,6 +155,8 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_ma
     clean = moving = False
     for line in lines:
         if "version" in line:
+            # a new agent, which may not know them
+            state = {key: value for key, value in state.items() if key not in _FOLLOWED}
             made.via = line.get("via") or made.via
             made.interval = max(made.interval, float(line.get("interval") or 0))
             made.period = max(made.period, float(line.get("mgr_stats_period") or 0))

@@ -301,6 +301,16 @@ def test_nobody_watches_until_the_return(tmp_path: Path) -> None:
     assert "not-recovered" not in [w["code"] for w in made["warnings"]]
 
 
+def test_osds_of_which_an_agent_knows_nothing_yet_did_not_change(tmp_path: Path) -> None:
+    again = {"t": 20.0, "version": 1}
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED, again, {"t": 23.0, "down": [6, 7], "out": []}]
+    samples = watched(tmp_path, *lines)
+    assert ["down" in sample.state for sample in samples.samples[18:24]] == [True, True, False, False, True, True]
+    assert "first-up" not in seconds(only(samples, FAULT))
+    back = [event(17.0, "undo-begin"), event(18.0, "undone")]
+    assert reasons(milestones(samples, [*FAULT, *back])["episodes"][1])["first-up"].startswith("no OSD of the fault")
+
+
 def test_what_an_aborted_attempt_did_is_marked(tmp_path: Path) -> None:
     lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
     attempt = [{"t": 5.0, "event": "phase-begin", "phase": "one-down"}]

@@ -30,7 +30,8 @@ from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import FILE, read_samples
 
 HERE = socket.gethostname()
-# One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/epoch is the newest map.
+# One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/epoch is the newest map, and the
+# monitors have none up to FOLDER/trimmed.
 CEPH = """\
 #!{python} -u
 import json, os, sys, time
@@ -42,7 +43,10 @@ for line in [asked] if asked else sys.stdin:
     words = line.split()
     if os.path.exists(os.path.join(folder, "silent")):
         continue
-    epoch = int(open(os.path.join(folder, "epoch")).read())
+    epoch, trimmed = (int(open(os.path.join(folder, name)).read()) for name in ("epoch", "trimmed"))
+    if words[:2] == ["osd", "dump"] and int(words[2]) <= trimmed:
+        print("Error ENOENT: there is no map for epoch " + words[2], file=sys.stderr, flush=True)
+        continue
     up = [1, 1, 0 if epoch > 1 else 1]
     def dump(number):
         osds = [{{"osd": i, "up": up[i] if number > 1 else 1, "in": 1, "up_from": 1}} for i in range(3)]
@@ -62,7 +66,8 @@ for line in [asked] if asked else sys.stdin:
         "pg": {{"pg_map": {{"pg_stats_sum": {{"stat_sum": stat}}}}}},
     }}
     if words[:3] == ["pg", "dump", "osds"]:
-        answers["pg"] = {{"osd_stats": [{{"osd": i, "seq": (1 << 32) + int(time.time() * 10)}} for i in range(3)]}}
+        number = (1 << 32) + int(time.time() * 10) % (1 << 32)
+        answers["pg"] = {{"osd_stats": [{{"osd": i, "seq": number}} for i in range(3)]}}
     print("\\n" + json.dumps(answers[words[0]]), flush=True)
 """
 STATUS = {
@@ -78,6 +83,7 @@ def ceph(tmp_path: Path) -> Path:
     folder = tmp_path / "bin"
     folder.mkdir()
     (folder / "epoch").write_text("1")
+    (folder / "trimmed").write_text("0")
     (folder / "ceph").write_text(CEPH.format(python=sys.executable))
     (folder / "ceph").chmod(0o755)
     return folder
@@ -303,6 +309,34 @@ def test_what_happened_while_nobody_watched_is_in_the_maps(ceph: Path, tmp_path:
     assert found.samples[0].osds_up == 3 and found.samples[-1].osds_up == 2
 
 
+def test_a_resumed_run_whose_last_map_is_trimmed_goes_on_with_those_there_are(ceph: Path, tmp_path: Path) -> None:
+    """The monitors keep some 500 maps: what the OSDs did before those is unknown, what they do now is not."""
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: watch.latest)
+    before = [{**line, "t": line["t"] - 100} for line in lines(watch.file)]
+    watch.file.write_text("".join(json.dumps(line) + "\n" for line in before))
+    (ceph / "epoch").write_text("3")
+    (ceph / "trimmed").write_text("1")
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: any("gap" in line for line in lines(watch.file)))
+        wait_for(lambda: [line for line in lines(watch.file) if line.get("settled") and line["t"] > before[-1]["t"]])
+    found = read_samples([watch.file])
+    assert [gap["why"] for gap in found.gaps] == ["OSD maps up to 1 are trimmed"]
+    assert found.changes == [] and found.samples[-1].osds_up == 2 and found.samples[-1].state["down"] == [2]
+
+
+def test_a_new_agent_knows_nothing_of_the_osds_that_the_one_before_knew(tmp_path: Path) -> None:
+    first = {"t": 10.0, "osds": 3, "osds_up": 2, "osds_in": 3, "pgs": {"active+clean": 4}, "num_pgs": 4}
+    first.update({"down": [2], "out": [], "recovered": [1, 1, 1], "settled": True})
+    second = {"t": 90.0, "osds_up": 3, "osds_in": 2, "settled": False}
+    text = [{"version": 1, "t": 9.0}, first, {"version": 1, "t": 89.0}, second]
+    (tmp_path / FILE).write_text("".join(json.dumps(line) + "\n" for line in text))
+    before, after = read_samples([tmp_path / FILE]).samples
+    assert (before.osds_up, before.osds_in) == (2, 3)
+    assert (after.osds_up, after.osds_in) == (3, 2)  # as the status counts them
+    assert not {"down", "out", "recovered"} & set(after.state)
+
+
 def test_a_lost_connection_of_the_watch_is_made_anew(
     ceph: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
@@ -368,6 +402,24 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
     ]
     assert asked == [1, 2, 3, 3, 4]
     assert osds.follow(status(9, 2, 3), ask) == [] and len(asked) == 5  # only placements changed
+
+
+def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
+    maps = {5: dump(5, [1, 1], [1, 1]), 6: dump(6, [0, 1], [1, 1])}
+
+    def ask(question: Dict[str, Any]) -> Dict[str, Any]:
+        if question["epoch"] not in maps:
+            raise sampler_agent.NoReply(f"osd dump: there is no map for epoch {question['epoch']}")
+        return maps[question["epoch"]]
+
+    def status(epoch: int) -> Dict[str, Any]:
+        return {"epoch": epoch, "num_osds": 2, "num_up_osds": 1, "num_in_osds": 2, "osd_up_since": 1}
+
+    osds = sampler_agent.Osds(2)
+    assert [change["down"] for change in osds.follow(status(6), ask)] == [[0]]
+    assert osds.missed == "OSD maps up to 4 are trimmed" and osds.ids == [0, 1]
+    with pytest.raises(sampler_agent.NoReply):  # the monitor that is asked does not have it yet
+        sampler_agent.Osds(None).follow(status(7), ask)
 
 
 @pytest.mark.parametrize(
