@@ -117,6 +117,7 @@ class Status:
     raw_used: Optional[float]  # 0..1 of all raw capacity; None when `ceph df` was not asked
     says: Mapping[str, str] = field(default_factory=dict)  # code -> Ceph's message, of checks that nobody has muted
     daemons: Sequence[str] = ()  # that ended or started since the sample before: "osd.3 down"
+    settled: Optional[bool] = None  # PG states are newer than the last change of an OSD; None: nobody looked
 
     @property
     def not_clean(self) -> int:
@@ -144,8 +145,8 @@ class Status:
         degraded, misplaced = (int(state[what][0]) for what in ("degraded", "misplaced"))
         known = {name: state[name] for name in names}
         changed = tuple(state.get("daemons") or ())
-        raw_used = state.get("raw_used")
-        return cls(**known, degraded=degraded, misplaced=misplaced, raw_used=raw_used, daemons=changed)
+        known.update((name, state.get(name)) for name in ("raw_used", "settled"))
+        return cls(**known, degraded=degraded, misplaced=misplaced, daemons=changed)
 
 
 class CommandTimes:

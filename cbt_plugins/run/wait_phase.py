@@ -165,6 +165,7 @@ class _Waiting:
     clean_since: Optional[float] = None  # our clock
     _begun: float = 0.0
     _seen: float = 0.0  # when the newest sample was taken, on our clock: silence is no sign of a clean cluster
+    _stale: bool = False  # that sample's PG states are older than the last change of an OSD
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 
@@ -185,10 +186,11 @@ class _Waiting:
             while not stop():
                 for at, status in watch.poll(1.0):
                     if self.garbage is None:
-                        self._take(at, self.count(status), status.degraded + status.misplaced)
+                        stale = status.settled is False
+                        self._take(at, self.count(status), status.degraded + status.misplaced, stale)
                 now = time.time()
                 if self.garbage is not None and self.garbage.left is not None:
-                    self._take(now, self.garbage.left, 0)
+                    self._take(now, self.garbage.left, 0, stale=False)
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
                 progress.show(Now(self.phase, "waiting", elapsed, left, not_clean=self.not_clean, note=self.note))
@@ -209,9 +211,9 @@ class _Waiting:
         lasting = 0.0 if self.garbage else STABLE
         return self.clean_since is not None and self._seen - self.clean_since >= lasting
 
-    def _take(self, at: float, left: int, more: int) -> None:
-        self.not_clean, self._seen = left, at
-        self.clean_since = (self.clean_since or at) if self.not_clean == 0 else None
+    def _take(self, at: float, left: int, more: int, stale: bool) -> None:
+        self.not_clean, self._seen, self._stale = left, at, stale
+        self.clean_since = (self.clean_since or at) if self.not_clean == 0 and not stale else None
         # degraded may rise while PGs move: either getting less is progress
         todo = (self.not_clean, more)
         if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
@@ -226,6 +228,8 @@ class _Waiting:
             return self.garbage.error
         if self.garbage is not None and self.garbage.collecting:
             many += " (it is still collected: radosgw-admin gc process)"
+        if self._stale:
+            many += ", by statistics older than the last change of an OSD,"
         if self.not_clean is None:
             many = "ceph status has not answered" if self.garbage is None else "RGW's garbage is not known"
         if self.at_most is not None and now - self._begun >= self.at_most:

@@ -1,6 +1,7 @@
 """What the cluster that is not there answers and changes: its state is one JSON object."""
 
 import json
+import time
 
 FLAGS = ["pglog_hardlimit", "purged_snapdirs", "recovery_deletes", "sortbitwise"]
 FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
@@ -111,7 +112,9 @@ class World:
         return [rule(0, "chooseleaf_firstn"), rule(1, "chooseleaf_indep")]
 
     def _pg_dump(self, what, *_):
-        stats = [{"osd": int(n), "seq": 1, "up_from": 1} for n in self.state["osds"]]
+        # the epoch since which it is up, and the number of its last report: one comes every tenth of a second
+        seq = (1 << 32) + int(time.time() * 10) % (1 << 32)
+        stats = [{"osd": int(n), "seq": seq, "up_from": 1} for n in self.state["osds"]]
         recovered = {f"num_{kind}_recovered": 0 for kind in ("objects", "bytes", "keys")}
         return {
             "pgs_brief": {"pg_ready": True, "pg_stats": list(self._pgs())},
@@ -135,13 +138,19 @@ class World:
         return 0.75 if name == "mon_osd_min_in_ratio" else 0
 
     def _config_show(self, who, name):
-        if name == "osd_op_queue":
-            return ("wpq\n", "", 0)
+        if name in ("osd_op_queue", "mgr_stats_period"):
+            return ({"osd_op_queue": "wpq\n", "mgr_stats_period": "0.2\n"}[name], "", 0)
         values = {row[0]: row[3] for row in self.state["config"] if row[2] == name and not row[1]}
         return (values.get(who, values.get(who.split(".")[0], "0")) + "\n", "", 0)
 
     def _config_help(self, name):
         return {"name": name, "can_update_at_runtime": name != "osd_op_num_shards"}
+
+    def _mgr_metadata(self):
+        return [{"name": "node0", "hostname": "node0"}]
+
+    def _mgr_dump(self):
+        return {"available": True, "active_name": "node0", "standbys": []}
 
     def _mgr_stat(self):
         return {"epoch": 5, "available": True, "active_name": "node0", "num_standby": 0}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator, List, Optional, Tuple, cast
@@ -10,6 +11,8 @@ from typing import Any, Iterator, List, Optional, Tuple, cast
 import pytest
 from run_context import context
 
+from cbt_plugins.cluster.ceph import Status
+from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.plan import S3, Event, Phase, Plan
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
@@ -79,17 +82,22 @@ def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: 
     assert noted.seen == ["prepare", "monitors", "begin", "abandon"]
 
 
-def follow(samples: List[Tuple[float, int]], busy: int = 0, at_most: float = 3600.0) -> Tuple[Optional[str], int]:
+def follow(
+    samples: List[Tuple[float, int]], busy: int = 0, at_most: float = 3600.0, stale: Tuple[float, float] = (0.0, 0.0)
+) -> Tuple[Optional[str], int]:
     """Follow a cluster whose status at a time has so many PGs that are not clean; what `follow` gives, and its looks.
 
-    `busy`: of so many looks.
+    `busy`: of so many looks. `stale`: from one time to another the states are older than the OSD map.
     """
     looks = 0
+
+    def status(at: float, left: int) -> Any:
+        return SimpleNamespace(degraded=0, misplaced=0, left=left, settled=not stale[0] <= at < stale[1])
 
     def poll(timeout: float) -> List[Tuple[float, Any]]:
         nonlocal looks
         looks += 1
-        return [(at, SimpleNamespace(degraded=0, misplaced=0, left=left)) for at, left in samples[looks - 1 : looks]]
+        return [(at, status(at, left)) for at, left in samples[looks - 1 : looks]]
 
     waited = waiting._Waiting("w", lambda status: status.left, at_most=at_most)  # type: ignore[attr-defined]
     given_up = waited.follow(cast(Any, SimpleNamespace(poll=poll)), lambda: False, lambda: looks <= busy)
@@ -102,6 +110,23 @@ def test_a_cluster_is_clean_when_it_was_seen_to_stay_so() -> None:
     assert follow([clean[0], (105.0, 3), *clean[2:]]) == (None, 6)  # 110 to 125 s
     given_up, looks = follow(clean[:1], at_most=0.2)  # and then silence
     assert given_up == "0 PGs are not active+clean after 0 s" and looks > 4
+
+
+def test_states_older_than_the_osd_map_are_not_clean() -> None:
+    """The active mgr was on the node that failed: until another one has reports, the states are those of before."""
+    samples = [(float(at), 0) for at in range(100, 150, 5)] + [(float(at), 7) for at in range(150, 200, 5)]
+    samples += [(float(at), 0) for at in range(200, 260, 5)]
+    assert follow(samples) == (None, 4)
+    assert follow(samples, stale=(100.0, 150.0)) == (None, 24)  # 200 to 215 s
+    given_up, _ = follow(samples[:1], at_most=0.2, stale=(100.0, 150.0))
+    assert given_up == "0 PGs are not active+clean, by statistics older than the last change of an OSD, after 0 s"
+
+
+def test_a_status_says_whether_the_statistics_are_newer_than_the_osd_map() -> None:
+    status = json.loads((Path(__file__).parents[1] / "data" / "ceph" / "reef-status.json").read_text())
+    assert Status.parse(status).settled is None
+    state = state_of(status)
+    assert [Status.of_state({**state, "settled": its}).settled for its in (True, False)] == [True, False]
 
 
 def test_a_wait_for_clean_begins_when_its_events_have_happened() -> None:
