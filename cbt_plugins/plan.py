@@ -49,7 +49,7 @@ BLINDING_FLAGS = ("nodown", "noup", "noin", "pauserd", "pausewr")
 #: what may forbid a fault, in the order of the messages: `faults.safety` has the rules
 SAFETY_RULES = (
     *("clean", "flags", "inactive", "domain", "data", "ok-to-stop", "safe-to-destroy", "quorum"),
-    *("head", "client", "rgw", "min-in", "capacity"),
+    *("mgr", "head", "client", "rgw", "min-in", "capacity"),
 )
 
 

@@ -33,12 +33,14 @@ QUESTIONS = (
     "osd df",
     "quorum_status",
     "mon metadata",
+    "mgr metadata",
+    "mgr stat",
     "osd metadata",
     "config get mon mon_osd_min_in_ratio",
     "config dump",
 )
 #: what is asked besides, for the daemons that a fault takes: type -> question
-DAEMON_QUESTIONS: Mapping[str, str] = {"mgr": "mgr metadata", "mds": "mds metadata", "rgw": "service dump"}
+DAEMON_QUESTIONS: Mapping[str, str] = {"mds": "mds metadata", "rgw": "service dump"}
 
 
 class DaemonName(NamedTuple):
@@ -120,7 +122,7 @@ class Facts:
         return newest_gateways(self.answers[DAEMON_QUESTIONS["rgw"]])
 
     def daemons(self, type: str) -> Dict[DaemonName, str]:
-        """Return the daemons of a type, each with its host; but for OSDs and monitors its question must be asked."""
+        """Return the daemons of a type, each with its host; those of `DAEMON_QUESTIONS` must be asked for."""
         if type == "osd":
             return {name: host for host, osds in self.hosts.items() for name in osd_names(osds)}
         if type == "rgw":

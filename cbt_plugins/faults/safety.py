@@ -347,6 +347,23 @@ def _lost(
     return DaemonName("mon", monitor) in daemons or _one_of(hosts.get(monitor, monitor), nodes)
 
 
+def _mgr(case: _Case) -> Iterator[Finding]:
+    """A manager is left: nobody else knows the states of PGs."""
+    hit, left = _managers(case)
+    if hit and not left:
+        many = len(case.facts.daemons("mgr"))
+        text = f"none of {many} managers would be left, and no state of a PG would be known; the fault takes "
+        yield Finding("mgr", text + names(hit), {"managers": [str(name) for name in hit], "of": many})
+
+
+def _managers(case: _Case) -> Tuple[List[DaemonName], List[DaemonName]]:
+    """Return the managers that the fault hits, and those that are left."""
+    hosts = case.facts.daemons("mgr")
+    before = [n for n in hosts if not (n in case.daemons_gone or _one_of(hosts[n], case.nodes_gone))]
+    hit = [n for n in before if n in case.taken.daemons or _one_of(hosts[n], case.taken.nodes)]
+    return hit, [n for n in before if n not in hit]
+
+
 def _head(case: _Case) -> Iterator[Finding]:
     """The machine that leads the run stays, and the node through which it reaches the cluster."""
     for node in case.taken.nodes:
@@ -427,6 +444,7 @@ RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
     "ok-to-stop": _ok_to_stop,
     "safe-to-destroy": _safe_to_destroy,
     "quorum": _quorum,
+    "mgr": _mgr,
     "head": _head,
     "client": _client,
     "rgw": _rgw,
@@ -483,8 +501,21 @@ def _fewer_gateways(case: _Case) -> Iterator[str]:
         yield f"{len(left)} of {many} nodes with RADOS gateways would be left, without {', '.join(hit)}"
 
 
+def _active_manager(case: _Case) -> Iterator[str]:
+    """The active manager: what it last knew of PGs is shown until another one has all reports."""
+    hit, left = _managers(case)
+    active = DaemonName("mgr", str(case.facts.answers["mgr stat"].get("active_name")))
+    if left and active in hit:
+        yield (
+            f"{active} is the active manager: until another one takes over, for up to a minute, PG states are those of "
+            "before the fault"
+        )
+
+
 #: what makes a fault different from what it seems, and may still be wanted
-_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (_quiet, _whole_subtrees, _no_backfill, _fewer_gateways)
+_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (
+    *(_quiet, _whole_subtrees, _no_backfill, _fewer_gateways, _active_manager),
+)
 
 
 def _gateways(case: _Case) -> Tuple[List[str], List[str]]:

@@ -11,13 +11,16 @@ import pytest
 from faults_world import standin
 
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.facts import QUESTIONS, Facts, Reply, osd_names
+from cbt_plugins.faults.facts import QUESTIONS, DaemonName, Facts, Reply, osd_names
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety import RULES, Assessment, Held, Roles, Surroundings, assess, questions, roles_of
 from cbt_plugins.models.pools import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
-PACIFIC: Dict[str, Any] = {"config dump": [], **json.loads((DATA / "pacific-blast.json").read_text())}
+#: asked for since the replies were recorded; one manager, on the head
+SINCE = {"config dump": [], "mgr stat": {"active_name": "node0"}}
+SINCE["mgr metadata"] = [{"name": "node0", "hostname": "node0"}]
+PACIFIC: Dict[str, Any] = {**SINCE, **json.loads((DATA / "pacific-blast.json").read_text())}
 #: as a `ceph` of its own prints it, its line of errors before it
 YES = Reply("\n" + json.dumps(PACIFIC["osd ok-to-stop 0"]), 0)
 NO = Reply(
@@ -202,6 +205,35 @@ def test_a_monitor_of_a_node_that_an_open_fault_has_counts_as_gone() -> None:
         assert "quorum" not in rules(judge(taken(3, nodes=("node4",)), change, held=[Held(first, seen)]))
     assert judge(second, monitors, held=[Held(first, seen=True)]).numbers["monitors_left"] == 2
     assert judge(second, monitors, held=[Held(taken(0))]).numbers["monitors_left"] == 2
+
+
+def managers(answers: Dict[str, Any]) -> None:
+    answers["mgr metadata"] = [{"name": n, "hostname": h} for n, h in zip("xyz", ("node1", "node2.example", "node3"))]
+    answers["mgr stat"] = {"active_name": "y", "available": True, "num_standby": 2}
+
+
+def test_a_manager_is_left() -> None:
+    """Without one no state of a PG changes: a run would wait for active+clean, and see that of before the fault."""
+    first, second = taken(0, nodes=("node1",)), taken(nodes=("node2", "node3"))
+    assert rules(judge(first, managers)) == rules(judge(second, managers)) == []
+    both = judge(second, managers, held=[Held(first)])
+    assert text(both, "mgr") == (
+        "mgr: none of 3 managers would be left, and no state of a PG would be known; the fault takes mgr.y, mgr.z"
+    )
+    assert "mgr" not in rules(judge(taken(nodes=("node4",)), managers, held=[Held(first), Held(second)]))
+    assert "mgr" not in rules(judge(taken(0), managers))  # the OSDs of a manager's node alone
+    assert "mgr" in rules(judge(BlastRadius((DaemonName("mgr", "node0"),))))
+    assert "mgr" in rules(judge(taken(nodes=("node0",)), lambda a: a["mon metadata"].clear()))
+
+
+def test_the_active_manager_is_hit() -> None:
+    """Until another one has taken over, the states of PGs are those of before the fault."""
+    assert judge(taken(0, nodes=("node1",)), managers).warnings == ()
+    (warning,) = judge(taken(1, nodes=("node2",)), managers).warnings
+    assert warning == (
+        "mgr.y is the active manager: until another one takes over, for up to a minute, PG states are those of before "
+        "the fault"
+    )
 
 
 def test_a_second_fault_is_judged_with_what_the_first_has_taken() -> None:
