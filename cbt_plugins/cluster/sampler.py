@@ -151,19 +151,30 @@ class ClusterWatch:
         return side_by_side(*(partial(self.ceph.json, command, timeout) for command in commands))
 
     def _follow(self) -> None:
-        with contextlib.closing(LineWriter(self.file, append=True)) as writer:
-            while not self._ended.is_set():
-                opened = time.monotonic()
-                with contextlib.closing(self._open()) as stream:
-                    self._stream = stream
-                    while stream.open and not self._ended.is_set():
-                        for _, text in stream.lines(_LOOK):
-                            self._take(text, writer)
-                    self._stream = None
-                if not self._ended.is_set():
-                    why = " | ".join(stream.messages[-2:]) or "the connection ended"
-                    log.warning("no samples of the cluster from %s: %s; connecting again", self.node, why)
-                self._ended.wait(max(0.0, opened + _REOPEN - time.monotonic()))
+        while not self._ended.is_set():
+            try:
+                with contextlib.closing(LineWriter(self.file, append=True)) as writer:
+                    while not self._ended.is_set():
+                        self._connect(writer)
+            except OSError as error:  # no space in the archive, or no process to connect by
+                log.warning("no samples of the cluster from %s: %s; trying again", self.node, error)
+                self._ended.wait(_REOPEN)
+
+    def _connect(self, writer: LineWriter) -> None:
+        """Follow one connection to its end, and wait until it is time for the next."""
+        opened = time.monotonic()
+        with contextlib.closing(self._open()) as stream:
+            self._stream = stream
+            try:
+                while stream.open and not self._ended.is_set():
+                    for _, text in stream.lines(_LOOK):
+                        self._take(text, writer)
+            finally:
+                self._stream = None
+        if not self._ended.is_set():
+            why = " | ".join(stream.messages[-2:]) or "the connection ended"
+            log.warning("no samples of the cluster from %s: %s; connecting again", self.node, why)
+        self._ended.wait(max(0.0, opened + _REOPEN - time.monotonic()))
 
     def _open(self) -> Stream:
         """Connect; the agent tells what the OSD maps have done since the last sample, and how long none came."""

@@ -35,6 +35,8 @@ LATE = 45.0
 LATEST_START = 15.0
 #: seconds without a finished request after which a generator counts as stalled
 STALL = 15.0
+#: seconds without a sample of the cluster after which nobody knows how full it is
+UNGUARDED = 120.0
 #: seconds for which a fill goes on although nobody says how far it is
 UNTOLD = 1800.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
@@ -196,6 +198,7 @@ class _Observer:
     _stopping: Optional[float] = None
     _written: Dict[str, float] = field(default_factory=dict)
     _told: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
+    _unguarded: bool = False
 
     def __post_init__(self) -> None:
         self.duration = _length(self.outcome.phase)
@@ -340,6 +343,12 @@ class _Observer:
         status = self.watch.latest
         if status is None:
             return
+        silent = time.monotonic() - self.watch.latest_at
+        if silent > UNGUARDED and not self._unguarded:
+            text = f"no sample of the cluster for {silent:.0f} s: full_guard does not know how full it is"
+            log.warning("%s: %s", self.outcome.phase.name, text)
+            self.outcome.warn("unguarded", text)
+        self._unguarded = silent > UNGUARDED
         limit = self.load.context.plan.full_guard
         if status.raw_used is not None and status.raw_used >= limit:
             self._abort(

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import asdict, replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, cast
 
 import pytest
@@ -217,6 +218,27 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         answers.append(reached(cast(Any, watch)))
     assert answers == [False, False, False, True]
     assert _target(cast(Any, None), Goal(duration=5.0)) is None
+
+
+def test_a_phase_that_nobody_guards_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last sample is no news for ever: its disk may be full, or its node gone."""
+    now = [1000.0]
+    monkeypatch.setattr(load_phase.time, "monotonic", lambda: now[0])
+    watch = SimpleNamespace(latest=SimpleNamespace(raw_used=0.3, checks={}), latest_at=1000.0)
+    outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"))
+    load = SimpleNamespace(context=context(plan=Plan("warp", S3(urls=("http://a",)), (), (), (), full_guard=0.8)))
+    observer = cast(Any, SimpleNamespace(watch=watch, outcome=outcome, load=load, _unguarded=False))
+    for passed in (0.0, 120.0, 1.0, 30.0):
+        now[0] += passed
+        load_phase._Observer._guard(observer)
+    (warning,) = outcome.warnings
+    assert warning["code"] == "unguarded" and outcome.status == "ok"
+    assert warning["text"] == "no sample of the cluster for 121 s: full_guard does not know how full it is"
+    watch.latest_at = now[0]
+    load_phase._Observer._guard(observer)
+    now[0] += 200.0
+    load_phase._Observer._guard(observer)
+    assert [its["code"] for its in outcome.warnings] == ["unguarded"] * 2
 
 
 def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import signal
@@ -11,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Tuple, cast
+from typing import Any, Dict, List, Mapping, Tuple, cast
 
 import pytest
 from waiting import wait_for
@@ -24,6 +25,7 @@ from cbt_plugins.cluster.sampler import ClusterWatch
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import section_of
 from cbt_plugins.config.validate import validate
+from cbt_plugins.journal import LineWriter
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.recovery import Recovery, cluster_watch
 from cbt_plugins.results.recovery import milestones
@@ -346,6 +348,27 @@ def test_a_lost_connection_of_the_watch_is_made_anew(
         os.kill(int(Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
         wait_for(lambda: sum("version" in line for line in lines(watch.file)) == 2)
     assert f"no samples of the cluster from {HERE}" in caplog.text
+
+
+def test_a_full_disk_of_the_archive_does_not_end_the_watch(
+    ceph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    full, write = [True], LineWriter.write
+
+    def write_if_there_is_space(self: LineWriter, line: Mapping[str, Any]) -> None:
+        if full and "t" in line and "version" not in line:
+            raise OSError(errno.ENOSPC, "No space left on device")
+        write(self, line)
+
+    with watch_of(ceph, tmp_path) as watch:
+        wait_for(lambda: watch.latest)
+        monkeypatch.setattr(LineWriter, "write", write_if_there_is_space)
+        wait_for(lambda: "No space left on device" in caplog.text)
+        full.clear()
+        before = len(lines(watch.file))
+        wait_for(lambda: sum("pgs" in line for line in lines(watch.file)[before:]))
+    assert read_samples([watch.file]).samples[-1].clean
+    assert not any(map(running, pids_of(ceph)))
 
 
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
