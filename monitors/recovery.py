@@ -14,6 +14,7 @@ from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.sampler import AGENT, PARTS, ClusterWatch, agent_settings
+from cbt_plugins.conditions import LASTS
 from cbt_plugins.config.validate import Strict, values_of
 
 from .agents import AgentMonitor, node_to_ask
@@ -23,7 +24,8 @@ class RecoveryProfile(Strict):
     """The cluster's state while a benchmark runs."""
 
     # plain numbers as in CBT's own profiles
-    interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
+    # what a sample says counts for LASTS: also one that is late must leave nothing unknown
+    interval: float = Field(1.0, ge=0.1, le=LASTS / 2, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field("head", description="Ask from the first node of these keys.")
     librados: bool = Field(True, description="`false`: by `ceph`, even where librados is.")
 

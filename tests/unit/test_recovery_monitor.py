@@ -22,6 +22,7 @@ from cbt_plugins.cluster import sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.sampler import ClusterWatch
+from cbt_plugins.conditions import LASTS
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import section_of
 from cbt_plugins.config.validate import validate
@@ -450,6 +451,7 @@ def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
     [
         ({"intervall": 1}, "unknown key; did you mean"),
         ({"interval": 0}, "at least 0.1"),
+        ({"interval": LASTS}, "at most 5"),  # one that is late would leave a time of which no sample tells
         ({"interval": "1s"}, "must be a number"),
         ({"librados": 1}, "true or false"),
     ],
