@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 
 from cbt_plugins.formatting import NONE, Block, TableGrid, TitledBlocks, Words, several
 from cbt_plugins.results.episodes import Episode, episodes
-from cbt_plugins.results.samples import Sample, Samples
+from cbt_plugins.results.samples import Change, Sample, Samples
 
 #: objects, bytes, keys
 _KINDS = ("objects", "bytes", "keys")
@@ -99,6 +99,8 @@ def _spread(sums: List[float], low: float, high: float, amount: float, step: int
 
 #: seconds for which a state must last to be called stable
 STABLE = 6.0
+#: seconds of clean PGs, by new statistics, after which a recovery is over: a change of an OSD is another event then
+OVER = 60.0
 #: seconds before its undo from which on a fault that ends by itself is worth a warning
 _EARLY = 1.0
 
@@ -148,6 +150,15 @@ class Found(NamedTuple):
     resolution: Optional[float] = None  # seconds since the sample before, which did not show it yet
     between: Optional[Tuple[float, float]] = None  # nobody watched, and it was then, if at all
     happened: bool = False  # ... it was
+
+
+class Stable(NamedTuple):
+    """What was looked for as a stable stretch."""
+
+    first: Optional[Sample]  # of it; None: there is none
+    last_not: float  # the last sample that shows that it was not so
+    longest: float  # seconds
+    outdated: bool  # it was so for long enough, by statistics that may be old
 
 
 def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
@@ -242,19 +253,26 @@ class _Search:
         self.all, self.episode = samples, episode
         self.falls = episode.kind == "failure"
         self.samples = samples.between(episode.begin, episode.end + 1e-6)
+        self.times = [sample.t for sample in self.samples]
         self.before = samples.before(episode.begin)
         self.changes = [change for change in samples.changes if episode.begin <= change.t <= episode.end]
-        moved = [(change.t, set(change.down if self.falls else change.up)) for change in self.changes]
+        moved = [(change.t, self._moved(change)) for change in self.changes]
         self.osds: Set[int] = set(episode.osds) or {osd for _, osds in moved for osd in osds}
+        #: the maps that begin a search; of these, those of `first_down` or `first_up`
         self.changed = [t for t, osds in moved if osds & self.osds]
+        self.turned = [c.t for c in self.changes if self.osds & set(c.down if self.falls else c.up)]
 
         watched = [*([self.before] if self.before else []), *self.samples]
-        times = [episode.begin, *(sample.t for sample in watched if sample.t > episode.begin), episode.end]
+        times = [episode.begin, *(t for t in self.times if t > episode.begin), episode.end]
         self.unwatched = [(a, b) for a, b in zip(times, times[1:]) if b - a > samples.longest_interval]
         self.watched = watched
         moved_unseen = self._turn("first-down" if self.falls else "first-up") is not None
         stayed_clean = all(sample.clean for sample in self.samples)
         self.touched_anything = bool(self.changed) or moved_unseen or not stayed_clean
+
+    def _moved(self, change: Change) -> Set[int]:
+        """Return the OSDs that a map takes from the data, or of a return, gives back to it."""
+        return {*change.down, *change.out} if self.falls else {*change.up, *change.inside}
 
     def find(self, name: str) -> Found:
         """Return the answer to a rule; "unknown, between A and B" where nobody watched when it may have been."""
@@ -306,8 +324,8 @@ class _Search:
     undone = injected
 
     def first_down(self) -> Found:
-        if self.changed:
-            return Found(self.changed[0])
+        if self.turned:
+            return Found(self.turned[0])
         whose = " of the fault" if self.episode.osds else ""
         return Found(reason=f"no OSD{whose} was marked {'down' if self.falls else 'up'}")
 
@@ -345,9 +363,12 @@ class _Search:
     def misplaced_peak(self) -> Found:
         return self._peak("misplaced")
 
-    def _peak(self, what: str) -> Found:
+    def _upto_clean(self) -> List[Sample]:
         clean = self.clean().t
-        upto = [sample for sample in self.samples if clean is None or sample.t <= clean]
+        return [sample for sample in self.samples if clean is None or sample.t <= clean]
+
+    def _peak(self, what: str) -> Found:
+        upto = self._upto_clean()
         top = max(upto, key=lambda sample: sample.count(what), default=None)
         if top is None or not top.count(what):
             return Found(reason=f"no object was {what}" if upto else "no samples")
@@ -364,7 +385,7 @@ class _Search:
         return self._at(first) if first else Found(reason=f"no PG recovered until {self.episode.end_why}")
 
     def no_object_degraded(self) -> Found:
-        if all(sample.all_copies for sample in self.samples):
+        if all(sample.all_copies for sample in self._upto_clean()):
             return Found(reason="no object was degraded" if self.samples else "no samples")
         return self._stretch(lambda sample: sample.all_copies, "without degraded objects")
 
@@ -382,32 +403,49 @@ class _Search:
         return self._at(first) if first else Found(reason=f"not until {self.episode.end_why}")
 
     def _stretch(self, holds: Callable[[Sample], bool], word: str) -> Found:
-        """The first sample of the first stretch that is stable."""
-        after = self.changed[-1] if self.changed else self.episode.begin
-        first, current, before = None, False, None
+        """The first sample of the first stretch that is stable, after the last map that the recovery is about."""
+        its = self._stable(holds, self._last_change())
+        if its.first:
+            return Found(its.first.t, None, None, its.first.t - its.last_not)
+        why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
+        if its.outdated:
+            why += f"; {word} for {its.longest:.1f} s, but it is unknown whether the statistics were newer than the "
+            why += "OSD map"
+        elif its.longest:
+            why += f"; {word} for {its.longest:.1f} s at the longest, which is not stable"
+        return Found(reason=why)
+
+    def _last_change(self) -> float:
+        """The last map that the recovery is about: one that comes after OVER seconds of clean is another event."""
+        for this, following in zip(self.changed, self.changed[1:]):
+            if self._stable(lambda sample: sample.clean, this, following, OVER).first:
+                return this
+        return self.changed[-1] if self.changed else self.episode.begin
+
+    def _stable(
+        self, holds: Callable[[Sample], bool], after: float, until: float = math.inf, lasting: float = STABLE
+    ) -> Stable:
+        """Look for a stretch between two times that lasts so long, and at its end has new statistics."""
+        first, before = None, None
         longest, outdated = 0.0, False
-        last_not = self.episode.begin  # the last sample that shows that it was not so
-        for sample in self.samples:
+        last_not = self.episode.begin
+        # from the last sample before on: an OSD may flap for days
+        for sample in self.samples[max(0, bisect.bisect_left(self.times, after) - 1) :]:
+            if sample.t >= until:
+                break
             if before is not None and sample.t - before > self.all.longest_interval:
                 first = None  # what was in the gap nobody knows
             before = sample.t
             if sample.t < after or not holds(sample):
                 first, last_not = None, sample.t
                 continue
-            if first is None:
-                first, current = sample, False
-            current |= sample.settled
+            first = first or sample
             lasted = sample.t - first.t
-            if lasted >= STABLE and current:
-                return Found(first.t, None, None, first.t - last_not)
-            outdated |= lasted >= STABLE
-            longest = max(longest, lasted if current or outdated else 0.0)
-        why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
-        if outdated:
-            why += f"; {word} for {longest:.1f} s, but it is unknown whether the statistics were newer than the OSD map"
-        elif longest:
-            why += f"; {word} for {longest:.1f} s at the longest, which is not stable"
-        return Found(reason=why)
+            if lasted >= lasting and sample.settled:
+                return Stable(first, last_not, lasted, False)
+            outdated |= lasted >= lasting
+            longest = max(longest, lasted if sample.settled or outdated else 0.0)
+        return Stable(None, last_not, longest, outdated)
 
     def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Found:
         before = self.all.before(sample.t)

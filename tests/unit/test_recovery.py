@@ -235,6 +235,60 @@ def test_a_ratio_beyond_one_is_shown_and_is_no_progress(tmp_path: Path) -> None:
     assert episode["recovery"]["copies"] == 135 and episode["outcome"] == "recovered"
 
 
+OUT = {"t": 12.0, "out": [6, 7], "settled": False, "map": [{"epoch": 2, "t": 11.2, "out": [6, 7]}]}
+MOVED = {"active+remapped+backfilling": 4, "active+clean": 6}
+
+
+def test_osds_that_are_marked_out_begin_a_search(tmp_path: Path) -> None:
+    """They stay up: the statistics of before the map, clean for longer than a stable stretch, are no recovery."""
+    lines = [OUT, {"t": 19.0, "pgs": MOVED, "settled": True}, {"t": 50.0, "pgs": CLEAN}]
+    episode = only(watched(tmp_path, *lines), FAULT)
+    assert seconds(episode)["clean"] == 40.0 and seconds(episode)["recovery-starts"] == 9.0
+    assert seconds(episode)["first-down"] is None and seconds(episode)["out"] == pytest.approx(1.2)
+    assert episode["recovery"]["seconds"] == pytest.approx(50.0 - 19.0)
+
+
+def test_osds_that_are_marked_in_begin_a_search(tmp_path: Path) -> None:
+    inside = {"t": 62.0, "out": [], "settled": False, "map": [{"epoch": 3, "t": 61.2, "in": [6, 7]}]}
+    lines = [OUT, SETTLED, inside, {"t": 69.0, "pgs": MOVED, "settled": True}, {"t": 90.0, "pgs": CLEAN}]
+    back = milestones(watched(tmp_path, *lines), [*FAULT, *BACK])["episodes"][1]
+    assert seconds(back)["clean"] == 30.0 and seconds(back)["first-up"] is None
+
+
+def test_a_map_that_is_seen_late_does_not_make_the_states_of_before_new(tmp_path: Path) -> None:
+    """Samples after the time of the map that do not show it yet are settled: they are of the map before."""
+    late = {**DOWN, "t": 12.0}
+    lines = [late, {"t": 19.0, "pgs": DEGRADED, "degraded": [40, 100]}, {"t": 20.0, "settled": True}]
+    lines += [{"t": 40.0, "pgs": CLEAN, "degraded": [0, 0]}]
+    assert seconds(only(watched(tmp_path, *lines), FAULT))["clean"] == 30.0
+
+
+def test_another_osd_that_changes_makes_the_states_old_again(tmp_path: Path) -> None:
+    """One that is not of the fault: what is clean when the new states are there counts."""
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED, {"t": 20.0, "pgs": CLEAN}]
+    lines += [{"t": 22.0, "settled": False, "down": [1, 6, 7], "map": [{"epoch": 3, "t": 21.5, "down": [1]}]}]
+    lines += [{"t": 30.0, "pgs": DEGRADED}, {"t": 34.0, "settled": True}, {"t": 50.0, "pgs": CLEAN}]
+    assert seconds(only(watched(tmp_path, *lines), FAULT))["clean"] == 40.0
+
+
+def test_an_osd_that_flaps_after_the_recovery_does_not_extend_it(tmp_path: Path) -> None:
+    lines = [DOWN, SETTLED, {"t": 62.0, "down": [], "settled": False, "map": [{"epoch": 3, "t": 61.0, "up": [6, 7]}]}]
+    lines += [{"t": 64.0, "pgs": RECOVERING}, {"t": 70.0, "settled": True}, {"t": 80.0, "pgs": CLEAN}]
+    flap = [{"t": 500.0, "down": [6], "settled": False, "map": [{"epoch": 4, "t": 499.5, "down": [6]}]}]
+    flap += [{"t": 502.0, "pgs": DEGRADED, "degraded": [4, 100]}]
+    flap += [{"t": 510.0, "down": [], "map": [{"epoch": 5, "t": 509.5, "up": [6]}]}]
+    flap += [{"t": 520.0, "pgs": CLEAN, "degraded": [0, 0], "settled": True}]
+    made = milestones(watched(tmp_path, *lines, *flap, end=600.0), [*FAULT, *BACK])
+    assert seconds(made["episodes"][1])["clean"] == 20.0
+    assert seconds(made["episodes"][1])["no-object-degraded"] is None  # no object lacked a copy in this recovery
+    # while it recovers, the end of the recovery is that of all of it
+    soon = [{**line, "t": line["t"] - 415.0} for line in flap]
+    for line in soon:
+        line["map"] = [{**change, "t": change["t"] - 415.0} for change in line.get("map", ())]
+    made = milestones(watched(tmp_path, *lines, *soon, end=600.0), [*FAULT, *BACK])
+    assert seconds(made["episodes"][1])["clean"] == 45.0
+
+
 def test_unfound_objects_and_inactive_pgs_are_not_recovered(tmp_path: Path) -> None:
     lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
     lines += [{"t": 20.0, "pgs": {"active+clean": 9, "down": 1}, "degraded": [0, 0]}]
