@@ -143,7 +143,10 @@ _ALL = (
     WarningKind("no-recovery-samples", "no samples of the cluster"),
     WarningKind("recovery-gap", "samples of the cluster are missing"),
     WarningKind("switch-fired-early", "a fault ended by itself before its undo"),
-    WarningKind("not-clean-before", "not all PGs were active+clean before a fault"),
+    # these two: on the rows of their failures
+    WarningKind("fault-ended-early", "something else than the run ended a fault", forbids_verdict=True),
+    WarningKind("not-clean-before", "not all PGs were active+clean before a fault", forbids_verdict=True),
+    WarningKind("osd-flapped", "an OSD that had returned went down again"),
     WarningKind("not-recovered", "a milestone of the recovery was not reached"),
     _info("sampled-by-command", "recovery was sampled through the ceph command"),
     WarningKind("clock-skew", "the monitors' clock is off"),

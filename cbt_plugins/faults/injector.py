@@ -310,7 +310,8 @@ class Injector:
         if prepared.assessment.findings:
             found = [finding.plain() for finding in prepared.assessment.findings]
             self._journal.say("accepted", label=fault.label, findings=found)
-        facts = {"targets": list(prepared.targets.named), "osds": list(prepared.targets.osds)}
+        facts: Dict[str, Any] = {"targets": list(prepared.targets.named), "osds": list(prepared.targets.osds)}
+        facts["returns"] = not prepared.kind.lasts
         facts["accepted"] = [str(f) for f in prepared.assessment.findings]
         facts["warnings"] = list(prepared.warnings)
         self._taken[fault.label] = prepared.kind.blast_radius(prepared.targets)

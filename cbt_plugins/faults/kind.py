@@ -84,7 +84,7 @@ class Kind:
     takes = "either"
     #: whether what ran on its nodes is gone when they are back
     restarts = False
-    #: whether it lasts until it is undone
+    #: whether it lasts until it is undone; else what it takes is to come back by itself
     lasts = True
     #: the types of daemons that it takes
     daemon_types: Tuple[str, ...] = ("osd",)

@@ -10,6 +10,8 @@ from cbt_plugins.conditions import NO_FAULTS
 
 #: undos that begin within so many seconds after the one before has ended are one return
 ONE_RETURN = 30.0
+#: seconds before its undo from which on a fault that ends by itself is worth a warning
+EARLY = 1.0
 
 
 @dataclass(frozen=True)
@@ -27,6 +29,13 @@ class Episode:
     aborted: str = ""  # the folder of the attempt at a phase that it belongs to, where that was broken off
     switch_fired: Optional[float] = None  # a node had ended its fault by its own switch ...
     asked: float = 0.0  # ... before its undo began
+    until: float = math.inf  # the undo of a failure begins
+    returns: bool = False  # what the fault takes comes back without its undo
+
+
+def rows_of(episode: Mapping[str, Any]) -> str:
+    """Return what comparisons call an episode in its plain form, where a phase has its name: "kill failure"."""
+    return f"{'+'.join(episode['labels'])} {episode['kind']}"
 
 
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
@@ -38,8 +47,10 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         label, osds = str(event.get("label")), tuple(int(osd) for osd in event.get("osds") or ())
         at = next((i for i in reversed(range(len(found))) if label in found[i].labels), None)
         if name == "fault-inject-begin":
-            found.append(Episode("failure", (label,), osds, t))
+            found.append(Episode("failure", (label,), osds, t, returns=bool(event.get("returns"))))
         elif name == "fault-undo-begin":
+            if at is not None and found[at].kind == "failure":
+                found[at] = replace(found[at], until=t)
             before = found[-1] if found else None
             if before and before.kind == "return" and t - (before.done or before.begin) < ONE_RETURN:
                 both = (*before.labels, *(() if label in before.labels else (label,)))
@@ -49,7 +60,9 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         elif name in ("fault-injected", "fault-undone") and at is not None:
             found[at] = replace(found[at], done=t, osds=_both(found[at].osds, osds))
         elif name == "fault-recovered" and at is not None and found[at].kind == "return":
-            found[at] = _early_return(found[at], found[at - 1], float(event["at"]))
+            asked, found[at] = found[at].begin, _early_return(found[at], found[at - 1], float(event["at"]))
+            if found[at].begin < asked:  # what comes back from then on is of the return
+                found[at - 1] = replace(found[at - 1], until=found[at].begin)
         elif name == "fault-failed" and at is not None:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]
@@ -80,6 +93,12 @@ def _early_return(back: Episode, before: Episode, fired: float) -> Episode:
     alone = before.kind == "failure" and set(back.labels) <= set(before.labels)
     begin = max(fired, before.done or before.begin) if alone else back.begin
     return replace(back, begin=begin, switch_fired=fired, asked=asked)
+
+
+def besides(its: Episode, others: Sequence[Episode]) -> bool:
+    """Return whether another fault of the run is in force when this one begins."""
+    before = (other for other in others if other.kind == "failure" and not other.aborted and other.begin < its.begin)
+    return any(other.until > its.begin for other in before)
 
 
 _WORDS = {"failure": "fault", "return": "return of"}

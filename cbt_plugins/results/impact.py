@@ -17,7 +17,7 @@ from cbt_plugins.results.episodes import STATES, Stretch, stretches
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.phase import PhaseAggregates, moves_data, rank
 from cbt_plugins.results.recovery import milestones
-from cbt_plugins.results.recovery import series as of_cluster
+from cbt_plugins.results.recovery_rates import series as of_cluster
 from cbt_plugins.results.samples import Samples, files_of, read_samples
 from cbt_plugins.results.series import SECOND, Blocks, Seconds, TimeGrid
 

@@ -4,105 +4,18 @@ from __future__ import annotations
 
 import bisect
 import math
-from datetime import datetime, timezone
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.formatting import NONE, Block, TableGrid, TitledBlocks, Words, several
-from cbt_plugins.results.episodes import Episode, episodes
+from cbt_plugins.formatting import NONE, Block, TableGrid, TitledBlocks, Words
+from cbt_plugins.results.episodes import EARLY, Episode, besides, episodes
+from cbt_plugins.results.recovery_rates import copies_made, recovered
+from cbt_plugins.results.recovery_warnings import warnings_of
 from cbt_plugins.results.samples import Change, Sample, Samples
-
-#: objects, bytes, keys
-_KINDS = ("objects", "bytes", "keys")
-
-
-def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], end: float) -> Dict[str, Any]:
-    """Return what the counters rose by from `since` to `end`, and that per second from `begin` (None: `since`) on.
-
-    A counter belongs to a PG's primary, and falls when another OSD that has seen less takes over: rises are added up,
-    falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null.
-    """
-    steps = [step for step in _steps(samples) if since < step[1] <= end]
-    known = any(sample.state.get("recovered") for sample in samples)
-    begin = since if begin is None or begin >= end else begin
-    made: Dict[str, Any] = {"begin": round(begin, 3), "end": round(end, 3), "seconds": round(end - begin, 3)}
-    sums = {kind: sum(max(0, rise[i]) for _, _, rise in steps) if known else None for i, kind in enumerate(_KINDS)}
-    made.update(sums)
-    made["objects_fallen"] = sum(max(0, -rise[0]) for _, _, rise in steps) if known else None
-    objects, size = sums["objects"], sums["bytes"]
-    made["objects_per_s"] = None if objects is None else round(objects / (end - begin), 2)
-    made["mib_per_s"] = None if size is None else round(size / 2**20 / (end - begin), 3)
-    return made
-
-
-def copies_made(samples: Sequence[Sample], begin: float, end: float) -> int:
-    """Return the object copies that were degraded and no longer are: the sum of all falls of that number."""
-    its = [sample.count("degraded") for sample in samples if begin <= sample.t <= end]
-    return sum(max(0, before - after) for before, after in zip(its, its[1:]))
-
-
-def _steps(samples: Sequence[Sample]) -> List[Tuple[float, float, Tuple[int, ...]]]:
-    """(from, to, rise of each counter): the counters rose, or fell, between these two moments."""
-    steps = []
-    last: Optional[Sequence[int]] = None
-    at = 0.0
-    for sample in samples:
-        now = sample.state.get("recovered")
-        if not now or now is last:
-            continue
-        if last is not None and list(now) != list(last):
-            steps.append((at, sample.t, tuple(b - a for a, b in zip(last, now))))
-        last, at = now, sample.t
-    return steps
-
-
-def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]:
-    """Return the cluster in `bins` bins of `step` seconds from `start` on: those of a phase's client series, say.
-
-    {"start", "step", "degraded", "misplaced", "unfound", "not_clean", "inactive", "osds_up", "osds_in": [number or
-    null], "objects_per_s", "mib_per_s": [number]}. A state is that at the end of its bin, null without a sample; a
-    recovery rate is what the counters rose by, spread over the time in which they did.
-    """
-    times = [sample.t for sample in samples.samples]
-    at: List[Optional[Sample]] = []
-    for i in range(bins):
-        border = start + (i + 1) * step
-        place = bisect.bisect_left(times, border) - 1
-        fresh = place >= 0 and border - times[place] <= max(samples.longest_interval, step)
-        at.append(samples.samples[place] if fresh else None)
-    columns: Dict[str, Callable[[Sample], int]] = {
-        "degraded": lambda sample: sample.count("degraded"),
-        "misplaced": lambda sample: sample.count("misplaced"),
-        "unfound": lambda sample: sample.count("unfound"),
-        "not_clean": lambda sample: sample.not_clean,
-        "inactive": lambda sample: sample.inactive,
-        "osds_up": lambda sample: sample.osds_up,
-        "osds_in": lambda sample: sample.osds_in,
-    }
-    made: Dict[str, Any] = {"start": start, "step": step}
-    for name, of in columns.items():
-        made[name] = [None if sample is None else of(sample) for sample in at]
-    for i, (name, unit) in enumerate((("objects_per_s", 1), ("mib_per_s", 2**20))):
-        sums = [0.0] * bins
-        for begin, end, rise in _steps(samples.samples):
-            # they are asked for once a period at most, and not at all while nothing is wrong
-            _spread(sums, max(begin, end - samples.period) - start, end - start, max(0, rise[i]), step)
-        made[name] = [round(value / unit / step, 3) for value in sums]
-    return made
-
-
-def _spread(sums: List[float], low: float, high: float, amount: float, step: int) -> None:
-    if not amount or high <= low:
-        return
-    for i in range(max(0, math.floor(low / step)), min(len(sums), math.ceil(high / step))):
-        sums[i] += amount * max(0.0, min(high, (i + 1) * step) - max(low, i * step)) / (high - low)
-
 
 #: seconds for which a state must last to be called stable
 STABLE = 6.0
 #: seconds of clean PGs, by new statistics, after which a recovery is over: a change of an OSD is another event then
 OVER = 60.0
-#: seconds before its undo from which on a fault that ends by itself is worth a warning
-_EARLY = 1.0
 
 _LASTS = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
 #: name -> (title, rule)
@@ -164,7 +77,8 @@ class Stable(NamedTuple):
 def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return all failures and returns, in the form of docs/RECOVERY.md. `events`: lines of the run's events.jsonl."""
     last = samples.samples[-1].t if samples.samples else 0.0
-    made = [_told(_Search(samples, episode)) for episode in episodes(events, last)]
+    found = episodes(events, last)
+    made = [_told(_Search(samples, episode), besides(episode, found)) for episode in found]
     return {
         "version": 1,
         "via": samples.via,
@@ -174,11 +88,11 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
         "end": last or None,
         "gaps": samples.gaps,
         "episodes": made,
-        "warnings": list(_warnings(samples, made)),
+        "warnings": list(warnings_of(samples, made)),
     }
 
 
-def _told(search: _Search) -> Dict[str, Any]:
+def _told(search: _Search, beside_faults: bool) -> Dict[str, Any]:
     episode = search.episode
     found = {name: search.find(name) for name in _OF[episode.kind]}
     clean = found["clean"]
@@ -203,6 +117,10 @@ def _told(search: _Search) -> Dict[str, Any]:
         "end_why": episode.end_why,
         "aborted": episode.aborted or None,
         "switch_fired": None if episode.switch_fired is None else {"t": episode.switch_fired, "undo": episode.asked},
+        "until": round(until, 3),  # it has recovered, or nobody looks any longer
+        "beside_faults": beside_faults,
+        "ended_early": search.ended_early(),
+        "flapped": search.flapped(),
         "before": _before(before) if before else None,
         "effect": search.touched_anything if search.samples else None,
         "outcome": outcome,
@@ -355,6 +273,31 @@ class _Search:
         names = ", ".join(f"osd.{osd}" for osd in sorted(self.osds - have))
         return Found(reason=f"{names} {otherwise} until {self.episode.end_why}")
 
+    def ended_early(self) -> Optional[Dict[str, Any]]:
+        """Return when an OSD of the fault came back before the undo, and which; None also where it is to."""
+        its = self.episode
+        if not self.falls or its.returns or its.done is None:
+            return None
+        for change in self.all.changes:
+            back = sorted({*its.osds} & {*change.up, *change.inside})
+            if back and its.done < change.t < its.until - EARLY:
+                undo = None if its.until == math.inf else its.until
+                return {"t": change.t, "osds": back, "undo": undo, "state": "up" if set(back) & {*change.up} else "in"}
+        return None
+
+    def flapped(self) -> Optional[Dict[str, Any]]:
+        """Return when an OSD that had returned went down again, and which."""
+        if self.falls or not self.before or "down" not in self.before.state:
+            return None
+        its = set(self.episode.osds)
+        up = its - self._state("down")
+        for change in self.changes:
+            again = sorted(up & set(change.down))
+            if again:
+                return {"t": change.t, "osds": again}
+            up |= its & set(change.up)
+        return None
+
     # what the samples say
 
     def degraded_peak(self) -> Found:
@@ -450,43 +393,6 @@ class _Search:
     def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Found:
         before = self.all.before(sample.t)
         return Found(sample.t, None, value, sample.t - before.t if before else None)
-
-
-def _warnings(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
-    if not samples.samples:
-        yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
-        return
-    for episode in made:
-        if episode["aborted"]:
-            continue  # its phase was repeated
-        about = f"{episode['kind']} {', '.join(episode['labels'])}"
-        gaps = [gap for gap in samples.gaps if _overlap(gap, episode)]
-        if gaps:
-            worst = max(gaps, key=lambda gap: float(gap["seconds"]))
-            many = several(len(gaps), "gap")
-            text = f"{about}: {many} in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}"
-            yield {"code": "recovery-gap", "text": text}
-        fired = episode["switch_fired"]
-        if fired and fired["undo"] - fired["t"] > _EARLY:
-            when = datetime.fromtimestamp(fired["t"], timezone.utc).strftime("%H:%M:%S UTC")
-            early = f"{fired['undo'] - fired['t']:.1f} s before its undo"
-            text = f"{about}: the fault ended by itself at {when}, {early}; a longer deadline keeps it"
-            yield {"code": "switch-fired-early", "text": text}
-        if episode["before"] and not episode["before"]["clean"] and episode["kind"] == "failure":
-            yield {"code": "not-clean-before", "text": f"{about}: not all PGs were active+clean before it"}
-        if episode["outcome"] == "not recovered":
-            why = next(m["reason"] for m in episode["milestones"] if m["name"] == "clean")
-            yield {"code": "not-recovered", "text": f"{about}: not all PGs active+clean: {why}"}
-    for why in dict.fromkeys(samples.fallbacks):
-        text = f"recovery was sampled through the ceph command, not librados: {why}; librados: false asks for that"
-        yield {"code": "sampled-by-command", "text": text}
-    if samples.skew:
-        text = f"the monitors' clock is at least {samples.skew:.2f} s off from that of the node that asked"
-        yield {"code": "clock-skew", "text": f"{text}: times of OSD maps are as exact as the samples"}
-
-
-def _overlap(gap: Mapping[str, Any], episode: Mapping[str, Any]) -> bool:
-    return bool(gap["t"] > episode["begin"] and gap["t"] - gap["seconds"] < episode["end"])
 
 
 def titled(episode: Mapping[str, Any]) -> str:

@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, 
 
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults.kinds.node import Power, Reboot
 from cbt_plugins.faults.undo import FILE, open_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
@@ -205,6 +206,16 @@ def test_what_is_undone_last_was_done_first(tmp_path: Path, world: Connections) 
     undone = [facts["label"] for name, facts in events if name == "fault-undone"]
     assert undone == ["node2", "node1", "recovery", "settings"]
     assert world.differences() == set()
+
+
+def test_the_events_say_whether_a_fault_ends_by_itself(tmp_path: Path, world: Connections) -> None:
+    """An OSD that comes back before its undo is a warning, unless the fault is a reboot."""
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = ready(tmp_path, world, events=events)
+    made.inject(STOP[1])
+    begun = {name: facts["returns"] for name, facts in events if name in ("fault-inject-begin", "fault-injected")}
+    assert begun == {"fault-inject-begin": False, "fault-injected": False}
+    assert Power.lasts and not Reboot.lasts
 
 
 def test_one_that_fails_stops_no_other(tmp_path: Path, world: Connections) -> None:

@@ -13,8 +13,10 @@ import pytest
 from cbt_plugins import formatting
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.episodes import STATES, stretches
-from cbt_plugins.results.recovery import blocks, milestones, series
+from cbt_plugins.results.recovery import blocks, milestones
+from cbt_plugins.results.recovery_rates import series
 from cbt_plugins.results.samples import Samples, files_of, read_samples
+from cbt_plugins.warning_kinds import forbids_verdict
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 CLEAN = {"active+clean": 10}
@@ -281,12 +283,15 @@ def test_an_osd_that_flaps_after_the_recovery_does_not_extend_it(tmp_path: Path)
     made = milestones(watched(tmp_path, *lines, *flap, end=600.0), [*FAULT, *BACK])
     assert seconds(made["episodes"][1])["clean"] == 20.0
     assert seconds(made["episodes"][1])["no-object-degraded"] is None  # no object lacked a copy in this recovery
+    (text,) = (its["text"] for its in made["warnings"] if its["code"] == "osd-flapped")
+    assert text == "return a: osd.6 was down again at 00:08:19 UTC, 439.5 s after the undo began"
     # while it recovers, the end of the recovery is that of all of it
     soon = [{**line, "t": line["t"] - 415.0} for line in flap]
     for line in soon:
         line["map"] = [{**change, "t": change["t"] - 415.0} for change in line.get("map", ())]
     made = milestones(watched(tmp_path, *lines, *soon, end=600.0), [*FAULT, *BACK])
     assert seconds(made["episodes"][1])["clean"] == 45.0
+    assert "osd-flapped" in [its["code"] for its in made["warnings"]]
 
 
 def test_unfound_objects_and_inactive_pgs_are_not_recovered(tmp_path: Path) -> None:
@@ -423,10 +428,71 @@ def test_a_cut_that_ends_by_itself_ends_there(tmp_path: Path) -> None:
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *BACK, {**event(62.0, "recovered"), "at": 61.5}])
     assert made["episodes"][1]["begin"] == 60.0
     assert "switch-fired-early" not in [w["code"] for w in made["warnings"]]
+    # OSDs that come back from then on are of the return
+    up = {"t": 50.0, "down": [], "map": [{"epoch": 3, "t": 49.5, "up": [6, 7]}]}
+    made = milestones(watched(tmp_path, DOWN, up), [*FAULT, *back])
+    assert "fault-ended-early" not in [w["code"] for w in made["warnings"]]
     # another fault was in force meanwhile, and was asked to end at the same time
     other = [event(30.0, "inject-begin", "b", [4]), event(60.0, "undo-begin", "b", [4])]
     made = milestones(watched(tmp_path, DOWN), [*FAULT, *other, *back])
     assert made["episodes"][-1]["begin"] == 60.0 and "switch-fired-early" in [w["code"] for w in made["warnings"]]
+
+
+def codes(made: Dict[str, Any]) -> List[Tuple[str, Optional[str]]]:
+    return [(its["code"], its.get("episode")) for its in made["warnings"]]
+
+
+def test_a_fault_that_something_else_ends_is_said_on_the_rows_of_its_failure(tmp_path: Path) -> None:
+    """systemd has started the OSDs, or the node has booted: what recovers then are the same OSDs."""
+    lines = [DOWN, {"t": 13.0, "pgs": DEGRADED}, SETTLED]
+    lines += [{"t": 30.0, "down": [7], "settled": False, "map": [{"epoch": 3, "t": 29.5, "up": [6]}]}]
+    lines += [{"t": 31.0, "down": [], "map": [{"epoch": 4, "t": 30.5, "up": [7]}]}]
+    lines += [{"t": 34.0, "pgs": CLEAN}, {"t": 36.0, "settled": True}]
+    made = milestones(watched(tmp_path, *lines), [*FAULT, *BACK])
+    assert made["episodes"][0]["outcome"] == "recovered"
+    (warning,) = (its for its in made["warnings"] if its["code"] == "fault-ended-early")
+    assert warning["episode"] == "a failure" and forbids_verdict("fault-ended-early")
+    assert warning["text"] == (
+        "failure a: osd.6 was up again at 00:00:29 UTC, 30.5 s before its undo: something else has ended the fault"
+    )
+    # one that comes back because it is to, as after a reboot
+    own = [{**event, "returns": True} if "inject" in event["event"] else event for event in FAULT]
+    assert codes(milestones(watched(tmp_path, *lines), [*own, *BACK])) == []
+    # of a gateway, while OSDs that are not of the fault come and go
+    gateway = [{**event, "osds": []} for event in (*FAULT, *BACK)]
+    assert codes(milestones(watched(tmp_path, *lines), gateway)) == []
+    # by the undo, which a clock that is a little off puts before it
+    undo = [event(29.6, "undo-begin"), event(31.0, "undone")]
+    assert [code for code, _ in codes(milestones(watched(tmp_path, *lines), [*FAULT, *undo]))] == ["not-recovered"]
+
+
+def test_osds_that_somebody_marks_in_during_a_fault_that_marked_them_out(tmp_path: Path) -> None:
+    lines = [OUT, SETTLED, {"t": 30.0, "out": [7], "map": [{"epoch": 3, "t": 29.5, "in": [6]}]}]
+    made = milestones(watched(tmp_path, *lines), [*FAULT, *BACK])
+    (text,) = (its["text"] for its in made["warnings"] if its["code"] == "fault-ended-early")
+    assert text.startswith("failure a: osd.6 was in again at 00:00:29 UTC, 30.5 s before its undo: ")
+
+
+def test_a_fault_that_ends_during_another_one_is_said_on_both(tmp_path: Path) -> None:
+    other = [event(20.0, "inject-begin", "b", [4]), event(20.5, "injected", "b", [4])]
+    lines = [DOWN, {"t": 30.0, "down": [6, 7], "map": [{"epoch": 3, "t": 29.5, "up": [6]}]}]
+    found = codes(milestones(watched(tmp_path, *lines), [*FAULT, *other, *BACK]))
+    early = [episode for code, episode in found if code == "fault-ended-early"]
+    assert early == ["a failure", "b failure"]
+
+
+def test_a_failure_of_a_cluster_that_was_not_clean(tmp_path: Path) -> None:
+    lines = [{"t": 5.0, "pgs": MOVED}, DOWN, {"t": 50.0, "pgs": CLEAN}, {"t": 51.0, "pgs": MOVED}]
+    second = [event(80.0, "inject-begin", "b", [4]), event(80.5, "injected", "b", [4])]
+
+    def unclean(*events: Dict[str, Any]) -> List[Optional[str]]:
+        made = milestones(watched(tmp_path, *lines), list(events))
+        return [episode for code, episode in codes(made) if code == "not-clean-before"]
+
+    assert unclean(*FAULT) == ["a failure"] and forbids_verdict("not-clean-before")
+    assert unclean(*FAULT, *BACK, *second) == ["a failure", "b failure"]
+    # the plan wants it so: another fault of the run is in force
+    assert unclean(*FAULT, *second) == ["a failure"]
 
 
 def test_what_is_set_on_the_cluster_is_no_fault(tmp_path: Path) -> None:
