@@ -6,8 +6,10 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.conditions import NAMES
 from cbt_plugins.metrics import CLUSTER, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration, split_op
+from cbt_plugins.results.episodes import rows_of
 from cbt_plugins.results.thread_groups import name_of
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
@@ -52,10 +54,13 @@ class ResultWarning:
     text: str
     phase: Optional[str] = None  # None: all of the run
     op: Optional[str] = None  # None: all operations
+    #: failures and returns, by the names of their rows, that a warning about the cluster in a phase is also about
+    episodes: Tuple[str, ...] = ()
 
     def is_about(self, phase: str, op: str) -> bool:
         """Return whether it limits the trust in the numbers of an operation, or of TOTAL, in a phase (or its state)."""
-        return self.phase in (None, phase.split(STATE)[0]) and (self.op in (None, op) or op == TOTAL)
+        phase = phase.split(STATE)[0]
+        return (self.phase in (None, phase) or phase in self.episodes) and (self.op in (None, op) or op == TOTAL)
 
 
 @dataclass(frozen=True)
@@ -185,7 +190,7 @@ def _mean(counts: Sequence[float], means: Sequence[Optional[float]]) -> List[flo
 
 def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
     """Yield how long a failure or a return took the cluster."""
-    phase = f"{'+'.join(episode['labels'])} {episode['kind']}"
+    phase = rows_of(episode)
     recovery = episode["recovery"] or {}
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
     for metric in from_source(MetricSource.EPISODE):
@@ -240,12 +245,24 @@ def _given(phase: Mapping[str, Any]) -> List[Optional[str]]:
     return [op for op in phase["ops"] if split_op(op)[0] in works] if works - {""} else [None]
 
 
+def _episodes_in(summary: Mapping[str, Any], window: Mapping[str, float]) -> Iterator[str]:
+    """Yield the failures and returns that had not recovered at some time of a window, by the names of their rows."""
+    for episode in (summary["failure"] or {"milestones": {"episodes": ()}})["milestones"]["episodes"]:
+        # archives that were summed up before this key have the end
+        until = episode.get("until", episode["end"])
+        if not episode.get("aborted") and episode["begin"] < window["end"] and until > window["start"]:
+            yield rows_of(episode)
+
+
 def warnings_of(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
     """Yield the summary's warnings; a generator that was the bottleneck is one of them."""
+    beside = {phase["name"]: tuple(_episodes_in(summary, phase["window"])) for phase in summary["phases"]}
     for warning in summary["warnings"]:
         where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
         text = ": ".join([*where[:1], warning["text"]])
-        yield ResultWarning(warning["code"], text, warning.get("phase"), warning.get("op"))
+        phase = warning.get("phase")
+        also = beside.get(phase, ()) if warning["code"] in NAMES else ()
+        yield ResultWarning(warning["code"], text, phase or warning.get("episode"), warning.get("op"), also)
     for phase in summary["phases"]:
         if phase["loop"] == "open":
             text = f"{phase['name']}: {phase['rate']['asked']:g} requests/s were asked for; compare latencies"

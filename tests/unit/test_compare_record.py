@@ -6,13 +6,15 @@ import json
 import math
 import shutil
 from pathlib import Path
+from typing import Any, Dict, List
 
 import analysis_archives
 import compare_archives
 import pytest
 
-from cbt_plugins.metrics import METRICS
-from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.compare.sides import forbidding
+from cbt_plugins.metrics import CLUSTER, METRICS
+from cbt_plugins.results.record import Measurement, RunRecord, warnings_of
 from cbt_plugins.results.records import _record, records_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import summarize, write_summary
@@ -189,6 +191,41 @@ def test_faults_of_a_phase_are_part_of_what_it_is(tmp_path: Path) -> None:
     config = records_of(tmp_path)[0].config
     assert config["phase.measure.events"] == "5s:stop*2 60s:undo*1"
     assert config["phase.measure.rate_share"] == 0.5 and "phase.measure.rate" not in config
+
+
+def failed(*warnings: Dict[str, Any]) -> RunRecord:
+    """A run with a failure from 100 s that has recovered at 180 s, in two phases of 100 s from 50 s on."""
+    phases = [{"name": n, "loop": "closed", "jobs": (), "window": {"start": a, "end": b}} for n, a, b in _PHASES]
+    episode = {"kind": "failure", "labels": ["kill"], "begin": 100.0, "until": 180.0, "end": 900.0}
+    summary = {"warnings": warnings, "phases": phases, "failure": {"milestones": {"episodes": [episode]}}}
+    return RunRecord("x", "x", "cbt-plugins", {}, (), True, tuple(warnings_of(summary)))
+
+
+_PHASES = (("before", 0.0, 50.0), ("fail", 50.0, 150.0), ("later", 150.0, 250.0), ("last", 250.0, 350.0))
+
+
+def forbidden(record: RunRecord, phase: str, op: str = CLUSTER) -> List[str]:
+    return [its.code for its in forbidding("new", (record,), (phase, op, "recovery_s"))]
+
+
+@pytest.mark.parametrize("code", ["daemon-down", "near-full", "not-clean"])
+@pytest.mark.parametrize(("phase", "meets"), [("before", False), ("fail", True), ("later", True), ("last", False)])
+def test_a_condition_of_a_phase_is_one_of_the_recoveries_in_it(code: str, phase: str, meets: bool) -> None:
+    record = failed({"code": code, "text": "x", "phase": phase})
+    assert forbidden(record, "kill failure") == ([code] if meets else [])
+    assert forbidden(record, phase, "GET") == [code]
+    assert forbidden(record, "other failure") == []
+
+
+def test_what_limits_a_load_says_nothing_of_the_recovery_in_it() -> None:
+    record = failed({"code": "at-limit", "text": "x", "phase": "fail"})
+    assert forbidden(record, "kill failure") == [] and forbidden(record, "fail", "GET") == ["at-limit"]
+
+
+def test_a_warning_about_a_failure_is_about_its_rows_only() -> None:
+    record = failed({"code": "not-clean-before", "text": "x", "episode": "kill failure"})
+    assert forbidden(record, "kill failure") == ["not-clean-before"]
+    assert forbidden(record, "fail", "GET") == forbidden(record, "kill return") == []
 
 
 def test_the_calibration_is_no_measurement(tmp_path: Path) -> None:

@@ -163,9 +163,13 @@ def faults_of(run: Path) -> Optional[RunFaults]:
         begun=begun[0] if begun else None,
         events=" ".join(text for events in mine for text in _happened(events)) or "none",
         recovery=recovery,
-        warnings=(*warnings, *_late(mine), *(ResultWarning(its["code"], its["text"]) for its in recovery["warnings"])),
+        warnings=(*warnings, *_late(mine), *(_of_episode(its) for its in recovery["warnings"])),
         as_planned=not warnings,
     )
+
+
+def _of_episode(warning: Mapping[str, Any]) -> ResultWarning:
+    return ResultWarning(warning["code"], warning["text"], warning.get("episode"))
 
 
 def _deep(run: Path) -> bool:
