@@ -345,7 +345,8 @@ def _values(case: Case, ours: Values, theirs: Values, rules: Rules) -> _Sides:
 
 def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
     """Return the scatter that was given for a metric or for all rates, or that repeated runs show; None: unknown."""
-    given = rules.scatter.get(metric, rules.scatter.get("") if values.seconds else None)
+    of_rates = rules.scatter.get("") if values.seconds and METRICS[metric].series else None
+    given = rules.scatter.get(metric, of_rates)
     if given is not None:
         return Scatter(given)
     return pooled_scatter([[its.value or 0.0 for its in _there(group)] for group in repeated])

@@ -141,6 +141,16 @@ def test_a_scatter_that_is_known_widens_the_interval_of_single_runs() -> None:
     assert "one-run" not in {warning.code for warning in unsure.comparison.warnings}
 
 
+def test_a_scatter_of_all_rates_is_not_that_of_latencies_or_processors() -> None:
+    rate, mean, cores = GET, ("measure-new", "GET", "mean_ms"), ("measure-new", "osd", "cores")
+    base, new = ({key: noise(its, 60, scatter=0.02, seed=7) for key in (rate, mean, cores)} for its in (100.0, 80.0))
+    choice = Choice(metrics=("obj_per_s", "mean_ms", "cores"))
+    rows = compare(side("a", [record(base)]), [side("b", [record(new)])], choice, Rules(scatter={"": 0.005})).rows
+    assert {row.metric: "one-run" in {its.code for its in row.comparison.warnings} for row in rows} == {
+        "obj_per_s": False, "mean_ms": True, "cores": True,
+    }  # fmt: skip
+
+
 def test_several_runs_are_never_compared_by_their_seconds() -> None:
     values = {GET: noise(100.0, 60, scatter=0.1, seed=7)}
     (row,) = compare(side("a", [record(values)]), [side("b", [record(values, name=n) for n in "xyz"])]).rows
