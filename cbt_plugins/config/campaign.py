@@ -44,7 +44,7 @@ class CampaignSection(Strict):
 
     arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what it changes in the file.")
     base: Optional[str] = Field(None, description="Arm that others are compared with. Default: the first.")
-    blocks: int = Field(20, ge=3, le=40, description="The budget. Two arms: four cycles each, A B B A.")
+    blocks: int = Field(20, ge=4, le=40, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
         0.05, description="Changes within it are equivalent.", json_schema_extra={"default": "5%"}
     )

@@ -4,7 +4,7 @@
     ./run bench trust planted [BLOCKS]             slowdowns of OSDs: found, after how many blocks
     ./run bench trust pairs [PAIRS]                both arms at once against one after the other
 
-`./run bench trust` makes all three: 50 minutes. With equal arms, and for pairs, a trial is a phase of one run, so
+`./run bench trust` makes all three: an hour. With equal arms, and for pairs, a trial is a phase of one run, so
 without what differs from run to run; slowdowns are arms of a real campaign. A slowdown is a share of the messages that
 an OSD takes 1 ms later (`osd_debug_inject_dispatch_delay_probability`). Shuffled orders of the blocks that were made
 say how often a campaign finds it.
@@ -31,7 +31,7 @@ import numpy as np
 import yaml
 from inputs.labs import SHAPE, TOOLS, cluster
 
-from cbt_plugins.compare.statistics.sequential import Decision, Design, decide
+from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.records import records_of
@@ -122,7 +122,7 @@ def ended(folder: Path, name: str, process: subprocess.Popen[bytes]) -> List[Dic
     return [{metric: float(found[f"t{i}", metric] or 0.0) for metric in ROWS} for i in range(number)]
 
 
-def equal(folder: Path, campaigns: int = 20, most: int = 3) -> None:
+def equal(folder: Path, campaigns: int = 20, most: int = FIRST) -> None:
     """Campaigns with equal arms, in blocks A B B A: any "better" or "worse" is false."""
     made: List[Dict[str, float]] = []
     blocks: List[Dict[str, float]] = []

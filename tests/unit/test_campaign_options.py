@@ -238,7 +238,7 @@ def test_the_last_words_of_a_campaign_are_about_options_that_stay_set(tmp_path: 
     its = read(tmp_path, crossed(tmp_path, restart="true"))
     said: List[str] = []
     state = CampaignRun(its, said.append).run()
-    assert state.decided and state.trials[-1][0].arm == "old+new-defaults"
+    assert state.decided and state.trials[-1][0].arm == "new+old-defaults"
     assert said[-1] == next(left_set(state))
 
 

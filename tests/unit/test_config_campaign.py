@@ -26,7 +26,7 @@ BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
         ("campaign:\n  arms: {a: {}, b: {}}\n  margin: §60%\n", "must be at most 50%: it is what counts as no change"),
         ("campaign:\n  arms: {a: {}, §'b/c': {}}\n", "the name of an arm"),
         ("campaign:\n  arms: {old: {}, new: {}}\n  base: §odl\n", "no arm of this name: 'odl'; did you mean 'old'?"),
-        ("campaign:\n  arms: {a: {}, b: {}}\n  blocks: §2\n", "at least 3"),
+        ("campaign:\n  arms: {a: {}, b: {}}\n  blocks: §3\n", "at least 4"),
         ("campaign:\n  arms: {a: {}, b: {§prepar: [x]}}\n", "did you mean 'prepare'?"),
         ("campaign:\n  arms: {a: {}, b: {}, c: {}}\n  code_or_defaults: §true\n", "needs two arms"),
         ("campaign:\n  arms:\n    a: {}\n    b: {benchmarks: {warp: {workers: §-1}}}\n", "of this arm: must be"),

@@ -25,8 +25,8 @@ from cbt_plugins.metrics import Direction
 
 POCOCK, OBRIEN_FLEMING = "pocock", "obrien-fleming"
 SPENDING = (POCOCK, OBRIEN_FLEMING)
-#: blocks before the first look: two show hardly anything of the scatter
-FIRST = 3
+#: blocks before the first look: three hide the scatter of what jumps between two levels
+FIRST = 4
 #: simulated campaigns; a look that fewer than `_RESOLVED` of them may end is left out, and its alpha kept for the next
 _CAMPAIGNS, _RESOLVED = 200_000, 20
 #: a smaller standard error is rounding
