@@ -24,6 +24,8 @@ from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 TOTAL = "total"
 #: the operation of what is said of the cluster, and not of requests
 CLUSTER = "cluster"
+#: relative changes within which most metrics are equivalent, unless the user says otherwise
+MARGIN = 0.05
 
 
 class Direction(Enum):
@@ -63,6 +65,7 @@ class Metric:
     main: bool = False  # compared without being asked for; more rows make each of them harder to decide
     column: bool = False  # a column of the tables that show few metrics: CSV, other programs' results
     expected: Optional[float] = None  # where all runs have this value, there is nothing to show
+    margin: float = MARGIN  # a relative change within it is equivalent, unless the user says otherwise
     prometheus: str = ""  # name there, in the base unit; "" where it is not exported
     order: int = 0  # place in the registry
 
@@ -106,7 +109,7 @@ _ALL = (
     Metric("mib_per_s", "MiB/s", _UP, "bandwidth", f"Bytes {_OK}", _OP, ("mib_per_s",),
            column=True, prometheus="cbt_bytes_per_second"),
     Metric("success_rate", "", _UP, "success rate", "Successful requests / all requests.", _OP, ("success_rate",),
-           main=True, column=True, expected=1.0, prometheus="cbt_success_ratio"),
+           main=True, column=True, expected=1.0, margin=0.001, prometheus="cbt_success_ratio"),
     # latencies of what ended well
     Metric("mean_ms", "ms", _DOWN, "mean", f"Mean latency {_OK}", _OP, ("latency_ms", "mean"),
            column=True, prometheus="cbt_latency_mean_seconds"),

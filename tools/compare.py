@@ -88,7 +88,9 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
 def add_rules(parser: argparse.ArgumentParser) -> None:
     """Add the options of the statistics."""
     parser.add_argument(
-        "--margin", default="5%", metavar="PERCENT", help="changes within it are equivalent (default: 5%%)"
+        "--margin",
+        metavar="PERCENT",
+        help="changes within it are equivalent (default: 5%%; of success rates 0.1%%)",
     )
     parser.add_argument("--alpha", metavar="P", help="false alarm rate of the table (default: 0.05)")
     parser.add_argument("--confidence", metavar="PERCENT", help="of the intervals: 1 - alpha (default: 95%%)")
@@ -203,7 +205,7 @@ def rules(args: argparse.Namespace) -> Rules:
         raise CommandError(f"--alpha {args.alpha} contradicts --confidence {args.confidence}: give one of them")
     alpha = alpha or round(1 - (confidence or 0.95), 12)
     return Rules(
-        margin=share("--margin", args.margin),
+        margin=share("--margin", args.margin) if args.margin else None,
         alpha=alpha,
         paired=args.pairs,
         scatter=dict(map(_scatter, args.scatter)),

@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file, limits: {GET.p99_ms: 10%%, ...}")
     parser.add_argument("--alpha", metavar="P", help="false alarm rate of the gate (default: 0.05)")
     add_forms(parser, TEXT, JSON, CSV, MD)
-    parser.set_defaults(margin="5%", confidence=None)
+    parser.set_defaults(margin=None, confidence=None)
 
 
 def run(args: argparse.Namespace) -> int:

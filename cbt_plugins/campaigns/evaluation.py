@@ -175,8 +175,7 @@ def _compared(schedule: Schedule, records: _Records) -> Compared:
         Side(arm, tuple(record for planned, record in alike if planned.arm == arm), (str(schedule.file_of(arm)),))
         for arm in schedule.arms
     ]
-    section = schedule.section
-    compared = compare(sides[0], sides[1:], _choice(schedule), Rules(section.margin, section.alpha))
+    compared = compare(sides[0], sides[1:], _choice(schedule), schedule.rules)
     whole = {(record.source, record.name): record for _, record in records}  # what sets the arms apart is told
     sections = []
     for its in compared.sections:
@@ -208,7 +207,8 @@ def _rows(
         for contrast in schedule.contrasts:
             made[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
     directions = {row: METRICS[row.metric].direction for row in made}
-    decisions = decide({row: its.ratios for row, its in made.items()}, directions, schedule.design)
+    margins = {row: schedule.rules.margin_of(row.metric) for row in made}
+    decisions = decide({row: its.ratios for row, its in made.items()}, directions, schedule.design, margins)
     return [_state(row, decisions[row], its, (len(made), schedule)) for row, its in made.items()]
 
 
@@ -271,13 +271,14 @@ def _state(row: RowId, decision: Decision, its: _Observed, family: Tuple[int, Sc
     size, schedule = family
     outlooks: Tuple[Outlook, ...] = ()
     if decision.scatter and decision.n > 2:
-        outlooks = outlooks_of(Scatter(decision.scatter, decision.n - 1), size, schedule)
+        outlooks = outlooks_of(row.metric, Scatter(decision.scatter, decision.n - 1), size, schedule)
     return RowState(row, decision, tuple(its.ratios), its.left_out, its.capped, its.medians, outlooks)
 
 
-def outlooks_of(scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
+def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
     """Return what 3 %, 5 % and "equivalent" take with a scatter of the blocks' log ratios."""
-    return tuple(outlook(effect, scatter, rows, schedule.design) for effect in EFFECTS)
+    design = replace(schedule.design, margin=schedule.rules.margin_of(metric))
+    return tuple(outlook(effect, scatter, rows, design) for effect in EFFECTS)
 
 
 def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]]:
@@ -299,5 +300,5 @@ def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tupl
         if scatter:
             of_block = Scatter(scatter.value * math.sqrt(2 / schedule.per_arm), scatter.freedom)
             rows = len(set(keys)) * len(schedule.contrasts)
-            found[key] = of_block, outlooks_of(of_block, rows, schedule)
+            found[key] = of_block, outlooks_of(key[2], of_block, rows, schedule)
     return found

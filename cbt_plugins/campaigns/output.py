@@ -9,8 +9,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
-from cbt_plugins.compare.output import number
-from cbt_plugins.compare.statistics.sequential import Outlook, critical
+from cbt_plugins.compare.output import margins, number
+from cbt_plugins.compare.statistics.sequential import FIRST, Outlook, critical
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
 from cbt_plugins.compare.table import Compared
 from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, plain, seconds, several
@@ -109,7 +109,8 @@ def _notes(its: Evaluation) -> Iterator[str]:
     section = its.schedule.section
     yield (
         f"the chance of any false better or worse in the campaign is at most {100 * section.alpha:g} %; "
-        f"intervals hold at every look together; equivalent: within {100 * section.margin:g} %"
+        f"intervals hold at every look together; equivalent: within "
+        f"{margins(its.schedule.rules, [row.id.metric for row in its.rows])}"
     )
     named = [name for row in its.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
     for pattern in section.keys if its.rows else ():
@@ -229,14 +230,15 @@ def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
         spread = math.sqrt(sum((v - middle) ** 2 for v in values) / (n - 1) / n) if n > 1 else 0.0
         reach = bound[n] * spread if n > 1 and not math.isinf(bound[n]) else None
         means.append((block, middle, reach))
-    ends = [abs(v) for _, v in points] + [abs(m) + (r or 0.0) for _, m, r in means] + [2 * section.margin]
-    scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [section.margin]))
+    margin = its.schedule.rules.margin_of(row.id.metric)
+    ends = [abs(v) for _, v in points] + [abs(m) + (r or 0.0) for _, m, r in means] + [2 * margin]
+    scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [margin]))
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
     return {
         "half": _HALF,
         "scale": percent(math.expm1(scale)),
         "width": 16 * (section.blocks + 1),
-        "margin": round(_HALF * min(1.0, section.margin / scale), 1),
+        "margin": round(_HALF * min(1.0, margin / scale), 1),
         "points": [(16 * block, place(v)) for block, v in points],
         "bounds": [(16 * b, place(m - r), place(m + r)) for b, m, r in means if r is not None],
         "line": " ".join(f"{16 * b},{place(m)}" for b, m, _ in means),
@@ -267,6 +269,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     """Return what a campaign will do, for people."""
     section, facts = schedule.section, plan_data(schedule)
     cycle = seconds(facts["cycle_seconds"])
+    named = [metric for key in section.keys for metric in fnmatch.filter(METRICS, key.rpartition(".")[2])]
     more = f" + {'; '.join(facts['unknown_time'])}" if facts["unknown_time"] else ""
     words = [
         f"{several(len(schedule.arms), 'arm')}: {', '.join(schedule.arms)}; {schedule.arms[0]} is the base",
@@ -274,8 +277,8 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         f"{cycle}{more}, its preparation more",
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
-        f"it ends when all key rows are better, worse or equivalent (within {100 * section.margin:g} %); chance of any "
-        f"false better or worse: {100 * section.alpha:g} %; first look after 3 blocks",
+        f"it ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)}); "
+        f"chance of any false better or worse: {100 * section.alpha:g} %; first look after {FIRST} blocks",
     ]
     order = [(str(n), " ".join(its.arm for its in schedule.block(n))) for n in range(1, section.blocks + 1)]
     commands = []

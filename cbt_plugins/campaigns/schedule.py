@@ -19,6 +19,7 @@ from cbt_plugins.campaigns.options import FOLDER, SCRIPT, OptionReader, Settings
 from cbt_plugins.campaigns.options import stored as stored_options
 from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
+from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import registry
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
 from cbt_plugins.config.check import Config, load
@@ -71,6 +72,12 @@ class Schedule:
     def design(self) -> Design:
         section = self.section
         return Design(section.blocks, section.alpha, section.margin, section.spending)
+
+    @property
+    def rules(self) -> Rules:
+        """The rules of a comparison of the arms."""
+        given = "margin" in self.section.model_fields_set
+        return Rules(self.section.margin if given else None, self.section.alpha)
 
     @property
     def per_arm(self) -> int:

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import asdict
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare.differences import short
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
 from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
 from cbt_plugins.formatting import RED, YELLOW, Block, Heading, Notes, TableGrid, Words, plain
-from cbt_plugins.metrics import METRICS
+from cbt_plugins.metrics import MARGIN, METRICS
 from cbt_plugins.warning_kinds import Severity, severity_of
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
@@ -180,8 +180,16 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     yield f"p: after {', '.join(told)}"
     yield (
         f"better and worse need p < {rules.alpha:g}, equivalent needs a change that is surely within "
-        f"±{_whole(rules.margin)}%"
+        f"{margins(rules, [row.metric for row in rows])}"
     )
+
+
+def margins(rules: Rules, metrics: Iterable[str]) -> str:
+    """ "±5% (success rate: ±0.1%)": the margin, and those of metrics that have another."""
+    usual = MARGIN if rules.margin is None else rules.margin
+    known = {METRICS[metric].title: rules.margin_of(metric) for metric in metrics}
+    own = ", ".join(f"{title}: ±{_whole(its)}%" for title, its in known.items() if its != usual)
+    return f"±{_whole(usual)}%" + (f" ({own})" if own else "")
 
 
 def _whole(share: float) -> str:
@@ -194,7 +202,7 @@ VERSION = 2
 COLUMNS = (
     *("contender", "case", "phase", "op", "metric", "unit"),
     *("base", "base_low", "base_high", "base_n", "new", "new_low", "new_high", "new_n"),
-    *("change", "change_low", "change_high", "p", "p_adjusted", "key", "within"),
+    *("change", "change_low", "change_high", "p", "p_adjusted", "key", "within", "margin"),
     *("way", "method", "verdict", "warnings"),
 )
 
@@ -218,6 +226,7 @@ def flat(row: Row) -> Dict[str, Any]:
         "p_adjusted": number(its.adjusted),
         "key": its.key,
         "within": number(its.within),
+        "margin": number(its.margin),
         "way": row.way,
         "method": its.method,
         "verdict": row.verdict.value,
@@ -248,7 +257,7 @@ def data(compared: Compared) -> Dict[str, Any]:
     return {
         "version": VERSION,
         "rules": {
-            "margin": rules.margin,
+            "margin": MARGIN if rules.margin is None else rules.margin,
             "alpha": rules.alpha,
             "confidence": rules.confidence,
             "paired": rules.paired,

@@ -115,7 +115,7 @@ def _any(patterns: Sequence[str], name: str) -> bool:
 class Rules:
     """The rules of a comparison."""
 
-    margin: float = 0.05  # a change within +-margin counts as none
+    margin: Optional[float] = None  # a change within +-margin counts as none; None: each metric has its own
     alpha: float = 0.05  # of the table
     paired: bool = False
     #: metric -> relative scatter from run to run, where it is known; "": of all rates
@@ -128,6 +128,9 @@ class Rules:
     def confidence(self) -> float:
         """Return the confidence of the intervals, so that an interval and its verdict agree."""
         return 1 - self.alpha
+
+    def margin_of(self, metric: str) -> float:
+        return METRICS[metric].margin if self.margin is None else self.margin
 
 
 #: the default rules
@@ -387,7 +390,7 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
     judged = judge(
         {key: row.comparison for key, row in rows.items()},
         {key: METRICS[row.metric].direction for key, row in rows.items()},
-        margin={key: choice.margin(row.key) or rules.margin for key, row in rows.items()},
+        margin={key: choice.margin(row.key) or rules.margin_of(row.metric) for key, row in rows.items()},
         alpha=rules.alpha,
         keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])},
     )

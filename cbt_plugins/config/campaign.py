@@ -46,7 +46,9 @@ class CampaignSection(Strict):
     base: Optional[str] = Field(None, description="Arm that others are compared with. Default: the first.")
     blocks: int = Field(20, ge=4, le=40, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
-        0.05, description="Changes within it are equivalent.", json_schema_extra={"default": "5%"}
+        0.05,
+        description="Changes within it are equivalent. Of success rates: 0.1%.",
+        json_schema_extra={"default": "5%"},
     )
     alpha: Percent = Field(
         0.05,

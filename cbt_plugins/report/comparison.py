@@ -11,7 +11,7 @@ from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting import Heading, TableGrid
-from cbt_plugins.metrics import METRICS, TOTAL, Direction
+from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
 from cbt_plugins.report.sentence import first, of_comparison
@@ -58,7 +58,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         releases=side_by_side,
         cpu_time=times,
         half=_HALF,
-        margin=min(_HALF, _HALF * compared.rules.margin / _scale(compared.rows)),
+        margin=min(_HALF, _HALF * (compared.rules.margin or MARGIN) / _scale(compared.rows)),
         overlays=charts,
         tails=curves,
     )

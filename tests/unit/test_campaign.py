@@ -21,8 +21,10 @@ from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
 from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import blocks, plan_data, table
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_in, schedule_of
+from cbt_plugins.compare.statistics.sequential import Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.check import load_file
+from cbt_plugins.metrics import Direction
 from cbt_plugins.results.records import records_of
 from cbt_plugins.tools.__main__ import main
 
@@ -119,6 +121,17 @@ def test_what_forbids_a_verdict_gives_no_observation(tmp_path: Path, made: Path)
 def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     state = after(made, schedule(tmp_path), 4, {"new": 1.2}, ["1 old paced"])
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
+
+
+def test_a_success_rate_has_a_margin_of_its_own(tmp_path: Path, made: Path) -> None:
+    for margin, wanted in (({}, 0.001), ({"margin": "5%"}, 0.05)):
+        (tmp_path / str(wanted)).mkdir()
+        its = schedule(tmp_path / str(wanted), keys=["total.success_rate"], **margin)
+        assert its.rules.margin_of("success_rate") == wanted
+        assert "(success rate: ±0.1%)" in str(blocks(after(made, its, 4, {}))) or margin
+    rows = {"a": [0.002, 0.003] * 4}
+    small, large = (decide(rows, {"a": Direction.HIGHER}, Design(), its)["a"].verdict for its in ({"a": 0.001}, {}))
+    assert (small, large) == (Verdict.BETTER, Verdict.EQUIVALENT)
 
 
 def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:

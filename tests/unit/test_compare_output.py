@@ -92,6 +92,15 @@ def test_the_same_input_gives_the_same_bytes(draw: Any) -> None:
     assert draw(compared()) == draw(compared())
 
 
+def test_the_margin_of_each_row_is_told() -> None:
+    rate = ("measure-new", "GET", "success_rate")
+    both = side("a", runs({GET: [1.0, 2.0, 3.0], rate: [1.0, 0.9, 1.0]}))
+    made = compare(both, [both])
+    assert [row["margin"] for row in as_json(made)["sections"][0]["rows"]] == [0.05, 0.001]
+    assert "surely within ±5% (success rate: ±0.1%)" in formatting.text(output.blocks(made))
+    assert "surely within ±5%\n" in formatting.text(output.blocks(compared()))
+
+
 def test_what_cannot_be_computed_is_not_made_up() -> None:
     made = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])])
     (row,) = made.rows

@@ -62,6 +62,17 @@ def test_a_margin_decides_what_is_the_same() -> None:
     assert Verdict.EQUIVALENT not in verdicts(compare(a, [b], rules=Rules(margin=0.002))).values()
 
 
+def test_a_success_rate_has_a_margin_of_its_own() -> None:
+    """3 of 100 requests that fail are no small change; what the user gives counts for every metric."""
+    rate = ("measure-new", "GET", "success_rate")
+    failing = {rate: [0.97 + 0.001 * i for i in range(6)]}
+    a, b = side("a", runs({rate: [1.0] * 6})), side("b", runs(failing, begin=0.5))
+    assert set(verdicts(compare(a, [b])).values()) == {Verdict.WORSE}
+    few = side("b", runs({rate: [0.9999 + 1e-5 * i for i in range(6)]}, begin=0.5))
+    assert set(verdicts(compare(a, [few])).values()) == {Verdict.EQUIVALENT}
+    assert set(verdicts(compare(a, [b], rules=Rules(margin=0.05))).values()) == {Verdict.EQUIVALENT}
+
+
 def test_all_contenders_are_one_family() -> None:
     base, one = side("old", runs(lots())), side("one", runs(lots(seed=2, get=90)))
     alone = compare(base, [one])

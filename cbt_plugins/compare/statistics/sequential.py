@@ -117,13 +117,21 @@ Rows = Mapping[Key, Sequence[Optional[float]]]  # for each block the log ratio; 
 _FOUND = (Verdict.BETTER, Verdict.WORSE)
 
 
-def decide(rows: Rows[Key], directions: Mapping[Key, Direction], design: Design) -> Dict[Key, Decision]:
-    """Return what is known of each row after all blocks. What was decided at an earlier look stays decided."""
+def decide(
+    rows: Rows[Key],
+    directions: Mapping[Key, Direction],
+    design: Design,
+    margins: Optional[Mapping[Key, float]] = None,
+) -> Dict[Key, Decision]:
+    """Return what is known of each row after all blocks. What was decided at an earlier look stays decided.
+
+    `margins`: of rows that have another than the design's.
+    """
     verdicts: Dict[Key, Tuple[Verdict, int]] = {}
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, its in rows.items() if len(its) >= block and its[block - 1] is not None]
         seen = {key: _there(rows[key][:block]) for key in new}
-        _look(seen, verdicts, directions, (len(rows), design))
+        _look(seen, verdicts, directions, (len(rows), design), margins or {})
     found = sum(verdict in _FOUND for verdict, _ in verdicts.values())
     made = {}
     for key, its in rows.items():
@@ -141,12 +149,13 @@ def _look(
     verdicts: Dict[Key, Tuple[Verdict, int]],
     directions: Mapping[Key, Direction],
     rules: Tuple[int, Design],
+    margins: Mapping[Key, float],
 ) -> None:
     """Add the verdicts of one look; each change that is found leaves its part of alpha to the others."""
     family, design = rules
     for key, values in seen.items():
         ends = interval(values, 2 * design.alpha, design)
-        if key not in verdicts and ends and _within(ends, design.margin):
+        if key not in verdicts and ends and _within(ends, margins.get(key, design.margin)):
             verdicts[key] = Verdict.EQUIVALENT, len(values)
     last = -1
     while last != (last := sum(verdict in _FOUND for verdict, _ in verdicts.values())):
