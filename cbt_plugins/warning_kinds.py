@@ -179,6 +179,8 @@ _ALL = (
     _info("known-scatter", "the interval has the scatter from run to run in it"),
     WarningKind("mixed-side", "the runs of a side have different configurations"),
     WarningKind("missing-values", "some runs of a side have no number"),
+    WarningKind("unrecovered-runs", "some runs of a side did not recover, and the others do not stand for all",
+                forbids_verdict=True),
     WarningKind("missing", "a side or a run has no number"),
     WarningKind("one-run", "one run each, and the scatter from run to run is not known", forbids_verdict=True),
     WarningKind("not-steady", "a run has no level: its tenths differ more than the noise of seconds explains",

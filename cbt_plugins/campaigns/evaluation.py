@@ -15,7 +15,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, 
 from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
 from cbt_plugins.compare.differences import Incomparable, differing, is_essential, short, text
-from cbt_plugins.compare.sides import Side, forbidding
+from cbt_plugins.compare.sides import Runs, Side, forbidding, not_recovered
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
@@ -57,14 +57,15 @@ class RowState:
     ratios: Tuple[Optional[float], ...]  # the log ratio of each block; None: it says nothing of this row
     left_out: Tuple[str, ...]  # why, with the blocks
     capped: Optional[str]  # why it can be neither better nor equivalent
+    unrecovered: Optional[str]  # why it can have no verdict: trials that did not recover
     medians: Mapping[str, Optional[float]]  # of each arm
     outlooks: Tuple[Outlook, ...]
 
     @property
     def verdict(self) -> Optional[Verdict]:
         """The verdict; None: not decided."""
-        held = self.capped and self.decision.verdict in (Verdict.BETTER, Verdict.EQUIVALENT)
-        return Verdict.INCONCLUSIVE if held else self.decision.verdict
+        held = self.unrecovered or (self.capped and self.decision.verdict is not Verdict.WORSE)
+        return Verdict.INCONCLUSIVE if held and self.decision.verdict else self.decision.verdict
 
 
 @dataclass(frozen=True)
@@ -217,6 +218,7 @@ class _Observed:
     ratios: List[Optional[float]]
     left_out: Tuple[str, ...]
     capped: Optional[str]
+    unrecovered: Optional[str]
     medians: Mapping[str, Optional[float]]
 
 
@@ -255,15 +257,19 @@ class _Cells:
             ratios.append(None if reasons else ratio)
         left_out = tuple(f"{reason} (block {', '.join(map(str, its))})" for reason, its in why.items())
         arms = {arm: self._median(arm) for arm in self._schedule.arms}
-        return _Observed(ratios, left_out, capped, arms)
+        lost = (its.text for arm in contrast.weights for its in not_recovered(arm, self._of(arm), self._key))
+        return _Observed(ratios, left_out, capped, next(lost, None), arms)
 
     def _values(self, run: RunRecord) -> Iterator[float]:
         for its in run.measurements:
             if (its.phase, its.op, its.metric) == self._key and its.value is not None:
                 yield its.value
 
+    def _of(self, arm: str) -> Runs:
+        return tuple(run for (_, its), runs in self._runs.items() if its == arm for run in runs)
+
     def _median(self, arm: str) -> Optional[float]:
-        values = [v for (_, its), runs in self._runs.items() if its == arm for run in runs for v in self._values(run)]
+        values = [value for run in self._of(arm) for value in self._values(run)]
         return median(values) if values else None
 
 
@@ -272,7 +278,9 @@ def _state(row: RowId, decision: Decision, its: _Observed, family: Tuple[int, Sc
     outlooks: Tuple[Outlook, ...] = ()
     if decision.scatter and decision.n > 2:
         outlooks = outlooks_of(row.metric, Scatter(decision.scatter, decision.n - 1), size, schedule)
-    return RowState(row, decision, tuple(its.ratios), its.left_out, its.capped, its.medians, outlooks)
+    return RowState(
+        row, decision, tuple(its.ratios), its.left_out, its.capped, its.unrecovered, its.medians, outlooks
+    )
 
 
 def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:

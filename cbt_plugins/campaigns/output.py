@@ -119,6 +119,8 @@ def _notes(its: Evaluation) -> Iterator[str]:
     for row in its.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
+        if row.unrecovered:
+            yield f"{name}: no verdict: {row.unrecovered}"
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
     yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in its.trials if trial.reason)
@@ -168,6 +170,7 @@ def _data_of(row: RowState, its: Evaluation) -> Dict[str, Any]:
         "log_ratios": [number(value) for value in row.ratios],
         "left_out": list(row.left_out),
         "capped": row.capped,
+        "unrecovered": row.unrecovered,
         "outlook": [vars(one) for one in row.outlooks],
     }
 

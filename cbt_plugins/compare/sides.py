@@ -21,6 +21,7 @@ from cbt_plugins.compare.differences import (
 )
 from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
+from cbt_plugins.metrics import METRICS, MetricSource
 from cbt_plugins.results.record import UNREADABLE, RunRecord
 from cbt_plugins.results.records import records_of
 from cbt_plugins.results.source import Unreadable
@@ -237,6 +238,16 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
             found.setdefault(its.code, []).append(its.text)
     more = {code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in found.items()}
     return tuple(StatisticsWarning(code, f"{side}: {texts[0]}{more[code]}") for code, texts in found.items())
+
+
+def not_recovered(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:
+    """Return the warning about runs without a milestone of their recovery: the others are not a fair choice."""
+    metric = METRICS[key[2]]
+    if metric.source is not MetricSource.EPISODE or metric.path[0] != "milestones":
+        return ()
+    without = sum((m.phase, m.op, m.metric) == key and m.value is None for run in runs for m in run.measurements)
+    text = f"{without} of {len(runs)} runs of the {side} side did not recover: {metric.title}"
+    return (StatisticsWarning("unrecovered-runs", text),) if without else ()
 
 
 def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:

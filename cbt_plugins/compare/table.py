@@ -18,6 +18,7 @@ from cbt_plugins.compare.sides import (
     Side,
     cases,
     forbidding,
+    not_recovered,
     repeats,
     warnings_of_case,
     warnings_of_row,
@@ -369,7 +370,8 @@ def _row(
         warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
     sides = (("base", case.base, made.base), ("new", case.new, made.new))
     one, other = (
-        replace(its, warnings=(*forbidding(side, runs, key), *its.warnings)) for side, runs, its in sides
+        replace(its, warnings=(*forbidding(side, runs, key), *not_recovered(side, runs, key), *its.warnings))
+        for side, runs, its in sides
     )
     made = replace(made, base=one, new=other, warnings=tuple(warnings))
     against = None if limit is None else replace(values.compared(limit), base=one, new=other)

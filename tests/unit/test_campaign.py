@@ -123,6 +123,35 @@ def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
 
 
+def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
+    """Give the blocks' trials of an arm a failure, and the seconds until it was over."""
+    for number in range(1, 6):
+        for planned in its.block(number):
+            for path in its.folder_of(planned).glob("archive/results/*/id-*/summary.json"):
+                summary = json.loads(path.read_text())
+                reached = [{"name": "clean", "seconds": seconds[planned.arm][number - 1]}]
+                episode = {"labels": ["kill"], "kind": "failure", "recovery": None, "milestones": reached}
+                milestones = {"version": 1, "episodes": [episode], "warnings": []}
+                impact = {"version": 1, "states": [], "baseline": None, "phases": [], "warnings": []}
+                summary["failure"] = {"milestones": milestones, "impact": impact, "timelines": {}}
+                path.write_text(json.dumps(summary))
+
+
+@pytest.mark.parametrize("arm", ["old", "new"])
+def test_trials_that_did_not_recover_leave_no_verdict_to_the_others(tmp_path: Path, made: Path, arm: str) -> None:
+    its = schedule(tmp_path)
+    after(made, its, 5, {})
+    seconds: Dict[str, List[Any]] = {"old": [100, 102, 99, 100, 101], "new": [60, 61, 59, 62, 60]}
+    recovered_in(its, seconds)
+    assert evaluate(its).rows[-1].verdict is Verdict.BETTER
+    seconds[arm][1] = None
+    recovered_in(its, seconds)
+    state = evaluate(its)
+    text = f"2 of 10 runs of the {arm} side did not recover: to active+clean"
+    assert (state.rows[-1].verdict, state.rows[-1].unrecovered) == (Verdict.INCONCLUSIVE, text)
+    assert f"no verdict: {text}" in str(blocks(state))
+
+
 def test_a_success_rate_has_a_margin_of_its_own(tmp_path: Path, made: Path) -> None:
     for margin, wanted in (({}, 0.001), ({"margin": "5%"}, 0.05)):
         (tmp_path / str(wanted)).mkdir()

@@ -55,6 +55,17 @@ def test_a_warning_that_forbids_a_verdict_is_inconclusive(text: str) -> None:
     assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "lost-objects")
 
 
+@pytest.mark.parametrize("text", ["recovery_s=5%", "recovery_s<=110"])
+def test_runs_that_did_not_recover_pass_no_gate(text: str) -> None:
+    recovery = ("kill failure", "cluster", "recovery_s")
+    base, new = (runs({recovery: noise(level, 6, scatter=0.005, seed=1)}) for level in (100, 90))
+    limits = GateLimits(tuple(of_texts([text])))
+    assert gate(side("a", base), [side("b", new)], limits, Rules()).outcome is GateOutcome.OK
+    new[2] = replace(new[2], measurements=(replace(new[2].measurements[0], value=None),))
+    (ruling,) = gate(side("a", base), [side("b", new)], limits, Rules()).rulings
+    assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "unrecovered-runs")
+
+
 def test_what_was_held_down_passes_no_gate_and_fails_it_all_the_same() -> None:
     p99 = ("measure-new", "GET", "p99_ms")
     outcomes = []

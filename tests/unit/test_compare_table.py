@@ -265,6 +265,26 @@ def test_some_warnings_forbid_a_verdict_on_the_rows_that_they_are_about() -> Non
         }
 
 
+@pytest.mark.parametrize("paired", [False, True])
+def test_runs_that_did_not_recover_leave_no_verdict_to_the_others(paired: bool) -> None:
+    recovery = ("kill failure", "cluster", "recovery_s")
+    base = side("a", runs({recovery: noise(100, 10, scatter=0.01, seed=1)}))
+    some = runs({recovery: noise(90, 10, scatter=0.01, seed=2)}, begin=0.5)
+    for i in (1, 5):
+        (its,) = some[i].measurements
+        some[i] = dataclasses.replace(some[i], measurements=(dataclasses.replace(its, value=None),))
+    for one, other, who in ((base, side("b", some), "new"), (side("b", some), base, "base")):
+        (row,) = compare(one, [other], rules=Rules(paired=paired)).rows
+        assert row.verdict is Verdict.INCONCLUSIVE and row.comparison.forbidden_by
+        assert row.comparison.forbidden_by.text == f"2 of 10 runs of the {who} side did not recover: to active+clean"
+    (row,) = compare(base, [side("b", some[6:])]).rows
+    assert row.verdict is Verdict.BETTER
+    rate = ("kill failure", "cluster", "recovery_mib_per_s")  # not known, which is another matter
+    made = [record({rate: None if i == 3 else 80.0 + i}, name=str(i), started=float(i)) for i in range(12)]
+    (row,) = compare(side("a", made[::2]), [side("b", made[1::2])], Choice(metrics=("recovery_mib_per_s",))).rows
+    assert row.comparison.forbidden_by is None
+
+
 @pytest.mark.parametrize(
     ("code", "op", "level", "forbidden"),
     [
