@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
 from statistics import median
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
@@ -12,10 +12,12 @@ from cbt_plugins.compare.output import chance, change_of, number
 from cbt_plugins.compare.sides import groups, titles
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
+from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Key, Wanted
 from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, plain, when
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.record import RunRecord
+from cbt_plugins.warning_kinds import forbids_verdict
 
 #: runs below which no change of a level can be found
 FEWEST = 2 * SHORTEST
@@ -52,6 +54,17 @@ DEFAULT_BUDGET = AlarmBudget()
 
 
 @dataclass(frozen=True)
+class LevelWarning:
+    """A warning of some runs of a level that forbids a verdict on a track."""
+
+    code: str
+    level: str  # "before" or "after" the change
+    runs: int  # that have it, of ...
+    of: int
+    text: str  # of the first
+
+
+@dataclass(frozen=True)
 class LevelChange:
     """A change of the level between two runs; `differences` are those of their configurations."""
 
@@ -61,6 +74,8 @@ class LevelChange:
     after: float
     p: float
     differences: Tuple[Difference, ...]
+    warnings: Tuple[LevelWarning, ...]
+    forbidden: bool  # at least half of the runs of a level have such a warning
 
 
 @dataclass(frozen=True)
@@ -78,6 +93,8 @@ class Track:
         return [value for value in self.values if value is not None]
 
     def verdict(self, change: LevelChange) -> str:
+        if change.forbidden:
+            return Verdict.INCONCLUSIVE.value
         direction = METRICS[self.metric].direction
         if direction is Direction.NONE:
             return "differs"
@@ -132,12 +149,28 @@ def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, budget: Ala
 def _track(key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
     known = [(run, value) for run, value in zip(runs, values) if value is not None]
     found = change_points([value for _, value in known], alpha=alpha, seed=seed) if len(known) >= FEWEST else []
+    cuts = [0, *(point.index for point in found), len(known)]
+    levels = [[run for run, _ in known[begin:end]] for begin, end in zip(cuts, cuts[1:])]
     changes = []
-    for point in found:
-        before, after = known[point.index - 1][0], known[point.index][0]
+    for point, both in zip(found, zip(levels, levels[1:])):
+        before, after = both[0][-1], both[1][0]
         what = tuple(differing([before], [after]))
-        changes.append(LevelChange(before, after, point.before, point.after, point.p, what))
+        sides = [_level_warnings(name, runs, key) for name, runs in zip(("before", "after"), both)]
+        forbidden = any(2 * warned >= len(runs) for (_, warned), runs in zip(sides, both))
+        warnings = tuple(its for found, _ in sides for its in found)
+        changes.append(LevelChange(before, after, point.before, point.after, point.p, what, warnings, forbidden))
     return Track(*key, tuple(values), tuple(changes))
+
+
+def _level_warnings(name: str, runs: Sequence[RunRecord], key: Key) -> Tuple[List[LevelWarning], int]:
+    """Return the warnings of a level's runs that forbid a verdict, each kind once, and how many runs have any."""
+    having = [[its for its in run.warnings if forbids_verdict(its.code) and its.is_about(*key[:2])] for run in runs]
+    found: Dict[str, List[str]] = {}
+    for each in having:
+        for code, text in {its.code: its.text for its in each}.items():
+            found.setdefault(code, []).append(text)
+    made = [LevelWarning(code, name, len(texts), len(runs), texts[0]) for code, texts in found.items()]
+    return made, sum(map(bool, having))
 
 
 HEAD = ("phase", "op", "metric", "unit", "from", "release", "before", "after", "change", "p", "")
@@ -155,6 +188,7 @@ def blocks(found: Sequence[History]) -> List[Block]:
         made += [
             TableGrid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
             Notes("configuration changes", tuple(_reasons([change for _, change in changes]))),
+            Notes("levels with warnings that forbid a verdict", tuple(_doubts(changes))),
             TableGrid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
             Notes("warnings", tuple(_warnings(history))),
         ]
@@ -202,6 +236,13 @@ def _reasons(changes: Sequence[LevelChange]) -> Iterator[str]:
     for change in _firsts(changes):
         told = [f"{its.key}: {its.base} -> {its.new}" for its in change.differences]
         yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(told) or 'no recorded difference'}"
+
+
+def _doubts(changes: Sequence[Tuple[Track, LevelChange]]) -> Iterator[str]:
+    for track, change in changes:
+        row = f"{when(change.run.started)} ({track.phase} {track.op} {METRICS[track.metric].title})"
+        for its in change.warnings:
+            yield f"{row}: {its.code} in {its.runs} of {its.of} runs {its.level} it: {its.text}"
 
 
 def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
@@ -275,6 +316,7 @@ def _change_data(track: Track, history: History, change: LevelChange) -> Dict[st
         "after": number(change.after),
         "p": number(change.p),
         "verdict": track.verdict(change),
+        "warnings": [asdict(its) for its in change.warnings],
         "differences": [{"key": its.key, "before": its.base, "after": its.new} for its in change.differences],
     }
 

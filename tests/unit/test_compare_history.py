@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any, Dict, List, Sequence
 
 import pytest
@@ -10,7 +11,7 @@ from compare_records import noise, record
 from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
 from cbt_plugins.compare.table import Choice
 from cbt_plugins.formatting import text
-from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.record import ResultWarning, RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 DAY = 86400.0
@@ -51,6 +52,25 @@ def test_better_is_what_the_metric_says() -> None:
     runs = [record({P99: value}, started=i * DAY) for i, value in enumerate(values)]
     (slower,) = one(runs).tracks
     assert [slower.verdict(change) for change in slower.changes] == ["worse"]
+
+
+def test_nights_whose_warnings_forbid_a_verdict_are_named_and_from_half_of_a_level_on_decide_nothing() -> None:
+    down = (ResultWarning("daemon-down", "osd.5 was down", "measure-new"),)
+    other = (ResultWarning("daemon-down", "osd.5 was down", "measure-aged"), ResultWarning("scrubbing", "1 PG"))
+    for warned, wanted in ((range(9, 13), "worse"), (range(9, 14), "inconclusive"), (range(4, 9), "inconclusive")):
+        runs = nights([100] * 9 + [85] * 9)
+        runs = [replace(its, warnings=down if i in warned else other) for i, its in enumerate(runs)]
+        history = one(runs)
+        (change,) = history.tracks[0].changes
+        assert history.tracks[0].verdict(change) == wanted
+        level = "before" if warned[0] < 9 else "after"
+        said = f"daemon-down in {len(warned)} of 9 runs {level} it: osd.5 was down"
+        (night,) = [line for line in text(blocks([history])).splitlines() if said in line]
+        assert night.strip().startswith("- 1970-01-10 00:00:00 UTC (measure-new GET throughput)")
+        (told,) = data([history])[0]["tracks"][0]["changes"]
+        assert told["verdict"] == wanted and told["warnings"] == [
+            {"code": "daemon-down", "level": level, "runs": len(warned), "of": 9, "text": "osd.5 was down"}
+        ]
 
 
 def test_noise_has_no_changes() -> None:
