@@ -315,6 +315,34 @@ def _ordered(
     return compared
 
 
+def unequal() -> None:
+    """Better or worse where one side has more runs: nothing changed, and a change of 5 %."""
+    sizes = ((10, 3), (10, 5), (30, 5), (20, 10))
+    lines = [
+        [name, *(part(_unequal(each, both, change, wild), ALARMS, 5 * SINGLE) for each in sizes)]
+        for name, both, change, wild in (
+            ("equal, scatter 1 % and 5 %", (0.01, 0.05), 0.0, 0.0),
+            ("equal, scatter 2 %", (0.02, 0.02), 0.0, 0.0),
+            ("5 % lower, scatter 2 %", (0.02, 0.02), -0.05, 0.0),
+            ("5 % lower, scatter 2 %, one run in ten 20 % lower", (0.02, 0.02), -0.05, 0.1),
+        )
+    ]
+    show(["runs of the sides", *(f"{n}, {m}" for n, m in sizes)], lines)
+
+
+def _unequal(
+    sizes: Tuple[int, int], scatters: Tuple[float, float], change: float, wild: float
+) -> Callable[[np.random.Generator], Comparison]:
+    def compared(chance: np.random.Generator) -> Comparison:
+        base, new = (
+            np.exp(scatter * chance.normal(size=n)) * np.where(chance.random(n) < wild, 0.8, 1.0)
+            for n, scatter in zip(sizes, scatters)
+        )
+        return compare_runs(base, (1 + change) * new)
+
+    return compared
+
+
 def keys() -> None:
     """Power of one row of 20 that changed: Holm over all, and as one of 2 key rows or of 18 others."""
     sizes = (3, 4, 5, 6, 8, 10)
@@ -376,8 +404,8 @@ def bins() -> None:
 
 
 PARTS = (
-    *(smallest, single, long, fewest, keys, interleaved, order, gates, limits, level, runs, single_runs, unsteady),
-    *(short, seconds, found, equivalence, bins),
+    *(smallest, single, long, fewest, keys, interleaved, order, unequal, gates, limits, level, runs, single_runs),
+    *(unsteady, short, seconds, found, equivalence, bins),
 )
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from typing import List
+from typing import Any, List, Tuple
 
 import numpy as np
 import pytest
@@ -97,6 +97,44 @@ def test_one_wild_run_does_not_hide_a_change_from_the_exact_test() -> None:
     assert found.p < 0.05 < found.second
     assert "tests-disagree" in codes(found)
     assert found.change == pytest.approx(-0.09, abs=0.02)
+
+
+def scattered(sizes: Tuple[int, int], scatters: Tuple[float, float], times: Any = None) -> int:
+    """Return how many of 200 comparisons without a change find one."""
+    found, chance = 0, np.random.default_rng(1)
+    for _ in range(200):
+        base, new = (100 * np.exp(scatter * chance.normal(size=n)) for n, scatter in zip(sizes, scatters))
+        its = compare_runs(base, new, times=times)
+        found += its.p is not None and its.p < 0.05
+    return found
+
+
+@pytest.mark.parametrize("sizes", [(30, 5), (60, 3), (10, 3), (20, 10)])
+def test_few_runs_that_scatter_more_than_many_are_no_change(sizes: Tuple[int, int]) -> None:
+    """At most 5 of 100, and what 200 of them resolve."""
+    assert scattered(sizes, (0.01, 0.05)) <= 18
+    assert scattered(sizes, (0.02, 0.02)) <= 18
+
+
+def test_blocks_with_few_runs_that_scatter_more_are_no_change() -> None:
+    times = [i for i in range(15) if i % 3 < 2], list(range(2, 15, 3))
+    assert scattered((10, 5), (0.01, 0.05), times) <= 18
+
+
+def test_of_unequal_sides_both_tests_must_agree() -> None:
+    base, new = [*A, *(101.5, 99.0, 100.5)], B
+    x, y = np.log(base), np.log(new)
+    found = compare_runs(base, new)
+    exact, t = stats.mannwhitneyu(x, y, method="exact").pvalue, stats.ttest_ind(x, y, equal_var=False)
+    assert found.method == "exact rank sum and Welch's t"
+    assert (found.p, found.second) == pytest.approx((max(exact, t.pvalue), t.pvalue))
+    low, high = (-its for its in t.confidence_interval()[::-1])
+    differences = np.sort(np.subtract.outer(y, x), axis=None)
+    assert found.change_low is not None and math.log1p(found.change_low) <= low + 1e-12
+    assert found.change_high is not None and math.log1p(found.change_high) >= high - 1e-12
+    assert found.change == pytest.approx(math.exp(np.median(differences)) - 1)
+    wild = compare_runs([*base, 20.0], new)
+    assert wild.p is not None and wild.p > 0.05 and "tests-disagree" in codes(wild)
 
 
 def test_many_runs_against_two_are_compared_exactly() -> None:

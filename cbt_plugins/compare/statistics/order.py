@@ -118,6 +118,12 @@ def within_blocks(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[
     return change, math.sqrt(left / freedom / float(weights.sum())), float(freedom)
 
 
+def of_blocks(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[float, float, float]:
+    """Return the same by the differences of the blocks, which holds too where one side scatters more."""
+    apart = np.asarray([y[b].mean() - x[a].mean() for a, b in made])
+    return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(made)), len(made) - 1.0
+
+
 def _mean(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.concatenate([first, second]).mean())
 

@@ -5,10 +5,12 @@ relative to the base's level. An exact test decides where its smallest p is at m
 from 5 and 5 runs on, or 7 pairs). With fewer runs, but 3 at least, it is Student's t, which assumes that the logarithms
 are normal, and says so.
 
-The exact tests assume only that runs are independent: rank sum of two samples (Wilcoxon, Mann and Whitney) and signed
-ranks of pairs (Wilcoxon), both with ties. Probabilities are counted over all ways to deal out the ranks, or their
-signs. The estimates are those of Hodges and Lehmann (1963), the intervals are the tests' inverse. Beyond `COUNTED`
-values the counts are replaced by the normal approximation with its correction for ties."""
+The exact tests assume that runs are independent: rank sum of two samples (Wilcoxon, Mann and Whitney) and signed ranks
+of pairs (Wilcoxon), both with ties. The rank sum assumes too that both sides scatter alike, which matters little with
+about as many runs of both; otherwise (`UNEQUAL`) a t test that allows for another scatter must agree. Probabilities are
+counted over all ways to deal out the ranks, or their signs. The estimates are those of Hodges and Lehmann (1963), the
+intervals are the tests' inverse. Beyond `COUNTED` values the counts are replaced by the normal approximation with its
+correction for ties."""
 
 from __future__ import annotations
 
@@ -28,6 +30,7 @@ from cbt_plugins.compare.statistics.order import (
     blocks_floor,
     convolved,
     line,
+    of_blocks,
     one_after_other,
     resembling_p,
     within_blocks,
@@ -42,6 +45,8 @@ FEWEST = 3
 _DIGITS = 1e-12
 #: values up to which probabilities are counted
 COUNTED = 100
+#: one side has at least so many times the runs of the other: ranks may take another scatter for a change
+UNEQUAL = 1.5
 #: the method of runs too few to show their scatter, where it is known otherwise
 KNOWN_SCATTER = "t with a known scatter"
 Interval = Optional[Tuple[float, float]]
@@ -57,6 +62,7 @@ class _Shift(NamedTuple):
     method: str
     second: Optional[float] = None
     floor: float = 0.0
+    exact: Optional[float] = None  # the exact test's own p, where the other test had to agree
 
 
 def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
@@ -231,19 +237,38 @@ def _samples(x: np.ndarray, y: np.ndarray, alpha: float, scatter: Optional[Scatt
         return t if min(n, m) >= FEWEST else _Shift(value, None, None, None, "none")
     value, interval = shift_of_samples(x, y, alpha)
     _, narrower = shift_of_samples(x, y, 2 * alpha)
-    return _Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
+    exact = _Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
+    return _both(exact, t) if _unequal(n, m) and min(n, m) >= FEWEST else exact
+
+
+def _unequal(n: int, m: int) -> bool:
+    return max(n, m) >= UNEQUAL * min(n, m)
+
+
+def _both(exact: _Shift, t: _Shift) -> _Shift:
+    """Return what both tests agree on: the larger p, and intervals that hold both."""
+    if t.p is None or exact.p is None:
+        return exact
+
+    def hull(one: Interval, other: Interval) -> Interval:
+        return (min(one[0], other[0]), max(one[1], other[1])) if one and other else None
+
+    wide, narrow = hull(exact.interval, t.interval), hull(exact.narrower, t.narrower)
+    names = f"{exact.method} and {t.method}"
+    return exact._replace(interval=wide, narrower=narrow, method=names, p=max(exact.p, t.p), exact=exact.p)
 
 
 def _blocks(x: np.ndarray, y: np.ndarray, made: List[Block], alpha: float) -> _Shift:
     """Compare within blocks: signed ranks where each block is a pair, otherwise aligned ranks."""
     if all(len(a) == len(b) == 1 for a, b in made):
         return _pairs(np.asarray([y[b[0]] - x[a[0]] for a, b in made]), alpha)
-    change, error, freedom = within_blocks(x, y, made)
-    t = _student(change, error, freedom, alpha, "blocks")
+    unequal = _unequal(len(x), len(y))
+    t = _student(*(of_blocks if unequal else within_blocks)(x, y, made), alpha, "t of blocks")
     ranks, sizes = aligned(x, y, made)
     ways = convolved([_rank_sums(size, tuple(sorted(its))) for its, size in zip(ranks, sizes)])
     p = _two_sided(ways, sum(int(its[:size].sum()) for its, size in zip(ranks, sizes)))
-    return t._replace(p=p, method="exact aligned ranks", second=t.p, floor=blocks_floor(made))
+    exact = t._replace(p=p, method="exact aligned ranks", second=t.p, floor=blocks_floor(made))
+    return _both(exact, t) if unequal else exact
 
 
 def _pairs(differences: np.ndarray, alpha: float) -> _Shift:
@@ -282,9 +307,11 @@ def _warnings(shift: _Shift, n: int, m: int, paired: bool, confidence: float) ->
         found.append(StatisticsWarning("no-scatter", "all runs of a side have the same value: the noise is unknown"))
     elif not shift.floor:
         found.append(_normal(n) if paired else _normal(n, m))
-    elif shift.second is not None and (shift.p < 1 - confidence) != (shift.second < 1 - confidence):
-        text = f"a t test on the same runs gives p = {shift.second:.3g}: check the single runs"
-        found.append(StatisticsWarning("tests-disagree", text))
+    elif shift.second is not None:
+        exact = shift.p if shift.exact is None else shift.exact
+        if (exact < 1 - confidence) != (shift.second < 1 - confidence):
+            text = f"the exact test gives p = {exact:.3g}, a t test on the same runs p = {shift.second:.3g}"
+            found.append(StatisticsWarning("tests-disagree", f"{text}: check the single runs"))
     return found
 
 
