@@ -20,6 +20,7 @@ from cbt_plugins.compare.differences import (
     within,
 )
 from cbt_plugins.compare.statistics import series_warnings
+from cbt_plugins.compare.statistics.order import in_groups
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.metrics import METRICS, MetricSource
 from cbt_plugins.results.record import UNREADABLE, RunRecord
@@ -269,13 +270,16 @@ def _mixed(case: Case) -> Iterator[ComparisonWarning]:
 
 
 def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
-    """Runs of one side after all of the other's: a cluster that drifts looks like a change."""
+    """Runs of one side after those of the other, or in groups: a cluster that drifts looks like a change."""
     times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
     if min(len(its) for its in times) < 2:
         return
     first, second = times
     if max(first) < min(second) or max(second) < min(first):
         text = "all runs of one side were made before those of the other: the change includes any drift"
+        yield ComparisonWarning("not-interleaved", "base, new", text)
+    elif in_groups(first, second):
+        text = "runs of one side were made in groups, not in turns with the other: the change may include drift"
         yield ComparisonWarning("not-interleaved", "base, new", text)
 
 

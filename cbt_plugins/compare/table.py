@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
+from math import isnan, nan
 from statistics import median
 from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
@@ -303,7 +304,7 @@ class _Sides:
 
     base: List[Measurement]
     new: List[Measurement]
-    times: Optional[Times]  # when the runs were made; None: not known of all
+    times: Optional[Times]  # when the runs were made, nan where it is not known; None: not known of any
     paired: bool
     confidence: float
     scatter: Optional[Scatter] = None
@@ -338,13 +339,12 @@ class _Sides:
 
 def _values(case: Case, ours: Values, theirs: Values, rules: Rules) -> _Sides:
     base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
-    times = [
-        [run.started for run, its in zip(runs, values) if its is not None]
+    first, second = (
+        [nan if run.started is None else run.started for run, its in zip(runs, values) if its is not None]
         for runs, values in ((case.base, ours), (case.new, theirs))
-    ]
-    known = not rules.paired and None not in times[0] and None not in times[1]
-    when = ([its or 0.0 for its in times[0]], [its or 0.0 for its in times[1]]) if known else None
-    return _Sides(base, new, when, rules.paired, rules.confidence)
+    )
+    known = not rules.paired and not all(map(isnan, (*first, *second)))
+    return _Sides(base, new, (first, second) if known else None, rules.paired, rules.confidence)
 
 
 def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:

@@ -293,7 +293,7 @@ def order() -> None:
     sizes = (3, 5, 8, 10, 20)
     lines = [
         [f"{name}; {what}", *(part(_ordered(make(n), lag, drift, scatter, change), ALARMS, SINGLE) for n in sizes)]
-        for name, make in (("one after the other", lambda n: "B" * n + "N" * n), ("in turns", lambda n: "BN" * n))
+        for name, make in _ORDERS.items()
         for what, lag, drift, scatter, change in (
             ("autocorrelation of runs 0.5", 0.5, 0.0, 0.02, 0.0),
             ("drift of 3 %, scatter 1 %", 0.0, 0.03, 0.01, 0.0),
@@ -301,6 +301,14 @@ def order() -> None:
         )
     ]
     show(["order; runs on each side", *sizes], lines)
+
+
+_ORDERS: Dict[str, Callable[[int], str]] = {
+    "one after the other": lambda n: "B" * n + "N" * n,
+    "two groups of each side": lambda n: "B" * (n // 2) + "N" * (n // 2) + "B" * (n - n // 2) + "N" * (n - n // 2),
+    "one side around the other": lambda n: "B" * (n // 2) + "N" * n + "B" * (n - n // 2),
+    "in turns": lambda n: "BN" * n,
+}
 
 
 def _ordered(

@@ -319,6 +319,20 @@ def test_interleaved_runs_give_no_warning() -> None:
     assert compare(a, [b]).sections[0].warnings == ()
     late = side("b", runs(lots(seed=2), begin=100))
     assert [its.code for its in compare(a, [late]).sections[0].warnings] == ["not-interleaved"]
+    groups = side("b", runs(lots(seed=2), begin=2.5))  # BBBNBNBNBNNN
+    assert [its.code for its in compare(a, [groups]).sections[0].warnings] == ["not-interleaved"]
+
+
+def test_one_run_without_a_time_does_not_hide_the_order_of_the_others() -> None:
+    rising = {GET: [100.0 + 0.5 * i for i in range(10)]}
+    base, new = runs(rising), runs({GET: [value + 5 for value in rising[GET]]}, begin=10)
+    base[0] = dataclasses.replace(base[0], started=None)
+    (row,) = compare(side("a", base), [side("b", new)]).rows
+    assert row.verdict is Verdict.INCONCLUSIVE
+    assert {"drift-of-runs", "order-unknown"} <= {its.code for its in row.comparison.warnings}
+    unknown = [dataclasses.replace(its, started=None) for its in (*base, *new)]
+    (row,) = compare(side("a", unknown[:10]), [side("b", unknown[10:])]).rows
+    assert not {"drift-of-runs", "order-unknown"} & {its.code for its in row.comparison.warnings}
 
 
 def test_rows_of_a_sweep_have_their_case_in_the_id() -> None:

@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from cbt_plugins.compare.statistics import Comparison, compare_runs, pooled_scatter
-from cbt_plugins.compare.statistics.order import blocks, line, resembling_p, within_blocks
+from cbt_plugins.compare.statistics.order import blocks, in_groups, line, resembling_p, within_blocks
 
 Times = Tuple[List[int], List[int]]
 
@@ -102,17 +102,18 @@ def test_blocks_of_one_pair_are_the_paired_t() -> None:
     assert change / error == pytest.approx(stats.ttest_rel(y, x).statistic)
 
 
-def test_the_lines_of_one_slope_are_those_of_least_squares() -> None:
+@pytest.mark.parametrize("pattern", ["BBBBBBNNNNNN", "NNNNNNBBBBBB", "BBBNNNBBBNNN", "BNBBBNNNNBNB"])
+def test_the_lines_of_one_slope_are_those_of_least_squares(pattern: str) -> None:
     x, y = np.random.default_rng(4).normal(size=(2, 6))
-    found = line(x, y)
+    found = line(x, y, times(pattern))
     assert found is not None
-    side, place = np.repeat([0.0, 1.0], 6), np.arange(12.0)
+    side, place = np.repeat([0.0, 1.0], 6), np.concatenate(times(pattern))
     design = np.column_stack([np.ones(12), side, place])
     fitted, left, *_ = np.linalg.lstsq(design, np.concatenate([x, y]), rcond=None)
     assert (found.change, found.drift) == pytest.approx((fitted[1], fitted[2] * 11))
     errors = np.sqrt(np.diag(np.linalg.inv(design.T @ design)) * left[0] / 9)
     assert (found.change_p, found.p) == pytest.approx(tuple(2 * stats.t.sf(abs(fitted / errors), 9)[1:]))
-    assert line(x[:3], y[:3]) is None
+    assert line(x[:3], y[:3], times("BBBNNN")) is None
 
 
 def test_a_drift_is_no_change() -> None:
@@ -123,6 +124,66 @@ def test_a_drift_is_no_change() -> None:
     assert "drift-of-runs" in codes(turned) and turned.forbidden_by is not None
     step = compared("B" * 8 + "N" * 8, 100 * noise * np.linspace(1, 1.01, 16), 0.1)
     assert step.forbidden_by is None and step.p is not None and step.p < 0.001
+
+
+@pytest.mark.parametrize(
+    ("pattern", "groups"),
+    [
+        *(("BN" * 5, False), ("BNNB" * 3, False), ("BBNN" * 3, False), ("BNBBNBNBN", False), ("BBN" * 4, False)),
+        *(("BBBNBBBN", False), ("BBBNNNBBBNNN", True), ("BBBNNNNNBB", True), ("BBBBBNNNNNBBBBB", True)),
+        *(("BBBBBBNNN", True), ("BNNNBB", True)),
+    ],
+)
+def test_turns_have_at_most_two_runs_of_a_side(pattern: str, groups: bool) -> None:
+    assert in_groups(*times(pattern)) is groups
+
+
+def alarms(pattern: str, lag: float, drift: float, scatter: float) -> int:
+    """Return how often 100 campaigns without a change find one."""
+    found = 0
+    for seed in range(100):
+        noise = np.random.default_rng(seed).normal(size=100 + len(pattern))
+        made = scatter * np.sqrt(1 - lag**2) * lfilter([1], [1, -lag], noise)[100:]
+        its = compared(pattern, 100 * np.exp(made) * np.linspace(1, 1 + drift, len(pattern)))
+        found += its.p is not None and its.p < 0.05 and its.forbidden_by is None
+    return found
+
+
+@pytest.mark.parametrize("pattern", ["BBBBBNNNNNBBBBBNNNNN", "BBBNNN" * 2, "BBBBBNNNNNNNNNNBBBBB", "BBBBBNNNNNBBBBB"])
+def test_false_alarms_of_runs_in_groups(pattern: str) -> None:
+    """As few as of runs one side after the other: 8 of 100 without a drift, and hardly any of one."""
+    assert alarms(pattern, 0.5, 0.0, 0.02) <= 13 and alarms(pattern, 0.8, 0.0, 0.02) <= 13
+    assert alarms(pattern, 0.0, 0.04, 0.01) <= 5
+
+
+@pytest.mark.parametrize("pattern", ["BN" * 10, "BNNB" * 5])
+def test_the_order_of_turns_is_no_reason_to_doubt(pattern: str) -> None:
+    for seed in range(20):
+        walk = lfilter([1], [1, -0.9], np.random.default_rng(seed).normal(size=120))[100:]
+        assert not codes(compared(pattern, 100 + walk)) & {"drift-of-runs", "correlated-runs"}
+
+
+def test_a_change_is_found_in_groups_all_the_same() -> None:
+    found = 0
+    for seed in range(50):
+        made = 100 * np.exp(0.01 * np.random.default_rng(seed).normal(size=12))
+        its = compared("BBBNNN" * 2, made, 0.03)
+        found += its.forbidden_by is None and its.p is not None and its.p < 0.05
+    assert found >= 44
+
+
+def test_runs_without_a_time_are_left_out_of_the_order_and_named() -> None:
+    noise = 1 + 0.005 * np.random.default_rng(5).normal(size=18)
+    made, (base, new) = 100 * noise * np.linspace(1, 1.05, 18), times("B" * 9 + "N" * 9)
+    whole, part = (compare_runs(made[base], made[new], times=(its, new)) for its in (base, [np.nan, *base[1:]]))
+    assert "drift-of-runs" in codes(whole) and codes(part) - codes(whole) == {"order-unknown"}
+    assert "drift-of-runs" in codes(part)
+    (text,) = (its.text for its in part.warnings if its.code == "order-unknown")
+    assert text == "1 of 18 runs have no start time: only the order of the others was looked at"
+    turns = compare_runs(made[::2], made[1::2], times=([np.nan, *range(2, 18, 2)], range(1, 18, 2)))
+    assert (turns.blocks, codes(turns) & {"drift-of-runs"}) == (0, set())
+    alone = compare_runs(made[base], made[new], times=([np.nan] * 9, new))
+    assert codes(alone) == {"order-unknown"}
 
 
 def test_runs_that_resemble_their_neighbours_are_seen() -> None:

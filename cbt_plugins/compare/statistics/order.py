@@ -35,6 +35,8 @@ _ORDERS = 1999
 
 #: a larger share of pairs (a base run, a new one) in one order: one side was made after the other
 ONE_SIDE_FIRST = 0.75
+#: runs of one side, of as many as the other has, without one of the other between them: ABBA has two
+IN_TURN = 2
 
 Times = Union[Sequence[float], np.ndarray]
 Block = Tuple[np.ndarray, np.ndarray]  # indices of the base's runs and of the new ones
@@ -80,10 +82,27 @@ def _both(block: Sequence[int], n: int) -> bool:
     return any(place < n for place in block) and any(place >= n for place in block)
 
 
-def one_after_other(base: Times, new: Times) -> bool:
-    """Return whether nearly all runs of one side were made before those of the other, by the pairs of both sides."""
-    before = float(np.mean(np.asarray(base)[:, None] < np.asarray(new)))
+def one_after_other(base: Times, new: Times, made: Sequence[Block] = ()) -> bool:
+    """Return whether nearly all runs of one side were made before those of the other, by the pairs of both sides.
+
+    `made`: within these blocks.
+    """
+    base, new = np.asarray(base), np.asarray(new)
+    earlier = [base[a][:, None] < new[b] for a, b in made or [(np.arange(len(base)), np.arange(len(new)))]]
+    before = sum(int(its.sum()) for its in earlier) / sum(its.size for its in earlier)
     return max(before, 1 - before) > ONE_SIDE_FIRST
+
+
+def in_groups(base: Times, new: Times) -> bool:
+    """Return whether more runs of one side than IN_TURN were made without one of the other between them.
+
+    Of a side that has several times as many runs, as many times more.
+    """
+    counts = np.asarray([len(base), len(new)])
+    sides = (np.argsort(np.concatenate([base, new]), kind="stable") >= len(base)).astype(int)
+    begins = np.asarray([0, *(np.flatnonzero(np.diff(sides)) + 1)])
+    most = IN_TURN * np.maximum(1, np.rint(counts / counts[::-1]))
+    return bool((np.diff([*begins, len(sides)]) > most[sides[begins]]).any())
 
 
 def blocks_floor(made: Sequence[Block]) -> float:
@@ -128,16 +147,18 @@ def _mean(first: np.ndarray, second: np.ndarray) -> float:
     return float(np.concatenate([first, second]).mean())
 
 
-def line(x: np.ndarray, y: np.ndarray) -> Optional[Line]:
-    """Return the lines of one slope through the sides in the order of time, base first; None for too few runs."""
+def line(x: np.ndarray, y: np.ndarray, times: Tuple[Times, Times]) -> Optional[Line]:
+    """Return the lines of one slope through both sides in the order of time; None for too few runs."""
     n, m = len(x), len(y)
     if min(n, m) < FEWEST or n + m < FEWEST_OF_BOTH:
         return None
-    first, second = np.arange(n) - (n - 1) / 2, np.arange(m) - (m - 1) / 2
+    places = np.argsort(np.argsort(np.concatenate(times), kind="stable"), kind="stable")
+    apart = float(places[n:].mean() - places[:n].mean())
+    first, second = places[:n] - places[:n].mean(), places[n:] - places[n:].mean()
     spread = float(first @ first + second @ second)
     slope = float(first @ x + second @ y) / spread
     left = float(((x - x.mean() - slope * first) ** 2).sum() + ((y - y.mean() - slope * second) ** 2).sum())
-    freedom, apart = n + m - 3, (n + m) / 2
+    freedom = n + m - 3
     variance = left / freedom
     change = float(y.mean() - x.mean()) - slope * apart
     if not variance:

@@ -29,6 +29,7 @@ from cbt_plugins.compare.statistics.order import (
     blocks,
     blocks_floor,
     convolved,
+    in_groups,
     line,
     of_blocks,
     one_after_other,
@@ -121,8 +122,9 @@ def compare_runs(
 
     `paired`: base[i] and new[i] were measured one after the other (interleaved), so that what drifts slowly hits both
     alike. `scatter`: that from run to run, for a side with so few runs that they do not show it. `times`: when the runs
-    of both sides were made; runs that were interleaved are compared in blocks (see `order`), those that were not are
-    looked at for drift. ValueError when a side has no value at all, or pairs are not of one length.
+    of both sides were made, nan where it is not known; runs that were interleaved are compared in blocks (see `order`),
+    those that were not are looked at for drift. ValueError when a side has no value at all, or pairs are not of one
+    length.
     """
     if paired and len(base) != len(new):
         raise ValueError(f"pairs of {len(base)} and {len(new)} runs")
@@ -139,7 +141,7 @@ def compare_runs(
         if not level:
             found.append(StatisticsWarning("no-base", "the base is 0: no relative change"))
     alpha = 1 - confidence
-    made = blocks(when[0], when[1]) if when and not paired else []
+    made = blocks(*when) if when and not paired and np.isfinite(np.concatenate(when)).all() else []
     in_blocks = len(made) > 1 and len(x) + len(y) <= COUNTED and blocks_floor(made) <= alpha / 2
     if paired:
         shift = _pairs(y - x, alpha)
@@ -150,8 +152,8 @@ def compare_runs(
     found += _warnings(shift, len(first), len(second), paired, confidence)
     if not paired and not in_blocks:
         found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning]
-    if when and one_after_other(*when):
-        found += _in_order(x, y, when, alpha)
+    if when:
+        found += _in_order(x, y, when, alpha, made if in_blocks else [])
 
     def relative(value: float) -> Optional[float]:
         return math.expm1(value) if logarithms else value if level else None
@@ -182,12 +184,19 @@ def _known(
 
 
 def _in_order(
-    x: np.ndarray, y: np.ndarray, when: Tuple[np.ndarray, np.ndarray], alpha: float
+    x: np.ndarray, y: np.ndarray, when: Tuple[np.ndarray, np.ndarray], alpha: float, made: List[Block]
 ) -> Iterator[StatisticsWarning]:
-    """Yield what the order of the runs says against a change, where one side was made after the other."""
-    x, y = x[np.argsort(when[0], kind="stable")], y[np.argsort(when[1], kind="stable")]
-    one, other = (x, y) if when[0].mean() < when[1].mean() else (y, x)
-    fitted, p = line(one, other), resembling_p(x, y)
+    """Yield what the order of the runs says against a change, where they were not made in turns."""
+    seen = [np.isfinite(at) for at in when]
+    lost = sum(int((~its).sum()) for its in seen)
+    if lost:
+        text = f"{lost} of {len(x) + len(y)} runs have no start time: only the order of the others was looked at"
+        yield StatisticsWarning("order-unknown", text)
+        x, y, when = x[seen[0]], y[seen[1]], (when[0][seen[0]], when[1][seen[1]])
+    if not len(x) or not len(y) or not (in_groups(*when) or one_after_other(*when)):
+        return
+    fitted = line(x, y, when) if one_after_other(*when, made) else None
+    p = resembling_p(*(its[np.argsort(at, kind="stable")] for its, at in zip((x, y), when)))
     if fitted and fitted.p < SEEN and fitted.change_p >= alpha:
         text = f"the runs drift by about {math.expm1(fitted.drift):+.1%} in all, and the change may be that drift"
         yield StatisticsWarning("drift-of-runs", f"{text} (with it taken out p is {fitted.change_p:.2g}): interleave")
