@@ -14,7 +14,7 @@ from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import measured, run_state
 
 #: keys of a run's configuration that are its load, and what follows from it
-_LOAD = re.compile(r"phase\..*\.(workers|rate|rate_share)$|load\.workers$")
+_LOAD = re.compile(r"phase\..*\.(workers|workers_by_op|rate|rate_share)$|load\.workers$")
 _ENDPOINTS = "cluster.endpoints"
 TOTAL = "total"
 

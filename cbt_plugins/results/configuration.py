@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import configparser
+import hashlib
+import json
 import re
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json, read_text
@@ -18,7 +20,11 @@ Pairs = Iterator[Tuple[str, Any]]
 _NAMES = ("fsid", "mon_host", "mon_initial_members", "keyring", "log_file")
 _ROLES = (("buckets.data", "data"), ("buckets.index", "index"))
 #: options whose values are secret or private: tables are pasted into posts
-_SECRET = re.compile(r"(password|passwd|secret|token|(^|[_/ ])key)$")
+_SECRET = re.compile(r"(password|passwd|secret|token|(^|[_/ -])key)$")
+#: options of faults that are secret, or say how the same is done
+_HOW = re.compile(r"password|passwd|secret|token|key$|^(service_manager|consent|ssh_port)$")
+#: types of daemons that faults have as targets; all other targets are nodes
+_DAEMONS = ("osd", "mon", "mgr", "mds", "rgw")
 
 
 def configuration(summary: Mapping[str, Any], run: Optional[Path]) -> Dict[str, Any]:
@@ -59,6 +65,12 @@ def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
 def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
     yield "kind", phase["kind"]
     yield "role", phase["role"]
+    if planned:  # without a plan it is not known; with one, nothing is something
+        yield "events", " ".join(_events(planned.get("events") or ())) or "none"
+    if phase["kind"] == "wait" and planned:
+        waits = {"wait_clean": "clean", "wait_gc": "gc", "drop_caches": "drop-caches"}
+        yield "wait", " ".join(word for key, word in waits.items() if planned.get(key)) or "none"
+        yield "seconds", planned.get("duration")
     if not phase["drivers"]:
         return
     yield "engine", phase["engine"]
@@ -67,6 +79,7 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
     if ladder:  # each run finds its own loads
         objective = " ".join(f"{key}:{limit:g}" for key, limit in ladder["objective"].items())
         yield "ladder", f"{ladder['unit']} {ladder['lowest']:g}-{ladder['highest']:g} {objective}"
+        yield "steps", ladder.get("steps")
     else:
         yield "workers", sum(driver["workers"] for driver in phase["drivers"])
     yield "mix", mix(phase["mix"]["asked"])
@@ -77,34 +90,79 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         yield "rate", phase["rate"]["asked"]
     goal = {name: value for name, value in (planned.get("goal") or {}).items() if value is not None}
     yield "goal", " ".join(f"{name}:{value:g}" for name, value in goal.items()) or None
-    if planned:  # without a plan it is not known; with one, nothing is something
+    if planned:
         works = planned.get("works") or ()
-        keys = {
-            op_of_work(work.get("name", ""), op.upper()): its.get("select")
-            for work in ({**planned, "name": ""}, *works)
-            for op, its in (work.get("keys") or {}).items()
-        }
+        parts = ({**planned, "name": ""}, *works)
         yield "works", " ".join(_work(work) for work in works) or None
-        yield "keys", " ".join(f"{op}:{select}" for op, select in sorted(keys.items())) or "any"
-        yield "events", " ".join(_events(planned.get("events") or ())) or "none"
+        yield "keys", _by_op(parts, "keys", lambda its: f"{its.get('select')}{',absent' if its.get('absent') else ''}")
+        yield "buckets", _by_op(parts, "roles", ",".join)
+        yield "warp", _warp(planned.get("warp") or {}) or None
+        for name in ("ramp", "warmup", "arrivals"):
+            yield name, planned.get(name)
+        if phase["kind"] == "hybrid" and phase["engine"] == "warp" and "workers" in planned:
+            yield "workers_by_op", mix(planned["workers"]) or "calibrated"
+
+
+def _by_op(parts: Sequence[Mapping[str, Any]], name: str, text: Callable[[Any], str]) -> str:
+    """Return what operations of a phase and of its works have: "GET:u(1,N) readers:GET:live"."""
+    found = {op_of_work(part["name"], op.upper()): its for part in parts for op, its in (part.get(name) or {}).items()}
+    return " ".join(f"{op}:{text(its)}" for op, its in sorted(found.items())) or "any"
 
 
 def _work(work: Mapping[str, Any]) -> str:
     """Return "readers:8" or "writers:4,100/s": the workers of each driver, and the rate of an open loop."""
-    rate = f",{work['rate']:g}/s" if work.get("rate") else ""
+    even = ",even" if work.get("arrivals") == "even" else ""
+    rate = f",{work['rate']:g}/s{even}" if work.get("rate") else ""
     return f"{work['name']}:{work['workers']}{rate}"
 
 
+def _warp(its: Mapping[str, Any]) -> str:
+    """Return a plain command of warp: "get objects=1000 range=true"."""
+    args = {"objects": its.get("objects"), **(its.get("args") or {})}
+    known = {name: value for name, value in sorted(args.items()) if value is not None and not _SECRET.search(name)}
+    return " ".join([its.get("op") or "", *(f"{name}={value}" for name, value in known.items())])
+
+
 def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Return the faults without the names of the nodes: "0s:stop*1"."""
+    """Yield what happens in a phase, without the names of nodes: "0s:stop*1", "0s:out*1:osd", "5s:run:1a2b3c4d"."""
     for event in events:
-        fault = event.get("inject")
-        if fault:
-            yield f"{event['at']:g}s:{fault['kind']}*{len(fault.get('targets') or ()) or fault.get('choose') or 1}"
+        at = f"{event['at']:g}s"
+        if event.get("inject"):
+            yield f"{at}:{_fault(event['inject'])}"
         if event.get("run"):
-            yield f"{event['at']:g}s:run"
+            yield f"{at}:run:{_digest(event['run'].get('command'), event['run'].get('undo') or '')}"
+        if event.get("upgrade"):
+            yield f"{at}:upgrade"
         if event.get("undo"):
-            yield f"{event['at']:g}s:undo*{len(event['undo'])}"
+            yield f"{at}:undo*{len(event['undo'])}"
+
+
+def _fault(fault: Mapping[str, Any]) -> str:
+    """Return a kind, how many of what, and its options: "network*1(deadline=60.0,method=nft)"."""
+    targets = fault.get("targets") or ()
+    of = {_type_of(target) for target in targets} or {fault.get("choose_of") or "node"}
+    options = sorted((fault.get("options") or {}).items())
+    given = [f"{name}={_option(value, targets)}" for name, value in options if not _HOW.search(name)]
+    what = "".join(f":{its}" for its in sorted(of - {"node"}))
+    how = f"({','.join(given)})" if given else ""
+    return f"{fault['kind']}*{len(targets) or fault.get('choose') or 1}{what}{how}"
+
+
+def _type_of(target: str) -> str:
+    """Return "osd" of osd.3, and "node" of a name of a node."""
+    kind, _, name = target.partition(".")
+    return kind if kind in _DAEMONS and name else "node"
+
+
+def _option(value: Any, targets: Sequence[str]) -> str:
+    """Return the value of an option; of a command, or of what names a target, a digest without these names."""
+    shown = "+".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
+    whole = re.sub("|".join(map(re.escape, targets)), "", shown) if targets else shown
+    return _digest(whole) if whole != shown or re.search(r"\s", shown) else shown
+
+
+def _digest(*texts: Any) -> str:
+    return hashlib.sha256(json.dumps(texts).encode()).hexdigest()[:8]
 
 
 def _workers(jobs: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, int]]:
@@ -126,9 +184,15 @@ def sizes(of: Iterable[Sequence[float]]) -> str:
 
 
 def _of_plan(plan: Mapping[str, Any]) -> Pairs:
-    if plan.get("buckets"):
-        yield "objects.buckets", len(plan["buckets"])
+    yield from _of_buckets(plan)
+    yield from _of_gateways(plan)
+    for phase in plan.get("phases") or ():
+        for upgrade in (event["upgrade"] for event in phase.get("events") or () if event.get("upgrade")):
+            how = upgrade.get("image") or upgrade.get("command") or ""
+            yield f"upgrade.{phase['name']}", f"to {upgrade.get('to')} by {_digest(how)}"
     s3 = plan.get("s3") or {}
+    if "sse" in s3:  # without the name of a key
+        yield "load.s3.sse", str(s3["sse"]).partition(":")[0] or "none"
     for name in ("payload", "host_select", "lookup"):
         yield f"load.s3.{name}", s3.get(name)
     yield "load.s3.scheme", "+".join(sorted({str(url).split(":", 1)[0] for url in s3.get("urls") or ()})) or None
@@ -142,8 +206,47 @@ def _of_plan(plan: Mapping[str, Any]) -> Pairs:
     yield "settings.flags", " ".join(settings.get("flags") or ()) or "none"
     yield "settings.recovery", settings.get("recovery") or "none"
     yield "settings.accept", " ".join(settings.get("accept") or ()) or "none"
+    for name in ("balancer", "autoscaler"):
+        if name in settings:
+            yield f"settings.{name}", {None: "as it is", True: "on", False: "off"}[settings[name]]
     for who, option, value in settings.get("config") or ():
         yield f"settings.{who}.{option}", value
+
+
+def _of_buckets(plan: Mapping[str, Any]) -> Pairs:
+    buckets, drivers = plan.get("buckets") or (), plan.get("drivers") or ()
+    yield "objects.versioned", plan.get("versioned")
+    yield "load.read_objects", plan.get("read_objects")
+    if buckets:
+        yield "objects.buckets", len(buckets)
+        yield "objects.users", len({bucket.get("user") or "" for bucket in buckets})
+        if all("existing" in bucket for bucket in buckets):
+            yield "objects.existing", sum(bucket["existing"] for bucket in buckets)
+        if all("objects" in bucket for bucket in buckets):
+            counts = Counter(str(bucket["objects"] or "by goal") for bucket in buckets)
+            yield "objects.written", ", ".join(f"{value} ({n})" for value, n in sorted(counts.items()))
+    if drivers and all("buckets" in driver for driver in drivers):
+        yield "load.buckets_of_driver", " ".join(map(str, sorted({len(driver["buckets"]) for driver in drivers})))
+
+
+def _of_gateways(plan: Mapping[str, Any]) -> Pairs:
+    rgw = plan.get("rgw") or {}
+    placed = rgw.get("placement") or {}
+    if "placement" in rgw:
+        yield "rgw.placement", _placed(placed) or "as it is"
+        others = (rgw.get("placements") or {}).values()
+        yield "rgw.placement_of_others", " | ".join(sorted(map(_placed, others))) or "as it is"
+    for name in ("index_shards", "threads"):
+        yield f"rgw.{name}", rgw.get(name)
+    roles = {key: role for role, key in reversed(list(placed.items()))}
+    for pool in plan.get("pools") or ():
+        if pool.get("ec"):
+            its = " ".join(f"{name}={value}" for name, value in sorted(pool.get("profile") or ()))
+            yield f"pool.{roles.get(pool['key'], pool['key'])}.profile", its or "none"
+
+
+def _placed(placement: Mapping[str, str]) -> str:
+    return " ".join(f"{role}:{key}" for role, key in sorted(placement.items()))
 
 
 def _of_nodes(run: Optional[Path]) -> Pairs:
