@@ -134,8 +134,11 @@ class Stream:
                 self._pending.append((node, text))
 
     def close(self, timeout: float = 5.0) -> None:
-        """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections."""
-        for key in list(self._selector.get_map().values()):
+        """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections.
+
+        After an interrupt another call does the rest.
+        """
+        for key in list((self._selector.get_map() or {}).values()):
             self._selector.unregister(key.fd)
         self._selector.close()
         for process in self._processes:
@@ -152,3 +155,4 @@ class Stream:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
+        self._processes.clear()

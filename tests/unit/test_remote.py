@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import signal
 import socket
 import subprocess
 import time
@@ -216,6 +217,25 @@ def test_closing_a_stream_ends_its_command(tmp_path: Path) -> None:
     assert next(stream.lines(10.0))[1] == "up"
     stream.close()
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_a_close_that_was_interrupted_is_completed(monkeypatch: pytest.MonkeyPatch) -> None:
+    """By a second Ctrl-C, while it waits for a command that does not end at once."""
+    stream = REMOTE.stream([HERE], "trap '' TERM; echo up; while :; do sleep 0.1; done")
+    assert next(stream.lines(10.0))[1] == "up"
+    wait, process = subprocess.Popen.wait, stream._processes[0]
+
+    def interrupted(*_: object) -> int:
+        monkeypatch.setattr(subprocess.Popen, "wait", wait)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(subprocess.Popen, "wait", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        stream.close()
+    assert process.poll() is None
+    stream.close(timeout=0.0)
+    assert process.returncode == -signal.SIGKILL
+    stream.close()
 
 
 def test_our_own_clock_is_our_own_clock() -> None:
