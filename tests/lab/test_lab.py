@@ -369,6 +369,22 @@ def test_a_killed_up_leaves_nothing_half_built(tiny_folder: Path) -> None:
     assert not lab.running
 
 
+def test_what_an_interrupted_command_undoes_it_undoes_on_a_lab_that_is_up(tiny_folder: Path) -> None:
+    undo = "ceph osd unset noout && echo undone; exit 9"
+    script = f"trap '{undo}' INT; ceph osd set noout; echo ready; while :; do sleep 0.1; done"
+    argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", "run", "--dir", str(tiny_folder), *TINY]
+    pipe = subprocess.PIPE
+    with subprocess.Popen(
+        [*argv, "--", "sh", "-c", script], cwd=PROJECT, stdout=pipe, text=True, start_new_session=True
+    ) as lab:
+        assert lab.stdout
+        assert lab.stdout.readline() == "ready\n"
+        os.killpg(lab.pid, signal.SIGINT)
+        assert lab.communicate(timeout=120)[0] == "undone\n"
+        assert lab.returncode == 9
+    assert not Lab(tiny_folder).running
+
+
 def test_run_passes_the_status_on_and_shows_no_secret_to_ps(tmp_path: Path) -> None:
     """A new cluster with an erasure coded pool, from `run` to the end, watched as `ps` sees it."""
     need_machine()

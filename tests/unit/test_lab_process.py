@@ -2,9 +2,12 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import select
 import signal
 import subprocess
-from typing import Iterator
+import sys
+from pathlib import Path
+from typing import Callable, Iterator, List, Tuple
 
 import pytest
 
@@ -55,3 +58,81 @@ def test_waiting_ends_with_what_was_waited_for() -> None:
     assert wait_until(lambda: 7, "seven", 1) == 7
     with pytest.raises(LabError, match=r"timeout of 0.01 s: a blue moon"):
         wait_until(lambda: False, "a blue moon", 0.01, pause=0.001)
+
+
+#: as nsenter: a child runs the program, a signal ends the parent alone, and the child's end is the parent's
+_BETWEEN = """
+import os, signal, sys
+signal.signal(signal.SIGINT, signal.SIG_DFL)
+child = os.fork()
+if not child:
+    os.execvp(sys.argv[1], sys.argv[1:])
+code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+os.kill(os.getpid(), max(0, -code))
+os._exit(code)
+"""
+#: says each signal; ends with status 7 at the end of its input
+_COMMAND = """
+import signal, sys
+for name in ("SIGINT", "SIGTERM", "SIGHUP"):
+    signal.signal(getattr(signal, name), lambda number, _: print(signal.Signals(number).name, flush=True))
+print("ready", flush=True)
+sys.stdin.read()
+sys.exit(7)
+"""
+_ATTENDED = """
+import os, sys
+from cbt_plugins.tools.lab.foreground import attend
+sys.exit(attend(sys.argv[1:], dict(os.environ)))
+"""
+
+
+def attended(*command: str, become: Callable[[], None] = os.setsid) -> subprocess.Popen[str]:
+    line = [sys.executable, "-c", _ATTENDED, sys.executable, "-c", _BETWEEN, *command]
+    home = Path(__file__).resolve().parents[2]
+    pipe = subprocess.PIPE
+    return subprocess.Popen(line, cwd=home, stdin=pipe, stdout=pipe, text=True, preexec_fn=become)
+
+
+def said(process: subprocess.Popen[str]) -> str:
+    """Return the next line, "" when there is none."""
+    assert process.stdout
+    return process.stdout.readline().strip() if select.select([process.stdout], [], [], 30)[0] else ""
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        [("terminal", signal.SIGINT, True), ("terminal", signal.SIGINT, True)],
+        [("alone", signal.SIGTERM, True), ("alone", signal.SIGHUP, False), ("terminal", signal.SIGINT, True)],
+        [("terminal", signal.SIGINT, True), ("alone", signal.SIGHUP, True)],
+    ],
+)
+def test_signals_are_the_commands_and_its_end_is_waited_for(sent: List[Tuple[str, int, bool]]) -> None:
+    """Also when what is between has ended. A run counts them: SIGTERM and SIGHUP are passed on once."""
+    with attended(sys.executable, "-c", _COMMAND) as process:
+        assert said(process) == "ready"
+        for whom, number, heard in sent:
+            (os.killpg if whom == "terminal" else os.kill)(process.pid, number)
+            if heard:
+                assert said(process) == signal.Signals(number).name
+        assert process.communicate()[0] == ""
+        assert process.returncode == 7
+
+
+def test_what_a_shell_tells_the_whole_job_is_not_told_again() -> None:
+    with attended(sys.executable, "-c", _COMMAND, become=os.setpgrp) as process:
+        assert said(process) == "ready"
+        os.killpg(process.pid, signal.SIGHUP)
+        assert said(process) == "SIGHUP"
+        os.kill(process.pid, signal.SIGTERM)
+        assert said(process) == "SIGTERM"
+        assert process.communicate()[0] == ""
+        assert process.returncode == 7
+
+
+def test_the_status_of_a_command_that_a_signal_ends() -> None:
+    with attended("sh", "-c", "echo ready; exec sleep 60") as process:
+        assert said(process) == "ready"
+        os.kill(process.pid, signal.SIGTERM)
+        assert process.wait(600) == 128 + signal.SIGTERM

@@ -8,18 +8,18 @@ import signal
 import sys
 import time
 from pathlib import Path
-from typing import Callable, Dict, List, NoReturn, Optional
+from typing import Callable, Dict, List, Optional
 
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
 from ..forms import JSON, TEXT, add_forms, add_renamed, put
 from .cluster import Lab, as_text, status_of, to_stderr
+from .foreground import attend
 from .needs import LabError
-from .process import default_signals
 from .root_builder import RootBuilder
 from .roots import root_of
 from .snapshots import Snapshots, mib
 from .spaces import cache_home
-from .topology import Topology, parse_ec, parse_size
+from .topology import HEAD, Topology, parse_ec, parse_size
 
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 
@@ -262,10 +262,9 @@ def _run(lab: Lab, args: argparse.Namespace) -> int:
     _terminate_in_order()
     lab.up(_shape(args), detach=False)
     try:
-        status = lab.exec("node0", command, stdout=None, stderr=None).returncode
+        return attend(lab.enter(HEAD, command), lab.environment())
     finally:
         lab.down(wipe=args.wipe)
-    return status if status >= 0 else 128 - status
 
 
 def _down(lab: Lab, args: argparse.Namespace) -> int:
@@ -280,11 +279,8 @@ def _status(lab: Lab, args: argparse.Namespace) -> int:
     return 0 if found["running"] else 1
 
 
-def _exec(lab: Lab, args: argparse.Namespace) -> NoReturn:
-    argv, environment = lab.enter(args.node, _command(args.command) or ["bash"]), lab.environment()
-    default_signals()
-    sys.stdout.flush()
-    os.execvpe(argv[0], argv, environment)
+def _exec(lab: Lab, args: argparse.Namespace) -> int:
+    return attend(lab.enter(args.node, _command(args.command) or ["bash"]), lab.environment())
 
 
 def _command(words: List[str]) -> List[str]:
