@@ -4,14 +4,12 @@ from __future__ import annotations
 
 import argparse
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cbt import checkout
 from cbt_plugins.cbt.own_sections import unread_keys
-from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.check import Config, PlannedRun, load
 from cbt_plugins.config.errors import ConfigError
@@ -29,16 +27,14 @@ from cbt_plugins.config.preview import (
 from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.spans import estimate, event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, about_size, format_duration, format_percent, size_texts
-from cbt_plugins.faults import FaultError, preview
-from cbt_plugins.faults.access import limits_of
-from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import several, side_by_side
 from cbt_plugins.inventory import head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
-from .command import FAILED, OK, CommandError, explain, say, warn
+from .command import FAILED, OK, USAGE, CommandError, explain, say, warn
 from .forms import JSON, TEXT, add_forms, add_renamed, columns_of, put
+from .plan_live import Live, look
 
 #: of the drivers, and of the buckets, all are shown up to this number
 _MANY = 12
@@ -46,7 +42,8 @@ _MANY = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    explain(parser, ("cbt-tools plan my.yaml", "cbt-tools plan my.yaml --live"), {FAILED: "a fault would be refused"})
+    statuses = {FAILED: "a fault would be refused", USAGE: "an error in the file, or --live cannot ask the cluster"}
+    explain(parser, ("cbt-tools plan my.yaml", "cbt-tools plan my.yaml --live"), statuses)
     parser.add_argument("file", help="YAML file of CBT, or a fault file")
     parser.add_argument(
         "--live",
@@ -64,6 +61,7 @@ def run(args: argparse.Namespace) -> int:
         if is_fault_file(source):
             return _fault_file(source, args)
         config = load(source)
+        live = look(config, source) if args.live and config.runs else None
     except ConfigError as e:  # each line begins with file:line:column
         raise CommandError(f"{_count(len(e.errors), 'error')}; nothing was run\n{e}") from None
     unread = _unread_by_cbt(source)
@@ -71,8 +69,7 @@ def run(args: argparse.Namespace) -> int:
         for text in unread:
             warn(text)
         raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
-    live = _look([run.plan for run in config.runs], config.cluster, config.common) if args.live else None
-    lines = [*_lines(config, args.live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
+    lines = [*_lines(config, live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
     put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     for text in live.refused if live else ():
@@ -126,7 +123,7 @@ def _document(config: Config) -> Dict[str, Any]:
     }
 
 
-def _lines(config: Config, asked: bool, unread: Sequence[str], columns: Optional[int]) -> Iterator[str]:
+def _lines(config: Config, live: Optional[Live], unread: Sequence[str], columns: Optional[int]) -> Iterator[str]:
     cluster, runs = config.cluster, config.runs
     iterations = cluster["iterations"]
     yield (
@@ -141,8 +138,8 @@ def _lines(config: Config, asked: bool, unread: Sequence[str], columns: Optional
     yield ""
     yield f"head {head_of(cluster)} leads, as {cluster['user']}; load from {', '.join(nodes_of(cluster, 'clients'))}"
     yield (
-        "this command has asked the cluster and changed nothing; its answers are at the end"
-        if asked
+        f"this command has asked the cluster and changed nothing: {live.answer}; the details are at the end"
+        if live
         else "this command has read the file and nothing else; no node has been contacted"
     )
     configurations = len(runs) // iterations
@@ -171,9 +168,10 @@ def _lines(config: Config, asked: bool, unread: Sequence[str], columns: Optional
             continue
         yield f"  {change[0]}"
         yield f"    undo: {change[1]}"
-    if config.monitors:
-        yield f"  monitors on the nodes while phases run: {', '.join(config.monitors)}"
-        yield "    undo: stopped at the end of each phase"
+    asked = [name for name in config.monitors if name in (config.data.get("monitoring_profiles") or ())]
+    by_cbt = [f"{name} (CBT always runs it)" for name in config.monitors if name not in asked]
+    yield f"  monitors on the nodes from before the first phase to after the last: {', '.join([*asked, *by_cbt])}"
+    yield "    undo: stopped at the end of each run"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
     warned = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
     warned.update(dict.fromkeys(unread))
@@ -297,60 +295,3 @@ def _count(number: int, what: str) -> str:
 def _short(value: Any) -> str:
     text = value if isinstance(value, str) else json.dumps(value)
     return text if len(text) <= 40 else text[:37] + "..."
-
-
-@dataclass(frozen=True)
-class Live:
-    """Answers for people, and why a run would not come to its end: empty when no fault would be refused."""
-
-    lines: Tuple[str, ...]
-    refused: Tuple[str, ...]
-
-
-def _look(plans: Sequence[Plan], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Live:
-    """Ask the cluster about each of the plans that differ in their faults or settings. Changes nothing."""
-    ceph = Ceph(Remote.from_host(cluster, common), cluster)
-    lines: List[str] = [f"The cluster now, asked on {ceph.head}"]
-    refused: List[str] = []
-    distinct: Dict[str, Tuple[int, Plan]] = {}
-    for number, plan in enumerate(plans, 1):
-        distinct.setdefault(repr((plan.settings, spans(plan))), (number, plan))
-    for number, plan in distinct.values():
-        lines += [f"  Run {number}"] if len(distinct) > 1 else []
-        try:
-            lines += _live_settings(ceph, plan.settings)
-            lines += _live_faults(ceph, cluster, plan, refused)
-        except FaultError as error:
-            refused.append(str(error))
-    if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
-        lines.append("  nothing to ask: the file has no faults and no settings")
-    elif not refused:
-        lines.append("  no fault would be refused")
-    return Live(tuple(lines), tuple(dict.fromkeys(refused)))
-
-
-def _live_settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
-    maker = SettingsMaker(ceph, limits_of(settings))
-    for step in (*maker.steps(settings), *maker.recovery(settings.recovery)):
-        yield f"  settings: {step.what}"
-        yield from (f"    set     {command}" for command in step.inject)
-        yield from (f"    undo    {command}" for command in step.undo)
-
-
-def _live_faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[str]) -> Iterator[str]:
-    """Yield what becomes of each fault beside those in force then, as if nothing had recovered since they began."""
-    planned = spans(plan)
-    if not planned:
-        return
-    asked = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
-    previews = preview(ceph, cluster, asked, limits_of(plan.settings), plan.settings.flags)
-    for (fault, found), (_, beside) in zip(previews, asked):
-        if isinstance(found, FaultError):
-            text = str(found)
-            refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")
-            continue
-        first, *others = found.lines()
-        yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
-        yield f"    inactive PGs: {100 * found.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
-        yield from (f"  {line}" for line in others)
-        refused += [f"{fault.label}: refused by rule {finding}" for finding in found.refused]

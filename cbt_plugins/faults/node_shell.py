@@ -14,7 +14,7 @@ import re
 import shlex
 from functools import cache
 from pathlib import Path
-from typing import Optional
+from typing import Dict, Optional
 
 from cbt_plugins.faults.step import FaultError
 
@@ -44,6 +44,11 @@ def _checked(name: str) -> str:
 def _text(program: str) -> str:
     lines = (Path(__file__).parent / f"{program}.sh").read_text(encoding="utf-8").splitlines()
     return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+
+
+def programs() -> Dict[str, str]:
+    """Return the .sh programs of this room by file name, as nodes get them."""
+    return {path.name: _text(path.stem) for path in sorted(Path(__file__).parent.glob("*.sh"))}
 
 
 def script(program_name: str, **values: object) -> str:

@@ -268,6 +268,17 @@ def test_what_reads_may_not_find_is_said_before_it_runs(tmp_path: Path, capsys: 
     assert "get and stat will know only some" in plan(capsys, write(tmp_path, short.replace("1000}", "1000001}")))
 
 
+def test_monitors_and_who_asked_for_them(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    said = "  monitors on the nodes from before the first phase to after the last: "
+    undone = "\n    undo: stopped at the end of each run\n"
+    for profiles, monitors in (
+        ("", "collectl (CBT always runs it)"),
+        ("monitoring_profiles: {resources: {}}\n", "resources, collectl (CBT always runs it)"),
+        ("monitoring_profiles: {resources: {}, collectl: {}}\n", "collectl, resources"),
+    ):
+        assert f"{said}{monitors}{undone}" in plan(capsys, write(tmp_path, profiles + SMALL))
+
+
 def test_json_has_the_plans_themselves(capsys: pytest.CaptureFixture[str]) -> None:
     document = json.loads(plan(capsys, CONFIGS / "quickstart.yaml", "--format", "json"))
     (run,) = document["runs"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import json
+import shlex
 from pathlib import Path
 
 import pytest
@@ -11,7 +12,9 @@ from faults_world import Connections
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.kinds.network import Network
+from cbt_plugins.faults.node_shell import script
 from cbt_plugins.tools.__main__ import main
+from cbt_plugins.tools.plan_live import _with_programs_once
 
 FILE = """\
 cluster: {user: root, head: node0, clients: [c1], osds: [node1, node2, node3, node4], mons: [node0], iterations: 1}
@@ -43,7 +46,7 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
     assert main(["plan", "--live", file]) == 0
     out, err = capsys.readouterr()
     assert err == ""
-    assert "this command has asked the cluster and changed nothing" in out
+    assert "this command has asked the cluster and changed nothing: no fault would be refused;" in out
     live = out[out.index("The cluster now, asked on node0") :]
     for text in [
         "settings: set noscrub, nodeep-scrub\n",
@@ -66,7 +69,9 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
 ) -> None:
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     out, err = capsys.readouterr()
-    live = out[out.index("The cluster now") :]
+    answer = f"{len(err.splitlines())} reasons to refuse it"
+    assert f"this command has asked the cluster and changed nothing: {answer};" in out
+    live = out[out.index(f"The cluster now, asked on node0: {answer}\n  refused: node-b: ") :]
     assert "node-b: stop node3, while node-a is in force" in live
     assert "inactive PGs: 50.0% of the cluster's" in live
     assert "accepted by safety rule inactive: 8 of 16 PGs (50.0 %)" in live
@@ -115,12 +120,51 @@ def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsy
     assert "node-a: osd.0: down already, and not by this run" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("client", ["c1", "client1"])
 def test_a_cluster_that_does_not_answer(
-    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
+    client: str, tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:
+    """It says nothing of faults, and who cannot reach a lab is told from where it is reached."""
     cluster.fail = ["ceph"]
-    assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
-    assert "ceph on node0 gave 0 of" in capsys.readouterr().err
+    file = write(tmp_path, FILE.replace("c1", client))
+    assert main(["plan", "--live", file]) == 2
+    out, err = capsys.readouterr()
+    assert out == "" and f"{file}: --live cannot ask the cluster: ceph on node0 gave 0 of" in err
+    assert (f"; in a lab: cbt-tools lab exec node0 -- cbt-tools plan --live {file}\n" in err) == (client == "client1")
+
+
+@pytest.mark.parametrize("swept", [False, True])
+def test_an_option_that_the_cluster_does_not_know(
+    swept: bool,
+    tmp_path: Path,
+    cluster: Connections,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    known = cluster.world._config_help
+    helps = lambda name: ("", "Error ENOENT: ", 2) if name.endswith("vall") else known(name)  # noqa: E731
+    monkeypatch.setattr(cluster.world, "_config_help", helps)
+    settings = "{recovery: aggressive, config: {osd: {osd_max_backfills: 4}, mon: {mon_osd_down_out_intervall: 9}}}"
+    lists = f"[{{}}, {settings}]" if swept else settings
+    file = write(tmp_path, FILE.replace("{balancer: off, recovery: aggressive}", lists))
+    assert main(["plan", "--live", file]) == 2
+    out, err = capsys.readouterr()
+    column = FILE.splitlines()[-1].index("{") + lists.index("mon_osd") + 1
+    path = f"benchmarks.osdfailure.settings{'[1]' if swept else ''}.config.mon.mon_osd_down_out_intervall"
+    assert out == "" and f"{file}:7:{column}: {path}: the cluster knows no such option\n" in err
+    assert len(err.splitlines()) == 2
+
+
+def test_a_program_is_shown_once() -> None:
+    lines = [f"  undo    node4: {script('process', action='start', program=name)}" for name in ("ceph-osd", "radosgw")]
+    both = f"{lines[0]}\n{script('process', action='count')}"
+    shown = list(_with_programs_once([both, lines[1], f"  arm  sh -c {shlex.quote(script('interfaces'))}", "  plain"]))
+    assert shown[:2] == [
+        "  undo    node4: action=start; program=ceph-osd (process.sh)\n" + " " * 14 + "action=count (process.sh)",
+        "  undo    node4: action=start; program=radosgw (process.sh)",
+    ]
+    assert shown[2:5] == ["  arm  sh -c ' (interfaces.sh)'", "  plain", "  (process.sh) stands for:"]
+    assert "signalled() {" in shown[5] and shown[6] == "  (interfaces.sh) stands for:"
 
 
 def test_for_programs_and_without_faults(

@@ -1,0 +1,153 @@
+"""What a cluster says of a plan today: whether it would refuse a fault, and the commands of faults and settings."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.config.check import Config
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.spans import spans
+from cbt_plugins.faults import FaultError, preview
+from cbt_plugins.faults.access import limits_of
+from cbt_plugins.faults.facts import ask
+from cbt_plugins.faults.node_shell import programs
+from cbt_plugins.faults.settings import SettingsMaker
+from cbt_plugins.formatting import several
+from cbt_plugins.inventory import nodes_of
+from cbt_plugins.plan import Plan, Settings
+
+from .command import CommandError
+
+#: `ceph` says it of an option that it does not know, and ends with this status
+_UNKNOWN, _UNKNOWN_STATUS = "ENOENT", 2
+
+
+@dataclass(frozen=True)
+class Live:
+    """Answers for people, and why a run would not come to its end: empty when no fault would be refused."""
+
+    lines: Tuple[str, ...]
+    refused: Tuple[str, ...]
+
+    @property
+    def answer(self) -> str:
+        """The answer in a few words."""
+        return f"{several(len(self.refused), 'reason')} to refuse it" if self.refused else "no fault would be refused"
+
+
+def look(config: Config, source: YamlSource) -> Live:
+    """Ask the cluster about each of the plans that differ in their faults or settings. Changes nothing.
+
+    Raises CommandError when it does not reply, and ConfigError for an option that it does not know.
+    """
+    distinct: Dict[str, Tuple[int, Plan]] = {}
+    for number, run in enumerate(config.runs, 1):
+        distinct.setdefault(repr((run.plan.settings, spans(run.plan))), (number, run.plan))
+    ceph = Ceph(Remote.from_host(config.cluster, config.common), config.cluster)
+    if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
+        return Live((_title(ceph), "  nothing to ask: the file has no faults and no settings"), ())
+    _refuse_unknown(ceph, config, source)
+    lines: List[str] = []
+    refused: List[str] = []
+    for number, plan in distinct.values():
+        lines += [f"  Run {number}"] if len(distinct) > 1 else []
+        try:
+            lines += _settings(ceph, plan.settings)
+            lines += _faults(ceph, config.cluster, plan, refused)
+        except FaultError as error:
+            refused.append(str(error))
+    live = Live((), tuple(dict.fromkeys(refused)))
+    reasons = [f"  refused: {text}" for text in live.refused]
+    return Live((f"{_title(ceph)}: {live.answer}", *reasons, *_with_programs_once(lines)), live.refused)
+
+
+def _title(ceph: Ceph) -> str:
+    return f"The cluster now, asked on {ceph.head}"
+
+
+def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
+    """Raise ConfigError for each option of the file that the cluster does not know, CommandError without a reply."""
+    plan = config.runs[0].plan
+    asked = {option: f"config help {option}" for run in config.runs for _, option, _ in run.plan.settings.config}
+    # those of the mgr's modules are not in its help
+    asked = {option: question for option, question in asked.items() if "/" not in option}
+    try:
+        facts = ask(ceph, ("osd dump",), limits_of(plan.settings).quick + len(asked), list(asked.values()))
+    except FaultError as error:
+        raise CommandError(f"{config.file}: --live cannot ask the cluster: {error}{_hint(config)}") from None
+    replies = {option: facts.answers[question] for option, question in asked.items()}
+    unknown = {o for o, its in replies.items() if its.status == _UNKNOWN_STATUS and _UNKNOWN in its.text}
+    errors = [
+        source.error_at(_place(source, run.benchmark, who, option), "the cluster knows no such option", of_key=True)
+        for run in config.runs
+        for who, option, _ in run.plan.settings.config
+        if option in unknown
+    ]
+    if errors:
+        raise ConfigError(errors)
+
+
+def _place(source: YamlSource, benchmark: str, who: str, option: str) -> Tuple[Union[str, int], ...]:
+    """Return where the file sets an option; the section when it is not the file that does."""
+    its: Any = source.data["benchmarks"][benchmark].get("settings") or {}
+    for index, settings in enumerate(its) if isinstance(its, list) else [(None, its)]:
+        if option in settings.get("config", {}).get(who, {}):
+            element = () if index is None else (index,)
+            return ("benchmarks", benchmark, "settings", *element, "config", who, option)
+    return ("benchmarks", benchmark)
+
+
+def _hint(config: Config) -> str:
+    """Return what to try where a file has the nodes of a lab, which only the lab's own nodes know."""
+    from .lab.topology import HEAD, Topology
+
+    if not set(nodes_of(config.cluster)) <= set(Topology().nodes):
+        return ""
+    return f"; in a lab: cbt-tools lab exec {HEAD} -- cbt-tools plan --live {shlex.quote(config.file)}"
+
+
+def _with_programs_once(lines: Sequence[str]) -> Iterator[str]:
+    """Yield commands with the names of the programs in them, and each of these once at the end."""
+    known, used = programs(), {}  # type: Mapping[str, str], Dict[str, str]
+    for line in lines:
+        for name, text in known.items():
+            for form in (f"\n{text}", f"\n{shlex.quote(text)[1:-1]}"):
+                if form in line:
+                    used[name] = text
+                    line = line.replace(form, f" ({name})")
+        yield line.replace("\n", "\n" + " " * 14)
+    for name, text in used.items():
+        yield f"  ({name}) stands for:"
+        yield "    " + text.replace("\n", "\n    ")
+
+
+def _settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
+    maker = SettingsMaker(ceph, limits_of(settings))
+    for step in (*maker.steps(settings), *maker.recovery(settings.recovery)):
+        yield f"  settings: {step.what}"
+        yield from (f"    set     {command}" for command in step.inject)
+        yield from (f"    undo    {command}" for command in step.undo)
+
+
+def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[str]) -> Iterator[str]:
+    """Yield what becomes of each fault beside those in force then, as if nothing had recovered since they began."""
+    planned = spans(plan)
+    if not planned:
+        return
+    asked = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
+    previews = preview(ceph, cluster, asked, limits_of(plan.settings), plan.settings.flags)
+    for (fault, found), (_, beside) in zip(previews, asked):
+        if isinstance(found, FaultError):
+            text = str(found)
+            refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")
+            continue
+        first, *others = found.lines()
+        yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
+        yield f"    inactive PGs: {100 * found.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
+        yield from (f"  {line}" for line in others)
+        refused += [f"{fault.label}: refused by rule {finding}" for finding in found.refused]
