@@ -10,12 +10,22 @@ from cbt_plugins.config.cosbench import CosbenchError, convert
 
 from .command import OK, CommandError, explain, warn
 
+_PROGRAMS = ("cosbench",)
+_RESULTS = "results of other programs are read by `cbt-tools report FILE` and `compare`"
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(parser, ("cbt-tools import cosbench workload.xml -o my.yaml",))
-    parser.add_argument("program", choices=("cosbench",), help="what the workload is for")
+    parser.description = f"{parser.description or ''}\n\nIt reads no results: {_RESULTS}."
+    parser.add_argument("program", type=_program, choices=_PROGRAMS, help="what the workload is for")
     parser.add_argument("file", type=Path, help="its workload (XML)")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="a new file (default: standard output, -)")
+
+
+def _program(name: str) -> str:
+    if name not in _PROGRAMS:
+        raise argparse.ArgumentTypeError(f"{name}: only workloads of {', '.join(_PROGRAMS)}; {_RESULTS}")
+    return name
 
 
 def run(args: argparse.Namespace) -> int:

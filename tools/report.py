@@ -21,9 +21,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools report archive",
         "cbt-tools report archive/results/00000000/id-1a2b3c4d -o page.html",
         "cbt-tools report archive --format csv",
+        "cbt-tools report fio.json",
     )
     explain(parser, examples, {UNUSABLE: ""})
-    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or a run's id-... directory")
+    what = "an archive (all of its runs), a run's id-... directory, or results of another program (fio, hsbench, ...)"
+    parser.add_argument("archive", type=Path, help=what)
     text = "print only this, write nothing into the archive (default: text, and the files of the report)"
     add_forms(parser, TEXT, JSON, CSV, MD, HTML, text=text)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Tuple
+from typing import Any, Dict, List, Tuple
 
 import pytest
 import yaml
@@ -171,3 +171,16 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["import", "cosbench", str(source), "-o", str(target)]) == 2  # nothing is overwritten
     assert main(["import", "cosbench", str(tmp_path / "none.xml")]) == 2
     assert "none.xml: No such file or directory" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("words", [["import", "--help"], ["import", "fio", "fio.json"]])
+def test_who_reads_results_is_said_to_those_who_would_import_them(
+    words: List[str], capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        main(words)
+    out, err = capsys.readouterr()
+    assert "results of other programs are read by `cbt-tools report FILE` and `compare`" in out + err
+    with pytest.raises(SystemExit):
+        main(["report", "--help"])
+    assert "or results of another program (fio, hsbench, ...)" in " ".join(capsys.readouterr().out.split())
