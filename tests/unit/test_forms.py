@@ -16,7 +16,7 @@ from typing import Callable, Dict, Iterator, List, Optional
 
 import analysis_archives as made
 import pytest
-from hypothesis import given
+from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_plugins import formatting
@@ -359,6 +359,7 @@ def test_a_cell_begins_no_block() -> None:
     assert lines == ["\\# t:", "", "| # a | b\\|c |", "| :--- | ---: |", "| -  | +5 |", "| a\\\\\\|b c | x\\\\ |"]
 
 
+@settings(deadline=None)
 @given(st.text(st.sampled_from("ab1 \\`*_[]<>&|#-+.!()~:=/;\n\t"), max_size=30))
 def test_what_a_reader_of_markdown_makes_of_it(text: str) -> None:
     markdown_it = pytest.importorskip("markdown_it")
