@@ -37,9 +37,11 @@ RULES: Dict[str, Tuple[str, str]] = {
         "no object degraded",
         f"first sample without degraded or unfound objects and without inactive PGs {_LASTS}",
     ),
-    "health-ok": ("HEALTH_OK", "first sample with it after one without; PGs may still be recovering, OSDs missing"),
+    "health-ok": ("HEALTH_OK", "first sample with it, or with flags only that were set before, after one without"),
     "clean": ("all PGs active+clean", f"first sample with all PGs active+clean {_LASTS}"),
 }
+#: the health check of flags of the OSD map
+_FLAGS = "OSDMAP_FLAGS"
 _END = ("no-object-degraded", "health-ok", "clean")
 _OF = {
     "failure": ("injected", "first-down", "all-down", "degraded-peak", "out", "recovery-starts", *_END),
@@ -338,12 +340,19 @@ class _Search:
         return self._stretch(lambda sample: sample.clean, "clean")
 
     def health_ok(self) -> Found:
-        ill = next((sample for sample in self.samples if sample.state.get("health") != "HEALTH_OK"), None)
+        ill = next((sample for sample in self.samples if not self._is_healthy(sample)), None)
         if ill is None:
             return Found(reason="it was never another one" if self.samples else "no samples")
-        good = (s for s in self.samples if s.t > ill.t and s.state.get("health") == "HEALTH_OK")
-        first = next(good, None)
+        first = next((sample for sample in self.samples if sample.t > ill.t and self._is_healthy(sample)), None)
         return self._at(first) if first else Found(reason=f"not until {self.episode.end_why}")
+
+    def _is_healthy(self, sample: Sample) -> bool:
+        """Return whether nothing ails the cluster; flags that were set before, by the run for example, do not count."""
+        if sample.state.get("health") == "HEALTH_OK":
+            return True
+        said, before = (one.state.get("says") or {} if one else {} for one in (sample, self.before))
+        flags = said.get(_FLAGS)
+        return set(sample.state.get("checks") or ()) == {_FLAGS} and flags is not None and flags == before.get(_FLAGS)
 
     def _stretch(self, holds: Callable[[Sample], bool], word: str) -> Found:
         """The first sample of the first stretch that is stable, after the last map that the recovery is about."""

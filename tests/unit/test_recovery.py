@@ -227,6 +227,15 @@ def test_health_ok_is_not_recovered(tmp_path: Path) -> None:
     assert (found["health-ok"], found["no-object-degraded"], found["clean"]) == (10.0, 10.0, 40.0)
 
 
+@pytest.mark.parametrize(("later", "at"), [("noscrub flag(s) set", 20.0), ("noout,noscrub flag(s) set", 40.0)])
+def test_flags_of_the_run_are_no_ill_health(tmp_path: Path, later: str, at: float) -> None:
+    """The run's settings are undone long after the recovery, and are not what it was about."""
+    ours = {"checks": ["OSDMAP_FLAGS"], "says": {"OSDMAP_FLAGS": "noscrub flag(s) set"}, "health": "HEALTH_WARN"}
+    lines = [{"t": 1.0, **ours}, {**DOWN, "checks": ["OSDMAP_FLAGS", "OSD_DOWN"]}, SETTLED]
+    lines += [{"t": 30.0, **ours, "says": {"OSDMAP_FLAGS": later}}, {"t": 50.0, "checks": [], "health": "HEALTH_OK"}]
+    assert seconds(only(watched(tmp_path, *lines), FAULT))["health-ok"] == at
+
+
 def test_a_ratio_beyond_one_is_shown_and_is_no_progress(tmp_path: Path) -> None:
     lines = [DOWN, {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}, SETTLED]
     lines += [{"t": 20.0, "degraded": [135, 100]}, {"t": 30.0, "degraded": [20, 100]}]
