@@ -170,19 +170,25 @@ def _note_nodes(monitors: Iterable[Any], local_dir: Path) -> None:
     for monitor in monitors:
         if getattr(monitor, "RECONNECTS", False):
             name = getattr(monitor, "PROFILE", None) or getattr(monitor, "NAME", type(monitor).__name__)
-            noted[name] = [host_of(node) for node in split_names(monitor.nodes)]
+            noted[name] = _own_nodes(monitor) or []
     if noted:
         write_json(local_dir / NODES, noted)
+
+
+def _own_nodes(monitor: Any) -> Optional[List[str]]:
+    """Return the hosts of a monitor, which CBT's newer one has as `_nodes`; None for one that names none."""
+    own = getattr(monitor, "nodes", None) or getattr(monitor, "_nodes", None)
+    return None if own is None else list(map(host_of, split_names(own)))
 
 
 def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> List[str]:
     everywhere = list(nodes_of(cluster))
     wanted: Set[str] = set()
     for monitor in monitors:
-        own = getattr(monitor, "nodes", None) or getattr(monitor, "_nodes", None)
+        own = _own_nodes(monitor)
         if own is None:
             return everywhere
-        wanted.update(map(host_of, split_names(own)))
+        wanted.update(own)
     return [node for node in everywhere if node in wanted]
 
 

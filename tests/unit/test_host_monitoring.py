@@ -188,6 +188,16 @@ def test_files_are_fetched_again_when_a_connection_is_refused(
     assert "n1: exit status 255: Connection reset by peer" in caplog.text
 
 
+@pytest.mark.parametrize("attribute", ["nodes", "_nodes"])
+def test_the_nodes_of_cbts_monitors_are_noted_in_each_era(tmp_path: Path, attribute: str) -> None:
+    """CBT has them as "user@host,user@host"."""
+    its = type("Plugin_x", (), {"PROFILE": "x", "RECONNECTS": True, attribute: f"root@{HERE}"})()
+    its.start = its.stop = lambda directory: None
+    with lifecycle.watch(lambda: [its], CLUSTER, {}, str(tmp_path / "node"), tmp_path / "local"):
+        pass
+    assert json.loads((tmp_path / "local" / lifecycle.NODES).read_text()) == {"x": [HERE]}
+
+
 def test_what_stayed_on_a_node_of_a_complete_run_comes_home_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
