@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import (
     Any,
     Dict,
@@ -119,7 +120,8 @@ def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
             yield FieldError(path, str(cause))
     elif kind == "extra_forbidden":
         known = _keys_at(schema, detail["loc"][:-1])
-        hint = did_you_mean(str(path[-1]), known) or (f"; known here: {', '.join(known)}" if known else "")
+        hint = did_you_mean(str(path[-1]), known) or _elsewhere(schema, detail["loc"])
+        hint = hint or (f"; known here: {', '.join(known)}" if known else "")
         yield FieldError(path, f"unknown key{hint}", of_key=True)
     elif kind == "invalid_key":
         yield FieldError((*path[:-1], value), not_text(value), of_key=True)
@@ -130,15 +132,16 @@ def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
         hint = did_you_mean(value, choices) if isinstance(value, str) else ""
         yield FieldError(path, f"must be {' or '.join(choices)}{hint}")
     else:
-        yield FieldError(
-            path, _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
-        )
+        text = _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
+        time = isinstance(value, str) and _TIME.fullmatch(value) and "duration" in _keys_at(schema, detail["loc"])
+        yield FieldError(path, f"{text}; write {{duration: {value}}}" if time else text)
 
 
 def _yaml(literal: str) -> str:
     return literal.lower() if literal in ("True", "False") else literal.strip("'")
 
 
+_TIME = re.compile(r"([0-9.]+(ms|[smhd]))+")
 _WORDS = {
     "bool_type": "must be true or false, not {has}",
     "dict_type": "must be a mapping (key: value), not {has}",
@@ -182,6 +185,18 @@ def _keys_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[str]:
         children = [_child(node, part) for node in _branches(schema, nodes)]
         nodes = [child for child in children if child] or nodes
     return [key for node in _branches(schema, nodes) for key in node.get("properties", {})]
+
+
+def _elsewhere(schema: Mapping[str, Any], loc: Sequence[Any]) -> str:
+    """Return where else a key belongs that is not known here: inside keys that are, or in lists inside them."""
+    *here, key = loc
+    below = [(*here, name) for name in _keys_at(schema, here)]
+    inside = [str(place[-1]) for place in below if key in _keys_at(schema, place)]
+    if inside:
+        return f"; it belongs inside {', '.join(inside[:-1])}{' or ' if inside[1:] else ''}{inside[-1]}"
+    lists = dict.fromkeys((*place, inner) for place in below for inner in _keys_at(schema, place))
+    names = dict.fromkeys(str(place[-1]) for place in lists if key in _keys_at(schema, (*place, 0)))
+    return f"; it belongs inside the list {' or '.join(names)}" if names else ""
 
 
 def _branches(schema: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -11,6 +11,7 @@ import pytest
 from config_files import CLUSTER, RGWTEST, WARP, errors_in, marked
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.settings import LimitsSection
 from cbt_plugins.config.spans import spans
@@ -445,3 +446,23 @@ def names_in(text: str, words: List[str]) -> List[str]:
 def test_the_page_names_every_kind() -> None:
     page = (Path(__file__).parents[2] / "docs" / "CONFIG.md").read_text(encoding="utf-8")
     assert names_in(page, registry.names(registry.FAULTS)) == []
+
+
+@pytest.mark.parametrize(
+    ("phase", "message"),
+    [
+        (
+            {"hybrid": {"duration": "30s"}, "events": [{"at": "5s", "mark": "x"}]},
+            "events: unknown key; it belongs inside fill, hybrid, warp or wait",
+        ),
+        ({"fault": {"kind": "stop", "nodes": ["osd1"]}}, "fault: unknown key; it belongs inside the list events"),
+        ({"undo": "a"}, "undo: unknown key; it belongs inside the list events"),
+        ({"wait": "30s"}, "wait: must be a mapping (key: value), not text; write {duration: 30s}"),
+        ({"wait": "soon"}, "wait: must be a mapping (key: value), not text\n"),
+    ],
+)
+def test_a_key_at_the_wrong_place_is_told_its_own(phase: Dict[str, Any], message: str) -> None:
+    section = {"s3": {"urls": ["http://a"], "user": "u"}, "workers": 1, "cycle": {"phases": [phase]}}
+    with pytest.raises(ConfigError) as refused:
+        plan_of("warp", section, {"clients": ["c1"]}, None)
+    assert message in f"{refused.value}\n"
