@@ -96,6 +96,7 @@ class Ready:
 def check(run: RunContext) -> Ready:
     """Check everything. Raises PreflightError with all errors."""
     remote, ceph, clients = run.remote, run.ceph, run.clients
+    log.info("checking %d nodes and the cluster", len(run.nodes))
     try:
         facts = _facts(remote, run.nodes)
         without = _python_errors(run, facts)

@@ -44,6 +44,7 @@ def numbers_so_far(folder: Path) -> Dict[str, Any]:
 
 def summarize(folder: Path) -> None:
     """Make summary and report in a process of their own: analysis is no part of a run, and may need much memory."""
+    log.info("making the report")
     before = _written(folder)
     status = _report(folder).returncode
     if _written(folder) == before:  # a status alone also means that the run is incomplete

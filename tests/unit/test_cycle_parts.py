@@ -17,13 +17,26 @@ from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
 from cbt_plugins.load.session import Beat
 from cbt_plugins.plan import S3, Goal, Phase, Plan
-from cbt_plugins.run import load_phase
+from cbt_plugins.run import load_phase, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_phase import _target, lasting, refusal
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import s3_keys
 from cbt_plugins.run.progress import Now, clock
+
+
+def test_what_takes_long_is_named_when_it_begins(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    caplog.set_level("INFO")
+    monkeypatch.setattr(reporting, "_report", lambda folder: SimpleNamespace(returncode=4))
+    reporting.summarize(tmp_path)
+    plan = SimpleNamespace(admin=False, drivers=[SimpleNamespace(node="c1"), SimpleNamespace(node="c2")])
+    with pytest.raises(AttributeError):  # nothing here can be asked
+        preflight.check(context(plan=plan, host=SimpleNamespace(cluster={"head": "n0"})))
+    begun = [record.message for record in caplog.records if record.levelname == "INFO"]
+    assert begun == ["making the report", "checking 3 nodes and the cluster"]
 
 
 def test_a_torn_journal_keeps_all_whole_records(tmp_path: Path) -> None:
