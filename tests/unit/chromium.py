@@ -1,6 +1,8 @@
 """Chromium without a window, driven through the pipe of its DevTools: what a page says, loads, costs and looks like.
 
 python tests/unit/chromium.py PAGE PREFIX    makes PREFIX.png, PREFIX-420.png, PREFIX-dark.png and PREFIX-print.png
+
+Debian: apt-get install chromium poppler-utils
 """
 
 from __future__ import annotations
@@ -183,6 +185,9 @@ def pictures(page: Path, prefix: str) -> None:
         for name, (width, height, media) in _PICTURES.items():
             browser.open(page.resolve().as_uri(), width=width, **media)
             _write(f"{prefix}{name}.png", browser.picture(width, height))
+        if not shutil.which("pdftoppm"):
+            print(f"no {prefix}-print.png: pdftoppm is missing (package poppler-utils)", file=sys.stderr)
+            return
         sheets = []
         for number in ("1", "2"):
             command = ["pdftoppm", "-r", "75", "-png", "-f", number, "-l", number, "-"]
