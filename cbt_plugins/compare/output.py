@@ -93,14 +93,18 @@ def line(row: Row) -> Tuple[str, ...]:
     )
 
 
+#: percent from which on an interval tells nothing
+_WIDE = 100.0
+
+
 def value(its: Estimate) -> str:
-    """ "100.4 ±2.1%": the value and the farther end of the interval, relative; without an interval "±inf"."""
+    """ "100.4 ±2.1%": the value and the farther end of the interval, relative; without a known interval "100.4"."""
     if its.low is None or its.high is None:
-        return f"{plain(its.value)} ±inf"
+        return plain(its.value)
     if not its.value:
         return f"{plain(its.value)} ±{plain(max(its.high, -its.low))}"
     wide = 100 * max(its.high - its.value, its.value - its.low) / abs(its.value)
-    return f"{plain(its.value)} ±{wide:.1f}%"
+    return f"{plain(its.value)} ±{wide:.1f}%" if wide < _WIDE else plain(its.value)
 
 
 def change(its: Comparison) -> str:
@@ -110,6 +114,8 @@ def change(its: Comparison) -> str:
     text = _percent(its.change) + "%"
     if its.change_low is None or its.change_high is None:
         return text
+    if 100 * (its.change_high - its.change_low) >= 2 * _WIDE:
+        return f"{text} [no bounds]"
     return f"{text} [{_percent(its.change_low)}, {_percent(its.change_high)}]"
 
 

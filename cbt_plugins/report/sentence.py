@@ -25,6 +25,8 @@ from cbt_plugins.warning_kinds import KINDS
 AGING = "aging"
 #: states of the cluster between a fault, or its undo, and all PGs active+clean
 _HURT = ("failing", "degraded", "recovering", "returning", "recovering back")
+#: seconds from which on a state has a throughput that is worth a sentence
+_LONG_ENOUGH = 10.0
 _NOUNS = {"GET": "reads", "PUT": "writes", "STAT": "stats", "DELETE": "deletes", "LIST": "lists"}
 
 
@@ -235,15 +237,17 @@ def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
 
 
 def _impact(states: Sequence[Mapping[str, Any]]) -> Sentence:
-    shares = {its["total"]["obj_per_s_percent"]: its["state"] for its in states}
-    ends = [share for share in (min, max) if None not in shares]
+    long = [its for its in states if its["seconds"] >= _LONG_ENOUGH]
+    shares = {its["total"]["obj_per_s_percent"]: its["state"] for its in long}
+    ends = [share for share in (min, max) if shares and None not in shares]
     failed = sum(its["total"]["errors"] for its in states)
     gap = max(its["total"]["longest_gap"] for its in states)
     told = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
     parts = [f"clients had {told} of the throughput without a failure"] if told else []
     parts.append(f"{several(failed, 'request') if failed else 'no request'} failed")
     parts.append(f"the longest time without a success was {seconds(gap)}")
-    return Sentence(f"Until all PGs were active+clean again: {'; '.join(parts)}.")
+    loaded = seconds(sum(its["seconds"] for its in states))
+    return Sentence(f"Until all PGs were active+clean again, in {loaded} with load: {'; '.join(parts)}.")
 
 
 def _capital(text: str) -> str:

@@ -133,14 +133,19 @@ class Stretch(NamedTuple):
     end: float
 
 
+#: the state without a failure
+_CALM = "no failure"
+
+
 def stretches(recovery: Mapping[str, Any], start: float, end: float) -> List[Stretch]:
     """Return the states of a window (epoch seconds), from the result of `recovery.milestones`; nothing is left out."""
-    borders: List[Tuple[str, Tuple[str, ...], float]] = [("no failure", (), -math.inf)]
+    borders: List[Tuple[str, Tuple[str, ...], float]] = [(_CALM, (), -math.inf)]
     for episode in recovery.get("episodes") or ():
         for state, t, is_milestone in _borders(episode):
             # the second of an event belongs to what it begins, that of a milestone to what it ends
             whole = math.ceil(t) if is_milestone else math.floor(t)
-            borders.append((state, tuple(episode["labels"]), max(float(whole), borders[-1][2])))
+            labels = () if state == _CALM else tuple(episode["labels"])
+            borders.append((state, labels, max(float(whole), borders[-1][2])))
     made = []
     for (state, labels, low), after in zip(borders, [*borders[1:], None]):
         low, high = max(low, start), min(after[2] if after else end, end)
@@ -176,4 +181,6 @@ def _borders(episode: Mapping[str, Any]) -> Iterator[Tuple[str, float, bool]]:
     else:
         yield "recovering back", moved, True
     if clean is not None:
-        yield ("clean without them" if falls else "clean again"), max(clean, moved), True
+        # of an attempt that was broken off nothing is left in the phase that is repeated
+        again = _CALM if episode.get("aborted") else "clean again"
+        yield ("clean without them" if falls else again), max(clean, moved), True

@@ -391,6 +391,17 @@ def test_what_an_aborted_attempt_did_is_marked(tmp_path: Path) -> None:
     assert not any(w["text"].startswith("return a: not all PGs") for w in made["warnings"])
 
 
+def test_a_repeated_phase_begins_without_a_failure(tmp_path: Path) -> None:
+    """The attempt before it has broken and returned the same OSDs, and all PGs were active+clean again."""
+    up = {"t": 63.0, "down": [], "map": [{"epoch": 3, "t": 62.0, "up": [6, 7]}], "settled": True}
+    kept = {"t": 80.0, "event": "phase-broken-off", "phase": "one-down", "kept": "03-one-down.partial-1"}
+    attempt = [{"t": 5.0, "event": "phase-begin", "phase": "one-down"}, *FAULT, *BACK, kept]
+    second = [{"t": 84.0, "event": "phase-begin", "phase": "one-down"}, event(90.0, "inject-begin")]
+    made = milestones(watched(tmp_path, DOWN, SETTLED, up), [*attempt, *second])
+    states = [(stretch.state, stretch.labels) for stretch in stretches(made, 84.0, 95.0)]
+    assert states == [("no failure", ()), ("failing", ("a",))]
+
+
 def test_a_change_between_two_samples_is_seen(tmp_path: Path) -> None:
     """Down and up again within one second: the maps tell, the samples cannot."""
     maps = [{"epoch": 2, "t": 11.2, "down": [6]}, {"epoch": 3, "t": 11.8, "up": [6]}]

@@ -138,10 +138,18 @@ def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
 def test_what_happened_in_a_failure(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path))
     add_failure(summary, "new")
+    _, impact = of_run(summary, CONFIG)
+    assert impact.text == (  # its share is of two seconds, and says nothing
+        "Until all PGs were active+clean again, in 2.0 s with load: 7 requests failed; "
+        "the longest time without a success was 2.5 s."
+    )
+    for state in summary["failure"]["impact"]["phases"][0]["states"]:
+        state["seconds"] = 12.0
     failure, impact = of_run(summary, CONFIG)
     assert failure == Sentence("Failure of node-a: all PGs were active+clean after 42.5 s.")
     assert impact.text == (
-        "Until all PGs were active+clean again: clients had 54 % (degraded) of the throughput without a failure; "
+        "Until all PGs were active+clean again, in 12.0 s with load: clients had 54 % (degraded) of the throughput "
+        "without a failure; "
         "7 requests failed; the longest time without a success was 2.5 s."
     )
     (episode,) = summary["failure"]["milestones"]["episodes"]
