@@ -9,6 +9,7 @@ To add a condition: one line in `CONDITIONS`, one kind in `warning_kinds`, one r
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Sequence, Set, Tuple
 
 Sample = Mapping[str, Any]
@@ -40,6 +41,12 @@ class Condition:
 _MOVES = {"recovering", "recovery_wait", "recovery_toofull", "backfilling", "backfill_wait", "backfill_toofull"}
 
 
+@lru_cache(maxsize=1000)
+def is_clean(state: str) -> bool:
+    """Return whether a PG is active+clean, also while it is being scrubbed."""
+    return {"active", "clean"} <= set(state.split("+"))
+
+
 def _pgs(sample: Sample, chosen: Callable[[Set[str]], bool]) -> ConditionFound:
     pgs: Mapping[str, int] = sample.get("pgs") or {}
     found = {state: n for state, n in pgs.items() if n and chosen(set(state.split("+")))}
@@ -53,7 +60,7 @@ def _moves(words: Set[str]) -> bool:
 
 
 def _not_clean(words: Set[str]) -> bool:
-    return not {"active", "clean"} <= words and not _moves(words)
+    return not is_clean("+".join(words)) and not _moves(words)
 
 
 def _scrubs(words: Set[str]) -> bool:

@@ -13,6 +13,7 @@ from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result, subject_of
 from cbt_plugins.cluster.sampler_agent import state_of
+from cbt_plugins.conditions import is_clean
 from cbt_plugins.inventory import head_of
 from cbt_plugins.space import PoolSpace, Space
 
@@ -122,8 +123,7 @@ class Status:
     @property
     def not_clean(self) -> int:
         """PGs that are not active+clean; a scrub does not make a PG unclean."""
-        clean = sum(n for state, n in self.pgs.items() if {"active", "clean"} <= set(state.split("+")))
-        return self.num_pgs - clean
+        return self.num_pgs - sum(n for state, n in self.pgs.items() if is_clean(state))
 
     def sample(self, at: float) -> Dict[str, Any]:
         """Return what `conditions` are found in; `at` is epoch seconds on the run's clock."""

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
-from functools import lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.conditions import is_clean
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
@@ -278,9 +278,3 @@ def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[An
         found["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
         found["total"].append(sum(states.values()))
     return found
-
-
-@lru_cache(maxsize=1000)
-def is_clean(state: str) -> bool:
-    """Return whether a PG is active+clean, also while it is being scrubbed."""
-    return {"active", "clean"} <= set(state.split("+"))

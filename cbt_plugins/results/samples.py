@@ -8,10 +8,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from cbt_plugins.conditions import is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import UNMEASURED, Clocks
-from cbt_plugins.results.phase import is_clean
 
 FILE = "recovery.jsonl"
 #: what an agent knows by following maps and counters

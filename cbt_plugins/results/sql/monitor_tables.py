@@ -6,11 +6,11 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
+from cbt_plugins.conditions import is_clean
 from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.phase import is_clean
 from cbt_plugins.results.samples import files_of, read_samples, status_by_phase
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows

@@ -5,6 +5,8 @@ import (
 	"math/bits"
 )
 
+// The numbers of reports are made of these buckets by cbt_plugins/results/histogram.py.
+
 // bucketBits are the significant bits of a bucket: it is at most 1/1024 of its value wide.
 const bucketBits = 11
 
