@@ -15,7 +15,7 @@ from cbt_plugins.config.units import about_size, format_duration, format_percent
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
-from cbt_plugins.plan import Bucket, Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
+from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
 
 
 @dataclass(frozen=True)
@@ -37,7 +37,10 @@ def forecast(plan: Plan) -> Forecast:
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
-            each = [(_written(plan, phase, bucket), mean_size(bucket.sizes)) for bucket in plan.buckets]
+            # each of cbt-load's drivers writes one object at least
+            least = Counter(key for driver in plan.drivers for key in driver.buckets if phase.engine == "cbt-load")
+            numbers = [max(bucket.objects or phase.goal.objects, least[bucket.key]) for bucket in plan.buckets]
+            each = [(number, mean_size(bucket.sizes)) for number, bucket in zip(numbers, plan.buckets)]
             objects += sum(number for number, _ in each)
             size += sum(number * mean for number, mean in each)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
@@ -53,14 +56,6 @@ def forecast(plan: Plan) -> Forecast:
         size if counted else None,
         tuple(unknown_data),
     )
-
-
-def _written(plan: Plan, phase: Phase, bucket: Bucket) -> int:
-    """Return the objects that a fill makes in a bucket; cbt-load's drivers write one each at least."""
-    assert phase.goal is not None and phase.goal.objects is not None
-    drivers = sum(bucket.key in driver.buckets for driver in plan.drivers)
-    objects = bucket.objects or phase.goal.objects
-    return max(objects, drivers) if phase.engine == "cbt-load" else objects
 
 
 def goal_text(phase: Phase) -> str:

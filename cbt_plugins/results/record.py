@@ -249,8 +249,7 @@ def _episodes_in(summary: Mapping[str, Any], window: Mapping[str, float]) -> Ite
     """Yield the failures and returns that had not recovered at some time of a window, by the names of their rows."""
     for episode in (summary["failure"] or {"milestones": {"episodes": ()}})["milestones"]["episodes"]:
         # archives that were summed up before this key have the end
-        until = episode.get("until", episode["end"])
-        if not episode.get("aborted") and episode["begin"] < window["end"] and until > window["start"]:
+        if not episode.get("aborted") and episode["begin"] < window["end"] and episode["until"] > window["start"]:
             yield rows_of(episode)
 
 

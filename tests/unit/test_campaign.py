@@ -131,6 +131,7 @@ def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
                 summary = json.loads(path.read_text())
                 reached = [{"name": "clean", "seconds": seconds[planned.arm][number - 1]}]
                 episode = {"labels": ["kill"], "kind": "failure", "recovery": None, "milestones": reached}
+                episode.update(begin=0.0, until=1.0)
                 milestones = {"version": 1, "episodes": [episode], "warnings": []}
                 impact = {"version": 1, "states": [], "baseline": None, "phases": [], "warnings": []}
                 summary["failure"] = {"milestones": milestones, "impact": impact, "timelines": {}}
