@@ -179,7 +179,7 @@ class WithPools(CycleOnStandIn):
 
     def _config(self, url: str) -> Dict[str, Any]:
         file = super()._config(url)
-        file["benchmarks"]["osdfailure"]["pools"] = {"own": {"ec": "2+1", "pg_num": 4}}
+        file["benchmarks"]["osdfailure"]["pools"] = {"own": {"ec": "2+1", "pg_num": 4, "application": "x"}}
         return file
 
 

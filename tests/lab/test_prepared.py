@@ -49,7 +49,8 @@ def threads(lab: RunningLab) -> List[str]:
 
 def test_a_user_and_a_pool_for_one_run(lab: RunningLab, tmp_path: Path) -> None:
     before = state(lab)
-    keys = {"s3": {**S3, "user": "bench"}, "rgw": {"make_user": True}, "pools": {"a": {"replicas": 2, "pg_num": 4}}}
+    pool = {"replicas": 2, "pg_num": 4, "application": "spare"}
+    keys = {"s3": {**S3, "user": "bench"}, "rgw": {"make_user": True}, "pools": {"a": pool}}
     done = (one := cycle(lab, tmp_path, **keys, cycle={"phases": [{"fill": {"objects": 20}}]})).run()
     assert done.returncode == 0, done.stderr
     assert state(lab) == before
