@@ -14,12 +14,12 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from cbt_plugins.faults import lock, node_shell, seal
 from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, remembered
+from cbt_plugins.faults.case import Held
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.pools import Part
 from cbt_plugins.faults.prepared import Prepared, Preparer
 from cbt_plugins.faults.runner import Clock, Refused, Runner
-from cbt_plugins.faults.safety import Held
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord

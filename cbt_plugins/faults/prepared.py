@@ -7,9 +7,10 @@ from functools import cached_property
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.case import Held, Roles, Surroundings, roles_of
 from cbt_plugins.faults.facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
 from cbt_plugins.faults.kind import BlastRadius, Kind, make
-from cbt_plugins.faults.safety import Assessment, Finding, Held, Roles, Surroundings, assess, questions, roles_of
+from cbt_plugins.faults.safety import Assessment, Finding, assess, questions
 from cbt_plugins.faults.scene import ClusterLimits, Resolver, Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.inventory import nodes_of

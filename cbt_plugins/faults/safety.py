@@ -6,18 +6,15 @@ Pure: recorded replies in, findings out. The names of the rules are what `accept
 from __future__ import annotations
 
 import errno
-import socket
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.faults.capacity import Filling, fillings
+from cbt_plugins.faults.capacity import Filling
+from cbt_plugins.faults.case import FaultCase, Held, Surroundings, one_of
 from cbt_plugins.faults.facts import (
     DaemonName,
     Facts,
-    Reply,
-    domains,
     down_otherwise,
     names,
     needed,
@@ -27,7 +24,7 @@ from cbt_plugins.faults.facts import (
     transient,
 )
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.inventory import head_of, nodes_of, same_host
+from cbt_plugins.inventory import same_host
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS
 
@@ -47,24 +44,6 @@ _LEVELS: Mapping[str, int] = {
 }
 
 
-@dataclass(frozen=True)
-class Held:
-    """What an open fault of this run has taken."""
-
-    taken: BlastRadius
-    seen: bool = False  # by the cluster: what is up now has come back by itself
-
-    def missing(self, facts: Facts) -> Tuple[DaemonName, ...]:
-        """Return the daemons that are gone, or will be as soon as the cluster sees it."""
-        if self.taken.out:
-            return ()
-        return tuple(name for name in self.taken.daemons if not (self.seen and self._is_up(facts, name)))
-
-    @staticmethod
-    def _is_up(facts: Facts, name: DaemonName) -> bool:
-        return name.type == "osd" and int(name.id) in facts.osds and facts.is_up(name)
-
-
 def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
     """Return what to ask Ceph about a fault: question by the name that `Replies` has for its reply.
 
@@ -77,32 +56,6 @@ def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
     if taken.destroyed:
         asked["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, taken.osds)])
     return asked
-
-
-@dataclass(frozen=True)
-class Roles:
-    """The nodes that a run depends on, as the `cluster:` section names them, without users."""
-
-    head: str = ""  # where the cluster is asked and told
-    own: str = ""  # this machine
-    clients: Tuple[str, ...] = ()
-    gateways: Tuple[str, ...] = ()
-    called: Mapping[str, str] = field(default_factory=dict)  # head or client -> the host name that it says it has
-
-    def is_on(self, name: str, node: str) -> bool:
-        """Tell whether the head or a client, named by an address or an alias perhaps, is this node."""
-        return bool(name) and _one_of(node, (name, self.called.get(name, name)))
-
-
-#: nothing but the cluster is known
-NOBODY = Roles()
-
-
-def roles_of(cluster: Mapping[str, Any]) -> Roles:
-    """Return the roles of a `cluster:` section, and this machine's own name."""
-    # The name that Ceph's daemons here report as well. Not the fully qualified one: a name server that does not answer
-    # would hold up an undo.
-    return Roles(head_of(cluster), socket.gethostname(), nodes_of(cluster, "clients"), nodes_of(cluster, "rgws"))
 
 
 @dataclass(frozen=True)
@@ -140,68 +93,9 @@ class Assessment:
         return bool(refused and self.transient) and all(f.rule in OF_STATES for f in refused)
 
 
-@dataclass(frozen=True)
-class Surroundings:
-    """What else a fault is judged by."""
-
-    roles: Roles = NOBODY
-    held: Sequence[Held] = ()  # what open faults of this run have taken
-    flags: Collection[str] = ()  # that the run itself wants set
-    ok_to_stop: Optional[Reply] = None  # None: not asked
-    safe_to_destroy: Optional[Reply] = None  # what is destroyed must be known to be safe
-
-
-@dataclass(frozen=True)
-class _Case:
-    facts: Facts
-    taken: BlastRadius
-    around: Surroundings
-    numbers: Dict[str, Any]
-
-    @cached_property
-    def gone(self) -> Set[int]:
-        """Return the OSDs that will not serve: those of the fault and of the open ones, and those that are down now."""
-        down = {n for n, o in self.facts.osds.items() if not o["up"]}
-        return {*self.taken.osds, *down, *(int(name.id) for name in self.daemons_gone if name.type == "osd")}
-
-    @cached_property
-    def daemons_gone(self) -> Set[DaemonName]:
-        """Return the daemons that open faults have taken, and that are not back."""
-        return {name for held in self.around.held for name in held.missing(self.facts)}
-
-    @cached_property
-    def out(self) -> Set[int]:
-        """Return the OSDs that open faults have marked out."""
-        return {osd for held in self.around.held if held.taken.out for osd in held.taken.osds}
-
-    @cached_property
-    def domains(self) -> Sequence[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
-        """Return each pool with its failure domain and the share of each such domain that would be gone."""
-        return tuple(domains(self.facts, self.gone, self.taken.osds))
-
-    @cached_property
-    def nodes_gone(self) -> Set[str]:
-        """Return the nodes that open faults have taken as a whole, and that are not back."""
-        return {node for held in self.around.held if held.missing(self.facts) for node in held.taken.nodes}
-
-
-    @cached_property
-    def fullest(self) -> Optional[Filling]:
-        """Return what would be fullest of all that data is recovered to."""
-        found = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
-        self.numbers.update({"full_after": max(part.used for part in found)} if found else {})
-        return max((part for part in found if part.moves), key=lambda part: part.used, default=None)
-
-    @property
-    def ratios(self) -> Tuple[float, float]:
-        """Return the ratios at which an OSD takes no writes, and no backfill."""
-        dump = self.facts.answers["osd dump"]
-        return float(dump["full_ratio"]), float(dump["backfillfull_ratio"])
-
-
 def assess(facts: Facts, taken: BlastRadius, around: Surroundings) -> Assessment:
     """Judge a fault by all safety rules."""
-    case = _Case(facts, taken, around, {})
+    case = FaultCase(facts, taken, around, {})
     findings = [finding for rule in RULES.values() for finding in rule(case)]
     warnings = [text for look in _WARNINGS for text in look(case)]
     return Assessment(tuple(findings), case.numbers, tuple(warnings), transient(_states(facts)))
@@ -211,7 +105,7 @@ def _states(facts: Facts) -> Mapping[str, int]:
     return Counter(pg["state"] for pg in facts.pgs)
 
 
-def _clean(case: _Case) -> Iterator[Finding]:
+def _clean(case: FaultCase) -> Iterator[Finding]:
     """Every PG is active+clean; while faults of this run are open, PGs may lack what these have taken."""
     states = not_clean(_states(case.facts), bool(case.around.held))
     if states:
@@ -224,14 +118,14 @@ def _clean(case: _Case) -> Iterator[Finding]:
         yield Finding("clean", text, {"pgs": states, "down": down})
 
 
-def _flags(case: _Case) -> Iterator[Finding]:
+def _flags(case: FaultCase) -> Iterator[Finding]:
     """No flag hides the fault from the cluster or keeps its OSDs from coming back."""
     found = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
     if found:
         yield Finding("flags", f"the OSD map has {', '.join(found)} set", {"flags": found})
 
 
-def _inactive(case: _Case) -> Iterator[Finding]:
+def _inactive(case: FaultCase) -> Iterator[Finding]:
     """No PG has fewer than min_size members left."""
     gone = case.gone
     if case.taken.out and not case.taken.destroyed:
@@ -260,7 +154,7 @@ def _inactive(case: _Case) -> Iterator[Finding]:
         yield Finding("inactive", text, {"inactive": total, "pgs": all_pgs, "pools": pools})
 
 
-def _domain(case: _Case) -> Iterator[Finding]:
+def _domain(case: FaultCase) -> Iterator[Finding]:
     """No pool loses more failure domains than it can lose without PGs becoming inactive."""
     if case.taken.out and not case.taken.destroyed:
         return
@@ -283,7 +177,7 @@ def _domain(case: _Case) -> Iterator[Finding]:
         )
 
 
-def _data(case: _Case) -> Iterator[Finding]:
+def _data(case: FaultCase) -> Iterator[Finding]:
     """No PG is without enough members to have its data at all: for good, when they are destroyed."""
     gone = case.gone
     pools = {p["pool"]: p for p in case.facts.pools}
@@ -300,7 +194,7 @@ def _data(case: _Case) -> Iterator[Finding]:
         yield Finding("data", f"{sum(lost.values())} PGs ({many}): {what}", {"pools": lost})
 
 
-def _ok_to_stop(case: _Case) -> Iterator[Finding]:
+def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
     """`ceph osd ok-to-stop` says yes: in JSON or, in older releases, by text and exit status."""
     said = case.around.ok_to_stop
     if said is None:
@@ -317,7 +211,7 @@ def _ok_to_stop(case: _Case) -> Iterator[Finding]:
         yield Finding("ok-to-stop", f"no reply: ceph osd ok-to-stop: {said.last}", {"status": said.status})
 
 
-def _safe_to_destroy(case: _Case) -> Iterator[Finding]:
+def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
     """`ceph osd safe-to-destroy` says yes: all data of the OSDs is elsewhere, with all its copies."""
     said = case.around.safe_to_destroy
     answer = (said.object if said else None) or {}
@@ -327,7 +221,7 @@ def _safe_to_destroy(case: _Case) -> Iterator[Finding]:
         yield Finding("safe-to-destroy", text, dict(answer))
 
 
-def _quorum(case: _Case) -> Iterator[Finding]:
+def _quorum(case: FaultCase) -> Iterator[Finding]:
     """The monitors that are left have a majority."""
     hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
     quorum = case.facts.answers["quorum_status"]
@@ -344,10 +238,10 @@ def _quorum(case: _Case) -> Iterator[Finding]:
 def _lost(
     monitor: str, hosts: Mapping[str, str], nodes: Collection[str], daemons: Collection[DaemonName]
 ) -> bool:
-    return DaemonName("mon", monitor) in daemons or _one_of(hosts.get(monitor, monitor), nodes)
+    return DaemonName("mon", monitor) in daemons or one_of(hosts.get(monitor, monitor), nodes)
 
 
-def _mgr(case: _Case) -> Iterator[Finding]:
+def _mgr(case: FaultCase) -> Iterator[Finding]:
     """A manager is left: nobody else knows the states of PGs."""
     hit, left = _managers(case)
     if hit and not left:
@@ -356,15 +250,15 @@ def _mgr(case: _Case) -> Iterator[Finding]:
         yield Finding("mgr", text + names(hit), {"managers": [str(name) for name in hit], "of": many})
 
 
-def _managers(case: _Case) -> Tuple[List[DaemonName], List[DaemonName]]:
+def _managers(case: FaultCase) -> Tuple[List[DaemonName], List[DaemonName]]:
     """Return the managers that the fault hits, and those that are left."""
     hosts = case.facts.daemons("mgr")
-    before = [n for n in hosts if not (n in case.daemons_gone or _one_of(hosts[n], case.nodes_gone))]
-    hit = [n for n in before if n in case.taken.daemons or _one_of(hosts[n], case.taken.nodes)]
+    before = [n for n in hosts if not (n in case.daemons_gone or one_of(hosts[n], case.nodes_gone))]
+    hit = [n for n in before if n in case.taken.daemons or one_of(hosts[n], case.taken.nodes)]
     return hit, [n for n in before if n not in hit]
 
 
-def _head(case: _Case) -> Iterator[Finding]:
+def _head(case: FaultCase) -> Iterator[Finding]:
     """The machine that leads the run stays, and the node through which it reaches the cluster."""
     for node in case.taken.nodes:
         if case.around.roles.own and same_host(case.around.roles.own, node):
@@ -376,7 +270,7 @@ def _head(case: _Case) -> Iterator[Finding]:
         yield Finding("head", text, {"node": node})
 
 
-def _client(case: _Case) -> Iterator[Finding]:
+def _client(case: FaultCase) -> Iterator[Finding]:
     """No client is hit, so the load continues."""
     clients, is_on = case.around.roles.clients, case.around.roles.is_on
     hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
@@ -385,7 +279,7 @@ def _client(case: _Case) -> Iterator[Finding]:
         yield Finding("client", text, {"clients": hit, "of": len(clients)})
 
 
-def _rgw(case: _Case) -> Iterator[Finding]:
+def _rgw(case: FaultCase) -> Iterator[Finding]:
     """A RADOS gateway is left."""
     hit, left = _gateways(case)
     if hit and not left:
@@ -394,7 +288,7 @@ def _rgw(case: _Case) -> Iterator[Finding]:
         yield Finding("rgw", text, {"gateways": hit, "of": many})
 
 
-def _min_in(case: _Case) -> Iterator[Finding]:
+def _min_in(case: FaultCase) -> Iterator[Finding]:
     """The monitors will mark out every OSD that is gone, so that recovery begins."""
     if case.taken.out:
         return
@@ -418,7 +312,7 @@ def _min_in(case: _Case) -> Iterator[Finding]:
         )
 
 
-def _capacity(case: _Case) -> Iterator[Finding]:
+def _capacity(case: FaultCase) -> Iterator[Finding]:
     """What is left where the data may go, of each device class, could hold it below the full ratio."""
     full, backfill = case.ratios
     worst = case.fullest
@@ -435,7 +329,7 @@ def _filled(part: Filling) -> str:
 
 
 #: name -> rule, in the order of the messages; `plan.SAFETY_RULES` has the same names
-RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
+RULES: Mapping[str, Callable[[FaultCase], Iterator[Finding]]] = {
     "clean": _clean,
     "flags": _flags,
     "inactive": _inactive,
@@ -453,14 +347,14 @@ RULES: Mapping[str, Callable[[_Case], Iterator[Finding]]] = {
 }
 
 
-def _quiet(case: _Case) -> Iterator[str]:
+def _quiet(case: FaultCase) -> Iterator[str]:
     """Flags that somebody else has set, and that change the measurement."""
     for flag, what in QUIETING.items():
         if flag in case.facts.flags and flag not in case.around.flags and not (case.taken.out and flag == "noout"):
             yield f"{flag} is set, and not by this run: {what}"
 
 
-def _whole_subtrees(case: _Case) -> Iterator[str]:
+def _whole_subtrees(case: FaultCase) -> Iterator[str]:
     """Subtrees of CRUSH that are down as a whole, and so large that the monitors do not mark them out."""
     option = "mon_osd_down_out_subtree_limit"
     limit = case.facts.monitors_go_by(option, "rack")
@@ -485,7 +379,7 @@ def _whole_subtrees(case: _Case) -> Iterator[str]:
         )
 
 
-def _no_backfill(case: _Case) -> Iterator[str]:
+def _no_backfill(case: FaultCase) -> Iterator[str]:
     """Capacity that is enough, although not for backfill, which waits then."""
     full, backfill = case.ratios
     worst = case.fullest
@@ -493,7 +387,7 @@ def _no_backfill(case: _Case) -> Iterator[str]:
         yield f"{_filled(worst)}: backfill stops at {100 * backfill:.0f} %"
 
 
-def _fewer_gateways(case: _Case) -> Iterator[str]:
+def _fewer_gateways(case: FaultCase) -> Iterator[str]:
     """Gateways that are gone: their requests fail, although the cluster could serve them."""
     hit, left = _gateways(case)
     if hit and left:
@@ -501,7 +395,7 @@ def _fewer_gateways(case: _Case) -> Iterator[str]:
         yield f"{len(left)} of {many} nodes with RADOS gateways would be left, without {', '.join(hit)}"
 
 
-def _active_manager(case: _Case) -> Iterator[str]:
+def _active_manager(case: FaultCase) -> Iterator[str]:
     """The active manager: what it last knew of PGs is shown until another one has all reports."""
     hit, left = _managers(case)
     active = DaemonName("mgr", str(case.facts.answers["mgr stat"].get("active_name")))
@@ -513,23 +407,19 @@ def _active_manager(case: _Case) -> Iterator[str]:
 
 
 #: what makes a fault different from what it seems, and may still be wanted
-_WARNINGS: Sequence[Callable[[_Case], Iterator[str]]] = (
+_WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
     *(_quiet, _whole_subtrees, _no_backfill, _fewer_gateways, _active_manager),
 )
 
 
-def _gateways(case: _Case) -> Tuple[List[str], List[str]]:
+def _gateways(case: FaultCase) -> Tuple[List[str], List[str]]:
     """Return the nodes with gateways that the fault hits, and those that are left."""
-    before = [name for name in case.around.roles.gateways if not _one_of(name, case.nodes_gone)]
+    before = [name for name in case.around.roles.gateways if not one_of(name, case.nodes_gone)]
     stopped = {*case.daemons_gone, *case.taken.daemons}
     hosts: Dict[str, Set[DaemonName]] = {}
     if any(name.type == "rgw" for name in stopped):
         for name, host in case.facts.daemons("rgw").items():
             hosts.setdefault(host, set()).add(name)
     silent = [host for host, daemons in hosts.items() if daemons <= stopped]
-    hit = [node for node in before if _one_of(node, [*case.taken.nodes, *silent])]
+    hit = [node for node in before if one_of(node, [*case.taken.nodes, *silent])]
     return hit, [name for name in before if name not in hit]
-
-
-def _one_of(host: str, nodes: Collection[str]) -> bool:
-    return any(same_host(host, node) for node in nodes)

@@ -11,9 +11,10 @@ import pytest
 from faults_world import standin
 
 from cbt_plugins.faults import FaultError
+from cbt_plugins.faults.case import Held, Roles, Surroundings, roles_of
 from cbt_plugins.faults.facts import QUESTIONS, DaemonName, Facts, Reply, osd_names
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.faults.safety import RULES, Assessment, Held, Roles, Surroundings, assess, questions, roles_of
+from cbt_plugins.faults.safety import RULES, Assessment, assess, questions
 from cbt_plugins.models.pools import inactive_share
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
