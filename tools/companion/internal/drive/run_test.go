@@ -3,6 +3,7 @@ package drive
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math/rand/v2"
 	"os"
 	"path/filepath"
@@ -405,6 +406,21 @@ func TestRetriesAreOneRow(t *testing.T) {
 	}
 }
 
+func TestAFailedGetHasTheSizeOfItsObject(t *testing.T) {
+	v := newServer()
+	sized := `"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[64,64,1],[5000,5000,1]]}],`
+	state := filepath.Join(t.TempDir(), "state")
+	fill := run(t, v, fmt.Sprintf(`"workers":1,"objects":100,"sets_n":true,"state_out":%q,%s"ops":[{"op":"PUT","spaces":["a"]}]`, state, sized))
+	v.before = func(r *s3.Request, result *s3.Result) bool {
+		result.Status, result.Kind, result.Message = 500, s3.KindHTTP, "500 InternalError"
+		return true
+	}
+	got := run(t, v, fmt.Sprintf(`"workers":1,"state_in":%q,%s"ops":[{"op":"GET","select":"r(1,N)","spaces":["a"]}]`, state, sized))
+	if want := fill.column(columnBytes); len(got.rows) != 100 || !maps.Equal(got.column(columnBytes), want) {
+		t.Fatalf("%v, written were %v", got.column(columnBytes), want)
+	}
+}
+
 // Workers that find nothing more to do do not end the retries of those that have the last objects.
 func TestTheLastObjectsAreRetriedToo(t *testing.T) {
 	v := newServer()
@@ -494,6 +510,21 @@ func TestAServerThatIsTooBusyIsNotPressed(t *testing.T) {
 	}
 	if s := got.space(t, "a"); s.Unknown != 0 || s.Live != 50 || s.Seen != 0 {
 		t.Fatalf("%+v", s)
+	}
+}
+
+// A proxy without servers says 502 as fast as it is asked. Nobody knows what came of that, but it does not get more.
+func TestAProxyWithoutServersIsNotPressed(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 50)
+	v.before = func(r *s3.Request, result *s3.Result) bool {
+		result.Status, result.Kind, result.Message = 502, s3.KindHTTP, "502 Bad Gateway"
+		return r.Op == s3.Put
+	}
+	got := run(t, v, fmt.Sprintf(`"workers":2,"duration":0.5,"state_in":%q,"state_out":%q,%s
+		"ops":[{"op":"PUT","spaces":["a"]}]`, state, state, oneSpace))
+	if n := len(got.rows); n < 2 || n > 22 {
+		t.Fatalf("%d requests", n)
 	}
 }
 

@@ -61,7 +61,7 @@ func (w *worker) run() {
 			return
 		}
 	}
-	refused := time.Duration(0)
+	failing := time.Duration(0)
 	for {
 		intended, ok := w.due()
 		if !ok {
@@ -79,10 +79,10 @@ func (w *worker) run() {
 			return
 		}
 		w.do(started, intended)
-		// nobody takes it: a loop without a pause would only make rows
-		if refused++; !w.result.Refused() {
-			refused = 0
-		} else if w.work.pace == nil && !w.pause(min(refused*10*time.Millisecond, 2*longPause)) {
+		// nobody takes it: a loop without a pause would only make rows, and objects of which nobody knows
+		if failing++; !w.result.Failing() {
+			failing = 0
+		} else if w.work.pace == nil && !w.pause(min(failing*10*time.Millisecond, 2*longPause)) {
 			return
 		}
 	}
@@ -232,7 +232,10 @@ func (w *worker) report(intended time.Time) {
 	r.Objects, r.Bytes, r.First, r.Err = 1, 0, 0, ""
 	switch c.op.spec.Op {
 	case s3.Get:
-		r.Bytes = result.Bytes
+		// of a failed one what it was to have, as warp says it: its size class is that of the object
+		if r.Bytes = result.Bytes; result.Kind != "" && c.space.numbered() {
+			r.Bytes = c.space.sizes.Of(c.number)
+		}
 	case s3.Put, s3.Multipart:
 		r.Bytes = w.body.Size()
 	case s3.List:

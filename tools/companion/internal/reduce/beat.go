@@ -33,6 +33,7 @@ type beat struct {
 	Last   float64           `json:"last"`
 	Counts map[string]*count `json:"counts"`
 	Error  string            `json:"error,omitempty"` // of the first request that failed
+	Lost   string            `json:"lost,omitempty"`  // why not all of the rows will be in the output
 	End    bool              `json:"end,omitempty"`
 }
 

@@ -11,12 +11,13 @@ import (
 
 // keeper writes rows as they came into a zstd file, which is readable up to the last second at any time.
 type keeper struct {
-	file *os.File
-	zstd *zstd.Encoder
-	err  error
-	data chan kept
-	done chan struct{}
-	free chan<- []byte
+	file   *os.File
+	zstd   *zstd.Encoder
+	err    error
+	failed *failure
+	data   chan kept
+	done   chan struct{}
+	free   chan<- []byte
 }
 
 // kept is what the keeper gets: rows, or without any, the order to flush.
@@ -25,8 +26,8 @@ type kept struct {
 	reuse bool // the rows stand in a buffer that others wait for
 }
 
-// newKeeper creates the file. What was written goes to free.
-func newKeeper(path string, free chan<- []byte) (*keeper, error) {
+// newKeeper creates the file. What was written goes to free, the first error to failed.
+func newKeeper(path string, free chan<- []byte, failed *failure) (*keeper, error) {
 	file, err := os.Create(path)
 	if err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrOutput, err)
@@ -36,7 +37,8 @@ func newKeeper(path string, free chan<- []byte) (*keeper, error) {
 	if err != nil {
 		return nil, errors.Join(err, file.Close())
 	}
-	return &keeper{file: file, zstd: packer, data: make(chan kept, cap(free)), done: make(chan struct{}), free: free}, nil
+	data, done := make(chan kept, cap(free)), make(chan struct{})
+	return &keeper{file: file, zstd: packer, failed: failed, data: data, done: done, free: free}, nil
 }
 
 func (k *keeper) run() {
@@ -54,6 +56,7 @@ func (k *keeper) run() {
 			k.err = k.zstd.Flush()
 			flushed = time.Now()
 		}
+		k.failed.note(k.err)
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"os"
 	"sync"
+	"sync/atomic"
 
 	"cbt-plugins/companion/internal/aggregates"
 )
@@ -34,6 +35,24 @@ type output struct {
 	options *Options
 	builder aggregates.Builder
 	err     error
+	failed  failure
+}
+
+// failure is the text of the first error of writing, for those who must not wait for a disk.
+type failure struct{ text atomic.Pointer[string] }
+
+func (f *failure) note(err error) {
+	if err != nil {
+		text := fmt.Errorf("%w: %w", ErrOutput, err).Error()
+		f.text.CompareAndSwap(nil, &text)
+	}
+}
+
+func (f *failure) String() string {
+	if text := f.text.Load(); text != nil {
+		return *text
+	}
+	return ""
 }
 
 func newOutput(o *Options) (*output, error) {
@@ -69,6 +88,7 @@ func (w *output) write(f *aggregates.Frame) {
 	}
 	if err != nil {
 		w.err = fmt.Errorf("%w: %w", ErrOutput, err)
+		w.failed.note(err)
 	}
 }
 

@@ -1,6 +1,7 @@
 package reduce
 
 import (
+	"bufio"
 	"bytes"
 	"errors"
 	"fmt"
@@ -213,6 +214,36 @@ func TestAFullDiskDoesNotStopTheStream(t *testing.T) {
 	err := Stream(strings.NewReader(rowsText(1000)), &counts, &Options{Block: 1, Out: "/dev/full", Keep: "/dev/full", Beat: true})
 	if !errors.Is(err, ErrOutput) || !strings.Contains(counts.String(), `"rows":1000`) {
 		t.Errorf("%v, %s", err, counts.String())
+	}
+}
+
+func TestAFullDiskIsToldWhileRowsCome(t *testing.T) {
+	if _, err := os.Stat("/dev/full"); err != nil {
+		t.Skip("there is no /dev/full")
+	}
+	from, generator := io.Pipe()
+	told, counts := io.Pipe()
+	ended := make(chan error, 1)
+	go func() {
+		ended <- Stream(from, counts, &Options{Block: 1, Out: filepath.Join(t.TempDir(), "out"), Keep: "/dev/full", Beat: true})
+		counts.Close()
+	}()
+	for line := range strings.Lines(rowsText(10)) {
+		if _, err := io.WriteString(generator, line); err != nil {
+			t.Fatal(err)
+		}
+	}
+	lines := bufio.NewScanner(told)
+	for i := 0; i < 5 && lines.Scan() && !strings.Contains(lines.Text(), "no space left"); i++ {
+	}
+	if !strings.Contains(lines.Text(), `"lost":"cannot write: write /dev/full: no space left on device"`) {
+		t.Errorf("while rows come it says %s", lines.Text())
+	}
+	generator.Close()
+	for lines.Scan() {
+	}
+	if err := <-ended; !errors.Is(err, ErrOutput) {
+		t.Error(err)
 	}
 }
 

@@ -55,7 +55,7 @@ func Stream(from io.Reader, counts io.Writer, o *Options) error {
 		s.stores <- aggregates.NewStore(o.Block, o.Offset)
 	}
 	if o.Keep != "" {
-		if s.keeper, err = newKeeper(o.Keep, s.free); err != nil {
+		if s.keeper, err = newKeeper(o.Keep, s.free, &out.failed); err != nil {
 			return errors.Join(err, out.file.Close())
 		}
 		go s.keeper.run()
@@ -105,6 +105,7 @@ func (s *stream) run(from io.Reader, teller *teller) error {
 			}
 		case now := <-tick.C:
 			if teller != nil {
+				s.beat.Lost = s.out.failed.String()
 				teller.tell(s.beat.line(false))
 			}
 			if s.keeper != nil {

@@ -93,6 +93,12 @@ func (r *Result) Refused() bool {
 	return r.Kind == KindRefused || r.Kind == KindHTTP && (r.Status == 429 || r.Status == 503)
 }
 
+// Failing tells whether whoever asks again at once gets the same answer, as soon: no host was there, the server is too busy
+// or fails, or a proxy has none.
+func (r *Result) Failing() bool {
+	return r.Refused() || r.Kind == KindHTTP && r.Status >= 500
+}
+
 // Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
 func (r *Result) Unsure() bool {
 	if r.Kind == "" || r.Kind == KindRefused || r.Untouched {
