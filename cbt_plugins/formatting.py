@@ -428,8 +428,8 @@ def size(value: float) -> str:
 
 
 def size_class(smallest: int, largest: int) -> str:
-    """Powers of two: 4 KiB to 8 KiB stands for 4096 to 8191 bytes."""
-    return size(0) if not largest else f"{size(smallest)} to {size(largest + 1)}"
+    """4 KiB for 4096 bytes alone; powers of two: 4 KiB to 8 KiB stands for 4096 to 8191 bytes."""
+    return size(smallest) if smallest == largest else f"{size(smallest)} to {size(largest + 1)}"
 
 
 def when(epoch: Optional[float]) -> str:

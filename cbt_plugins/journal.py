@@ -12,11 +12,13 @@ import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional
+from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, TypeVar
 
 from cbt_plugins import __version__
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: version of an archive's format, in its manifest and its phases. 1: cbt-plugins 0.1. 2 (0.2.0): the glossary's terms
 ARCHIVE_VERSION = 2
@@ -224,16 +226,36 @@ def sync_folder(folder: Path) -> None:
 
 def disk_full(error: OSError, folder: Path) -> Optional[str]:
     """Return what to do when an error says that the disk under a folder is full; None for any other error."""
+    full = _full(error, folder)
+    return full and f"{full}: free some, then run the same command again to resume"
+
+
+def _full(error: OSError, folder: Path) -> Optional[str]:
     if error.errno not in (errno.ENOSPC, errno.EDQUOT):
         return None
     disk = folder.resolve()
     while not os.path.ismount(disk):
         disk = disk.parent
     why = "no space is left" if error.errno == errno.ENOSPC else "the quota of this user is used up"
-    return (
-        f"{error.filename or folder}: {why} on the disk at {disk}: "
-        "free some, then run the same command again to resume"
-    )
+    return f"{error.filename or folder}: {why} on the disk at {disk}"
+
+
+#: seconds for which somebody may free some of a full disk, and between two attempts
+ROOM_LIMIT, ROOM_EVERY = 3600.0, 30.0
+
+
+def insist_on_room(folder: Path, action: Callable[[], T]) -> T:
+    """Do what needs room on the disk under a folder; while that is full, again. Raises OSError after ROOM_LIMIT."""
+    until = time.monotonic() + ROOM_LIMIT
+    while True:
+        try:
+            return action()
+        except OSError as error:
+            full, left = _full(error, folder), until - time.monotonic()
+            if full is None or left <= 0:
+                raise
+            log.error("%s: free some within %.0f min; nothing is lost yet", full, left / 60)
+            time.sleep(ROOM_EVERY)
 
 
 def archive_refusal(run: Path) -> Optional[str]:

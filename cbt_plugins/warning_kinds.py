@@ -144,7 +144,7 @@ _ALL = (
     WarningKind("recovery-gap", "samples of the cluster are missing"),
     WarningKind("switch-fired-early", "a fault ended by itself before its undo"),
     # these two: on the rows of their failures
-    WarningKind("fault-ended-early", "something else than the run ended a fault", forbids_verdict=True),
+    WarningKind("fault-ended-early", "an OSD of a fault came back before its undo", forbids_verdict=True),
     WarningKind("not-clean-before", "not all PGs were active+clean before a fault", forbids_verdict=True),
     WarningKind("osd-flapped", "an OSD that had returned went down again"),
     WarningKind("not-recovered", "a milestone of the recovery was not reached"),
@@ -179,7 +179,7 @@ _ALL = (
     _info("known-scatter", "the interval has the scatter from run to run in it"),
     WarningKind("mixed-side", "the runs of a side have different configurations"),
     WarningKind("missing-values", "some runs of a side have no number"),
-    WarningKind("unrecovered-runs", "some runs of a side did not recover, and the others do not stand for all",
+    WarningKind("unrecovered-runs", "some runs of a side have no time of a recovery: the others do not stand for all",
                 forbids_verdict=True),
     WarningKind("missing", "a side or a run has no number"),
     WarningKind("one-run", "one run each, and the scatter from run to run is not known", forbids_verdict=True),

@@ -1,15 +1,19 @@
-"""Which tests are run, in which order, and with which signals."""
+"""Which tests are run, in which order, and with which signals; what tests of faults and of archives share."""
 
 from __future__ import annotations
 
 import gc
 import os
 import signal
+import sys
 from collections import Counter
 from pathlib import Path
-from typing import Any, List
+from typing import TYPE_CHECKING, Any, Iterator, List
 
 import pytest
+
+if TYPE_CHECKING:
+    from faults_world import Connections
 
 #: why a test that is marked `long` is not run
 LONG = "long: ./run test all"
@@ -46,8 +50,9 @@ ORDER = (
     "lab",
     "crash",
     "upstream",
-    "unit/test_load_session",
-    "unit/test_companion",
+    "programs/test_load_session",
+    "programs/test_companion",
+    "programs",
     "unit",
 )
 
@@ -89,3 +94,28 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
             terminalreporter.section(title)
             for row in [head, ("---",) * len(head), *found]:
                 terminalreporter.line(f"| {' | '.join(row)} |")
+
+
+@pytest.fixture(autouse=True)
+def closed_injectors() -> Iterator[None]:
+    """Other tests do not pay for the import."""
+    yield
+    known = sys.modules.get("faults_world")
+    while known is not None and known.MADE:
+        known.MADE.pop().close()
+
+
+@pytest.fixture(autouse=True)
+def no_error_of_ours_passes_for_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What readers of archives raise beyond the errors of damaged data is raised as it is."""
+    source = sys.modules.get("cbt_plugins.results.source")
+    if source is not None:
+        monkeypatch.setattr(source, "unexpected", lambda path, error: error)
+
+
+@pytest.fixture
+def world() -> Connections:
+    """A healthy cluster of four nodes with an OSD each."""
+    from faults_world import Connections
+
+    return Connections()

@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     """Report every run that can be read; returns the exit status."""
     with Printer(args) as printer:
         try:
-            runs = find_runs(args.archive)
+            runs = sorted(find_runs(args.archive), key=_cut_short)
         except NotThere:
             raise
         except Unreadable as e:
@@ -54,6 +54,11 @@ def run(args: argparse.Namespace) -> int:
             why = f"--format {printer.form} needs the directory of one of them, such as {runs[0]}"
             raise CommandError(f"{args.archive} has {len(runs)} runs: {why}")
         return _report(runs, args, printer)
+
+
+def _cut_short(run: Path) -> bool:
+    """Return whether a run of ours has no end marker: an attempt, which is shown after the complete runs."""
+    return (run / "plan.json").exists() and not (run / "complete").exists()
 
 
 def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:

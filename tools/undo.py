@@ -40,8 +40,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="undo although another user or another machine wrote the archive: its commands run here and, as root, on "
-        "its nodes; --dry-run prints them",
+        help="undo although another user or another machine wrote the archive, or the cluster was made anew: its "
+        "commands run here and, as root, on its nodes; --dry-run prints them",
     )
     parser.add_argument(
         "--give-up",

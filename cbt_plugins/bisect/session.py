@@ -257,6 +257,8 @@ class BisectSession:
 
     def _leave_out(self, sha: str, reason: str, seconds: float = 0.0) -> None:
         if sha in (self.good.sha, self.bad.sha):
+            if seconds:  # the same command tries it again; that time is spent
+                self.note("again", sha=sha, reason=reason, seconds=seconds)
             which = "good" if sha == self.good.sha else "bad"
             raise BisectError(f"the {which} commit {sha[:12]} cannot be measured: {reason}")
         log.warning("%s is left out: %s", sha[:12], reason)

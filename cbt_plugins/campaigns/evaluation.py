@@ -80,12 +80,13 @@ class Evaluation:
 
     @property
     def decided(self) -> bool:
-        return bool(self.rows) and all(row.verdict for row in self.rows)
+        """Every key row is better, worse or equivalent."""
+        return bool(self.rows) and all(row.verdict not in (None, Verdict.INCONCLUSIVE) for row in self.rows)
 
     @property
     def ended(self) -> bool:
-        """It is decided, or the budget is used up."""
-        return self.decided or self.blocks >= self.schedule.section.blocks
+        """More blocks would decide no row, or the budget is used up."""
+        return bool(self.rows and all(row.verdict for row in self.rows)) or self.blocks >= self.schedule.section.blocks
 
     @property
     def block_seconds(self) -> Optional[float]:

@@ -15,7 +15,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.campaigns.trial import Cycle, run_trial
+from cbt_plugins.campaigns.trial import Cycle, finished, run_trial
 from cbt_plugins.config.settings import AT_START
 from cbt_plugins.journal import json_lines, read_json, read_text, write_json, write_whole
 
@@ -74,7 +74,7 @@ def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], name
             if reason:
                 left.setdefault(reason, {})[option] = None
                 continue
-            late = option in AT_START or not abouts[1].get("can_update_at_runtime", True)
+            late = option in AT_START or not all(about.get("can_update_at_runtime", True) for about in abouts)
             for code, value in zip(names, reversed(values)):
                 (at_start if late else running)[code].setdefault(kind, {})[option] = value
     return Swapped(running, at_start, {reason: tuple(sorted(its)) for reason, its in left.items()})
@@ -144,6 +144,7 @@ class OptionReader:
         script = self.folder / SCRIPT.name
         write_whole(script, read_text(SCRIPT))
         names = list(self.cycles)
+        before = finished(self.folder / f"{names[1]}-tables")  # by an earlier process: another release may run by now
         for name in names:
             self._run(name, "tables", self.cycles[name].prepare)
         tables = [tables_of(self.folder / name) for name in names]
@@ -151,7 +152,8 @@ class OptionReader:
         differ = sorted(o for o in first.keys() & other.keys() if first[o] != other[o])
         for name in names:
             write_whole(self.folder / name / "names", "".join(f"{option}\n" for option in differ))
-        self._run(names[1], "help", ())  # of the cluster that runs now
+        again = self.cycles[names[1]].prepare if before and not before.reason else ()
+        self._run(names[1], "help", again)  # else of the cluster that runs now
         self._run(names[0], "help", self.cycles[names[0]].prepare)
         helps = [
             {row["name"]: row for row in json_lines(self.folder / name / "help.jsonl") if "name" in row}

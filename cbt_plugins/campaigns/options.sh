@@ -17,6 +17,14 @@ table() { # KIND DAEMON CEPH...
     fi
 }
 
+newest() { # the gateway that started last: the instance before a restart is listed for a minute more
+    python3 -c '
+import json, sys
+its = json.load(sys.stdin).get("services", {}).get("rgw", {}).get("daemons", {})
+its = {name: row for name, row in its.items() if isinstance(row, dict)}
+print(max(its, key=lambda name: int(its[name].get("gid") or 0), default=""))'
+}
+
 case $what in
 tables)
     mkdir -p "$folder"
@@ -26,7 +34,7 @@ tables)
     services=$(ceph "$@" service dump -f json)
     leader=$(echo "$quorum" | sed -n 's/.*"quorum_leader_name":"\([^"]*\)".*/\1/p')
     active=$(echo "$stat" | tr -d ' \n' | sed -n 's/.*"active_name":"\([^"]*\)".*/\1/p')
-    gateway=$(echo "$services" | sed -n 's/.*"rgw":{"daemons":{"summary":"","\([0-9]*\)":.*/\1/p')
+    gateway=$(printf '%s' "$services" | newest)
     table mon "${leader:+mon.$leader}" "$@"
     table mgr "${active:+mgr.$active}" "$@"
     table osd "osd.$(echo "$osds" | head -n 1)" "$@"

@@ -27,6 +27,8 @@ def headline(its: Evaluation) -> str:
     of = f"{its.blocks} of {several(its.schedule.section.blocks, 'block')}"
     if its.decided:
         return f"decided after {of}"
+    if its.ended and its.blocks < its.schedule.section.blocks:
+        return f"ended after {of}: no number of blocks decides what is inconclusive"
     if its.ended:
         return f"the budget is used up: {of}; what is not decided is inconclusive"
     return f"not decided after {of}"

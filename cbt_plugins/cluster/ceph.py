@@ -35,6 +35,9 @@ SNAPSHOT = {
 }
 
 
+#: printed before and after the reply of a `ceph` process of its own
+_MARK, _STATUS = "cbt-plugins: next reply", "cbt-plugins: status"
+
 #: options of Ceph whose value nobody should see: rgw_keystone_admin_password, mgr/dashboard/RGW_API_SECRET_KEY, key
 _SECRET = re.compile(r"(?:^|[/_ -])(?:password|passwd|secret|token|keys?)$", re.IGNORECASE)
 _MASKED = "***"
@@ -66,6 +69,50 @@ class CephError(Exception):
 
 class CephTimeout(CephError):
     """There was no reply in time: PGs that the command needs may be inactive."""
+
+
+@dataclass(frozen=True)
+class Reply:
+    """The output of one `ceph` command, errors included. `status` is None when the command did not end."""
+
+    text: str
+    status: Optional[int]
+
+    @property
+    def object(self) -> Optional[Mapping[str, Any]]:
+        """Return the first JSON object in it, None when there is none."""
+        for start in re.finditer(r"^\s*(?={)", self.text, re.MULTILINE):
+            found = json_values(self.text[start.end() :])
+            if found:
+                return dict(found[0])
+        return None
+
+    @property
+    def last(self) -> str:
+        """Return its last line of text, or how it ended."""
+        ended = "it did not end" if self.status is None else f"exit status {self.status}"
+        return next((line.strip() for line in reversed(self.text.splitlines()) if line.strip()), ended)
+
+    @classmethod
+    def parse(cls, text: str) -> Reply:
+        """Read what a shell printed of it: its output, and how it ended."""
+        said, _, status = text.partition(_STATUS)
+        return cls(said.strip(), int(status) if status.strip().isdigit() else None)
+
+
+def json_values(text: str) -> List[Any]:
+    """Return the JSON values that a text begins with."""
+    decoder, at = json.JSONDecoder(), 0
+    found: List[Any] = []
+    while True:
+        start = re.compile(r"\S").search(text, at)
+        if start is None:
+            return found
+        try:
+            value, at = decoder.raw_decode(text, start.start())
+        except ValueError:
+            return found
+        found.append(value)
 
 
 @dataclass(frozen=True)
@@ -224,9 +271,42 @@ class Ceph:
         except ValueError as error:
             raise CephError(f"could not parse the reply of {command} on {self.head}: {text[:80]!r}") from error
 
+    def piped(self, questions: Sequence[str], options: str = "") -> str:
+        """Return a shell command that asks one `ceph` process all questions; the replies follow each other."""
+        return f"printf '%s\\n' {' '.join(map(shlex.quote, questions))} | {self._ceph} {options} 2>/dev/null"
+
+    def ask_all(
+        self, questions: Sequence[str], timeout: float, alone: Sequence[str] = ()
+    ) -> Tuple[List[Any], List[Reply]]:
+        """Return the replies of several `ceph QUESTION -f json`, and of those that have a `ceph` process `alone`.
+
+        One `ceph` process replies to many questions in the time of one; a wrapper that passes no input on is called
+        once for each. What is asked alone may fail, or never come. Raises CephError when another reply is missing,
+        RemoteError when the head cannot be reached.
+        """
+        each = "; ".join(f"{self._ceph} --connect-timeout 20 {q} -f json" for q in questions)  # it says what is wrong
+        extra = "".join(f"; echo '{_MARK}'; {self._ceph} {q} -f json 2>&1; echo \"{_STATUS} $?\"" for q in alone)
+        together = self.piped(questions, "--connect-timeout 20 -f json") if questions else "true"
+        for command in (together, each):
+            result = self.run(command + extra, timeout)
+            first, *others = result.stdout.split(_MARK)
+            answers = json_values(first)
+            if len(answers) == len(questions):
+                said = [Reply.parse(text) for text in others]
+                return answers, said + [Reply("", None)] * (len(alone) - len(others))
+        why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
+        raise CephError(f"ceph on {self.head} gave {len(answers)} of {len(questions)} replies: {why[0]}")
+
+    def json_all(self, questions: Sequence[str], timeout: float = 60.0) -> List[Any]:
+        """Return the replies of several `ceph QUESTION -f json`. Raises CephError."""
+        try:
+            return self.ask_all(questions, timeout)[0]
+        except RemoteError as error:
+            raise CephError(str(error)) from error
+
     def status(self) -> Status:
-        """Return PG states, health and fullness now."""
-        return Status.parse(self.json("status"), self.json("df"))
+        """Return PG states, health and fullness now. Raises CephError."""
+        return Status.parse(*self.json_all(("status", "df")))
 
     def snapshot(self, folder: Path) -> None:
         """Write what describes the cluster into a folder: one JSON file per question, and the head's ceph.conf.
@@ -234,13 +314,14 @@ class Ceph:
         Values of options that are passwords or keys are masked.
         """
         folder.mkdir(parents=True, exist_ok=True)
-        for name, command in SNAPSHOT.items():
-            reply = self.json(command)
-            if command == "config dump":
-                reply = [{**row, "value": _MASKED} if _SECRET.search(row["name"]) else row for row in reply]
+        replies = dict(zip(SNAPSHOT, self.json_all(tuple(SNAPSHOT.values()), timeout=180.0)))
+        options = replies["config_dump.json"]
+        replies["config_dump.json"] = [
+            {**row, "value": _MASKED} if _SECRET.search(row["name"]) else row for row in options
+        ]
+        replies["ec_profiles.json"] = replies["osd_dump.json"]["erasure_code_profiles"]
+        for name, reply in replies.items():
             (folder / name).write_text(json.dumps(reply, indent=1) + "\n")
-        profiles = {p: self.json(f"osd erasure-code-profile get {p}") for p in self.json("osd erasure-code-profile ls")}
-        (folder / "ec_profiles.json").write_text(json.dumps(profiles, indent=1) + "\n")
         lines = self._text(f"cat -- {shlex.quote(self.conf_file)}", 30.0).splitlines()
         (folder / "ceph.conf").write_text("".join(f"{_masked(line)}\n" for line in lines))
 

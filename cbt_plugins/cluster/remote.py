@@ -1,16 +1,12 @@
-"""Nodes: how each is reached, and commands, files and streams on many at once."""
+"""Commands, files and streams on many nodes at once."""
 
 from __future__ import annotations
 
 import errno
-import getpass
 import io
 import logging
 import os
-import re
 import shlex
-import shutil
-import socket
 import stat
 import subprocess
 import tarfile
@@ -18,14 +14,13 @@ import threading
 import time
 import uuid
 from collections import Counter
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path, PurePosixPath
 from typing import (
     Any,
     Callable,
     Dict,
-    FrozenSet,
     Generic,
     List,
     Mapping,
@@ -38,7 +33,7 @@ from typing import (
 )
 
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.inventory import NodeName, names_of, short_name
+from cbt_plugins.cluster.transport import Transport
 
 log = logging.getLogger(__name__)
 
@@ -68,15 +63,6 @@ class RemoteError(Exception):
             tail = " | ".join(r.stderr.strip().splitlines()[-3:]) or "no message"
             rows.append(f"{node}: exit status {r.status}: {tail}")
         super().__init__(f"{what} failed on {len(bad)} of {len(results)} nodes: " + "; ".join(rows))
-
-
-#: a silent network is noticed after 60 s, a host that does not answer after 10 s; nothing ever asks for a password
-SSH_OPTIONS = (
-    "-oBatchMode=yes",
-    "-oConnectTimeout=10",
-    "-oServerAliveInterval=15",
-    "-oServerAliveCountMax=4",
-)
 
 
 @cache
@@ -126,85 +112,6 @@ def subject_of(command: str) -> str:
         return " ".join(shlex.split(command)[3:])[:120]
     lines = (line.strip() for line in command.replace(OWN_FOLDER, "").splitlines())
     return next((line for line in lines if line and not line.startswith(("#", "own_folder "))), command)[:120]
-
-
-def _own_names() -> FrozenSet[str]:
-    name = socket.gethostname()
-    return frozenset({"localhost", name, short_name(name)})
-
-
-@dataclass(frozen=True)
-class Transport:
-    """How nodes are reached. `pdsh` is None where it is missing: then every node gets its own ssh."""
-
-    user: Optional[str]
-    pdsh: Optional[str]
-    ssh_args: Tuple[str, ...]
-    own_names: FrozenSet[str]
-    named: Mapping[str, NodeName] = field(default_factory=dict)  # host -> its own user and port
-
-    @classmethod
-    def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Transport:
-        """Read CBT's keys cluster.user, common.pdsh_cmd, common.pdsh_ssh_args, and PDSH_SSH_ARGS_APPEND."""
-        asked = str(common.get("pdsh_cmd") or "pdsh")
-        ssh_args = shlex.split(str(common.get("pdsh_ssh_args") or ""))
-        return cls(
-            user=cluster.get("user") or None,
-            pdsh=shutil.which(asked),
-            # %u and %h are pdsh's placeholders for what plain ssh is given as its destination
-            ssh_args=tuple(a for a in ssh_args if a not in ("-l%u", "%h"))
-            + tuple(shlex.split(os.environ.get("PDSH_SSH_ARGS_APPEND", ""))),
-            own_names=_own_names(),
-            named={name.host: name for name in names_of(cluster) if name.user or name.port},
-        )
-
-    def is_local(self, node: str) -> bool:
-        """True when no connection is needed: this machine, and the user that we are already."""
-        return node in self.own_names and self._user(node) in (None, getpass.getuser())
-
-    def by_pdsh(self, node: str) -> bool:
-        """Return whether pdsh can reach it: it has one port for all nodes, and takes `fe80:` for a way to connect."""
-        name = self.named.get(node)
-        return self.pdsh is not None and not self.is_local(node) and not (name and name.port) and ":" not in node
-
-    def _user(self, node: str) -> Optional[str]:
-        """Who logs in: the node's own user as the section names it, as CBT does it, else that of all."""
-        name = self.named.get(node)
-        return name.user if name and name.user else self.user
-
-    def _destination(self, node: str) -> str:
-        user = self._user(node)
-        return f"{user}@{node}" if user else node
-
-    def login(self, node: str) -> str:
-        """Return the command by which a person reaches the node."""
-        name = self.named.get(node)
-        port = ["-p", name.port] if name and name.port else []
-        return shlex.join(["ssh", *self.ssh_args, *port, self._destination(node)])
-
-    def port(self, node: str) -> int:
-        """Return the port of ssh on a node: its own as the section names it, else that of all."""
-        name = self.named.get(node)
-        of_all = re.search(r"(?:^| )(?:-p ?|-o ?Port[= ])(\d+)(?= |$)", " ".join(self.ssh_args))
-        return int(name.port if name and name.port else of_all[1] if of_all else 22)
-
-    def ssh(self, node: str, command: str) -> List[str]:
-        """Command line for one node."""
-        if self.is_local(node):
-            return ["/bin/sh", "-c", command]
-        name = self.named.get(node)
-        port = ["-p", name.port] if name and name.port else []
-        return ["ssh", *SSH_OPTIONS, *self.ssh_args, *port, "--", self._destination(node), command]
-
-    def pdsh_line(self, nodes: Sequence[str], command: str) -> Tuple[List[str], Dict[str, str]]:
-        """Command line and environment for many nodes. pdsh itself expands %h %u %n %%, so every % is doubled."""
-        assert self.pdsh is not None
-        targets = ",".join(map(self._destination, nodes))
-        environment = dict(os.environ, LC_ALL="C")
-        append = " ".join([*SSH_OPTIONS, *self.ssh_args])
-        environment["PDSH_SSH_ARGS_APPEND"] = append
-        line = [self.pdsh, "-R", "ssh", "-f", str(max(len(nodes), 1)), "-w", targets, command.replace("%", "%%")]
-        return line, environment
 
 
 class Pending(Generic[T]):
@@ -262,6 +169,8 @@ def insist(question: Callable[[], T], passing: Type[Exception], clear: Tuple[Typ
 CONNECT_ALLOWANCE = 20.0
 #: seconds between two looks at how far a copy is
 LOOK = 10.0
+#: seconds that a command may take at most: poll(2) counts milliseconds in 31 bits, and Python refuses more
+LONGEST = 2_000_000.0
 
 
 class Remote:
@@ -284,7 +193,7 @@ class Remote:
         Returns a result per node, in the order of `nodes`. Raises RemoteError when `check` and a status is not 0.
         A node that is out of reach or late has status 255, or 124 from `timeout` itself.
         """
-        nodes = list(dict.fromkeys(nodes))
+        nodes, timeout = list(dict.fromkeys(nodes)), min(timeout, LONGEST)
         bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)} </dev/null"
         together = _told_apart([n for n in nodes if self.transport.by_pdsh(n)])
         limit = timeout + CONNECT_ALLOWANCE
@@ -416,7 +325,7 @@ class Remote:
             if process.returncode not in (0, 1):
                 said = results[node].stderr + err.decode(errors="replace")
                 results[node] = Result("", said, results[node].status or process.returncode)
-            if process in sinks and any(text in err for text in (b"No space left on device", b"Disk quota exceeded")):
+            if process in sinks and any(text in err for text in _FULL):
                 full = local_dir / node  # what unpacks is here
         for node in results:
             _drop_special(local_dir / node)
@@ -453,6 +362,8 @@ def _end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float)
                 return f"nothing more came for {stalled:g} s".encode()
 
 
+#: what tar says of a full disk; the last of a file that just fits in part
+_FULL = (b"No space left on device", b"Disk quota exceeded", b"Wrote only ")
 #: options of tar: what comes from a node belongs to us, with the usual modes, and runs nothing as somebody else
 _AS_OURS = ("--no-same-owner", "--no-same-permissions")
 

@@ -11,13 +11,11 @@ import shlex
 import threading
 import time
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster import state_sources
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
-from cbt_plugins.cluster.remote import side_by_side
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.journal import LineWriter, json_lines
 
@@ -131,9 +129,9 @@ class ClusterWatch:
             self._feeds.remove(feed)
 
     def ask(self, commands: Sequence[str], timeout: float) -> List[Any]:
-        """Return the replies to some of QUESTIONS, over the connection that is there, else by commands side by side.
+        """Return the replies to some of QUESTIONS, over the connection that is there, else by a `ceph` command.
 
-        A `ceph` command costs half a second of a processor. Raises CephError.
+        That costs half a second of a processor. Raises CephError.
         """
         number, answers = next(self._asked), queue.SimpleQueue[Dict[str, Any]]()
         self._answers[number] = answers
@@ -148,7 +146,7 @@ class ClusterWatch:
             pass  # the connection is lost, or was closed meanwhile
         finally:
             del self._answers[number]
-        return side_by_side(*(partial(self.ceph.json, command, timeout) for command in commands))
+        return self.ceph.json_all(commands, timeout)
 
     def _follow(self) -> None:
         while not self._ended.is_set():

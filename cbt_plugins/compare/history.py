@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
-from cbt_plugins.compare.sides import groups, titles
+from cbt_plugins.compare.sides import groups, titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -257,6 +257,13 @@ def _warnings(history: History) -> Iterator[str]:
     for run in history.runs:
         if not run.usable:
             yield f"not-usable ({run.source}): its numbers are left out"
+    runs = tuple(run for run in history.runs if run.usable)
+    for track in history.tracks:
+        without = unrecovered(runs, (track.phase, track.op, track.metric))
+        if without:
+            row = f"{track.phase} {track.op} {METRICS[track.metric].title}"
+            many = f"{len(without)} of {len(runs)} runs have no time, the last one of {when(without[-1].started)}"
+            yield f"unrecovered-runs ({row}): {many}: not reached, or not seen; the levels are those of the others"
     short = sum(len(track.known) < FEWEST for track in history.tracks)
     if short:
         yield f"too-few-runs: {short} of {len(history.tracks)} series have fewer than {FEWEST} runs: too few"

@@ -93,8 +93,8 @@ def line(row: Row) -> Tuple[str, ...]:
     )
 
 
-#: percent from which on an interval tells nothing
-_WIDE = 100.0
+#: percent from which on an interval tells nothing; of a change, where its ends are so many times apart, too
+_WIDE, _APART = 100.0, 10.0
 
 
 def value(its: Estimate) -> str:
@@ -114,7 +114,8 @@ def change(its: Comparison) -> str:
     text = _percent(its.change) + "%"
     if its.change_low is None or its.change_high is None:
         return text
-    if 100 * (its.change_high - its.change_low) >= 2 * _WIDE:
+    low, high = its.change_low, its.change_high
+    if 100 * (high - low) >= 2 * _WIDE and 1 + high >= _APART * (1 + low):
         return f"{text} [no bounds]"
     return f"{text} [{_percent(its.change_low)}, {_percent(its.change_high)}]"
 

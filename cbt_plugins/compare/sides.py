@@ -241,13 +241,22 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
     return tuple(StatisticsWarning(code, f"{side}: {texts[0]}{more[code]}") for code, texts in found.items())
 
 
-def not_recovered(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:
-    """Return the warning about runs without a milestone of their recovery: the others are not a fair choice."""
+def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:
+    """Return the runs without a milestone of their recovery: the others are not a fair choice."""
     metric = METRICS[key[2]]
     if metric.source is not MetricSource.EPISODE or metric.path[0] != "milestones":
         return ()
-    without = sum((m.phase, m.op, m.metric) == key and m.value is None for run in runs for m in run.measurements)
-    text = f"{without} of {len(runs)} runs of the {side} side did not recover: {metric.title}"
+    return tuple(
+        run
+        for run in runs
+        if any((m.phase, m.op, m.metric) == key and m.value is None for m in run.measurements)
+    )
+
+
+def not_recovered(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[StatisticsWarning, ...]:
+    """Return the warning about runs without a milestone of their recovery."""
+    without, title = len(unrecovered(runs, key)), METRICS[key[2]].title
+    text = f"{without} of {len(runs)} runs of the {side} side have no time {title}: not reached, or not seen"
     return (StatisticsWarning("unrecovered-runs", text),) if without else ()
 
 
@@ -277,10 +286,15 @@ def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
     first, second = times
     if max(first) < min(second) or max(second) < min(first):
         text = "all runs of one side were made before those of the other: the change includes any drift"
-        yield ComparisonWarning("not-interleaved", "base, new", text)
     elif in_groups(first, second):
         text = "runs of one side were made in groups, not in turns with the other: the change may include drift"
-        yield ComparisonWarning("not-interleaved", "base, new", text)
+    else:
+        return
+    every = len(case.base) + len(case.new)
+    unknown = every - len(first) - len(second)
+    if unknown:
+        text += f" (no start is known of {unknown} of the {every} runs)"
+    yield ComparisonWarning("not-interleaved", "base, new", text)
 
 
 def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:

@@ -349,7 +349,7 @@ def _values(case: Case, ours: Values, theirs: Values, rules: Rules) -> _Sides:
 
 def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
     """Return the scatter that was given for a metric or for all rates, or that repeated runs show; None: unknown."""
-    of_rates = rules.scatter.get("") if values.seconds and METRICS[metric].series else None
+    of_rates = rules.scatter.get("") if METRICS[metric].series else None
     given = rules.scatter.get(metric, of_rates)
     if given is not None:
         return Scatter(given)

@@ -69,6 +69,16 @@ def make_kind(
     return cls(options), options.model_dump(exclude_unset=True), ()
 
 
+def without_defaults(kind: str, given: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the options of a plan's fault without those that have their default; of a kind that is not known, all."""
+    try:
+        fields = kind_class(kind).Options.model_fields
+    except ValueError:
+        return dict(given)
+    usual = {name: field.get_default(call_default_factory=True) for name, field in fields.items()}
+    return {name: value for name, value in given.items() if name not in usual or value != usual[name]}
+
+
 def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
     """Return the seconds after which a fault of a plan recovers by itself; None when it does not."""
     made, _, _ = make_kind(kind, given, planned=True)
@@ -141,7 +151,7 @@ def usable_label(label: str) -> str:
     if label in _RESERVED:
         raise ValueError(f"{label!r} is reserved; so are {', '.join(_RESERVED)}")
     if not _LABEL.fullmatch(label):
-        raise ValueError("must be letters, digits and . _ -")
+        raise ValueError(f"{label!r}: a label is made of a-z, A-Z, 0-9, and . _ - in between")
     return label
 
 

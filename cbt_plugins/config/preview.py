@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
+from itertools import chain
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config import registry
@@ -34,12 +35,12 @@ def forecast(plan: Plan) -> Forecast:
     objects, size, counted = 0, 0.0, False
     unknown_time: List[str] = []
     unknown_data: List[str] = []
+    drivers = Counter(chain.from_iterable(driver.buckets for driver in plan.drivers))  # of each bucket
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
-            # each of cbt-load's drivers writes one object at least
-            least = Counter(key for driver in plan.drivers for key in driver.buckets if phase.engine == "cbt-load")
-            numbers = [max(bucket.objects or phase.goal.objects, least[bucket.key]) for bucket in plan.buckets]
+            least = drivers if phase.engine == "cbt-load" else {}  # each of its drivers writes one object at least
+            numbers = [max(bucket.objects or phase.goal.objects, least.get(bucket.key, 0)) for bucket in plan.buckets]
             each = [(number, mean_size(bucket.sizes)) for number, bucket in zip(numbers, plan.buckets)]
             objects += sum(number for number, _ in each)
             size += sum(number * mean for number, mean in each)

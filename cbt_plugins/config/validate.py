@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import lru_cache
 from typing import (
     Any,
     Dict,
@@ -92,10 +93,16 @@ def validate(
     try:
         valid: Optional[_Model] = model.model_validate(data, context=dict(context or {}))
     except ValidationError as error:
-        valid, schema = None, model.model_json_schema()
+        valid, schema = None, _schema_of(model)
         for detail in error.errors(include_url=False, include_input=True):
             errors += [error for error in _translate(detail, schema) if error.path not in empty]
     return (None if errors else valid), tuple(errors)
+
+
+@lru_cache(maxsize=64)
+def _schema_of(model: Type[BaseModel]) -> Mapping[str, Any]:
+    """It takes longer to make than a file takes to check."""
+    return model.model_json_schema()
 
 
 def _nulls(path: Path, data: Any) -> Iterator[Path]:

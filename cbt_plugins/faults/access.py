@@ -46,12 +46,12 @@ class ClusterAccess:
     former: Tuple[Way, ...] = ()  # that the section named before: recorded commands have them
 
 
-def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits) -> ClusterAccess:
+def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: bool = False) -> ClusterAccess:
     """Return the access for the run that has this folder: with the ID and the former ways of its cluster.json.
 
     That is written if there is none, and written anew where the sections name other nodes by now. All processes of a
     run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError, also when the run
-    has used another cluster.
+    has used another cluster. `is_new`: it has done nothing yet, so its cluster is the one that answers.
     """
     if not (folder / FILE).exists():
         write(folder, access, _fsid(access, limits.quick))
@@ -59,6 +59,10 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits) -> Cluste
     before, now = Ceph(access.remote, cluster), Way.of(access.ceph)
     ways = dict.fromkeys([*_former(document, access.trusted), Way.of(before)])
     access = replace(access, run_id=run_id, former=tuple(way for way in ways if way != now))
+    if is_new and not document.get("fsid"):
+        document["fsid"] = _fsid(access, limits.quick)
+        if document["fsid"]:
+            write(folder, access, document["fsid"])
     sections = _sections(access.cluster, access.common)
     if any(document.get(name) != section for name, section in sections.items()):
         fsid = str(document.get("fsid") or "")
@@ -66,6 +70,15 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits) -> Cluste
             _check_same(folder, before, fsid, access.ceph, _fsid(access, limits.quick))
         write(folder, access, fsid)
     return access
+
+
+def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
+    """Raise FaultError where the cluster that answers now was made anew since: what is open is not of that one."""
+    known = str(_read(folder)[0].get("fsid") or "")
+    answer = _fsid(access, timeout) if known else ""
+    if answer and answer != known:
+        text = f"what is open in {folder} is of cluster {known}, and {access.ceph.head} answers for {answer}"
+        raise FaultError(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes it all the same")
 
 
 def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:

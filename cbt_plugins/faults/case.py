@@ -7,8 +7,9 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Tuple
 
+from cbt_plugins.cluster.ceph import Reply
 from cbt_plugins.faults.capacity import Filling, fillings
-from cbt_plugins.faults.facts import DaemonName, Facts, Reply, domains
+from cbt_plugins.faults.facts import DaemonName, Facts, domains
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.inventory import head_of, nodes_of, same_host
 
@@ -44,10 +45,10 @@ class Roles:
     own: str = ""  # this machine
     clients: Tuple[str, ...] = ()
     gateways: Tuple[str, ...] = ()
-    called: Mapping[str, str] = field(default_factory=dict)  # head or client -> the host name that it says it has
+    called: Mapping[str, str] = field(default_factory=dict)  # a node of these -> the host name that it says it has
 
     def is_on(self, name: str, node: str) -> bool:
-        """Tell whether the head or a client, named by an address or an alias perhaps, is this node."""
+        """Tell whether one of these nodes, named by an address or an alias perhaps, is this node."""
         return bool(name) and one_of(node, (name, self.called.get(name, name)))
 
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import re
 from dataclasses import dataclass
 from functools import cached_property
 from typing import (
@@ -21,7 +19,7 @@ from typing import (
     Tuple,
 )
 
-from cbt_plugins.cluster.ceph import Ceph, newest_gateways
+from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
 from cbt_plugins.faults.step import FaultError
 
 #: what is asked for every fault; the names are the keys of a recorded answer
@@ -149,72 +147,13 @@ class Facts:
         return [osd for child in self.tree[item].get("children", []) for osd in self.below(child)]
 
 
-@dataclass(frozen=True)
-class Reply:
-    """The output of one `ceph` command, errors included. `status` is None when the command did not end."""
-
-    text: str
-    status: Optional[int]
-
-    @property
-    def object(self) -> Optional[Mapping[str, Any]]:
-        """Return the first JSON object in it, None when there is none."""
-        for start in re.finditer(r"^\s*(?={)", self.text, re.MULTILINE):
-            found = values(self.text[start.end() :])
-            if found:
-                return dict(found[0])
-        return None
-
-    @property
-    def last(self) -> str:
-        """Return its last line of text, or how it ended."""
-        ended = "it did not end" if self.status is None else f"exit status {self.status}"
-        return next((line.strip() for line in reversed(self.text.splitlines()) if line.strip()), ended)
-
-
 def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
-    """Ask all questions over one connection. Raises FaultError when a reply is missing.
-
-    One `ceph` process replies to many questions in the time of one; a wrapper that passes no input on is called once
-    for each. Each question of `alone` gets a `ceph` process of its own, and a `Reply`: it may fail, or never come.
-    """
-    lines = "".join(f"{q}\\n" for q in questions)
-    each = "; ".join(f"{ceph.command} {q} -f json 2>/dev/null" for q in questions)
-    extra = "".join(f"; echo '{_MARK}'; {ceph.command} {q} -f json 2>&1; echo \"{_STATUS} $?\"" for q in alone)
-    together = f"printf '{lines}' | {ceph.command} -f json 2>/dev/null" if questions else "true"
-    for command in (together, each):
-        result = ceph.run(command + extra, timeout)
-        first, *others = result.stdout.split(_MARK)
-        answers = values(first)
-        if len(answers) == len(questions):
-            said = [_reply(text) for text in others] + [Reply("", None)] * (len(alone) - len(others))
-            return Facts({**dict(zip(questions, answers)), **dict(zip(alone, said))})
-    why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-    raise FaultError(f"ceph on {ceph.head} gave {len(answers)} of {len(questions)} replies: {why[0]}")
-
-
-#: printed before and after the reply of a `ceph` process of its own
-_MARK, _STATUS = "cbt-plugins: next reply", "cbt-plugins: status"
-
-
-def _reply(text: str) -> Reply:
-    said, _, status = text.partition(_STATUS)
-    return Reply(said.strip(), int(status) if status.strip().isdigit() else None)
-
-
-def values(text: str) -> List[Any]:
-    """Return the JSON values that follow each other in a text."""
-    decoder, at = json.JSONDecoder(), 0
-    found: List[Any] = []
-    while True:
-        start = re.compile(r"\S").search(text, at)
-        if start is None:
-            return found
-        try:
-            value, at = decoder.raw_decode(text, start.start())
-        except ValueError:
-            return found
-        found.append(value)
+    """Ask all questions at once; the reply to one of `alone` is a `Reply`. Raises FaultError when one is missing."""
+    try:
+        answers, said = ceph.ask_all(questions, timeout, alone)
+    except CephError as error:
+        raise FaultError(str(error)) from error
+    return Facts({**dict(zip(questions, answers)), **dict(zip(alone, said))})
 
 
 # ---- CRUSH placement of pools ----

@@ -130,8 +130,7 @@ def _shown(ceph: Ceph, asked: Sequence[Tuple[str, str]], timeout: float) -> List
 
 def _replies(ceph: Ceph, questions: Sequence[str], timeout: float) -> List[str]:
     limit = timeout + _EACH * len(questions)
-    lines = "".join(f"{question}\\n" for question in questions)
-    answer = ceph.run(f"printf '{lines}' | {ceph.command} 2>/dev/null", limit)
+    answer = ceph.run(ceph.piped(questions), limit)
     found = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
     if len(found) == len(questions):
         return found

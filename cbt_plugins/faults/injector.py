@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.faults import lock, node_shell, seal
-from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, remembered
+from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, refuse_another, remembered
 from cbt_plugins.faults.case import Held
 from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import BlastRadius
@@ -58,20 +58,26 @@ class Injector:
         limits: Optional[ClusterLimits] = None,
         clock: Optional[Clock] = None,
     ) -> None:
-        """Take the folder of a run. Raises JournalInUse, and FaultError when others wrote what is open in it."""
+        """Take the folder of a run.
+
+        Raises JournalInUse, and FaultError when what is open in it was written by others, or is of another cluster.
+        """
         self._folder = folder
         self._journal = UndoJournal(folder)
         try:  # only now: nobody else can have the folder
-            access = ensure(folder, access, limits or limits_of(settings or Settings()))
+            is_new = not self._journal.records
+            access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
             run_id = self._journal.run_id = access.run_id
             if not access.trusted and not are_sealed(self._journal.records, run_id):
                 raise FaultError(seal.refusal(folder / FILE))
+            self._settings = remembered(self._journal, settings)
+            self._limits = limits or limits_of(self._settings, ClusterLimits())
+            if self._journal.still_open() and not access.trusted:
+                refuse_another(folder, access, self._limits.quick)
         except BaseException:
             self._journal.close()
             raise
         self._ceph, self._clock, self._cluster = access.ceph, clock or Clock(), access.cluster
-        self._settings = remembered(self._journal, settings)
-        self._limits = limits or limits_of(self._settings, ClusterLimits())
         self._event: Event = event or (lambda name, **facts: None)
         self._run_id = run_id
         self._runner = Runner(access.ceph, run_id, self._limits, access.former)

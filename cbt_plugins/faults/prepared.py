@@ -96,15 +96,17 @@ class Preparer:
         else:
             replies = ask(self._ceph, (), self._limits.quick, alone) if asked else facts
         said = {name: replies.answers[question] for name, question in asked.items()}
-        roles = self._called if taken.nodes else self._roles
+        by_name = taken.nodes or any(name.type == "rgw" for name in taken.daemons)
+        roles = self._called if by_name else self._roles
         return assess(facts, taken, Surroundings(roles, held, self._flags, **said)), facts
 
     @cached_property
     def _called(self) -> Roles:
-        """Return the roles with what the head and clients call themselves, which is what Ceph's daemons report."""
-        asked = [name for name in (self._roles.head, *self._roles.clients) if name]
+        """Return the roles with what their nodes call themselves, which is what Ceph's daemons report."""
+        its = self._roles
+        asked = list(dict.fromkeys(name for name in (its.head, *its.clients, *its.gateways) if name))
         said = self._ceph.remote.run(asked, "uname -n", timeout=self._limits.quick, check=False)
-        return replace(self._roles, called={name: r.stdout.split()[-1] for name, r in said.items() if r.stdout.strip()})
+        return replace(its, called={name: r.stdout.split()[-1] for name, r in said.items() if r.stdout.strip()})
 
     def _ask(
         self, held: Sequence[Held], types: Collection[str], more: Sequence[str] = (), alone: Sequence[str] = ()

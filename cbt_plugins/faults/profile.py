@@ -11,7 +11,7 @@ import contextlib
 import itertools
 import logging
 import secrets
-import select
+import selectors
 import shutil
 import subprocess
 import time
@@ -82,7 +82,9 @@ class Faults(Monitor):
             )
         assert self._process.stdout is not None
         # it says only that the clock of the events runs; the load begins when this returns
-        heard, _, _ = select.select([self._process.stdout], [], [], READY_TIMEOUT)
+        with selectors.DefaultSelector() as selector:
+            selector.register(self._process.stdout, selectors.EVENT_READ)
+            heard = selector.select(READY_TIMEOUT)
         if not heard:
             self._say(f"not ready within {READY_TIMEOUT:.0f} s before the load; {folder / 'log.txt'} says why")
         elif not self._process.stdout.readline():

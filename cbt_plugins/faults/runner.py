@@ -127,13 +127,13 @@ class Runner:
         return list(dict.fromkeys(found))
 
     def _present(self, command: Command) -> Command:
-        now = Way.of(self._ceph)
-        for way in self._former:
-            its = any(its_command in command.text for its_command in (way.ceph, way.admin))
-            if its and command.node == way.head and not command.root:
-                text = command.text.replace(way.admin, now.admin).replace(way.ceph, now.ceph)
-                return replace(command, node=now.head, text=text)
-        return command
+        now, text, known = Way.of(self._ceph), command.text, False
+        for name in () if command.root else ("admin", "ceph"):
+            its = [getattr(way, name) for way in (now, *self._former) if way.head == command.node]
+            there = [one for one in its if one in text]
+            if there:  # one may be a part of another, such as `ceph` of `sudo ceph`
+                text, known = text.replace(max(there, key=len), getattr(now, name)), True
+        return replace(command, node=now.head, text=text) if known else command
 
     def _ask(self, check: Check) -> Result:
         command = self._present(Command(check.node, check.text, self.limits.quick, check.root))

@@ -414,12 +414,13 @@ _WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
 
 def _gateways(case: FaultCase) -> Tuple[List[str], List[str]]:
     """Return the nodes with gateways that the fault hits, and those that are left."""
-    before = [name for name in case.around.roles.gateways if not one_of(name, case.nodes_gone)]
+    is_on = case.around.roles.is_on
+    before = [name for name in case.around.roles.gateways if not any(is_on(name, node) for node in case.nodes_gone)]
     stopped = {*case.daemons_gone, *case.taken.daemons}
     hosts: Dict[str, Set[DaemonName]] = {}
     if any(name.type == "rgw" for name in stopped):
         for name, host in case.facts.daemons("rgw").items():
             hosts.setdefault(host, set()).add(name)
     silent = [host for host, daemons in hosts.items() if daemons <= stopped]
-    hit = [node for node in before if one_of(node, [*case.taken.nodes, *silent])]
+    hit = [name for name in before if any(is_on(name, node) for node in (*case.taken.nodes, *silent))]
     return hit, [name for name in before if name not in hit]

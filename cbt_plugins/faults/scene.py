@@ -98,6 +98,16 @@ class Scene:
         want = [(("osds", {"osd": o}, "up"), 0) for o in osds]
         return self.says("osd dump", want, self.limits.down)
 
+    def went(self, osds: Sequence[int]) -> Check:
+        """Return the check that the cluster has seen the OSDs go down, also where they are up again by now."""
+        want: List[Tuple[Tuple[Any, ...], Any]] = []
+        for osd in osds:
+            entry = self.facts.osds[osd]
+            since = entry.get("down_at")  # the epoch in which it went down the last time
+            name, value = ("down_at", {"not": since}) if entry["up"] and since is not None else ("up", 0)
+            want.append((("osds", {"osd": osd}, name), value))
+        return self.says("osd dump", want, self.limits.down)
+
     def back(self, osds: Sequence[int], timeout: Optional[float] = None) -> Check:
         """Return the check that the OSDs are up, and in with the weight that they have now."""
         want: List[Tuple[Tuple[Any, ...], Any]] = []

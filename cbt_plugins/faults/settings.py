@@ -16,7 +16,9 @@ from cbt_plugins.plan import OSD_FLAGS, Settings
 #: what `osd dump` shows for a flag, where that differs
 _SHOWN = {"pause": ("pauserd", "pausewr")}
 
-_QUESTIONS = ("osd dump", "config dump", "balancer status")
+_QUESTIONS = ("osd dump", "config dump")
+#: the manager answers this one, which a fault may have taken
+_OF_BALANCER = "balancer status"
 
 #: recovery as fast as the disks allow, for the wpq scheduler: (option, value). The sleeps of each disk class too,
 #: because osd_recovery_sleep = 0 means "take these".
@@ -67,7 +69,8 @@ class SettingsMaker:
         late = needs_restart(self._ceph, settings.config, self._limits.quick)
         if late:
             raise FaultError("settings: " + "; ".join(late))
-        facts = ask(self._ceph, _QUESTIONS, self._limits.quick)
+        also = () if settings.balancer is None else (_OF_BALANCER,)
+        facts = ask(self._ceph, (*_QUESTIONS, *also), self._limits.quick)
         made = [
             self._flags(facts, settings.flags),
             self.configuration(facts.answers["config dump"], settings.config, "set configuration"),
@@ -150,8 +153,10 @@ class SettingsMaker:
         return self._step(what, do, list(reversed(undo)), took, undone, former)
 
     def _balancer(self, facts: Facts, wanted: Optional[bool]) -> Optional[Step]:
-        active = bool(facts.answers["balancer status"]["active"])
-        if wanted is None or wanted == active:
+        if wanted is None:
+            return None
+        active = bool(facts.answers[_OF_BALANCER]["active"])
+        if wanted == active:
             return None
         on, off = ("on", "off") if wanted else ("off", "on")
         # the switch leaves an option behind where there was none

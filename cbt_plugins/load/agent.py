@@ -22,10 +22,11 @@ import shutil
 import signal
 import sys
 import time
+from contextlib import suppress
 from subprocess import DEVNULL, PIPE, Popen
 
-#: seconds between SIGTERM and SIGKILL
-TERM_TIMEOUT = 3.0
+#: seconds between SIGTERM and SIGKILL: cbt-load waits up to 5 s for its workers, 1.5 s for answers, 5 s for its reader
+TERM_TIMEOUT = 15.0
 #: bytes of a generator's messages that are kept: it prints one for every failed request
 STDERR_LIMIT = 1 << 20
 #: seconds after which a job that found nothing to do looks again
@@ -89,10 +90,8 @@ class Reducer:
         watch(self.process.stdout, Lines(self.take))
 
     def take(self, line):
-        try:
+        with suppress(ValueError):
             self.said = json.loads(line.decode())
-        except ValueError:
-            pass
 
     def close(self):
         """Tell it that no more rows will come: it writes what it has and ends."""
@@ -109,7 +108,7 @@ class Reducer:
         if self.said.get("end") and self.process.returncode == 0:
             return None
         with open(self.messages, errors="replace") as file:
-            said = file.read()[-MESSAGE_LENGTH:].strip()
+            said = file.read()[-MESSAGE_LENGTH:].strip() or self.said.get("lost", "")
         return "cbt-rows ended with status %s: %s" % (self.process.returncode, said)
 
 
@@ -182,7 +181,8 @@ class GeneratorProcess:
         line += b"\n"
         room = STDERR_LIMIT - self.stderr_size
         if room > 0:
-            self.stderr.write(line[:room])
+            with suppress(OSError):  # a full disk; the end of it is in the report
+                self.stderr.write(line[:room])
         self.stderr_size += len(line)
         self.message = (self.message + line)[-MESSAGE_LENGTH:]
 
@@ -209,10 +209,8 @@ class GeneratorProcess:
             self.kill(signal.SIGKILL)
 
     def kill(self, number):
-        try:
+        with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
-        except ProcessLookupError:
-            pass
 
     def collect(self, now):
         """Follow the process: it is done when it is gone and its last rows have been counted."""
@@ -236,8 +234,9 @@ class GeneratorProcess:
         return self.process is not None or self.gone is not None
 
     def close(self):
-        if self.stderr_size > STDERR_LIMIT:
-            self.stderr.write(b"\n... %d more bytes were dropped\n" % (self.stderr_size - STDERR_LIMIT))
+        with suppress(OSError):
+            if self.stderr_size > STDERR_LIMIT:
+                self.stderr.write(b"\n... %d more bytes were dropped\n" % (self.stderr_size - STDERR_LIMIT))
         self.stderr.close()
 
     def began(self):
@@ -257,6 +256,7 @@ class GeneratorProcess:
             "exit": exit,
             "driver": self.beat_event,
             "error": self.reducer.said.get("error", ""),
+            "lost": self.reducer.said.get("lost", ""),
         }
 
     def report(self):
@@ -356,8 +356,8 @@ class Load:
         for job in self.jobs:
             job.close()
         end = {"stopped": self.stopping, "jobs": {j.id: j.report() for j in self.jobs}}
-        with open(os.path.join(self.folder, "end.json"), "w") as file:
-            json.dump(end, file)
+        with suppress(OSError), open(os.path.join(self.folder, "end.json"), "w") as file:
+            json.dump(end, file)  # on a full disk there is none: the head still hears it
         self.agent.say(t=self.now(), end=end)
 
     def prepare(self, now, begun):

@@ -49,6 +49,7 @@ class Beat:
     exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
     driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
     errors: Mapping[str, str] = field(default_factory=dict)  # job -> the text of its first request that failed
+    lost: Mapping[str, str] = field(default_factory=dict)  # job -> why its rows are lost from now on
 
 
 @dataclass(frozen=True)
@@ -288,7 +289,11 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
         shutil.rmtree(scratch, ignore_errors=True)
         remote.fetch(nodes, folder, scratch)
 
-    insist(fetch, RemoteError)
+    try:
+        insist(fetch, RemoteError)
+    except OSError:  # a full disk: others need the room more than a half
+        shutil.rmtree(scratch, ignore_errors=True)
+        raise
     for node in nodes:
         for kind in KINDS:
             (into / kind).mkdir(parents=True, exist_ok=True)
@@ -320,4 +325,5 @@ def _beat(node: str, said: Mapping[str, Any]) -> Beat:
         exits={j: its["exit"] for j, its in jobs.items()},
         driver={j: its["driver"] for j, its in jobs.items() if its["driver"]},
         errors={j: its["error"] for j, its in jobs.items() if its["error"]},
+        lost={j: its["lost"] for j, its in jobs.items() if its["lost"]},
     )

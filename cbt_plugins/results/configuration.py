@@ -10,6 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.config.fault import without_defaults
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json, read_text
 from cbt_plugins.plan import is_calibration, op_of_work
@@ -138,10 +139,10 @@ def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _fault(fault: Mapping[str, Any]) -> str:
-    """Return a kind, how many of what, and its options: "network*1(deadline=60.0,method=nft)"."""
+    """Return a kind, how many of what, and its options but defaults: "network*1(deadline=60.0,method=nft)"."""
     targets = fault.get("targets") or ()
     of = {_type_of(target) for target in targets} or {fault.get("choose_of") or "node"}
-    options = sorted((fault.get("options") or {}).items())
+    options = sorted(without_defaults(fault["kind"], fault.get("options") or {}).items())
     given = [f"{name}={_option(value, targets)}" for name, value in options if not _HOW.search(name)]
     what = "".join(f":{its}" for its in sorted(of - {"node"}))
     how = f"({','.join(given)})" if given else ""

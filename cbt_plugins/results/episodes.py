@@ -30,6 +30,7 @@ class Episode:
     switch_fired: Optional[float] = None  # a node had ended its fault by its own switch ...
     asked: float = 0.0  # ... before its undo began
     until: float = math.inf  # the undo of a failure begins
+    fired: float = math.inf  # a node ended this failure by its own switch
     returns: bool = False  # what the fault takes comes back without its undo
 
 
@@ -63,6 +64,9 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
             asked, found[at] = found[at].begin, _early_return(found[at], found[at - 1], float(event["at"]))
             if found[at].begin < asked:  # what comes back from then on is of the return
                 found[at - 1] = replace(found[at - 1], until=found[at].begin)
+            of = next((i for i in reversed(range(at)) if found[i].kind == "failure" and label in found[i].labels), None)
+            if of is not None:
+                found[of] = replace(found[of], fired=min(found[of].fired, float(event["at"])))
         elif name == "fault-failed" and at is not None:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]

@@ -157,15 +157,20 @@ def by_driver(made: PhaseAggregates) -> List[Dict[str, Any]]:
                 op: numbers(op, of, made.length)
                 for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: rank(item[0]))
             },
-            "size_classes": _size_classes(sizes.get(driver, {}), made.length),
+            "size_classes": _size_classes(sizes.get(driver, {}), made.length, job.sizes),
             "total": numbers(None, total(merged.get(driver, {}).values()), made.length),
         }
         for driver, job in about.items()
     ]
 
 
-def _size_classes(sizes: Mapping[Tuple[str, int], OpAggregates], length: float) -> List[Dict[str, Any]]:
-    """A line per power of two of the object sizes, of the operations that move data; [] when there is only one."""
+def _size_classes(
+    sizes: Mapping[Tuple[str, int], OpAggregates], length: float, planned: Sequence[Tuple[int, int, float]]
+) -> List[Dict[str, Any]]:
+    """A line per power of two of the object sizes, of the operations that move data; [] when there is only one.
+
+    Where all of its objects have the one exact size that the plan gives, the line is of that size.
+    """
     classes: Dict[int, Dict[str, OpAggregates]] = {}
     for (op, size), of in sizes.items():
         if of.latency.n and moves_data(op):
@@ -174,8 +179,7 @@ def _size_classes(sizes: Mapping[Tuple[str, int], OpAggregates], length: float) 
         return []
     return [
         {
-            "smallest": 1 << size - 1 if size else 0,
-            "largest": (1 << size) - 1,
+            **_bounds(size, ops, planned),
             "ops": {
                 op: {
                     "requests": of.latency.n,
@@ -189,6 +193,13 @@ def _size_classes(sizes: Mapping[Tuple[str, int], OpAggregates], length: float) 
         }
         for size, ops in sorted(classes.items())
     ]
+
+
+def _bounds(size: int, ops: Mapping[str, OpAggregates], planned: Sequence[Tuple[int, int, float]]) -> Dict[str, int]:
+    for low, high, _ in planned:
+        if low == high and low.bit_length() == size and all(of.bytes == of.objects * low for of in ops.values()):
+            return {"smallest": low, "largest": low}
+    return {"smallest": 1 << size - 1 if size else 0, "largest": (1 << size) - 1}
 
 
 def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:

@@ -284,7 +284,8 @@ class _Search:
             back = sorted({*its.osds} & {*change.up, *change.inside})
             if back and its.done < change.t < its.until - EARLY:
                 undo = None if its.until == math.inf else its.until
-                return {"t": change.t, "osds": back, "undo": undo, "state": "up" if set(back) & {*change.up} else "in"}
+                state = "up" if set(back) & {*change.up} else "in"
+                return {"t": change.t, "osds": back, "undo": undo, "state": state, "switch": its.fired <= change.t}
         return None
 
     def flapped(self) -> Optional[Dict[str, Any]]:

@@ -64,7 +64,8 @@ def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, s
 def _early(its: Mapping[str, Any]) -> str:
     before = "" if its["undo"] is None else f", {its['undo'] - its['t']:.1f} s before its undo"
     when = f"{_clock(its['t'])}{before}"
-    return f"{_osds(its['osds'])} {its['state']} again at {when}: something else has ended the fault"
+    who = "the switch of its node" if its["switch"] else "something else"
+    return f"{_osds(its['osds'])} {its['state']} again at {when}: {who} has ended the fault"
 
 
 def _osds(osds: List[int]) -> str:

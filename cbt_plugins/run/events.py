@@ -7,6 +7,7 @@ import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Tuple
 
+from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.plan import Event, Fault, Upgrade
 from cbt_plugins.run.outcome import PhaseOutcome
@@ -80,8 +81,9 @@ class EventSchedule:
     def begin(self, at: float) -> None:
         """Start the clock at `at` (epoch seconds on this machine)."""
         if not self.begun:
-            self._thread = threading.Thread(target=self._run, args=(at,), name="timeline")
-            self._thread.start()
+            with signals.deferred():  # nobody can wait for the end of a thread that has not quite started
+                self._thread = threading.Thread(target=self._run, args=(at,), name="timeline")
+                self._thread.start()
 
     def close(self) -> None:
         """Start no more events; return when the one under way has ended."""

@@ -12,10 +12,11 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.cluster.remote import Pending
+from cbt_plugins.cluster.clock import Offset, offsets
+from cbt_plugins.cluster.remote import Pending, RemoteError
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import NO_FAULTS, found_in, of_own_faults
-from cbt_plugins.journal import LineWriter
+from cbt_plugins.journal import LineWriter, insist_on_room
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
 from cbt_plugins.load.session import Agents, Beat, LoadError, LoadOrders, LoadSession
@@ -62,6 +63,7 @@ class LoadPhase:
 
         Raises LoadError when it cannot be started or a node is lost.
         """
+        self.ready = replace(self.ready, offsets=self._offsets())
         jobs = self._jobs(phase, start)
         folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)
@@ -72,8 +74,8 @@ class LoadPhase:
         session = self._session(phase, jobs, scratch)
         self._make_load(session, outcome, schedule, folder, before)
         capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
-        after = Pending(self._counts_after)
-        session.collect(folder)
+        after, clocks = Pending(self._counts_after), Pending(self._offsets)
+        insist_on_room(folder, partial(session.collect, folder))
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
@@ -83,7 +85,18 @@ class LoadPhase:
         if phase.is_calibration:
             outcome.extra["latency"] = _latencies(jobs, ends)
         capacity.get()
+        outcome.note_clocks(self.ready.offsets, clocks.get())
         return outcome
+
+    def _offsets(self) -> Mapping[str, Offset]:
+        """Return the offsets of now: clocks that nobody synchronizes drift by seconds in a day."""
+        run = self.context
+        others = [node for node in run.clients if not run.remote.transport.is_local(node)]
+        try:
+            return {**self.ready.offsets, **offsets(run.remote, others)}
+        except RemoteError as error:  # the load itself will say what is wrong with the node
+            log.warning("offsets of clocks are those of before: %s", error)
+            return self.ready.offsets
 
     def _jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return the generator processes of a phase."""
@@ -210,7 +223,8 @@ class _Observer:
 
     def close(self) -> None:
         self._progress.close()
-        self._beats.close()
+        with contextlib.suppress(OSError):  # a full disk, of which is told
+            self._beats.close()
 
     def until_over(self) -> None:
         """Follow the load until all generators have ended; stop them when something ends the phase."""
@@ -300,13 +314,24 @@ class _Observer:
                 self._first_rows.setdefault(job, min(seen) - offset)
             self._note_stall(beat, job, offset)
             self._note_refusal(beat, job)
+            self._note_loss(beat, job)
             code = beat.exits[job]
             if beat.states[job] == "done" and code not in (0, None):
                 self._died(job, f"exit status {code}" if code > 0 else f"signal {-code}")
         if beat.at - self._written.get(beat.node, 0.0) > self._every - 0.5:
             self._written[beat.node] = beat.at
             jobs = {job: _heartbeat(beat, job) for job in beat.counts}
-            self._beats.write({"t": beat.at - offset, "node": beat.node, "jobs": jobs})
+            self._write({"t": beat.at - offset, "node": beat.node, "jobs": jobs})
+
+    def _write(self, line: Mapping[str, Any]) -> None:
+        """Write a heartbeat. One for which the archive's disk has no room is lost; the load goes on."""
+        try:
+            self._beats.write(line)
+        except OSError as error:
+            text = f"heartbeat.jsonl lacks lines: {error.strerror}"
+            if "resources-gap" not in (warning["code"] for warning in self.outcome.warnings):
+                log.error("%s: %s: free some of the archive's disk", self.outcome.phase.name, text)
+            self.outcome.warn("resources-gap", text)
 
     def _note_stall(self, beat: Beat, job: str, offset: float) -> None:
         """Warn of a generator that finishes nothing; `offset` is its node's clock minus the run's."""
@@ -324,6 +349,12 @@ class _Observer:
         if text and self.outcome.phase.kind == "fill" and self._stopping is None and not self.load.faulty:
             self.outcome.cause = text
             self._abort("refused", text, "failed")
+
+    def _note_loss(self, beat: Beat, job: str) -> None:
+        """Stop a phase whose numbers would be missing from now on: its node's disk is full, mostly."""
+        if job in beat.lost and self._stopping is None:
+            self.outcome.cause = f"{beat.node}: {job}: {beat.lost[job]}: make room on the node"
+            self._abort("aggregates", self.outcome.cause, "failed")
 
     def _note_conditions(self, sample: Mapping[str, Any]) -> None:
         """Log each condition of the cluster once; the archive has all of them, and results the warnings."""

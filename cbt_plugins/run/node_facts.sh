@@ -11,13 +11,11 @@ echo "python $(python3 -c 'import sys; print("%d.%d.%d" % sys.version_info[:3])'
 echo "os $(. /etc/os-release 2>/dev/null; echo "$PRETTY_NAME")"
 
 # what tunes it; a key that is not there is left out
-for key in vm.swappiness vm.dirty_ratio vm.dirty_background_ratio vm.min_free_kbytes vm.zone_reclaim_mode \
-  kernel.numa_balancing kernel.pid_max fs.aio-max-nr fs.file-max net.core.somaxconn net.core.rmem_max \
-  net.core.wmem_max net.core.netdev_max_backlog net.core.default_qdisc net.ipv4.tcp_rmem net.ipv4.tcp_wmem \
-  net.ipv4.tcp_congestion_control net.ipv4.tcp_mtu_probing net.ipv4.ip_local_port_range; do
-  file=/proc/sys/$(echo "$key" | tr . /)
-  [ -r "$file" ] && echo "sysctl.$key $(tr '\t' ' ' <"$file" | head -n 1)"
-done
+cd /proc/sys && grep -s . /dev/null vm/swappiness vm/dirty_ratio vm/dirty_background_ratio vm/min_free_kbytes \
+  vm/zone_reclaim_mode kernel/numa_balancing kernel/pid_max fs/aio-max-nr fs/file-max net/core/somaxconn \
+  net/core/rmem_max net/core/wmem_max net/core/netdev_max_backlog net/core/default_qdisc net/ipv4/tcp_rmem \
+  net/ipv4/tcp_wmem net/ipv4/tcp_congestion_control net/ipv4/tcp_mtu_probing net/ipv4/ip_local_port_range |
+  sed 's|/|.|g; s/:/ /; s/\t/ /g; s/^/sysctl./'
 [ -r /etc/tuned/active_profile ] && echo "tuned $(head -n 1 /etc/tuned/active_profile)"
 governor=$(cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null | sort | uniq -c |
   sed 's/^ *\([0-9]*\) \(.*\)/\2*\1/' | tr '\n' ' ')
@@ -27,7 +25,9 @@ pages=$(sed -n 's/.*\[\(.*\)\].*/\1/p' /sys/kernel/mm/transparent_hugepage/enabl
 
 # limits of its daemons; Reef's radosgw has the name of one of its threads
 for folder in /proc/[0-9]*; do
-  case $(cat "$folder/comm" 2>/dev/null) in
+  # no process for each of thousands
+  { read -r comm <"$folder/comm"; } 2>/dev/null || continue
+  case $comm in
     ceph-osd) name=osd ;;
     radosgw | notif-worker*) name=rgw ;;
     *) continue ;;

@@ -22,6 +22,8 @@ from cbt_plugins.warning_kinds import Severity, severity_of
 ERROR_SHARE = 0.05
 #: seconds at the end of a phase for which a job may be idle
 IDLE = 1.0
+#: seconds by which a clock may drift within a phase, beside what its measurement may be wrong by
+DRIFT = 0.25
 #: seconds for an answer about the capacity, which a cluster with a fault may not give
 CAPACITY_TIMEOUT = 30.0
 CAPACITY_VERSION = 1
@@ -83,10 +85,12 @@ class PhaseOutcome:
         if end.reducer:
             self.warn("aggregates", f"{job.id}: {end.reducer}", job=job.id)
             self.degrade("degraded")
-        if end.died:
+        # one with orders has a last word also when it is stopped: without it nobody knows which objects there are
+        speechless = job.spec is not None and end.cut and (end.signal or end.exit or end.driver_end is None)
+        if end.died or speechless:
             how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
             why = f": {end.message}" if end.message else ""
-            what = self.phase.engine if job.script else job.argv[1]
+            what = self.phase.engine if job.spec is not None else job.argv[1]
             self.warn("generator-died", f"{job.id}: {what} ended with {how}{why}", job=job.id)
             self.degrade("failed")
         elif record["rows_total"] == 0:
@@ -133,6 +137,15 @@ class PhaseOutcome:
                 )
                 self.degrade("degraded")
 
+    def note_clocks(self, before: Mapping[str, Offset], after: Mapping[str, Offset]) -> None:
+        """Warn of clocks that drifted while the load was on: times are corrected by what they were before it."""
+        for node in dict.fromkeys(job["node"] for job in self.jobs):
+            was, now = before[node], after[node]
+            moved = now.seconds - was.seconds
+            if abs(moved) > DRIFT + was.error + now.error:
+                text = f"the clock of {node} moved by {moved:+.3f} s during the phase, and its times with it"
+                self.warn("clock-offset", f"{text}: synchronize the clocks (chrony)")
+
     @property
     def limited(self) -> str:
         """What its load was held to, for the log: "; LIMITED: GET to 79.2/s". Results have `warning_kinds.paced`."""
@@ -165,7 +178,10 @@ class PhaseOutcome:
             self.warn("no-capacity", f"the capacity used at the end is unknown: {error}")
             return
         noted = {"version": CAPACITY_VERSION, "t": time.time(), "df": df, "osd_df": osd_df}
-        write_json(folder / "capacity.json", noted)
+        try:
+            write_json(folder / "capacity.json", noted)
+        except OSError as error:
+            self.warn("no-capacity", f"the capacity used at the end was not written: {error.strerror}")
 
     def record(self) -> Dict[str, Any]:
         """Return the contents of phase.json."""

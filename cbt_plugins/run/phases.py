@@ -12,7 +12,7 @@ from typing import Dict, List, Mapping, Optional
 from cbt_plugins.faults.kind import make
 from cbt_plugins.host import RunFailed
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.journal import write_json
+from cbt_plugins.journal import insist_on_room, write_json
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.session import Agents
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
@@ -115,7 +115,7 @@ class PhaseRunner:
             write_json(run.archive.running(index, phase.name) / "phase.json", outcome.record())
             set_aside(run, index, phase, outcome.status)
             raise RunFailed(f"{phase.name} {outcome.status}: {outcome.why}")
-        run.archive.finish(index, phase.name, outcome.record())
+        insist_on_room(run.archive.folder, partial(run.archive.finish, index, phase.name, outcome.record()))
         run.journal.write("phase-done", index=index, phase=phase.name, status=outcome.status)
         run.events.write("phase-end", phase=phase.name, status=outcome.status)
         if outcome.window:

@@ -190,8 +190,9 @@ def _conditions(run: RunContext) -> List[str]:
 
 def _near_full(run: RunContext) -> Dict[str, str]:
     """Return what is, or will be, above the thresholds of the OSD map. Raises CephError."""
-    ratio = float(run.ceph.json("osd dump")["nearfull_ratio"])
-    used = {n["id"]: n["kb_used"] / n["kb"] for n in run.ceph.json("osd df")["nodes"] if n.get("kb")}
+    dump, df = run.ceph.json_all(("osd dump", "osd df"))
+    ratio = float(dump["nearfull_ratio"])
+    used = {n["id"]: n["kb_used"] / n["kb"] for n in df["nodes"] if n.get("kb")}
     fullest = max(used, key=lambda osd: used[osd], default=None)
     limit = f"nearfull_ratio is {100 * ratio:g} %"
     if fullest is not None and used[fullest] >= ratio:

@@ -7,9 +7,10 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Set, Tuple
+from typing import Callable, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
+from cbt_plugins.cluster.remote import TRIES, TRY_AGAIN
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults import node_shell
@@ -22,6 +23,8 @@ from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.progress import Now, Progress
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long
 STABLE = 13.0
@@ -129,24 +132,39 @@ class _Garbage:
         self._given_up.set()
 
     def _count(self) -> None:
-        while (seconds := self._until - time.monotonic()) > 0 and not (self.error or self._given_up.is_set()):
+        while time.monotonic() < self._until and not (self.error or self._given_up.is_set()):
             begun = time.monotonic()
             try:
-                self.left = self._ceph.garbage(seconds)
+                self.left = self._insist(self._ceph.garbage)
             except CephError as error:
                 self.error = str(error)
-            if not self.left or self._given_up.is_set():
+            if not self.left or self.error or self._given_up.is_set():
                 return
             if self._collecting is None or not self._collecting.is_alive():
-                self._collecting = threading.Thread(target=self._collect, args=(seconds,), name="gc", daemon=True)
+                self._collecting = threading.Thread(target=self._collect, name="gc", daemon=True)
                 self._collecting.start()
             self._collecting.join(max(COUNT_EVERY, SPARED * (time.monotonic() - begun)))
 
-    def _collect(self, seconds: float) -> None:
+    def _collect(self) -> None:
         try:
-            self._ceph.collect_garbage(seconds)
+            self._insist(self._ceph.collect_garbage)
         except CephError as error:
             self.error = str(error)
+
+    def _insist(self, question: Callable[[float], T]) -> T:
+        """Ask with the seconds that are left; again after an error, a few times: hours lose connections."""
+        for _ in range(TRIES - 1):
+            try:
+                return question(self._seconds)
+            except CephError as error:
+                if self._given_up.wait(TRY_AGAIN) or time.monotonic() >= self._until:
+                    raise
+                log.warning("%s; trying again", error)
+        return question(self._seconds)
+
+    @property
+    def _seconds(self) -> float:
+        return max(1.0, self._until - time.monotonic())
 
 
 @dataclass
@@ -180,7 +198,7 @@ class _Waiting:
 
         While something is to come that changes the cluster (`busy`), it does not count as clean, nor as stalled.
         """
-        self._begun = self._progress_at = time.time()
+        self._begun = self._progress_at = time.monotonic()  # a clock that is set ends no wait
         limit = self.at_most if self.duration is None else self.duration
         with contextlib.closing(Progress(limit)) as progress:
             while not stop():
@@ -188,9 +206,9 @@ class _Waiting:
                     if self.garbage is None:
                         stale = status.settled is False
                         self._take(at, self.count(status), status.degraded + status.misplaced, stale)
-                now = time.time()
+                now = time.monotonic()
                 if self.garbage is not None and self.garbage.left is not None:
-                    self._take(now, self.garbage.left, 0, stale=False)
+                    self._take(time.time(), self.garbage.left, 0, stale=False)
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
                 progress.show(Now(self.phase, "waiting", elapsed, left, not_clean=self.not_clean, note=self.note))
@@ -219,7 +237,7 @@ class _Waiting:
         if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
             least = self._least or todo
             self._least = (min(todo[0], least[0]), min(todo[1], least[1]))
-            self._progress_at = time.time()
+            self._progress_at = time.monotonic()
 
     def _given_up(self, now: float) -> Optional[str]:
         """Why it is not waited for any longer; None while it is."""
@@ -270,7 +288,11 @@ def _deep_scrub(run: RunContext) -> None:
     progress_at = time.monotonic()
     while left and time.monotonic() - progress_at < SCRUB_STALLED:
         time.sleep(SCRUB_EVERY)
-        now = ceph.deep_scrubs(pools)
+        try:
+            now = ceph.deep_scrubs(pools)
+        except CephError as error:  # one of thousands of questions: the next one may be answered
+            log.info("how far the deep scrub is: %s", error)
+            continue
         # a PG that is no longer there was merged into another
         done = {pg for pg in left if now.get(pg) != before[pg]}
         if done:

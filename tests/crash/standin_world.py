@@ -76,6 +76,7 @@ class World:
         for number, osd in sorted(self.state["osds"].items(), key=lambda i: int(i[0])):
             entry = {"osd": int(number), "uuid": "uuid-" + number, "up": int(bool(self._alive(osd)))}
             entry.update({"in": osd["in"], "weight": osd["weight"] if osd["in"] else 0, "up_from": 1})
+            entry["down_at"] = osd.get("down_at", 0)
             entries.append(entry)
         pools = [
             {"erasure_code_profile": "ec", **p, "pg_autoscale_mode": self.state["autoscale"][p["pool_name"]]}

@@ -28,7 +28,7 @@ from cbt_plugins.results.aggregates import MAGIC, PREFIX, TABLES, VERSION
 from cbt_plugins.results.histogram import buckets
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
-sys.path.append(str(Path(__file__).parents[1] / "unit"))
+sys.path.append(str(Path(__file__).parents[1] / "programs"))
 
 from chromium import CHROMIUM, Browser
 

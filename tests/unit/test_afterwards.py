@@ -108,6 +108,21 @@ def test_all_pgs_are_waited_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     ]
 
 
+def test_an_answer_that_does_not_come_ends_no_scrub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Slow(Cluster):
+        lost = 2
+
+        def deep_scrubs(self, pools: Sequence[str]) -> Dict[str, str]:
+            if self.looks == 2 and self.lost:
+                self.lost -= 1
+                raise CephError("no reply")
+            return super().deep_scrubs(pools)
+
+    cluster = Slow(["1.0", "1.1", "2.0", "2.1"])
+    events = follow(tmp_path / "a", monkeypatch, cluster, plan_of(settings=DEEP))
+    assert cluster.lost == 0 and events[-1] == ("deep-scrub-end", {"pgs": 4, "left": []})
+
+
 def test_what_gets_nowhere_is_given_up_and_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     events = follow(tmp_path / "a", monkeypatch, Cluster(["1.0", "1.1"]), plan_of(settings=DEEP))
     assert events[-1] == ("deep-scrub-end", {"pgs": 2, "left": ["2.0", "2.1"]})

@@ -6,16 +6,20 @@ import contextlib
 import json
 import time
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List, Tuple, cast
 
 import pytest
 from resources_lines import Made, write
 from run_context import context
 
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.remote import RemoteError, Result
 from cbt_plugins.cluster.sampler import ClusterWatch
 from cbt_plugins.cluster.sampler_agent import state_of
 from cbt_plugins.journal import json_lines
-from cbt_plugins.plan import S3, Phase, Plan
+from cbt_plugins.load.generator import LoadStart
+from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.impact import failure
@@ -24,8 +28,12 @@ from cbt_plugins.results.resources import read_nodes
 from cbt_plugins.results.samples import read_samples
 from cbt_plugins.results.sql.monitor_tables import TABLES
 from cbt_plugins.results.sql.table import TableRun as Source
+from cbt_plugins.run import load_phase
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.load_phase import LoadPhase
+from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.preflight import Ready
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 FAST = 0.8
@@ -140,3 +148,45 @@ def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypa
         outcome = waiting.wait(run, 1, phase, head)
     assert outcome.extra["clean_at"] == pytest.approx(1000.0)
     assert json_lines(watch.file)[0]["t"] == pytest.approx(1000.0 + FAST)  # as it came: results take the offset off
+
+
+class Begun(Exception):
+    """The jobs of a phase are made: nothing more is of interest."""
+
+
+@pytest.mark.parametrize("answers", [True, False])
+def test_a_phase_begins_with_the_clocks_of_now(monkeypatch: pytest.MonkeyPatch, answers: bool) -> None:
+    """Two days after the check, 40 ppm are 7 s: a minute of load would lack them in the run's time."""
+    asked: List[Any] = []
+
+    def offsets(remote: Any, nodes: Any) -> Dict[str, Offset]:
+        asked.append(list(nodes))
+        if not answers:
+            raise RemoteError("asking for the time", {"c1": Result("", "no reply", 255)})
+        return {"c1": Offset(7.0, 0.001)}
+
+    def begun(*_: Any) -> None:
+        raise Begun
+
+    monkeypatch.setattr(load_phase, "offsets", offsets)
+    monkeypatch.setattr(LoadPhase, "_jobs", begun)
+    drivers = tuple(Driver(f"0{i}", node, ("b",), 1) for i, node in enumerate(("c1", "here")))
+    plan = Plan("warp", S3(urls=("http://a",)), (), drivers, ())
+    remote = SimpleNamespace(transport=SimpleNamespace(is_local=lambda node: node == "here"))
+    known = {"c1": Offset(0.0, 0.001), "here": Offset(0.0, 0.0), "rgw1": Offset(0.1, 0.001)}
+    nothing = cast(Any, None)
+    load = LoadPhase(context(plan=plan, remote=remote), Ready(nothing, known, {}, {}), nothing, nothing)
+    with pytest.raises(Begun):
+        load.run(1, Phase("a", "hybrid"), LoadStart(), nothing, "/nowhere")
+    assert asked == [["c1"]]
+    assert load.ready.offsets == {**known, "c1": Offset(7.0 if answers else 0.0, 0.001)}
+
+
+def test_a_clock_that_drifts_within_a_phase_is_told() -> None:
+    outcome = PhaseOutcome(1, Phase("a", "hybrid"), jobs=[{"node": "c1"}, {"node": "c1"}, {"node": "c2"}])
+    before = {"c1": Offset(0.1, 0.05), "c2": Offset(0.1, 0.05), "rgw1": Offset(0.0, 0.0)}
+    outcome.note_clocks(before, {**before, "c1": Offset(0.44, 0.05), "rgw1": Offset(9.0, 0.0)})
+    assert not outcome.warnings  # measured to 0.1 s
+    outcome.note_clocks(before, {**before, "c1": Offset(-0.3, 0.01)})
+    (warning,) = outcome.warnings
+    assert warning["code"] == "clock-offset" and "the clock of c1 moved by -0.400 s during the phase" in warning["text"]

@@ -269,6 +269,19 @@ def test_names_in_the_options_of_a_fault_make_no_difference(summary: Dict[str, A
     assert texts[0] == texts[1] != texts[2] and "node" not in texts[0]
 
 
+def test_an_option_of_a_fault_that_says_the_default_makes_no_difference(summary: Dict[str, Any], run: Path) -> None:
+    def text(kind: str, **options: Any) -> Any:
+        data = planned(IN + "kind", kind)
+        data["phases"][0]["events"][0]["inject"]["options"] = options
+        return configured(summary, run, data)["phase.measure.events"].split()[0]
+
+    written = {"method": "link", "deadline": 900.0, "ssh_port": None}
+    assert text("network", interfaces=["eth0"], **written) == text("network", interfaces=["eth0"])
+    assert text("network", interfaces=["eth0"], deadline=60.0) != text("network", interfaces=["eth0"])
+    assert text("reboot", command="systemctl reboot") == text("reboot") != text("reboot", command="reboot -f")
+    assert text("of-a-plug-in-that-is-gone", size=1) == "1s:of-a-plug-in-that-is-gone*2(size=1)"
+
+
 def test_an_older_plan_without_a_field_is_still_comparable(summary: Dict[str, Any], run: Path) -> None:
     """What a field is when it is not there: as it was before, or not known."""
 

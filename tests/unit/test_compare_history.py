@@ -73,6 +73,18 @@ def test_nights_whose_warnings_forbid_a_verdict_are_named_and_from_half_of_a_lev
         ]
 
 
+def test_nights_that_did_not_recover_are_counted() -> None:
+    key = ("kill failure", "cluster", "recovery_s")
+    values = noise(100, 20, scatter=0.01, seed=1)
+    runs = [record({key: its if i < 12 else None}, started=i * DAY) for i, its in enumerate(values)]
+    told = (
+        "unrecovered-runs (kill failure cluster to active+clean): 8 of 20 runs have no time, the last one of "
+        "1970-01-20 00:00:00 UTC: not reached, or not seen; the levels are those of the others"
+    )
+    assert told in " ".join(text(blocks([one(runs)])).split())
+    assert "unrecovered" not in text(blocks([one(runs[:12])]))
+
+
 def test_noise_has_no_changes() -> None:
     found = 0
     for seed in range(20):

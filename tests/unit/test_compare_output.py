@@ -122,6 +122,21 @@ def test_values_and_changes() -> None:
     assert [output.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
 
 
+@pytest.mark.parametrize(
+    ("change", "low", "high", "shown"),
+    [
+        (3.0, 1.5, 4.5, "+300.0% [+150.0, +450.0]"),  # four times as slow, and surely worse
+        (-0.6, -0.95, -0.2, "-60.0% [-95.0, -20.0]"),
+        (0.2, -0.8, 5.0, "+20.0% [no bounds]"),
+        (9.0, 0.1, 950.0, "+900.0% [no bounds]"),
+        (0.0, -1.0, float("inf"), "0.0% [no bounds]"),
+    ],
+)
+def test_an_interval_is_shown_where_it_tells_something(change: float, low: float, high: float, shown: str) -> None:
+    one = Estimate(1.0, None, None, 3.0, 0.95)
+    assert output.change(Comparison(one, one, change, low, high, None, "t")) == shown
+
+
 def test_warnings_are_given_once_for_each_code() -> None:
     told = list(
         output.merged(

@@ -162,6 +162,13 @@ def test_a_scatter_of_all_rates_is_not_that_of_latencies_or_processors() -> None
     }  # fmt: skip
 
 
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_scatter_of_all_rates_is_that_of_sides_of_two_runs_too(count: int) -> None:
+    base, new = (side(name, runs({GET: [level, level + 1][:count]})) for name, level in (("a", 100.0), ("b", 90.0)))
+    named, of_all = (compare(base, [new], rules=Rules(scatter={key: 0.02})).rows for key in ("obj_per_s", ""))
+    assert named == of_all and named[0].comparison.method == "t with a known scatter"
+
+
 def test_several_runs_are_never_compared_by_their_seconds() -> None:
     values = {GET: noise(100.0, 60, scatter=0.1, seed=7)}
     (row,) = compare(side("a", [record(values)]), [side("b", [record(values, name=n) for n in "xyz"])]).rows
@@ -276,7 +283,8 @@ def test_runs_that_did_not_recover_leave_no_verdict_to_the_others(paired: bool) 
     for one, other, who in ((base, side("b", some), "new"), (side("b", some), base, "base")):
         (row,) = compare(one, [other], rules=Rules(paired=paired)).rows
         assert row.verdict is Verdict.INCONCLUSIVE and row.comparison.forbidden_by
-        assert row.comparison.forbidden_by.text == f"2 of 10 runs of the {who} side did not recover: to active+clean"
+        text = f"2 of 10 runs of the {who} side have no time to active+clean: not reached, or not seen"
+        assert row.comparison.forbidden_by.text == text
     (row,) = compare(base, [side("b", some[6:])]).rows
     assert row.verdict is Verdict.BETTER
     rate = ("kill failure", "cluster", "recovery_mib_per_s")  # not known, which is another matter
@@ -327,7 +335,9 @@ def test_one_run_without_a_time_does_not_hide_the_order_of_the_others() -> None:
     rising = {GET: [100.0 + 0.5 * i for i in range(10)]}
     base, new = runs(rising), runs({GET: [value + 5 for value in rising[GET]]}, begin=10)
     base[0] = dataclasses.replace(base[0], started=None)
-    (row,) = compare(side("a", base), [side("b", new)]).rows
+    made = compare(side("a", base), [side("b", new)])
+    assert "(no start is known of 1 of the 20 runs)" in made.sections[0].warnings[0].text
+    (row,) = made.rows
     assert row.verdict is Verdict.INCONCLUSIVE
     assert {"drift-of-runs", "order-unknown"} <= {its.code for its in row.comparison.warnings}
     unknown = [dataclasses.replace(its, started=None) for its in (*base, *new)]

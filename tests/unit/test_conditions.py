@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Sequence
 
 import analysis_archives as made
 import pytest
@@ -253,11 +253,11 @@ class State(Connections):
 
         self.world._status = status
 
-    def json(self, question: str) -> Any:
-        return json.loads(self.world.ceph(question.split())[0])
+    def json_all(self, questions: Sequence[str]) -> List[Any]:
+        return [json.loads(self.world.ceph(question.split())[0]) for question in questions]
 
     def status(self) -> Status:
-        return Status.parse(self.json("status"), self.json("df"))
+        return Status.parse(*self.json_all(("status", "df")))
 
 
 def refused(state: State, *phases: Phase, events: Any = (), **settings: Any) -> List[str]:

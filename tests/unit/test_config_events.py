@@ -209,7 +209,8 @@ FAULTS = [
     ),
     (events("{at: 0s, fault: {label: §all, kind: stop, osds: [1]}}"), "[0].fault.label: 'all' is reserved"),
     (events("{at: 0s, fault: {label: §recovery, kind: stop, osds: [1]}}"), "[0].fault.label: 'recovery' is reserved"),
-    (events("{at: 0s, fault: {label: §a b, kind: stop, osds: [1]}}"), "[0].fault.label: must be letters, digits"),
+    (events("{at: 0s, fault: {label: §a b, kind: stop, osds: [1]}}"), "[0].fault.label: 'a b': a label is made of a-z"),
+    (events("{at: 0s, fault: {label: §Störung, kind: stop, osds: [1]}}"), "[0].fault.label: 'Störung': a label is"),
     (
         fault("kind: §stp, osds: [1]"),
         "[0].fault.kind: unknown kind of fault 'stp'; known are crash, mark, network, out",

@@ -15,12 +15,11 @@ from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
-from cbt_plugins.load.session import Beat
 from cbt_plugins.plan import S3, Goal, Phase, Plan
 from cbt_plugins.run import load_phase, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.load_phase import _target, lasting, refusal
+from cbt_plugins.run.load_phase import _target, lasting
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import s3_keys
 from cbt_plugins.run.progress import Now, clock
@@ -74,23 +73,6 @@ def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
     assert archive.finished(1, "fill") == {"status": "ok"}
     assert not archive.running(1, "fill").exists()
     assert archive.last_attempt(1, "fill") is None and archive.last_attempt(2, "load") is None
-
-
-def beat_of(good: int, failed: int, first: float) -> Beat:
-    counts = {"a": {"PUT": Counts(good, failed, first=first, last=100.0)}}
-    errors = {"a": "http: 403 AccessDenied: no"}
-    return Beat("c1", 100.0, {"a": "running"}, {"a": 100.0}, counts, {"a": None}, {}, errors)
-
-
-def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words() -> None:
-    told = refusal(beat_of(0, 10, 95.0), "a")
-    assert told == "a: all of its first 10 requests failed: http: 403 AccessDenied: no"
-    outcome = PhaseOutcome(1, Phase("fill", "fill"), cause=told)
-    outcome.warn("errors", "1000 of 1000 requests failed")
-    assert outcome.why == told
-    assert refusal(beat_of(1, 1000, 10.0), "a") is None  # one success: it gets somewhere
-    assert refusal(beat_of(0, 9, 10.0), "a") is None  # too few requests
-    assert refusal(beat_of(0, 1000, 95.1), "a") is None  # too short a time
 
 
 def test_the_line_of_a_phase_says_what_held_its_load() -> None:
@@ -231,6 +213,25 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         answers.append(reached(cast(Any, watch)))
     assert answers == [False, False, False, True]
     assert _target(cast(Any, None), Goal(duration=5.0)) is None
+
+
+@pytest.mark.parametrize(
+    ("end", "status"),
+    [
+        (JobEnd({"PUT": Counts(good=9)}, exit=0, cut=True, driver_end={"spaces": []}), "ok"),
+        (JobEnd({"PUT": Counts(good=9)}, exit=1, cut=True, driver_end={"spaces": []}, message="no state"), "failed"),
+        (JobEnd({"PUT": Counts(good=9)}, signal=9, cut=True), "failed"),
+        (JobEnd({"PUT": Counts(good=9)}, exit=0, cut=True), "failed"),
+    ],
+)
+def test_a_fill_that_is_stopped_has_to_say_what_it_wrote(end: JobEnd, status: str) -> None:
+    """A fill by share is always stopped. Without its state the next phase begins with no objects, and nothing says so.
+    """
+    outcome = PhaseOutcome(1, Phase("fill", "fill", engine="cbt-load"))
+    filling = replace(job("p", "PUT"), spec={"state_out": "x"}, argv=("cbt-load", "run"))
+    outcome.add_jobs([filling], {"p": end}, {"c1": Offset(0.0, 0.0)}, {"c1": {}}, False)
+    assert outcome.status == status
+    assert [warning["code"] for warning in outcome.warnings] == (["generator-died"] if status == "failed" else [])
 
 
 def test_a_phase_that_nobody_guards_says_so(monkeypatch: pytest.MonkeyPatch) -> None:

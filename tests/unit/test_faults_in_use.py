@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict
 
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
@@ -13,6 +13,8 @@ from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injec
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, access
+from cbt_plugins.faults.runner import Runner, Way
+from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Command
 from cbt_plugins.plan import Fault, Settings
 
@@ -165,6 +167,26 @@ def test_another_head_undoes_what_the_first_has_done(tmp_path: Path) -> None:
     assert {node for node, _ in world.said} == {"node8"}
 
 
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [
+        ({"ceph_cmd": "ceph"}, {"ceph_cmd": "/opt/ceph/bin/ceph"}),
+        ({"ceph_cmd": "sudo ceph"}, {"ceph_cmd": "ceph"}),
+        ({}, {"conf_file": "/etc/ceph/ceph.conf.d/new"}),
+    ],
+)
+def test_another_command_on_the_same_head_is_taken_once(
+    world: Connections, before: Dict[str, str], after: Dict[str, str]
+) -> None:
+    """One is a part of the other; what is recorded from now on has the present one already."""
+    remote: Any = world
+    was, now = (Ceph(remote, {**CLUSTER, **its}) for its in (before, after))
+    runner = Runner(now, "r", ClusterLimits(), [Way.of(was)])
+    for recorded in (was, now):
+        shown = runner._present(Command("node0", f"{recorded.admin} gc list; {recorded.command} osd unset noscrub"))
+        assert str(shown) == f"node0: {now.admin} gc list; {now.command} osd unset noscrub"
+
+
 def test_a_command_on_a_node_that_was_the_head_stays_there(tmp_path: Path) -> None:
     """Only what asks or tells the cluster is for the present head."""
     world = Connections()
@@ -190,3 +212,28 @@ def test_the_folder_of_another_cluster_is_refused(tmp_path: Path, world: Connect
         injector(tmp_path, other, cluster=another_head)
     injector(tmp_path, other, cluster={**CLUSTER, "clients": ["client2"]}).close()
     assert access.read(tmp_path).cluster["clients"] == ["client2"]
+
+
+@pytest.mark.parametrize("by", ["the run", "the profile faults"])
+def test_what_is_open_is_not_undone_on_a_cluster_that_was_made_anew(
+    tmp_path: Path, world: Connections, by: str
+) -> None:
+    """The same nodes, the same conf_file, and another fsid."""
+    if by == "the profile faults":  # it asks nothing
+        remote: Any = world
+        access.write(tmp_path, ClusterAccess(remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1"))
+    first = ready(tmp_path, world)
+    first.inject(STOP[1])
+    first.close()
+    other = Connections()
+    other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
+    with pytest.raises(FaultError, match=r"35488bad-.* 11111111-"):
+        injector(tmp_path, other)
+    other.fail = ["fsid"]  # without an answer it may be the same one
+    injector(tmp_path, other).close()
+    again = injector(tmp_path, world)
+    assert again.undo_all() == [] and world.differences() == set()
+    again.release()
+    again.close()
+    other.fail = []
+    injector(tmp_path, other).close()  # nothing is open

@@ -65,6 +65,19 @@ def test_a_head_or_client_is_known_by_an_address_or_another_name(tmp_path: Path,
     assert "uname -n" not in [text for _, text in world.said]
 
 
+def test_a_gateway_is_known_by_an_address_or_another_name(tmp_path: Path, world: Connections) -> None:
+    world.names = {"10.0.0.1": "node1.lab", "s3-vip": "node2"}
+    made = begun(tmp_path, world, cluster={**CLUSTER, "rgws": ["10.0.0.1"]})
+    with pytest.raises(FaultError, match=r"refused\. rgw: none of 1 nodes with RADOS gateways .* takes 10\.0\.0\.1"):
+        made.ready(cut(made, "node1"))
+    made.ready(cut(made, "node3"))
+    made.release()
+    made.close()
+    (tmp_path / "other").mkdir()
+    other = begun(tmp_path / "other", world, cluster={**CLUSTER, "rgws": ["10.0.0.1", "s3-vip"]})
+    assert "without s3-vip" in " ".join(other.ready(cut(other, "node2")).warnings)
+
+
 @pytest.mark.parametrize(
     ("answer", "why"),
     [

@@ -12,7 +12,8 @@ from typing import Any, Callable, Iterator, Optional
 import pytest
 from faults_world import CLUSTER, MADE, Connections, injector
 
-from cbt_plugins.cluster.remote import Result, Transport
+from cbt_plugins.cluster.remote import Result
+from cbt_plugins.cluster.transport import Transport
 from cbt_plugins.faults.kinds.network import _link, _nft
 from cbt_plugins.plan import Fault
 

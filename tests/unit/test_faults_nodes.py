@@ -203,6 +203,18 @@ def test_a_node_that_never_reboots_is_given_up(machine: Machine, injector: Injec
     assert step.counting(LIMITS.boot, False) == step.checks[1:]
 
 
+def test_a_reboot_that_was_over_before_anybody_looked_took_effect(machine: Machine, injector: Injector) -> None:
+    """Its OSDs are up again, and the map says in which epoch they went down."""
+    machine.state["osds"]["0"]["down_at"] = 7
+    (step,) = injector.prepare(Fault("r", "reboot", ("node1",), accept=ANYTHING)).steps
+    (took,) = step.took
+    found = []
+    for more in ({}, {"up": 0}, {"down_at": 12}):
+        machine.state["osds"]["0"].update(more)
+        found.append(took.differs(machine.run(["node0"], took.text)["node0"].stdout))
+    assert found == [*["osds.osd=0.down_at is 7, not anything but 7"] * 2, None]
+
+
 # ---- power: what others see
 
 

@@ -13,12 +13,12 @@ from typing import Any, Iterator, List, Optional
 import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import Ceph, json_values
 from cbt_plugins.config import registry
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview
 from cbt_plugins.faults.access import read
-from cbt_plugins.faults.facts import DaemonName, values
+from cbt_plugins.faults.facts import DaemonName
 from cbt_plugins.faults.kind import Kind
 from cbt_plugins.faults.lock import started
 from cbt_plugins.faults.services import DaemonProcess, Service, daemon_of, kill, parse
@@ -91,7 +91,7 @@ def test_ceph_writes_values_in_words_of_its_own(shown: str, given: str, agree: b
 
 
 def test_many_answers_in_one_text() -> None:
-    assert values('\n{"a":\n 1}\n\n0.750000\n\n[1]\nError: no') == [{"a": 1}, 0.75, [1]]
+    assert json_values('\n{"a":\n 1}\n\n0.750000\n\n[1]\nError: no') == [{"a": 1}, 0.75, [1]]
 
 
 # ---- daemons ----

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
+import resource
 import subprocess
 import sys
 import time
@@ -57,6 +59,20 @@ def test_the_load_begins_when_the_clock_of_the_events_does(tmp_path: Path, monke
     profile.stop(LOAD)
 
 
+def test_it_is_heard_beside_a_thousand_other_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The process of cbt.py may hold more files than select() takes."""
+    profile = profile_of(tmp_path, monkeypatch, "import sys; print('begun', flush=True); sys.stdin.read()")
+    limits = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (limits[1], limits[1]))
+    with contextlib.ExitStack() as files:
+        files.callback(resource.setrlimit, resource.RLIMIT_NOFILE, limits)
+        while files.enter_context(open(os.devnull)).fileno() < 1024:
+            pass
+        profile.start(LOAD)
+        profile.stop(LOAD)
+    assert profile.failure is None
+
+
 def test_the_archive_keeps_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     profile = profile_of(tmp_path, monkeypatch, "print('begun', flush=True); import sys; sys.stdin.read()")
     monkeypatch.chdir(tmp_path)
@@ -95,16 +111,24 @@ def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: 
     ended = tmp_path / "ended"
     os.mkfifo(ended)
     profile = profile_of(tmp_path, monkeypatch, f"print('begun', flush=True); open({str(ended)!r}).read()")
-    profile.start(LOAD)
-    process = profile._process
-    assert process is not None
+    started: List[subprocess.Popen[bytes]] = []
+    begin = faults.subprocess.Popen
+
+    def noted(*line: Any, **options: Any) -> Any:
+        started.append(begin(*line, **options))
+        return started[-1]
+
+    monkeypatch.setattr(faults.subprocess, "Popen", noted)
     try:
+        profile.start(LOAD)
+        process = started[-1]
         profile.stop(LOAD)
         assert process.returncode is None and f"process {process.pid} still tries" in str(profile.failure)
         ended.write_text("")
         assert process.wait(600) == 0
     finally:
-        process.kill()
+        for its in started:
+            its.kill()
 
 
 def test_two_loads_within_a_second_have_folders_and_runs_of_their_own(

@@ -18,13 +18,13 @@ from cbt_plugins.cluster.clock import offsets
 from cbt_plugins.cluster.remote import (
     Remote,
     RemoteError,
-    Transport,
     _by_node,
     _cut_status,
     _told_apart,
     script,
     subject_of,
 )
+from cbt_plugins.cluster.transport import Transport
 from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()
@@ -47,6 +47,11 @@ def test_a_command_that_hangs_is_ended_where_it_runs(tmp_path: Path) -> None:
     assert result.status == 124
     assert time.monotonic() - begun < 15
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+def test_a_command_may_take_a_month() -> None:
+    # 43 million objects of a bucket are removed within so long
+    assert REMOTE.run([HERE], "echo removed", timeout=3600.0 + 43e6 / 20)[HERE].stdout == "removed\n"
 
 
 def test_files_go_and_come_back_byte_for_byte(tmp_path: Path) -> None:
@@ -157,6 +162,15 @@ def test_a_port_of_its_own_takes_ssh() -> None:
     assert [transport.by_pdsh(node) for node in ("a", "b")] == [False, True]
 
 
+@pytest.mark.parametrize("of_all", ["-p 22", "-oPort=22", "-o Port=22"])
+def test_a_port_of_its_own_wins_over_that_of_all(of_all: str) -> None:
+    transport = Transport.from_host({"osds": ["a:2222", "b"]}, {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": of_all})
+    for line in (transport.ssh("a", "true"), transport.login("a").split()):
+        place = line.index("-p")  # ssh takes the first one: `ssh -G -p 2222 -p 22 host`
+        assert line[place + 1] == "2222" and place < line.index(of_all.split()[0], place + 1)
+    assert (transport.port("a"), transport.port("b")) == (2222, 22) and "2222" not in transport.ssh("b", "true")
+
+
 @pytest.mark.parametrize(
     ("command", "subject"),
     [
@@ -182,6 +196,19 @@ def test_percent_signs_reach_the_node_and_not_pdsh() -> None:
     line, _ = transport.pdsh_line(["a", "b"], "date +%h %n %u %%")
     assert line[-1] == "date +%%h %%n %%u %%%%"
     assert "root@a,root@b" in line
+
+
+@pytest.mark.parametrize("said", ["Cannot write: No space left on device", "Wrote only 1536 of 10240 bytes"])
+def test_a_full_disk_here_is_no_error_of_a_node(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, said: str) -> None:
+    (tmp_path / "a").mkdir()
+    (tmp_path / "a" / "rows").write_text("1")
+    tar = tmp_path / "tar"
+    unpacks = f'[ "$1" = -x ] && {{ cat >/dev/null; echo "tar: ./rows: {said}" >&2; exit 2; }}'
+    tar.write_text(f'#!/bin/sh\n{unpacks}\nexec {shutil.which("tar")} "$@"\n')
+    tar.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(OSError, match="No space left on device"):
+        REMOTE.fetch([HERE], f"{tmp_path}/a", tmp_path / "back")
 
 
 def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -150,6 +150,18 @@ def test_a_run_that_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureF
     assert "sweeps leave out 00000000/id-00000008 (incomplete)" in capsys.readouterr().err
 
 
+def test_attempts_that_were_cut_short_come_after_the_complete_run(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    pytest.importorskip("jinja2")
+    for attempt in swept(tmp_path, (2, 4, 8))[:2]:
+        (attempt / "complete").unlink()
+    assert main(["report", str(tmp_path)]) == 4
+    out, html = capsys.readouterr().out, (tmp_path / "index.html").read_text()
+    for told in (out, html.split("<tbody>")[1]):
+        assert list(dict.fromkeys(re.findall(r"00000000/id-(\w+)", told))) == ["00000008", "00000002", "00000004"]
+
+
 def test_one_run_has_none(tmp_path: Path) -> None:
     made.small(tmp_path)
     main(["report", str(tmp_path)])

@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 import analysis_archives as made
 import pytest
 
+from cbt_plugins.formatting import size_class
 from cbt_plugins.results import flight
 from cbt_plugins.results.record import warnings_of
 from cbt_plugins.results.series import TimeGrid
@@ -170,8 +171,14 @@ def test_size_classes_of_a_driver(tmp_path: Path) -> None:
     rows = made.steady("GET", workers=2, seconds=14, latency=0.01, begin=-2, size=4096, first=0.005)
     rows += made.steady("GET", workers=2, seconds=14, latency=0.02, begin=-2, size=70_000, first=0.01)
     rows += [made.row("GET", 5, 0.1, error="http: 500"), made.row("STAT", 5, 0.1)]
-    classes = one(tmp_path, made.cbt_load("h", rows))["phases"][0]["drivers"][0]["size_classes"]
-    assert [(its["smallest"], its["largest"]) for its in classes] == [(4096, 8191), (65536, 131071)]
+    rows += made.steady("GET", workers=1, seconds=14, latency=0.02, begin=-2, size=1 << 20, first=0.01)
+    rows += [made.row("GET", 5, 0.1, size=(1 << 20) + 1)]  # nobody has asked for this one
+    sizes = [[4096, 4096, 0.5], [60_000, 80_000, 0.4], [1 << 20, 1 << 20, 0.1]]
+    classes = one(tmp_path, made.cbt_load("h", rows, sizes=sizes))["phases"][0]["drivers"][0]["size_classes"]
+    bounds = [(its["smallest"], its["largest"]) for its in classes]
+    assert bounds == [(4096, 4096), (65536, 131071), (1 << 20, (1 << 21) - 1)]
+    assert [size_class(*each) for each in bounds] == ["4 KiB", "64 KiB to 128 KiB", "1 MiB to 2 MiB"]
+    classes.pop()
     small, large = (its["ops"]["GET"] for its in classes)
     assert (small["obj_per_s"], small["latency_ms"]["p99"], small["ttfb_ms"]["p50"]) == (200.0, 10.0, 5.0)
     assert (large["obj_per_s"], large["mib_per_s"]) == (100.0, round(100 * 70_000 / 2**20, 4))

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shlex
 from pathlib import Path
 from typing import Any, Dict, Sequence, cast
 
@@ -58,10 +59,15 @@ def test_a_snapshot_of_the_cluster_has_no_password(tmp_path: Path) -> None:
 
     class Head:
         def run(self, nodes: Sequence[str], command: str, **_: Any) -> Dict[str, Result]:
-            text = conf if command.startswith("cat ") else json.dumps(rows if " config dump " in command else [])
+            replies = {"config dump": rows, "osd dump": {"erasure_code_profiles": {"default": {"k": "2"}}}}
+            text = conf
+            if not command.startswith("cat "):
+                _, _, *words = shlex.split(command)
+                text = "".join(f"\n{json.dumps(replies.get(asked, []))}\n" for asked in words[: words.index("|")])
             return dict.fromkeys(nodes, Result(text, "", 0))
 
     Ceph(Head(), {"head": "node0", "mons": ["node0"]}).snapshot(tmp_path)  # type: ignore[arg-type]
+    assert json.loads((tmp_path / "ec_profiles.json").read_text()) == {"default": {"k": "2"}}
     dump = (tmp_path / "config_dump.json").read_text()
     assert [f'"value of {name}"' in dump for name in (*hidden, *shown)] == [False] * 3 + [True] * 3
     assert (tmp_path / "ceph.conf").read_text() == (

@@ -7,8 +7,7 @@ import os
 import re
 import subprocess
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping, Tuple
+from typing import Any, Dict, List, Mapping, Tuple, cast
 
 import pytest
 from faults_world import CLUSTER, Connections, injector
@@ -180,7 +179,7 @@ def facts() -> Facts:
     return Facts(answers)
 
 
-def test_thousands_of_questions_fit_into_commands() -> None:
+def test_thousands_of_questions_fit_into_commands(monkeypatch: pytest.MonkeyPatch) -> None:
     """Linux takes 128 KiB as an argument; and a daemon that says nothing costs those of its own command alone."""
     each: List[str] = []
 
@@ -192,7 +191,8 @@ def test_thousands_of_questions_fit_into_commands() -> None:
             return Result("".join(f"cbt-plugins: {'' if osd == 'osd.7' else 9}\n" for osd in questions), "", 0)
         return Result("".join("9\n" for osd in questions if osd != "osd.7"), "", 0)
 
-    ceph: Any = SimpleNamespace(command="sudo cephadm shell -- ceph", run=run)
+    ceph = Ceph(cast(Any, None), {"head": "node0", "ceph_cmd": "sudo cephadm shell -- ceph"})
+    monkeypatch.setattr(ceph, "run", run)
     said = in_force._shown(ceph, [(f"osd.{osd}", "osd_max_backfills") for osd in range(5000)], 30.0)
     assert len(said) == 5000 and [osd for osd, value in enumerate(said) if value != "9"] == [7]
     assert 1 < len(each) < 1000

@@ -12,6 +12,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 from cbt_plugins.compare.statistics import Comparison, Estimate, compare_runs, estimate
+from cbt_plugins.compare.statistics.runs import KNOWN_SCATTER
+from cbt_plugins.compare.statistics.verdicts import Scatter
 
 RUNS = st.lists(st.floats(1, 1000), min_size=3, max_size=4, unique=True)
 A, B = [100.0, 103.0, 98.0, 101.0, 99.5], [90.0, 92.0, 91.0, 89.0, 90.5]
@@ -137,10 +139,16 @@ def test_of_unequal_sides_both_tests_must_agree() -> None:
     assert wild.p is not None and wild.p > 0.05 and "tests-disagree" in codes(wild)
 
 
-def test_many_runs_against_two_are_compared_exactly() -> None:
-    found = compare_runs(np.linspace(100, 104, 12), [90.0, 91.0])
-    assert found.method == "exact rank sum"
-    assert found.p == pytest.approx(2 / math.comb(14, 2))
+@pytest.mark.parametrize("interleaved", [False, True])
+@pytest.mark.parametrize("few", [1, 2])
+def test_many_runs_do_not_tell_how_one_or_two_scatter(few: int, interleaved: bool) -> None:
+    """Of two runs that scatter five times as much 0.24 would be better or worse than twelve, without a change."""
+    many = np.linspace(100, 104, 80)
+    times = (list(range(80)), [20.5, 60.5][:few]) if interleaved else None
+    found = compare_runs(many, [90.0, 91.0][:few], times=times)
+    assert (found.method, found.p, found.change_low) == ("none", None, None) and "too-few-runs" in codes(found)
+    known = compare_runs(many, [90.0, 91.0][:few], times=times, scatter=Scatter(0.01, 79))
+    assert known.method == KNOWN_SCATTER and known.p is not None and known.p < 0.05
 
 
 def test_the_interval_within_is_narrower_and_two_sided() -> None:

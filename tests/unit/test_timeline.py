@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import threading
 import time
 from typing import Any, List, Tuple, cast
@@ -9,6 +11,7 @@ from typing import Any, List, Tuple, cast
 import pytest
 from waiting import wait_for
 
+from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import Event, Fault
 from cbt_plugins.run.events import EventSchedule
@@ -66,6 +69,23 @@ def test_what_takes_time_is_done_before_the_load_begins() -> None:
         ("mark", "after"),
     ]
     assert made.failure is None and made.unmade == []
+
+
+def test_a_signal_while_its_clock_is_started_comes_after_that(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A thread that has not quite started cannot be waited for: the end of the run would be an internal error."""
+
+    class Slow(threading.Thread):
+        def start(self) -> None:
+            os.kill(os.getpid(), signal.SIGINT)
+            super().start()
+
+    monkeypatch.setattr(threading, "Thread", Slow)
+    notes = Notes()
+    made = timeline(notes, Event(3600.0, mark="late"))
+    with pytest.raises(KeyboardInterrupt), signals.handled():
+        made.begin(time.time())
+    made.abandon()
+    assert notes.seen == ["shut"] and made.failure is None
 
 
 def test_a_mark_does_not_keep_what_takes_time_from_being_done_before() -> None:

@@ -71,8 +71,33 @@ def test_garbage_that_stays_is_given_up() -> None:
     assert str(waited(Bin(7, lot=0), 0.05)).startswith("7 entries of RGW's garbage are left after ")
 
 
-def test_garbage_that_cannot_be_asked_for() -> None:
+def test_garbage_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(wait_phase, "TRY_AGAIN", 0.01)
     assert waited(Bin(7, lot=0, error="no reply"), 600.0) == "no reply"
+
+
+def test_a_connection_that_is_lost_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    """To count and to collect take minutes and hours, each over one connection."""
+
+    class Lossy(Bin):
+        asked = 0
+
+        def _lose(self) -> None:
+            self.asked += 1
+            if self.asked % 2:
+                raise CephError("exit status 255")
+
+        def garbage(self, timeout: float) -> int:
+            self._lose()
+            return super().garbage(timeout)
+
+        def collect_garbage(self, timeout: float) -> None:
+            self._lose()
+            super().collect_garbage(timeout)
+
+    monkeypatch.setattr(wait_phase, "TRY_AGAIN", 0.01)
+    bin = Lossy(12, lot=5)
+    assert waited(bin, 600.0) is None and bin.left == 0
 
 
 def test_a_wait_that_is_over_collects_no_more(monkeypatch: pytest.MonkeyPatch) -> None:

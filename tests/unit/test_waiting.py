@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import json
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Iterator, List, Optional, Tuple, cast
@@ -110,6 +112,12 @@ def test_a_cluster_is_clean_when_it_was_seen_to_stay_so() -> None:
     assert follow([clean[0], (105.0, 3), *clean[2:]]) == (None, 6)  # 110 to 125 s
     given_up, looks = follow(clean[:1], at_most=0.2)  # and then silence
     assert given_up == "0 PGs are not active+clean after 0 s" and looks > 4
+
+
+def test_a_clock_that_is_set_ends_no_wait(monkeypatch: pytest.MonkeyPatch) -> None:
+    clock, hours = time.time, itertools.count()
+    monkeypatch.setattr(time, "time", lambda: clock() + 3600.0 * next(hours))
+    assert follow([(float(at), 0) for at in range(100, 160, 5)], at_most=1800.0) == (None, 4)
 
 
 def test_states_older_than_the_osd_map_are_not_clean() -> None:

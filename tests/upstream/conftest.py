@@ -21,8 +21,6 @@ from cbt_trees import BETWEEN, ERAS, Trees
 from waiting import wait_for
 
 PROJECT = Path(__file__).resolve().parents[2]
-# archives with known numbers are made by what the unit tests make theirs with
-sys.path.append(str(PROJECT / "tests" / "unit"))
 
 
 def pytest_itemcollected(item: pytest.Item) -> None:

@@ -142,7 +142,8 @@ def compare_runs(
             found.append(StatisticsWarning("no-base", "the base is 0: no relative change"))
     alpha = 1 - confidence
     made = blocks(*when) if when and not paired and np.isfinite(np.concatenate(when)).all() else []
-    in_blocks = len(made) > 1 and len(x) + len(y) <= COUNTED and blocks_floor(made) <= alpha / 2
+    enough = min(len(x), len(y)) >= FEWEST and len(x) + len(y) <= COUNTED
+    in_blocks = len(made) > 1 and enough and blocks_floor(made) <= alpha / 2
     if paired:
         shift = _pairs(y - x, alpha)
     elif in_blocks:
@@ -241,13 +242,15 @@ def _samples(x: np.ndarray, y: np.ndarray, alpha: float, scatter: Optional[Scatt
         if error > _DIGITS:
             freedom = sum(parts) ** 2 / (parts[0] ** 2 / (n - 1) + parts[1] ** 2 / (m - 1))
     t = _student(value, error, freedom, alpha, "Welch's t")
+    if min(n, m) < FEWEST:  # many runs of the other side do not tell how this one scatters
+        return _Shift(value, None, None, None, "none")
     floor = rank_sum_floor(n, m)
     if floor > alpha / 2:
-        return t if min(n, m) >= FEWEST else _Shift(value, None, None, None, "none")
+        return t
     value, interval = shift_of_samples(x, y, alpha)
     _, narrower = shift_of_samples(x, y, 2 * alpha)
     exact = _Shift(value, interval, narrower, rank_sum_p(x, y), "exact rank sum", t.p, floor)
-    return _both(exact, t) if _unequal(n, m) and min(n, m) >= FEWEST else exact
+    return _both(exact, t) if _unequal(n, m) else exact
 
 
 def _unequal(n: int, m: int) -> bool:

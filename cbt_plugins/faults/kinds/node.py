@@ -101,7 +101,7 @@ class Reboot(_WholeNode):
                 Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
                 *((scene.back(osds, limits.boot),) if osds else ()),
             ),
-            took=(scene.gone(osds),) if osds else (),
+            took=(scene.went(osds),) if osds else (),  # a fast one is over before anybody looks
             former={"boot": boot, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
         )

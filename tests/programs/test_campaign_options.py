@@ -6,7 +6,7 @@ import json
 import subprocess
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List, Set
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import fake_cycle
 import pytest
@@ -141,6 +141,15 @@ def test_an_option_is_set_for_the_daemons_that_use_it(option: str, services: Lis
     assert its.running["old"].keys() == its.running["new"].keys() == kinds
 
 
+@pytest.mark.parametrize("runtime", [(True, False), (False, True), (False, False)])
+def test_an_option_that_one_release_reads_at_its_start_is_set_before(runtime: Tuple[bool, bool]) -> None:
+    tables = [{"osd": table({"osd_x": (its, "default")})} for its in "12"]
+    helps = [{"osd_x": {"name": "osd_x", "can_update_at_runtime": its}} for its in runtime]
+    its = differing(tables, helps, ["old", "new"])
+    assert its.running == {"old": {}, "new": {}}
+    assert its.at_start == {"old": {"osd": {"osd_x": "2"}}, "new": {"osd": {"osd_x": "1"}}}
+
+
 def test_a_long_list_of_options_is_counted() -> None:
     fresh = {f"osd_{number}": ("1", "default") for number in range(31)}
     its = differing([{"osd": table(OLD)}, {"osd": table({**OLD, **fresh})}], [{}, {}], ["old", "new"])
@@ -181,6 +190,23 @@ def test_tables_are_read_from_the_cluster_of_each_arm_once(tmp_path: Path) -> No
     assert (tmp_path / "calls").read_text() == calls
 
 
+@pytest.mark.parametrize(
+    ("gateways", "asked"),
+    [
+        # the instance before a restart is listed for a minute more
+        ('"4131":{"gid":4131,"metadata":{"id":"a"}},"14302":{"gid":14302,"metadata":{"id":"a"}}', "rgw.14302"),
+        ('"a":{"gid":4131,"metadata":{"id":"a"}}', "rgw.a"),  # before Pacific
+        ("", None),
+    ],
+)
+def test_the_newest_gateway_is_asked(tmp_path: Path, gateways: str, asked: Optional[str]) -> None:
+    daemons = f'"daemons":{{"summary":""{"," if gateways else ""}{gateways}}}'
+    said = f'{{"services":{{"cephfs-mirror":{{"daemons":{{"summary":"","9":{{"gid":99999}}}}}},"rgw":{{{daemons}}}}}}}'
+    read(tmp_path, crossed(tmp_path), CEPH.replace('{"services":{}}', said))
+    calls = (tmp_path / "calls").read_text()
+    assert (f"config show-with-defaults {asked} -f" in calls) if asked else "show-with-defaults rgw" not in calls
+
+
 def test_all_options_are_set_by_a_command_that_reads_its_input(tmp_path: Path) -> None:
     its = read(tmp_path, crossed(tmp_path))
     assert (tmp_path / "input").read_text() == ""
@@ -196,6 +222,18 @@ def test_all_options_are_set_by_a_command_that_reads_its_input(tmp_path: Path) -
 def test_an_option_without_help_is_an_error(tmp_path: Path) -> None:
     with pytest.raises(ValueError, match="no help of the option osd_class_dir"):
         read(tmp_path, crossed(tmp_path), CEPH.replace('"config help"*', '"config help container"*'))
+
+
+def test_a_reading_that_resumes_asks_the_release_that_it_means(tmp_path: Path) -> None:
+    its = crossed(tmp_path)
+    with pytest.raises(ValueError, match="no help of the option"):
+        read(tmp_path, its, CEPH.replace('"config help"*', '"config help container"*'))
+    assert (tmp_path / "release").read_text() == "new\n"
+    (tmp_path / "release").write_text("old\n")  # somebody has used the cluster meanwhile
+    (tmp_path / "calls").unlink()
+    assert read(tmp_path, its).swapped
+    asked = [line.partition(":")[0] for line in (tmp_path / "calls").read_text().splitlines() if "help" in line]
+    assert asked[0] == "new" and asked[-1] == "old" and asked.count("new") == asked.count("old")
 
 
 def test_four_arms_have_the_defaults_of_both(tmp_path: Path) -> None:

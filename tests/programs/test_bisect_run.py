@@ -190,14 +190,28 @@ def test_a_warning_that_forbids_a_verdict_is_no_measurement(world: World, capsys
     assert "measured again" in " ".join(capsys.readouterr().out.split())
 
 
-def test_a_commit_without_a_number_is_left_out(world: World, capsys) -> None:
+def without_number(world: World, sha: str) -> Path:
+    """A search whose cycles give no number of the metric for one commit."""
     program = world.folder / "cycle.sh"
     program.write_text(f"""
         {fake_cycle.PROGRAM} "$@"
-        [ $CBT_PLUGINS_ARM != {world.shas[4][:12]} ] ||
+        [ $CBT_PLUGINS_ARM != {sha[:12]} ] ||
             sed -i 's/"name": "measure"/"name": "other"/' "$CBT_PLUGINS_ARCHIVE"/results/*/id-*/summary.json
     """)
-    assert main(["bisect", "run", str(world.write(program=f"sh {program}")), "--format", "json"]) == 0
+    return world.write(program=f"sh {program}")
+
+
+def test_what_a_bad_commit_without_a_number_took_is_spent(world: World, capsys) -> None:
+    file = str(without_number(world, world.shas[8]))
+    for tried in (1, 2):
+        assert main(["bisect", "run", file]) == 1
+        assert f"the bad commit {world.shas[8][:12]} cannot be measured" in capsys.readouterr().err
+        again = world.events("again")
+        assert len(again) == tried and all(its["seconds"] > 0 for its in again)
+
+
+def test_a_commit_without_a_number_is_left_out(world: World, capsys) -> None:
+    assert main(["bisect", "run", str(without_number(world, world.shas[4])), "--format", "json"]) == 0
     found = json.loads(capsys.readouterr().out)
     assert [its["subject"] for its in found["commits"]] == ["commit 4", "commit 5"]
     (skip,) = world.events("skip")

@@ -1,6 +1,6 @@
 """Chromium without a window, driven through the pipe of its DevTools: what a page says, loads, costs and looks like.
 
-python tests/unit/chromium.py PAGE PREFIX    makes PREFIX.png, PREFIX-420.png, PREFIX-dark.png and PREFIX-print.png
+python tests/programs/chromium.py PAGE PREFIX    makes PREFIX.png, PREFIX-420.png, PREFIX-dark.png and PREFIX-print.png
 
 Debian: apt-get install chromium poppler-utils
 """

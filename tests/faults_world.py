@@ -11,13 +11,14 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Result, Transport
+from cbt_plugins.cluster.remote import Result
+from cbt_plugins.cluster.transport import Transport
 from cbt_plugins.faults import ClusterAccess, Injector
 from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.plan import Settings
+from cbt_plugins.plan import Fault, Settings
 
-_PATH = Path(__file__).resolve().parents[1] / "crash" / "standin_world.py"
+_PATH = Path(__file__).resolve().parent / "crash" / "standin_world.py"
 _SPEC = importlib.util.spec_from_file_location("standin_world", _PATH)
 assert _SPEC is not None and _SPEC.loader is not None
 standin = importlib.util.module_from_spec(_SPEC)
@@ -33,6 +34,16 @@ CLUSTER: Dict[str, Any] = {
 }
 #: every rule that a cluster of four hosts breaks when two of them stop
 ANYTHING = ("clean", "inactive", "domain", "data", "ok-to-stop", "min-in", "capacity", "flags")
+#: what tests of whole runs set, and the faults that they inject
+SETTINGS = Settings(
+    flags=("noscrub", "noout"),
+    config=(("osd", "osd_max_scrubs", "2"), ("osd", "osd_max_backfills", "7")),
+    balancer=False,
+    autoscaler=False,
+    recovery="aggressive",
+)
+STOP = {n: Fault(f"node{n}", "stop", (f"node{n}",), accept=ANYTHING) for n in (1, 2)}
+OUT = Fault("out", "out", ("osd.3",), accept=ANYTHING)
 
 
 class Died(BaseException):
@@ -133,14 +144,14 @@ class Connections:
             also = "2>&1" in line
             words = shlex.split(line.replace("2>/dev/null", "").replace("2>&1", ""))
             if "|" in words:
-                questions = words[words.index("|") - 1].replace("\\n", "\n").split("\n")
-                answers = [self.world.ceph(q.split())[0] for q in questions if q]
+                answers = [self.world.ceph(question.split())[0] for question in words[2 : words.index("|")]]
                 out, status = out + "".join(answers), 0
             elif words[0] == "echo":
                 out += " ".join(words[1:]).replace("$?", str(status)) + "\n"
             elif words[0] == "ceph":
-                rest = [w for i, w in enumerate(words) if w not in ("-c", "-f") and words[i - 1] not in ("-c", "-f")]
-                answer, err, status = self.world.ceph(rest[1:])
+                options = ("-c", "-f", "--connect-timeout")
+                rest = [w for before, w in zip(words, words[1:]) if w not in options and before not in options]
+                answer, err, status = self.world.ceph(rest)
                 out += err + "\n" + answer if also else answer
             elif words[0] == "systemctl":
                 answer, err, status = self.world.systemctl(node, words[1:])

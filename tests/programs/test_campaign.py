@@ -19,7 +19,7 @@ from waiting import wait_for
 
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
 from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
-from cbt_plugins.campaigns.output import blocks, plan_data, table
+from cbt_plugins.campaigns.output import blocks, headline, plan_data, table
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.sequential import Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -121,6 +121,9 @@ def test_what_forbids_a_verdict_gives_no_observation(tmp_path: Path, made: Path)
 def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     state = after(made, schedule(tmp_path), 4, {"new": 1.2}, ["1 old paced"])
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
+    # more blocks would not tell, and nothing is decided
+    assert state.ended and not state.decided and main(["campaign", "status", str(state.schedule.folder)]) == 3
+    assert headline(state) == "ended after 4 of 20 blocks: no number of blocks decides what is inconclusive"
 
 
 def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
@@ -148,7 +151,7 @@ def test_trials_that_did_not_recover_leave_no_verdict_to_the_others(tmp_path: Pa
     seconds[arm][1] = None
     recovered_in(its, seconds)
     state = evaluate(its)
-    text = f"2 of 10 runs of the {arm} side did not recover: to active+clean"
+    text = f"2 of 10 runs of the {arm} side have no time to active+clean: not reached, or not seen"
     assert (state.rows[-1].verdict, state.rows[-1].unrecovered) == (Verdict.INCONCLUSIVE, text)
     assert f"no verdict: {text}" in str(blocks(state))
 

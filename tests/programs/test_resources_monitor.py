@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import os
 import signal
 import socket
@@ -17,11 +16,8 @@ import pytest
 from waiting import wait_for
 from watched import lines, running
 
-from cbt_plugins.cluster import sampler_agent, state_sources
 from cbt_plugins.cluster.stream import NodeProgram
-from cbt_plugins.config import registry
-from cbt_plugins.config.validate import validate
-from cbt_plugins.monitors import backlog_agent, internals_agent, lifecycle, node_daemons, resources_agent
+from cbt_plugins.monitors import lifecycle, node_daemons, resources_agent
 from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results import node_samples
@@ -153,7 +149,7 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
     first = daemon(ID, 0.4)
     with lifecycle.watch(lambda: [monitor()], CLUSTER, {}, str(run_dir), local):
         file = wait_for(lambda: file_in(run_dir))
-        wait_for(lambda: first.process.pid in known(file))
+        wait_for(lambda: first.process.pid in known(file) and "s" in lines(file)[-1])  # named, and measured once
         first.burnt()
         first.process.kill()  # nobody has asked for its end: it is still there, dead
         wait_for(lambda: first.process.pid in gone(file))
@@ -282,15 +278,26 @@ def test_a_monitor_ends_what_is_its_own(tmp_path: Path) -> None:
     assert lines(node / "neighbour" / FILE)[-1]["end"] == "told"
 
 
+@contextmanager
+def closed(processes: Any) -> Iterator[None]:
+    """Close the files of all daemons that are found: labs beside these tests have a thousand threads."""
+    try:
+        yield
+    finally:
+        for process in processes.known.values():
+            process.close()
+
+
 def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     written: List[bytes] = []
     monkeypatch.setattr(resources_agent.os, "write", lambda fd, data: written.append(data))
     sampler = resources_agent.NodeSampler()
-    sampler.begin(1.0)
-    sampler.sample(600.0)  # whatever else this machine does
-    now = time.monotonic()
-    monkeypatch.setattr(resources_agent.time, "monotonic", lambda: now + 7.5)
-    sampler.sample(1.0)
+    with closed(sampler._processes):
+        sampler.begin(1.0)
+        sampler.sample(600.0)  # whatever else this machine does
+        now = time.monotonic()
+        monkeypatch.setattr(resources_agent.time, "monotonic", lambda: now + 7.5)
+        sampler.sample(1.0)
     monkeypatch.undo()
     (tmp_path / "x.jsonl").write_bytes(b"".join(written))
     *_, before, last = lines(tmp_path / "x.jsonl")
@@ -300,98 +307,18 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
 
 
-def test_the_last_sample_of_a_long_run_is_no_gap(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Samples are rarer then: from the one before the last up to ten times as many seconds may have passed."""
-    asked: List[float] = []
-    sampler = type("Sampler", (), {"samples": 0, "begin": lambda *its: None, "line": lambda *its: None})()
-
-    def sample(due: float, last: bool = False) -> None:
-        asked.append(due)
-        sampler.samples += 1
-
-    sampler.sample = sample
-    monkeypatch.setattr(resources_agent, "FINE", 1)
-    monkeypatch.setattr(resources_agent, "NodeSampler", lambda: sampler)
-    monkeypatch.setattr(resources_agent.select, "select", lambda *its: ([0] if len(asked) == 2 else [], [], []))
-    monkeypatch.setattr(resources_agent.os, "read", lambda *its: b"")
-    resources_agent.main(1.0)
-    assert asked == [1.0, 10.0, 10.0]
-
-
-@pytest.mark.parametrize(
-    ("name", "words", "its"),
-    [
-        ("ceph-osd", "-f --cluster ceph --id 12 --setuser ceph --setgroup ceph", ("osd", "12")),
-        ("ceph-osd", "-n osd.3 -f --setuser ceph --default-log-to-file=false", ("osd", "3")),
-        ("ceph-osd", "-i 7 --pid-file /run/ceph/osd.7.pid", ("osd", "7")),
-        ("ceph-osd", "--name=osd.41 -f", ("osd", "41")),
-        ("radosgw", "-n client.rgw.zone.node1.abcdef -f", ("rgw", "rgw.zone.node1.abcdef")),
-        ("radosgw", "-n client.rgw2 --pid-file /run/x", ("rgw", "rgw2")),
-        ("ceph-mon", "-n mon.node1 -f", ("mon", "node1")),
-        ("ceph-mgr", "-i x", ("mgr", "x")),
-        ("ceph-mds", "--id=fs.a", ("mds", "fs.a")),
-        ("ceph-mds", "", ("mds", "")),
-        ("ceph-mon", "-f -i", ("mon", "")),
-        ("warp", "get --host x", ("generator", "warp")),
-        ("rados", "-p rbd bench 10 write", ("generator", "rados")),
-        ("rados", "-p rbd ls", None),
-        ("conmon", "--name osd.3", None),
-        ("docker-init", "-- /usr/bin/ceph-osd -n osd.3", None),
-    ],
-)
-def test_what_a_daemon_is(name: str, words: str, its: Optional[Tuple[str, str]]) -> None:
-    assert node_daemons.recognize(name, words.split()) == its
-
-
-def test_a_name_with_brackets_is_no_trap() -> None:
-    stat = b"12 (a) 7 (b)) S 1 12 12 0 -1 4194304 0 0 0 0 33 44 0 0 20 0 9 0 555 1000 77 0\n"
-    fields = node_daemons.fields(stat)
-    positions = ("UTIME", "STIME", "NUM_THREADS", "START_TIME", "RSS")
-    assert tuple(fields[getattr(node_daemons, name)] for name in positions) == (b"33", b"44", b"9", b"555", b"77")
-
-
-def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
-    asked: List[int] = []
-    processes = node_daemons.Processes(os.getpid())
-    monkeypatch.setattr(processes, "_process", lambda pid, mine: asked.append(pid))
-    there = ["1", "2", "self", "3"]
-    gone = type("Gone", (), {"pid": 9, "since": 0, "close": lambda self: None})
-    monkeypatch.setattr(resources_agent.os, "listdir", lambda path: list(there))
-
-    def scan(now: float) -> List[int]:
-        asked.clear()
-        processes.scan(now)
-        return sorted(asked)
-
-    assert scan(100.0) == [1, 2, 3]
-    there.append("4")
-    assert scan(101.0) == [4]
-    assert scan(102.0) == [4]  # what was new may have become something else
-    assert scan(103.0) == []
-    assert scan(130.0) == []
-    there.append("5")
-    assert scan(135.0) == []  # in ten seconds
-    assert scan(140.0) == [5]
-    assert scan(401.0) == [1, 2, 3, 4, 5]
-    processes.known[0] = gone()
-    there.append("6")
-    assert scan(403.0) == []
-    processes.gone(0, 403.0)
-    assert scan(404.0) == [6]  # it may come back
-    assert 0 not in processes.known
-
-
 def test_all_that_a_later_process_did_was_done_since_somebody_watches(
     daemon: Callable[[str, float], Daemon],
 ) -> None:
     first = daemon(ID, 0.2)
     first.burnt()
     processes = node_daemons.Processes(os.getpid())
-    processes.scan(0.0)
-    second = daemon(ID, 0.2)
-    second.burnt()
-    processes.scan(1000.0)
-    last = {process.pid: process.last for process in processes.known.values()}
+    with closed(processes):
+        processes.scan(0.0)
+        second = daemon(ID, 0.2)
+        second.burnt()
+        processes.scan(1000.0)
+        last = {process.pid: process.last for process in processes.known.values()}
     assert last[first.process.pid][0] >= 10  # ticks that nobody saw
     assert last[second.process.pid] == (0, 0, 0)
 
@@ -443,12 +370,13 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
     free = daemon(f"{ID}1", 0.1)
     with limited(its.process.pid):
         processes = node_daemons.Processes(os.getpid())
-        processes.scan(0.0)
-        limits = node_daemons.Limits()
-        assert limits.rises(processes.known) == []  # where its counters begin
-        its.burnt()
-        free.burnt()
-        ((index, periods, throttled),) = limits.rises(processes.known)
+        with closed(processes):
+            processes.scan(0.0)
+            limits = node_daemons.Limits()
+            assert limits.rises(processes.known) == []  # where its counters begin
+            its.burnt()
+            free.burnt()
+            ((index, periods, throttled),) = limits.rises(processes.known)
     assert processes.known[index].pid == its.process.pid
     assert 0 < throttled <= periods
 
@@ -465,20 +393,14 @@ def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Pat
         for its in started:
             assert its.stdout is not None and its.stdout.readline()
         processes = node_daemons.Processes(os.getpid())
-        processes.scan(0.0)
+        with closed(processes):
+            processes.scan(0.0)
         known = {process.pid: (process.its, process.id) for process in processes.known.values()}
     finally:
         for its in started:
             its.kill()
             its.communicate()
     assert known[started[0].pid] == ("rgw", "rgw.rgw7") and started[1].pid not in known
-
-
-@pytest.mark.parametrize(
-    "program", [backlog_agent, internals_agent, node_daemons, resources_agent, sampler_agent, state_sources]
-)
-def test_programs_for_nodes_are_ones_for_old_pythons(program: Any) -> None:
-    ast.parse(Path(program.__file__).read_text(), feature_version=(3, 6))
 
 
 @pytest.mark.parametrize(
@@ -495,40 +417,3 @@ def test_a_program_for_nodes_brings_its_parts_along(program: NodeProgram, argume
     done = subprocess.run(line, input=program.text, cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, done.stderr) == (0, "")
     assert '"end":"told"' in done.stdout.splitlines()[-1]
-
-
-@pytest.mark.parametrize(
-    ("profile", "text"),
-    [
-        ({"intervall": 1}, "unknown key; did you mean"),
-        ({"interval": 0}, "at least 0.1"),
-        ({"interval": "1s"}, "must be a number"),
-        ({"nodes": 3}, "must be"),
-    ],
-)
-def test_faults_of_the_resources_profile(profile: Dict[str, Any], text: str) -> None:
-    (fault, *_) = validate(Resources.Section, profile)[1]
-    assert text in fault.text
-    with pytest.raises(ValueError, match="monitoring_profiles: resources: "):
-        Resources(profile, CLUSTER, {})
-
-
-def test_every_node_is_watched_by_default() -> None:
-    cluster = {"head": "h", "clients": ["c"], "osds": ["o1", "o2"], "mons": ["h"], "rgws": ["r"], "mgrs": ["g"]}
-    assert Resources({}, cluster, {}).nodes == ["c", "o1", "o2", "h", "r", "g"]
-    assert Resources({"nodes": ["osds"]}, cluster, {}).nodes == ["o1", "o2"]
-    assert Resources({"nodes": "rgws"}, cluster, {}).nodes == ["r"]
-    assert registry.loaders(registry.MONITORS)["resources"]() is Resources
-    assert tuple(Resources.Section().nodes) == Resources.DEFAULT_NODES
-
-
-def test_counters_that_begin_anew_count_from_zero() -> None:
-    last: Dict[int, Any] = {}
-    assert resources_agent._difference(last, 3, [10, 500]) == []  # the first reading says nothing
-    assert resources_agent._difference(last, 3, [10, 500]) == []
-    assert resources_agent._difference(last, 3, [14, 20]) == [[3, 4, 20]]
-
-
-def test_addresses_of_an_interface() -> None:
-    assert "127.0.0.1/8" in resources_agent.addresses("lo")
-    assert resources_agent.addresses("nothing0") == []

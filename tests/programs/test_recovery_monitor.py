@@ -281,7 +281,7 @@ def test_other_questions_go_over_the_same_connection(ceph: Path, tmp_path: Path)
         first, second = watch.ask(("df detail", "osd df"), 30.0)
         assert first == {"stats": {"total_used_raw_ratio": 0.25}} and second["nodes"]
         assert len(pids_of(ceph)) == processes
-    watch.ceph = cast(Any, SimpleNamespace(json=lambda command, timeout: command))
+    watch.ceph = cast(Any, SimpleNamespace(json_all=lambda commands, timeout: list(commands)))
     assert watch.ask(("df detail",), 30.0) == ["df detail"]  # by a command, when nobody watches
     assert not any("ask" in line for line in lines(watch.file))
 

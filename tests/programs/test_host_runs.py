@@ -16,6 +16,7 @@ from typing import Any, Dict
 import pytest
 import yaml
 
+from cbt_plugins import journal
 from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import errors_of
@@ -186,6 +187,28 @@ def test_a_full_disk_is_named_with_the_path(tmp_path: Path, where: str) -> None:
     expected = rf"^{where or directory}: no space is left on the disk at /.*: free some, then run the same command"
     with pytest.raises(RunFailed, match=expected):
         execute(host_run(directory), lambda: Filling)
+
+
+def test_what_needs_room_is_done_once_there_is_room(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    errors = [OSError(errno.EDQUOT, "Disk quota exceeded"), OSError(errno.ENOSPC, "No space left on device")]
+
+    def write() -> str:
+        if errors:
+            raise errors.pop()
+        return "written"
+
+    monkeypatch.setattr(journal, "ROOM_EVERY", 0.01)
+    assert journal.insist_on_room(tmp_path, write) == "written"
+    assert "free some within 60 min; nothing is lost yet" in caplog.text
+    errors[:] = [OSError(errno.EACCES, "Permission denied")]
+    with pytest.raises(PermissionError):
+        journal.insist_on_room(tmp_path, write)
+    monkeypatch.setattr(journal, "ROOM_LIMIT", 0.0)
+    errors[:] = [OSError(errno.ENOSPC, "No space left on device")]
+    with pytest.raises(OSError, match="No space"):
+        journal.insist_on_room(tmp_path, write)
 
 
 def test_a_line_that_a_full_disk_has_torn_is_taken_back(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

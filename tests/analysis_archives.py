@@ -13,7 +13,7 @@ import aggregates_writer
 
 COLUMNS = "idx thread op client_id n_objects bytes endpoint file error start first_byte end duration_ns cat"
 HEADER = COLUMNS.replace(" ", "\t") + "\n"
-DATA = Path(__file__).parent.parent / "data"
+DATA = Path(__file__).parent / "data"
 T0 = 1_700_000_000  # 2023-11-14T22:13:20Z
 NS = 10**9
 

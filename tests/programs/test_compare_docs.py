@@ -1,6 +1,6 @@
 """The examples of docs/COMPARE.md are run, and give what the page says; `...` stands for what is left out.
 
-After a change that is meant: UPDATE_DOCS=1 pytest tests/unit/test_compare_docs.py, and read the difference.
+After a change that is meant: UPDATE_DOCS=1 pytest tests/programs/test_compare_docs.py, and read the difference.
 """
 
 from __future__ import annotations

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
 
@@ -141,11 +142,68 @@ def test_each_beat_has_the_first_error(start: Starter) -> None:
     assert set(said) == {'bad "thing"'}
 
 
+def test_a_disk_that_is_full_is_told_at_once_and_ends_nothing_else(tmp_path: Path) -> None:
+    """cbt-rows says in a beat that it cannot write; the agent's own files may be lost too."""
+    rows = tmp_path / "cbt-rows"
+    rows.write_text(
+        f"#!{sys.executable}\n"
+        "import os, select, sys, time\n"
+        "say = lambda **more: print(__import__('json').dumps({'t': time.time(), 'rows': 1, 'last': time.time(),\n"
+        "                           'counts': {}, 'lost': 'cannot write: no space left', **more}), flush=True)\n"
+        "while select.select([0], [], [], 0.1)[0] == [] or os.read(0, 1 << 16): say()\n"
+        "say(end=True)\n"
+        "sys.exit(1)\n"
+    )
+    rows.chmod(0o700)
+    folder = tmp_path / "load" / "node"
+    agents = Agents(Remote.from_host({}, {}), [NODE], str(tmp_path / "load"))
+    orders = LoadOrders((job("a", "--duration", "1000s", "--every", "0.01"),), {NODE: {"cbt-rows": str(rows)}}, {},
+                        {NODE: Offset(0.0, 0.0)}, 1000.0)  # fmt: skip
+    session = LoadSession(agents, str(folder), orders)
+    session.start()
+    told: List[str] = []
+
+    def lost() -> bool:
+        told.extend(beat.lost["a"] for beat in session.beats(0.2) if beat.lost)
+        if session.go_at is None and session.all_ready:
+            session.go()
+        return bool(told)
+
+    try:
+        wait_for(lost, "the loss")
+        (folder / "end.json").symlink_to("/dev/full")
+        session.stop()
+        run_to_end(session)
+        assert told[0] == "cannot write: no space left" and session.ends()["a"].cut
+        assert session.ends()["a"].reducer == "cbt-rows ended with status 1: cannot write: no space left"
+        session.collect(tmp_path / "got")
+    finally:
+        agents.close()
+
+
 def test_a_generator_that_hangs_after_its_time_is_cut_off(start: Starter) -> None:
     session = start(job("a", "--rows", "3", "--hang", "--deaf", grace=2.0), duration=1.0)
     run_to_end(session)
     end = session.ends()["a"]
     assert end.cut and end.signal == signal.SIGKILL and end.counts["PUT"].good == 3
+
+
+def test_a_generator_has_time_to_write_its_state_when_it_is_stopped(start: Starter) -> None:
+    """cbt-load with 128 workers that hash 64 MiB each on two processors took 6.7 s."""
+    slow = "trap 'sleep 4; exit 0' TERM; while :; do sleep 0.1; done"
+    session = start(replace(job("a"), argv=("sh", "-c", slow)), duration=0.0)
+
+    def running() -> bool:
+        states = [beat.states["a"] for beat in session.beats(0.2)]
+        if session.go_at is None and session.all_ready:
+            session.go()
+        return "prepare" in states
+
+    wait_for(running, "the generator")
+    session.stop()
+    run_to_end(session)
+    end = session.ends()["a"]
+    assert (end.exit, end.signal, end.cut) == (0, None, True)
 
 
 def test_readers_start_first_and_end_when_the_writers_have(start: Starter) -> None:
