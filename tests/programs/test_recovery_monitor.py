@@ -33,8 +33,8 @@ from cbt_plugins.results.recovery import milestones
 from cbt_plugins.results.samples import FILE, read_samples
 
 HERE = socket.gethostname()
-# One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/epoch is the newest map, and the
-# monitors have none up to FOLDER/trimmed.
+# One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/ending end instead, FOLDER/epoch is
+# the newest map, and the monitors have none up to FOLDER/trimmed.
 CEPH = """\
 #!{python} -u
 import json, os, sys, time
@@ -46,6 +46,8 @@ for line in [asked] if asked else sys.stdin:
     words = line.split()
     if os.path.exists(os.path.join(folder, "silent")):
         continue
+    if os.path.exists(os.path.join(folder, "ending")):
+        break
     epoch, trimmed = (int(open(os.path.join(folder, name)).read()) for name in ("epoch", "trimmed"))
     if words[:2] == ["osd", "dump"] and int(words[2]) <= trimmed:
         print("Error ENOENT: there is no map for epoch " + words[2], file=sys.stderr, flush=True)
@@ -238,20 +240,23 @@ def test_a_wrapper_that_passes_no_input_on_is_asked_by_a_process_each(ceph: Path
 
 
 def test_an_agent_without_any_answer_starts_anew_as_often_as_it_takes(ceph: Path, tmp_path: Path) -> None:
-    path = tmp_path / FILE
+    path, ending = tmp_path / FILE, ceph / "ending"
+    before: List[int] = []  # how often it had begun when its answers ended
 
     def until(written: List[Dict[str, Any]]) -> bool:
         headers = [number for number, line in enumerate(written) if "version" in line]
-        begun = len(headers)
-        if begun == 1 and len(written) > 2:
-            (ceph / "silent").touch()
-        elif begun == 3:
-            (ceph / "silent").unlink(missing_ok=True)
         # the first state after a start has all of it, later ones what changed
-        return begun >= 3 and any("pgs" in line for line in written[headers[-1] :])
+        answered = any("pgs" in line for line in written[max(headers, default=0) :])
+        if not before and answered:
+            ending.touch()
+            before.append(len(headers))
+        elif before and len(headers) >= before[0] + 2:
+            ending.unlink(missing_ok=True)
+            return answered
+        return False
 
-    written = run_agent(ceph, path, until, timeout=0.1, restart_after=0.3)
-    assert written[-1]["end"] == "told"
+    written = run_agent(ceph, path, until, restart_after=0.3)
+    assert written[-1]["end"] == "told" and sum("version" in line for line in written) >= before[0] + 2
 
 
 def watch_of(ceph: Path, folder: Path, offset: float = 0.0) -> ClusterWatch:
