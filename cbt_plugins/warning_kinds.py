@@ -129,6 +129,7 @@ _ALL = (
     WarningKind("accepted-condition", "a condition of the cluster that `accept` names"),
     WarningKind("no-admin", "the run had none of Ceph's commands"),
     WarningKind("state-unknown", "the state of the cluster is not known for a part of a phase"),
+    WarningKind("client-silent", "a client said nothing for a time: its load went on unseen"),
     WarningKind("unguarded", "nobody knew for a time how full the cluster was"),
     # of an upgrade: docs/FAULTS.md
     WarningKind("upgrade-incomplete", "an upgrade left daemons of the old release"),

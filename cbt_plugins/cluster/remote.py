@@ -33,7 +33,7 @@ from typing import (
 )
 
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.cluster.transport import Transport
+from cbt_plugins.cluster.transport import SILENT_NETWORK, Transport
 
 log = logging.getLogger(__name__)
 
@@ -334,9 +334,9 @@ class Remote:
         if any(r.status for r in results.values()):
             raise RemoteError(f"fetching {remote_dir}", self._hinted(results))
 
-    def stream(self, nodes: Sequence[str], command: str) -> Stream:
-        """Start a command on all nodes at once and read its lines as they come."""
-        return Stream({node: self.transport.ssh(node, command) for node in nodes})
+    def stream(self, nodes: Sequence[str], command: str, patience: float = SILENT_NETWORK) -> Stream:
+        """Start a command on all nodes and read its lines as they come; a network may be silent for `patience` s."""
+        return Stream({node: self.transport.ssh(node, command, patience) for node in nodes})
 
 
 def _size_of(file: Path) -> int:

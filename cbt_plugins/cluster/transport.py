@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import getpass
+import math
 import os
 import re
 import shlex
@@ -13,13 +14,16 @@ from typing import Any, Dict, FrozenSet, List, Mapping, Optional, Sequence, Tupl
 
 from cbt_plugins.inventory import NodeName, names_of, short_name
 
-#: a silent network is noticed after 60 s, a host that does not answer after 10 s; nothing ever asks for a password
-SSH_OPTIONS = (
-    "-oBatchMode=yes",
-    "-oConnectTimeout=10",
-    "-oServerAliveInterval=15",
-    "-oServerAliveCountMax=4",
-)
+#: seconds after which a silent network is noticed
+SILENT_NETWORK = 60.0
+#: seconds between two questions of ssh whether the other end is there
+_ALIVE = 15
+#: a host that does not answer is noticed after 10 s; nothing ever asks for a password
+SSH_OPTIONS = ("-oBatchMode=yes", "-oConnectTimeout=10", f"-oServerAliveInterval={_ALIVE}")
+
+
+def _ssh_options(patience: float) -> Tuple[str, ...]:
+    return (*SSH_OPTIONS, f"-oServerAliveCountMax={math.ceil(patience / _ALIVE)}")
 
 
 def _own_names() -> FrozenSet[str]:
@@ -85,18 +89,18 @@ class Transport:
         of_all = re.search(r"(?:^| )(?:-p ?|-o ?Port[= ])(\d+)(?= |$)", " ".join(self.ssh_args))
         return int(name.port if name and name.port else of_all[1] if of_all else 22)
 
-    def ssh(self, node: str, command: str) -> List[str]:
-        """Command line for one node."""
+    def ssh(self, node: str, command: str, patience: float = SILENT_NETWORK) -> List[str]:
+        """Command line for one node; its network may be silent for `patience` seconds."""
         if self.is_local(node):
             return ["/bin/sh", "-c", command]
-        return ["ssh", *SSH_OPTIONS, *self._ssh_args(node), "--", self._destination(node), command]
+        return ["ssh", *_ssh_options(patience), *self._ssh_args(node), "--", self._destination(node), command]
 
     def pdsh_line(self, nodes: Sequence[str], command: str) -> Tuple[List[str], Dict[str, str]]:
         """Command line and environment for many nodes. pdsh itself expands %h %u %n %%, so every % is doubled."""
         assert self.pdsh is not None
         targets = ",".join(map(self._destination, nodes))
         environment = dict(os.environ, LC_ALL="C")
-        append = " ".join([*SSH_OPTIONS, *self.ssh_args])
+        append = " ".join([*_ssh_options(SILENT_NETWORK), *self.ssh_args])
         environment["PDSH_SSH_ARGS_APPEND"] = append
         line = [self.pdsh, "-R", "ssh", "-f", str(max(len(nodes), 1)), "-w", targets, command.replace("%", "%%")]
         return line, environment

@@ -335,7 +335,7 @@ class Load:
                 job.collect(self.now())
             if now >= next_second:
                 next_second += 1.0
-                self.agent.say(t=now, jobs={j.id: j.beat() for j in self.jobs})
+                self.agent.mention(t=now, jobs={j.id: j.beat() for j in self.jobs})
             if not any(j.busy for j in self.jobs) and (self.stopping or self.over(now)):
                 break
         self.finish()
@@ -351,7 +351,7 @@ class Load:
                     if not job.reducer.poll():
                         job.reducer.process.kill()
                 until += REDUCE_TIMEOUT
-            self.agent.say(t=self.now())  # the head gives up a node that says nothing
+            self.agent.mention(t=self.now())  # the head gives up a node that says nothing
             self.agent.pump(RUNNING_WAIT)
         for job in self.jobs:
             job.close()
@@ -426,6 +426,8 @@ class Agent:
         self.selector = selectors.DefaultSelector()
         self.ending = False
         self.load = None
+        self.unsaid = b""  # not taken yet by the head: a network that hangs must not stop a load
+        os.set_blocking(1, False)
         self.watch(sys.stdin.buffer, Orders(self))
 
     def watch(self, pipe, lines):
@@ -448,13 +450,24 @@ class Agent:
             self.load.stopping = True
 
     def say(self, **what):
+        """Tell the head; now, or as soon as it takes it."""
+        self.unsaid += json.dumps(what, separators=(",", ":")).encode() + b"\n"
+        self.flush()
+
+    def mention(self, **what):
+        """Tell the head what the next such line says anew: nothing while it has not taken what was said before."""
+        self.flush()
+        if not self.unsaid:
+            self.say(**what)
+
+    def flush(self):
         try:
-            sys.stdout.write(json.dumps(what, separators=(",", ":")) + "\n")
-            sys.stdout.flush()
-        except (BrokenPipeError, OSError):
-            self.ending = True
-            # what is still buffered must not fail again at exit
-            os.dup2(os.open(os.devnull, os.O_WRONLY), 1)
+            while self.unsaid:
+                self.unsaid = self.unsaid[os.write(1, self.unsaid) :]
+        except BlockingIOError:
+            pass
+        except OSError:
+            self.ending, self.unsaid = True, b""
 
     def run(self):
         idle = time.monotonic()
@@ -465,6 +478,7 @@ class Agent:
                 self.load, idle = None, time.monotonic()
 
     def pump(self, timeout):
+        self.flush()
         for key, _ in self.selector.select(timeout) if self.selector.get_map() else ():
             try:
                 data = os.read(key.fd, READ_SIZE)

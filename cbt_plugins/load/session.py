@@ -27,6 +27,8 @@ GO_AHEAD = 0.4
 PREPARE_LIMIT = 3600.0
 #: seconds for removing a phase's folder on the nodes
 REMOVE_LIMIT = 300.0
+#: seconds without a word after which a node is given up: its load needs no network to us, and TCP tries for 15 minutes
+SILENT = 600.0
 #: what clients run; standard library only
 AGENT = Path(__file__).with_name("agent.py")
 #: what a session leaves on a node and in a phase's folder
@@ -82,7 +84,7 @@ class Agents:
             self.close()
             agent = NodeProgram(AGENT)
             line = f"{make_own(self._folder)}exec python3 {shlex.join(agent.words())}"
-            self._stream = self.remote.stream(self._nodes, line)
+            self._stream = self.remote.stream(self._nodes, line, patience=SILENT)
             self._stream.send(agent.text)
         return self._stream
 
@@ -205,15 +207,20 @@ class LoadSession:
                     return
             if "jobs" in said:
                 yield _beat(node, said)
-        left = [n for n in self.nodes if n not in self.ended]
-        lost = [n for n in lost if n in left]
+        lost = [n for n in lost if n not in self.ended]
         if lost:
             raise LoadError(f"lost the connection to {', '.join(lost)}: " + " | ".join(self._stream.messages[-3:]))
         if self.go_at is None and time.monotonic() - self._started > PREPARE_LIMIT:
             raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
-        silent = [n for n in left if time.monotonic() - self._heard[n] > 60.0]
+        silent = self.silent(SILENT)
         if silent:
-            raise LoadError(f"no reply from {', '.join(silent)} for 60 s")
+            raise LoadError(f"no word from {', '.join(silent)} for {SILENT:.0f} s")
+
+    def silent(self, limit: float) -> Dict[str, float]:
+        """Return the nodes that have more to say and have said nothing for `limit` seconds, with their seconds."""
+        now = time.monotonic()
+        since = {n: now - heard for n, heard in self._heard.items() if n not in self.ended}
+        return {n: seconds for n, seconds in since.items() if seconds > limit}
 
     @property
     def all_ready(self) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import time
 from dataclasses import dataclass, field, replace
 from functools import partial
@@ -36,6 +37,10 @@ LATE = 45.0
 LATEST_START = 15.0
 #: seconds without a finished request after which a generator counts as stalled
 STALL = 15.0
+#: seconds without a word of a client after which it is away
+AWAY = 30.0
+#: seconds for one that is back to say how its load went
+BACK = 10.0
 #: seconds without a sample of the cluster after which nobody knows how full it is
 UNGUARDED = 120.0
 #: seconds for which a fill goes on although nobody says how far it is
@@ -212,6 +217,8 @@ class _Observer:
     _written: Dict[str, float] = field(default_factory=dict)
     _told: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
     _unguarded: bool = False
+    _silent: Mapping[str, float] = field(default_factory=dict)  # client -> seconds without a word
+    _away_at: float = -math.inf  # when a client was away last: it does not hear an order, nor tell its end
 
     def __post_init__(self) -> None:
         self.duration = _length(self.outcome.phase)
@@ -236,12 +243,13 @@ class _Observer:
             self._show()
             if self._stopping is None:
                 self._stop_if_needed(reached)
-            elif time.monotonic() > self._stopping + 60.0:
+            elif time.monotonic() > max(self._stopping, self._away_at) + 60.0:
                 raise LoadError("the generators did not end when they were asked to")
 
     def _look(self) -> None:
         for beat in self.session.beats(1.0):
             self._take(beat)
+        self._note_silence(self.session.silent(AWAY) if self.session.go_at else {})
         for at, status in self.watch.poll():
             self._note_conditions(status.sample(at))
         for job, end in self.session.ends().items():  # an agent whose last generator has died says no more than that
@@ -267,7 +275,7 @@ class _Observer:
         elif reached is not None and reached(self.watch):
             self.load.context.events.write("goal-reached", phase=self.outcome.phase.name)
             self._stop()
-        elif deadline is not None and time.time() > deadline:
+        elif deadline is not None and time.time() > deadline and time.monotonic() > self._away_at + BACK:
             self.outcome.warn("late", "the generators did not end in time and were stopped")
             self.outcome.degrade("degraded")
             self._stop()
@@ -343,6 +351,17 @@ class _Observer:
             self.outcome.warn("stall", text, job=job)
         self._stalled[job] = stalled
 
+    def _note_silence(self, silent: Mapping[str, float]) -> None:
+        """Tell of clients that say nothing, or say something again. Their load goes on, and is in their rows."""
+        for node in silent.keys() - self._silent.keys():
+            log.warning("%s: no word from %s for %.0f s: its load goes on unseen", self.outcome.phase.name, node, AWAY)
+        for node in self._silent.keys() - silent.keys():
+            text = f"{node} said nothing for {self._silent[node]:.0f} s: its load went on unseen"
+            self.outcome.warn("client-silent", text)
+        self._silent = silent
+        if silent:
+            self._away_at = time.monotonic()
+
     def _note_refusal(self, beat: Beat, job: str) -> None:
         """Stop a fill that the cluster refuses: the phases after it would have nothing to work on."""
         text = refusal(beat, job)
@@ -404,7 +423,7 @@ class _Observer:
         if begun and self.duration:
             left = max(0.0, begun + self._lead() + self.duration - time.time())
         fresh = self.watch.latest is not None and time.monotonic() - self.watch.latest_at < 30.0
-        stalled = [job for job, late in self._stalled.items() if late]
+        notes = {"stalled": [job for job, late in self._stalled.items() if late], "no word from": self._silent}
         self._progress.show(
             Now(
                 phase=self.outcome.phase.name,
@@ -415,7 +434,7 @@ class _Observer:
                 mib_per_second=self._rates[1],
                 errors=total.failed,
                 not_clean=self.watch.latest.not_clean if fresh and self.watch.latest else None,
-                note=f"stalled: {', '.join(stalled)}" if stalled else "",
+                note="; ".join(f"{what} {', '.join(whom)}" for what, whom in notes.items() if whom),
             )
         )
 

@@ -30,7 +30,7 @@ def outcome(folder: Path) -> str:
     options = ["-q", "-rA", "-p", "conftest", "-p", "no:cacheprovider", "--rootdir", str(folder)]
     done = subprocess.run(
         [sys.executable, "-m", "pytest", *options, "test_it.py"],
-        env={**os.environ, "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])},
+        env={**os.environ, "PYTEST_ADDOPTS": "", "PYTHONPATH": os.pathsep.join([str(HERE), str(HERE.parent)])},
         cwd=folder,
         capture_output=True,
         text=True,

@@ -8,6 +8,7 @@ import signal
 import socket
 import subprocess
 import sys
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Iterator, List
@@ -301,6 +302,33 @@ def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Start
     collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
     assert [int(r["idx"]) for r in rows] == list(range(len(rows))) and len(rows) >= counted
+
+
+def test_a_load_goes_on_while_the_head_takes_nothing(start: Starter, tmp_path: Path) -> None:
+    """As a network that hangs, or Ctrl-Z. The counts of a beat are totals: those that were not sent are not missed."""
+    session = start(job("a", "--duration", "1000s", "--every", "0.001", grace=0.1))
+    said = os.open(f"/proc/{agent_pid(session, tmp_path)}/fd/1", os.O_WRONLY | os.O_NONBLOCK)
+    with suppress(BlockingIOError):
+        while True:
+            os.write(said, b"a greeting\n")
+    os.close(said)
+    session.go()
+    wait_for((tmp_path / "load" / "node" / "end.json").exists, "the end of the load")
+    run_to_end(session)
+    session.collect(tmp_path / "got")
+    end = session.ends()["a"]
+    assert end.cut and end.counts["PUT"].good == len(rows_of(tmp_path / "got" / "rows" / "a.csv.zst")) > 0
+
+
+def test_a_node_that_says_nothing_is_named_and_given_up_at_last(
+    start: Starter, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    load = start(job("a", "--rows", "1"))
+    assert load.silent(1000.0) == {}
+    wait_for(lambda: load.silent(0.01).get(NODE), "a silent moment")
+    monkeypatch.setattr(session, "SILENT", 0.0)
+    with pytest.raises(LoadError, match=f"no word from {NODE} for 0 s"):
+        run_to_end(load)
 
 
 def test_messages_are_kept_up_to_a_limit(start: Starter, tmp_path: Path) -> None:

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import errno
+import math
+import time
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -14,7 +16,7 @@ from run_context import context
 
 from cbt_plugins import journal
 from cbt_plugins.load.generator import Counts, LoadStart
-from cbt_plugins.load.session import Beat
+from cbt_plugins.load.session import Beat, LoadError
 from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.run import load_phase, preflight
 from cbt_plugins.run import outcome as outcome_module
@@ -55,6 +57,32 @@ def test_a_phase_is_stopped_as_soon_as_its_rows_are_lost() -> None:
         load_phase._Observer._note_loss(cast(Any, observer), beat, "a")
     assert (outcome.status, stopped) == ("failed", ["stop"])
     assert outcome.why == "c1: a: cannot write: no space left on device: make room on the node"
+
+
+def test_a_client_that_is_away_is_waited_for_and_told_of(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    silence = [{"c1": 31.0}, {"c1": 299.0}, {}]
+    session = SimpleNamespace(go_at=1000.0, deadline=1060.0, over=False, beats=lambda _: (), ends=dict)
+    session.silent = lambda limit: silence.pop(0)
+    outcome, nothing = PhaseOutcome(1, Phase("age", "hybrid")), cast(Any, None)
+    watch = SimpleNamespace(poll=lambda: (), latest=None)
+    schedule = SimpleNamespace(failure=None, begun=True)
+    observer = load_phase._Observer(
+        nothing, outcome, cast(Any, session), cast(Any, watch), cast(Any, schedule), tmp_path, nothing
+    )
+    monkeypatch.setattr(observer, "_show", lambda: setattr(session, "over", not silence))
+    observer.until_over()  # its deadline is over, and it may have ended in time
+    assert outcome.warnings == [{"code": "client-silent", "text": "c1 said nothing for 299 s: its load went on unseen"}]
+    assert [r.getMessage() for r in caplog.records] == ["age: no word from c1 for 30 s: its load goes on unseen"]
+    silence[:], session.over = [{"c1": 31.0}, {}], False
+    observer._stopping = time.monotonic() - 1000.0
+    observer.until_over()  # it has not heard that it is to stop
+    observer._away_at = -math.inf
+    silence[:], session.over = [{}], False
+    with pytest.raises(LoadError, match="did not end"):
+        observer.until_over()
+    observer.close()
 
 
 def test_a_heartbeat_without_room_costs_no_phase(tmp_path: Path) -> None:

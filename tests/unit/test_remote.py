@@ -221,6 +221,13 @@ def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     assert line[-7:-2] == ["-a", "-x", "-p", "2222", "--"]
 
 
+def test_a_network_may_be_silent_for_as_long_as_a_connection_has_patience() -> None:
+    ssh = Transport.from_host({}, {}).ssh
+    alive = [word for word in ssh("node1", "true") + ssh("node1", "true", 600.0) if "Alive" in word]
+    each = "-oServerAliveInterval=15"
+    assert alive == [each, "-oServerAliveCountMax=4", each, "-oServerAliveCountMax=40"]
+
+
 def test_this_machine_needs_no_ssh_unless_another_user_is_asked_for() -> None:
     assert Transport.from_host({}, {}).is_local(HERE)
     assert not Transport.from_host({"user": "nobody-else"}, {}).is_local(HERE)
