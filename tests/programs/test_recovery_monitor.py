@@ -376,7 +376,7 @@ def test_a_full_disk_of_the_archive_does_not_end_the_watch(
         before = len(lines(watch.file))
         wait_for(lambda: sum("pgs" in line for line in lines(watch.file)[before:]))
     assert read_samples([watch.file]).samples[-1].clean
-    assert not any(map(running, pids_of(ceph)))
+    wait_for(lambda: not any(map(running, pids_of(ceph))))
 
 
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
