@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
+import yaml
 from cycles import S3, Cycle
 from running_lab import RunningLab
 
@@ -99,3 +100,38 @@ def test_a_full_disk_ends_a_run_that_then_resumes(lab: RunningLab, tmp_path: Pat
     assert done.returncode == 0, done.stderr[-3000:]
     assert lab.exec("node0", ["sh", "-c", f"ls {cycle.archive}/results/*/id-*/complete"]).returncode == 0
     assert set(left_on(lab)) <= set(before)
+
+
+@pytest.fixture
+def unreached(lab: RunningLab) -> Iterator[List[str]]:
+    """`ip` words for a route by which client1 reaches no head; it is gone afterwards."""
+    route = ["blackhole", lab.lab.nodes["node0"].address]
+    yield route
+    lab.exec("client1", ["ip", "route", "del", *route])
+
+
+def silence(cycle: Cycle, node: str) -> float:
+    """Seconds between the last words of a node and of any."""
+    (file,) = cycle.folder.glob("phases/*.running/heartbeat.jsonl")
+    said = [json.loads(line) for line in file.read_text().split("\n")[:-1]]
+    return float(said[-1]["t"] - max(line["t"] for line in said if line["node"] == node))
+
+
+@pytest.mark.long
+def test_a_phase_outlasts_a_client_that_is_away(lab: RunningLab, tmp_path: Path, unreached: List[str]) -> None:
+    cycle = Cycle(lab, tmp_path, warp=warp({"fill": {"objects": 100}}, {"hybrid": {"duration": "2m"}}))
+    file = yaml.safe_load(cycle.file.read_text())
+    # a connection that others share has the patience of the one that made it
+    cycle.file.write_text(yaml.safe_dump({**file, "common": {"pdsh_ssh_args": "-a -x -oControlPath=none -l%u %h"}}))
+    cycle.start()
+    cycle.await_moment(lambda: cycle.running_rows("hybrid") > 20, "the load")
+    assert lab.exec("client1", ["ip", "route", "add", *unreached]).returncode == 0
+    # other connections are given up after 60 s
+    cycle.await_moment(lambda: silence(cycle, "client1") > 75.0, "a long silence")
+    assert "no word from client1 for 30 s" in cycle.log.read_text()
+    assert lab.exec("client1", ["ip", "route", "del", *unreached]).returncode == 0
+    assert cycle.ended() == 0, cycle.log.read_text()[-3000:]
+    phase = cycle.phases()["hybrid"]
+    assert phase["status"] == "ok"
+    (said,) = [warning["text"] for warning in phase["warnings"] if warning["code"] == "client-silent"]
+    assert said.startswith("client1 said nothing for ") and int(said.split()[4]) >= 70
