@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, insist, make_own
 from cbt_plugins.cluster.stream import NodeProgram, Stream
-from cbt_plugins.load.agent import TERM_TIMEOUT
+from cbt_plugins.load import generator_process
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 
 log = logging.getLogger(__name__)
@@ -30,7 +30,7 @@ REMOVE_LIMIT = 300.0
 #: seconds without a word after which a node is given up: its load needs no network to us, and TCP tries for 15 minutes
 SILENT = 600.0
 #: what clients run; standard library only
-AGENT = Path(__file__).with_name("agent.py")
+AGENT, PARTS = Path(__file__).with_name("agent.py"), (generator_process,)
 #: what a session leaves on a node and in a phase's folder
 KINDS = ("aggregates", "rows", "state", "stderr")
 
@@ -82,7 +82,7 @@ class Agents:
         """Return the connections, made anew when one of them was lost."""
         if self._stream is None or self._stream.lost:
             self.close()
-            agent = NodeProgram(AGENT)
+            agent = NodeProgram(AGENT, PARTS)
             line = f"{make_own(self._folder)}exec python3 {shlex.join(agent.words())}"
             self._stream = self.remote.stream(self._nodes, line, patience=SILENT)
             self._stream.send(agent.text)
@@ -181,7 +181,7 @@ class LoadSession:
             return None
         preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
         grace = max(j.grace for j in self.jobs)
-        return self.go_at + preparation + self._orders.duration + grace + TERM_TIMEOUT + 20.0
+        return self.go_at + preparation + self._orders.duration + grace + generator_process.TERM_TIMEOUT + 20.0
 
     @property
     def over(self) -> bool:

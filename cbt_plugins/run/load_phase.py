@@ -12,7 +12,6 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
-from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Pending, RemoteError
 from cbt_plugins.cluster.sampler import StatusFeed
@@ -21,10 +20,11 @@ from cbt_plugins.journal import LineWriter, insist_on_room
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
 from cbt_plugins.load.session import Agents, Beat, LoadError, LoadOrders, LoadSession
-from cbt_plugins.plan import Goal, Phase, placement_id
+from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.progress import Now, Progress
@@ -43,8 +43,6 @@ AWAY = 30.0
 BACK = 10.0
 #: seconds without a sample of the cluster after which nobody knows how full it is
 UNGUARDED = 120.0
-#: seconds for which a fill goes on although nobody says how far it is
-UNTOLD = 1800.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
 REFUSED_REQUESTS, REFUSED_SECONDS = 10, 5.0
 
@@ -236,7 +234,7 @@ class _Observer:
     def until_over(self) -> None:
         """Follow the load until all generators have ended; stop them when something ends the phase."""
         goal = self.outcome.phase.goal
-        reached = _target(self.load.context, goal) if goal else None
+        reached = reaching(self.load.context, goal) if goal else None
         while not self.session.over:
             self._look()
             self._begin_what_is_due()
@@ -471,36 +469,6 @@ def lasting(phase: Phase) -> float:
     overlap = generator_of(phase.engine).overlap
     # what a fill writes is asked for, not measured
     return length + overlap + block_of(phase) if length and overlap and phase.goal is None else length
-
-
-def _target(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
-    """Return what tells whether a fill by share is done; None for goals that end by themselves."""
-    max_avail, raw = goal.max_avail, goal.raw
-    if raw is not None:
-        return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
-    if max_avail is None:
-        return None
-    ceph = run.ceph
-    pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
-    wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
-    asked, told = [0.0], [time.monotonic()]
-
-    def reached(_: StatusFeed) -> bool:
-        now = time.monotonic()
-        if now < asked[0]:
-            return False
-        asked[0] = now + 5.0
-        try:
-            used = ceph.pool_bytes(pool)
-        except CephError as error:  # one of thousands of questions: the next one may be answered
-            if now - told[0] > UNTOLD:
-                raise
-            log.info("how far the fill is: %s", error)
-            return False
-        told[0] = now
-        return used >= wanted
-
-    return reached
 
 
 def _latencies(jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]) -> Dict[str, Dict[str, float]]:

@@ -16,10 +16,11 @@ from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
 from cbt_plugins.plan import S3, Goal, Phase, Plan
-from cbt_plugins.run import load_phase, preflight, reporting
+from cbt_plugins.run import fill_goal, load_phase, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.load_phase import _target, lasting
+from cbt_plugins.run.fill_goal import reaching
+from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import s3_keys
 from cbt_plugins.run.progress import Now, clock
@@ -204,7 +205,7 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         raw_used: Any = None
 
     watch = Watch()
-    reached = _target(cast(Any, None), Goal(raw=0.25))
+    reached = reaching(cast(Any, None), Goal(raw=0.25))
     assert reached is not None
     answers = [reached(cast(Any, watch))]
     watch.latest = Sample()
@@ -212,7 +213,7 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         watch.latest.raw_used = used
         answers.append(reached(cast(Any, watch)))
     assert answers == [False, False, False, True]
-    assert _target(cast(Any, None), Goal(duration=5.0)) is None
+    assert reaching(cast(Any, None), Goal(duration=5.0)) is None
 
 
 @pytest.mark.parametrize(
@@ -273,9 +274,9 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
             return float(self.used)
 
     pool, nothing = Pool(), cast(Any, None)
-    monkeypatch.setattr(load_phase.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    reached = _target(context(plan=plan, ceph=pool), Goal(max_avail=0.3))
+    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3))
     assert reached is not None
 
     def answer(used: Any, later: float) -> bool:
@@ -287,7 +288,7 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     assert not answer(silent, 10.0)
     assert answer(400.0, 10.0)
     with pytest.raises(CephError, match="reset"):
-        answer(silent, load_phase.UNTOLD + 1.0)
+        answer(silent, fill_goal.UNTOLD + 1.0)
 
 
 def test_where_a_plan_differs_from_that_of_the_archive(tmp_path: Path) -> None:

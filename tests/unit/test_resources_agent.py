@@ -12,8 +12,10 @@ import pytest
 from cbt_plugins.cluster import sampler_agent, state_sources
 from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
+from cbt_plugins.load import agent, generator_process, hsbench_agent
 from cbt_plugins.monitors import backlog_agent, internals_agent, node_daemons, resources_agent
 from cbt_plugins.monitors.resources import Resources
+from cbt_plugins.run import bucket_agent
 
 CLUSTER: Dict[str, Any] = {"head": "n", "clients": ["n"], "osds": ["n"], "mons": ["n"]}
 
@@ -100,7 +102,19 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
 
 
 @pytest.mark.parametrize(
-    "program", [backlog_agent, internals_agent, node_daemons, resources_agent, sampler_agent, state_sources]
+    "program",
+    [
+        agent,
+        backlog_agent,
+        bucket_agent,
+        generator_process,
+        hsbench_agent,
+        internals_agent,
+        node_daemons,
+        resources_agent,
+        sampler_agent,
+        state_sources,
+    ],
 )
 def test_programs_for_nodes_are_ones_for_old_pythons(program: Any) -> None:
     ast.parse(Path(program.__file__).read_text(), feature_version=(3, 6))

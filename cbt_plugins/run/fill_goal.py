@@ -1,0 +1,47 @@
+"""Goal of a fill by share: when the cluster holds as much as was asked for."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Callable, Optional
+
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.sampler import StatusFeed
+from cbt_plugins.plan import Goal, placement_id
+from cbt_plugins.run.context import RunContext
+
+log = logging.getLogger(__name__)
+
+#: seconds for which a fill goes on although nobody says how far it is
+UNTOLD = 1800.0
+
+
+def reaching(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
+    """Return what tells whether a fill by share is done; None for goals that end by themselves."""
+    max_avail, raw = goal.max_avail, goal.raw
+    if raw is not None:
+        return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
+    if max_avail is None:
+        return None
+    ceph = run.ceph
+    pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
+    wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
+    asked, told = [0.0], [time.monotonic()]
+
+    def reached(_: StatusFeed) -> bool:
+        now = time.monotonic()
+        if now < asked[0]:
+            return False
+        asked[0] = now + 5.0
+        try:
+            used = ceph.pool_bytes(pool)
+        except CephError as error:  # one of thousands of questions: the next one may be answered
+            if now - told[0] > UNTOLD:
+                raise
+            log.info("how far the fill is: %s", error)
+            return False
+        told[0] = now
+        return used >= wanted
+
+    return reached
