@@ -11,17 +11,20 @@ import time
 from pathlib import Path
 from typing import Any, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
+from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import FILE, are_sealed, given_up_in, open_in
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines
 from cbt_plugins.monitors.lifecycle import stop_left
+from cbt_plugins.run.abandoned import remove_buckets
 from cbt_plugins.run.context import RunArchive
 
 from .command import FAILED, OK, CommandError, explain, say
 
-UNDONE, OPEN = OK, FAILED
+UNDONE, OPEN, ANOTHER = OK, FAILED, 5
 
 log = logging.getLogger(__name__)
 
@@ -29,7 +32,8 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
-    explain(parser, examples, {FAILED: "something is still open, or may be"})
+    statuses = {FAILED: "something is still open, or may be", ANOTHER: "the cluster was made anew since the run"}
+    explain(parser, examples, statuses)
     parser.add_argument("archive", type=Path, help="archive (all runs in it), or the directory of one run")
     parser.add_argument("--dry-run", action="store_true", help="print what is open and its undo; change nothing")
     parser.add_argument(
@@ -44,6 +48,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "commands run here and, as root, on its nodes; --dry-run prints them",
     )
     parser.add_argument(
+        "--data",
+        action="store_true",
+        help="also remove the buckets that the run made, with all objects; the run cannot be resumed then",
+    )
+    parser.add_argument(
         "--give-up",
         metavar="LABEL",
         help="try once more, then close what is still open under this label; for what cannot be restored, such as an "
@@ -52,7 +61,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0: nothing is open; 1: something is, or may be; 2: no such archive, or no such label in it."""
+    """Return 0: nothing is open; 1: something may be; 2: no such archive or no such label; 5: another cluster."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if not args.archive.is_dir():
         there = args.archive.exists()
@@ -117,6 +126,8 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
     try:
         cluster_access = access.read(folder, args.trust)
         injector = Injector(folder, cluster_access)
+    except AnotherCluster as error:
+        return say("Error", f"{folder}: {error}", ANOTHER)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
         left = open_in(folder)
         say("Error", f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), OPEN)
@@ -126,6 +137,9 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if why:
             return say("Error", f"{folder}: {why}", OPEN)
         number = len(injector.open)
+        if args.data and not injector.undo_all(prepared=False):
+            for name in remove_buckets(folder, cluster_access):
+                print(f"{folder}: removed bucket {name}")
         still: Sequence[StillOpen] = injector.undo_all()
         _end_monitors(folder, cluster_access.cluster, cluster_access.remote)
         if give_up is not None:
@@ -138,7 +152,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
         _say_given_up(folder)
         injector.release(force)
-    except (FaultError, OSError) as error:  # all may be undone, and the cluster still locked
+    except (FaultError, CephError, JournalInUse, OSError) as error:  # all may be undone, and the cluster still locked
         return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()

@@ -3,14 +3,17 @@
     folder/prepare-1.log ... cycle.log    what the commands printed
     folder/archive/                       the archive of the cycle
     folder/trial.json                     the mark: written last, so a trial is there whole or not at all
+    folder/undone.json                    of a trial that did not succeed: the cluster is as before it (undo.log)
 
-A trial that was killed has no mark. The next call ends what is left of it, moves its folder to `.partial-N` and makes
-it again. A cycle runs as a process: whatever it needs of CBT stays out of this one.
+A trial that was killed has no mark. The next call ends what is left of it, moves its folder to `.partial-N`, undoes
+what its cycle has left on the cluster, and makes it again. A cycle runs as a process: whatever it needs of CBT stays
+out of this one.
 """
 
 from __future__ import annotations
 
 import contextlib
+import glob
 import os
 import shlex
 import signal
@@ -27,7 +30,9 @@ from cbt_plugins.results.record import RunRecord
 from cbt_plugins.results.records import records_of
 from cbt_plugins.results.source import Unreadable
 
-MARK, GROUP, ARCHIVE, CYCLE = "trial.json", "group", "archive", "cycle"
+MARK, UNDONE, GROUP, ARCHIVE = "trial.json", "undone.json", "group", "archive"
+#: steps of a trial, and names of their logs
+CYCLE, UNDO = "cycle", "undo"
 VERSION = 1
 #: in the environment of every command
 ARM, NAME, FOLDER = "CBT_PLUGINS_ARM", "CBT_PLUGINS_TRIAL", "CBT_PLUGINS_TRIAL_FOLDER"
@@ -36,10 +41,14 @@ ARCHIVE_NAME, FILE = "CBT_PLUGINS_ARCHIVE", "CBT_PLUGINS_FILE"
 _OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: the program that runs a CBT file
 PROGRAM = f"{shlex.quote(sys.executable)} -m cbt_plugins"
+#: exit status of `cbt-tools undo` for a cluster that was made anew since: nothing of the trial is there
+_ANOTHER_CLUSTER = 5
+#: most characters of a command's last line in a reason
+_LAST_LINE = 500
 #: $1 is the file for the group's number, which is there before the command begins
 _SHELL = 'echo $$ >"$1" && eval "$0"'
 #: seconds from SIGTERM to SIGKILL: a cycle recovers the faults that it injected
-_UNDO, _END, _POLL = 900.0, 10.0, 0.1
+_UNDO_GRACE, _END_GRACE, _POLL = 900.0, 10.0, 0.1
 
 
 @dataclass(frozen=True)
@@ -59,6 +68,11 @@ class Cycle:
         """Return the shell command that runs the cycle."""
         words = f"{self.program} -a {shlex.quote(str(archive))} {shlex.quote(str(self.file))}"
         return f"{self.through} {words}".strip()
+
+    def undo_command(self, archive: Path) -> str:
+        """Return the shell command that removes everything a cycle has left on the cluster."""
+        program = self.program if self.program.endswith(" -m cbt_plugins") else PROGRAM
+        return f"{self.through} {program}.tools undo --data {shlex.quote(str(archive))}".strip()
 
 
 @dataclass(frozen=True)
@@ -105,16 +119,41 @@ def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
 
     A command that fails, or that takes longer than its limit, ends the trial: `reason` says it. A signal goes to the
     command first, and raises KeyboardInterrupt here when that has ended; the trial has no mark then. Raises OSError.
+    However a trial ends without a result, what its cycle has left on the cluster is undone; what cannot be undone is
+    tried again before and after the preparation of the next attempt, which fails where it still cannot.
     """
-    there = finished(folder)
-    if there and not (again and there.reason):
-        return there
-    put_aside(folder, "failed" if there else "partial")
+    earlier = finished(folder)
+    if earlier and not (again and earlier.reason):
+        return earlier
+    put_aside(folder, "failed" if earlier else "partial")
     folder.mkdir(parents=True)
     sync_folder(folder.parent)
-    made = _made(cycle, folder.resolve())
-    write_json(folder / MARK, {"version": VERSION, **_facts(made)})
-    return finished(folder) or made
+    undo_left(cycle, folder)
+    try:
+        trial = _made(cycle, folder.resolve())
+        write_json(folder / MARK, {"version": VERSION, **_facts(trial)})
+        trial = finished(folder) or trial
+    except KeyboardInterrupt:
+        undo_left(cycle, folder)
+        raise
+    if trial.reason:
+        undo_left(cycle, folder)
+    return trial
+
+
+def undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
+    """Undo what the attempts at a trial have left on the cluster; return why that failed, None where all is undone."""
+    pattern = f"{glob.escape(folder.name)}.*-*"
+    for attempt in (folder, *sorted(folder.parent.glob(pattern))):
+        archive = attempt.resolve() / ARCHIVE
+        if not archive.is_dir() or (attempt / UNDONE).exists():
+            continue
+        line, log = cycle.undo_command(archive), attempt / f"{UNDO}.log"
+        end = run_command(line, log, {**cycle.environment, FOLDER: str(archive.parent)}, cycle.limit)
+        if end.status not in (0, _ANOTHER_CLUSTER):
+            return f"{UNDO} ({line}) {end.how} (see {log})"
+        write_json(attempt / UNDONE, {"version": VERSION, "t": time.time(), "status": end.status})
+    return None
 
 
 def put_aside(folder: Path, suffix: str = "partial") -> Optional[Path]:
@@ -141,6 +180,11 @@ def _made(cycle: Cycle, folder: Path) -> Trial:
     if not steps:
         raise ValueError(f"{cycle.arm}: no command and no cycle: nothing to do")
     for step, line, limit in steps:
+        # a cluster that was down may be up after the preparation, and may be another one
+        failure = undo_left(cycle, folder) if step == CYCLE else None
+        if failure:
+            text = f"{failure}: an earlier attempt has left something on the cluster"
+            return Trial(folder, cycle.arm, UNDO, None, text, began, prepared, measured)
         log = folder / f"{step}.log"
         done = run_command(line, log, {**cycle.environment, **own}, limit)
         prepared, measured = (prepared, done.seconds) if step == CYCLE else (prepared + done.seconds, 0.0)
@@ -189,7 +233,7 @@ def run_command(line: str, log: Path, own: Mapping[str, str], limit: Optional[fl
     with contextlib.suppress(OSError):
         last = read_text(log).rstrip().rpartition("\n")[2].strip()
         if last:
-            how += f": {last[-300:]}"
+            how += f": {last if len(last) <= _LAST_LINE else last[:_LAST_LINE] + ' ...'}"
     return CommandEnd(status, time.monotonic() - began, how)
 
 
@@ -199,7 +243,7 @@ def _status(status: int) -> str:
 
 def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[float]) -> Optional[int]:
     """Run a shell command and return its exit status; None when it was ended by its limit."""
-    grace = _UNDO if log.stem == CYCLE else _END
+    grace = _UNDO_GRACE if log.stem in (CYCLE, UNDO) else _END_GRACE
     with signals.handled(), open(log, "ab") as output:
         # a session of its own: a Ctrl-C of the terminal reaches the command once, through us
         process = subprocess.Popen(
@@ -224,7 +268,7 @@ def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[f
 
 def _end(group: int, folder: Path, grace: float) -> None:
     """End a command: SIGTERM, again for each further signal to us, and SIGKILL after `grace` seconds."""
-    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _END)):
+    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _END_GRACE)):
         deadline = time.monotonic() + seconds
         again = True
         while any(_members(group, folder)) and time.monotonic() < deadline:
@@ -242,7 +286,7 @@ def _end(group: int, folder: Path, grace: float) -> None:
 def _end_orphans(folder: Path) -> None:
     """End the command of a trial whose own process was killed; daemons with a session of their own stay."""
     with contextlib.suppress(OSError, ValueError):
-        _end(int((folder / GROUP).read_text()), folder, _UNDO)
+        _end(int((folder / GROUP).read_text()), folder, _UNDO_GRACE)
 
 
 def _members(group: int, folder: Path) -> Iterator[int]:

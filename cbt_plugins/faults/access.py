@@ -32,6 +32,10 @@ LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "dow
 _EVENT = "limits"
 
 
+class AnotherCluster(FaultError):
+    """A run whose cluster was made anew since: nothing that is open in its archive is of the one that answers."""
+
+
 @dataclass(frozen=True)
 class ClusterAccess:
     """How a process reaches the cluster, on behalf of which run; `cluster` and `common` are sections of the YAML."""
@@ -73,12 +77,12 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
 
 
 def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
-    """Raise FaultError where the cluster that answers now was made anew since: what is open is not of that one."""
+    """Raise AnotherCluster where the cluster that answers now was made anew since the run."""
     known = str(_read(folder)[0].get("fsid") or "")
     answer = _fsid(access, timeout) if known else ""
     if answer and answer != known:
         text = f"what is open in {folder} is of cluster {known}, and {access.ceph.head} answers for {answer}"
-        raise FaultError(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes it all the same")
+        raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes it all the same")
 
 
 def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:

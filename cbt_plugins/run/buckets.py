@@ -16,6 +16,7 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import insist, side_by_side
 from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.faults import seal
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
@@ -24,6 +25,8 @@ from cbt_plugins.run.preflight import Ready
 
 log = logging.getLogger(__name__)
 
+#: event of the journal: a bucket was seen to be gone
+REMOVED = "bucket-removed"
 #: objects a second that every cluster removes
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
@@ -102,7 +105,8 @@ class Buckets:
             elif name not in self.own:
                 if self._stats(name) is not None:
                     raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
-                self._journal.write("bucket", bucket=name)
+                admin_name = self._s3.admin_name(name, self._users[name])
+                self._journal.write("bucket", bucket=name, admin_name=admin_name, seal=seal.of({"bucket": admin_name}))
 
     def counts_if_told(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
         """Return `counts`; {} where they cannot be had, and then `untold` says why."""
@@ -174,16 +178,11 @@ class Buckets:
             stats = self._stats(name)
             if stats is not None:
                 self._remove(name, stats.objects)
-            self._journal.write("bucket-removed", bucket=name)
+            self._journal.write(REMOVED, bucket=name)
 
     def _remove(self, name: str, objects: int) -> None:
         assert name in self.own, name
-        log.info("removing bucket %s (%d objects)", name, objects)
-        named = self._s3.admin_name(name, self._users[name])
-        self._ceph.remove_bucket(named, timeout=3600.0 + objects / REMOVE_RATE)
-        if self._stats(name) is not None:
-            command = f"radosgw-admin bucket rm --bucket={named} --purge-objects"
-            raise CephError(f"bucket {named} is still there after its removal: run {command}")
+        remove_bucket(self._ceph, self._s3.admin_name(name, self._users[name]), objects)
 
 
 class BucketsByS3(Buckets):
@@ -213,7 +212,7 @@ class BucketsByS3(Buckets):
     def remove(self) -> None:
         """Remove the buckets that this run made, with their objects. Raises CephError."""
         for name in self._purge(self.own):
-            self._journal.write("bucket-removed", bucket=name)
+            self._journal.write(REMOVED, bucket=name)
 
     def _purge(self, names: Sequence[str]) -> Sequence[str]:
         """Remove buckets and all that is in them; return their names. Raises CephError."""
@@ -244,6 +243,15 @@ class BucketsByS3(Buckets):
                             return names
         why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or "no answer"
         raise CephError(f"{self._node}: buckets of the run are left: {why}")
+
+
+def remove_bucket(ceph: Ceph, admin_name: str, objects: int) -> None:
+    """Remove a bucket ("tenant/name" with a tenant) with its objects. Raises CephError unless it is seen to be gone."""
+    log.info("removing bucket %s (%d objects)", admin_name, objects)
+    ceph.remove_bucket(admin_name, timeout=3600.0 + objects / REMOVE_RATE)
+    if ceph.bucket(admin_name, STATS_TIMEOUT) is not None:
+        command = f"radosgw-admin bucket rm --bucket={admin_name} --purge-objects"
+        raise CephError(f"bucket {admin_name} is still there after its removal: run {command}")
 
 
 def bucket_name(run_id: str, key: str) -> str:

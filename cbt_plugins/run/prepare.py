@@ -10,6 +10,7 @@ from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.pools import PoolMaker
 from cbt_plugins.host import RunFailed
+from cbt_plugins.run.buckets import REMOVED
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready, keys_of_users, s3_keys
 
@@ -26,6 +27,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     """
     plan, limits = run.plan, limits_of(run.plan.settings)
     lost = [label for label in run.injector.no_longer_set_up() if label.startswith(_WITH_DATA)]
+    lost += [f"bucket {record['bucket']}" for record in run.journal.all(REMOVED)]
     phases = enumerate(plan.phases, 1)
     if lost and all(run.archive.finished(index, phase.name) is not None for index, phase in phases):
         known = json.loads(run.archive.manifest.read_text())  # killed while it was removed: the rest goes, too

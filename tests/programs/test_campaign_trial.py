@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Dict, Iterator, List
 
 import fake_cycle
+import leaving_cycle
 import pytest
 from waiting import wait_for
 
@@ -113,3 +114,69 @@ def test_what_was_killed_is_ended_put_aside_and_made_again(
     trial = run_trial(cycle(world), tmp_path / "01-A")
     assert trial.reason is None and processes(tmp_path) == []
     assert (tmp_path / "01-A.partial-1" / "prepare-1.log").read_text().endswith("undone\n")
+
+
+@pytest.fixture
+def cluster(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """What cycles of the stand-in leave something on; commands of trials have it in their environment."""
+    folder = tmp_path / "cluster"
+    folder.mkdir()
+    monkeypatch.setenv("LEAVING_CLUSTER", str(folder))
+    return folder
+
+
+def left_on(cluster: Path) -> List[str]:
+    return [path.name for path in cluster.glob("left-*")]
+
+
+def test_what_a_failed_cycle_left_on_the_cluster_is_undone(tmp_path: Path, cluster: Path) -> None:
+    trial = run_trial(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), tmp_path / "01-A")
+    assert trial.status == 1 and left_on(cluster) == []
+    assert (cluster / "undone").read_text() == f"{tmp_path}/01-A/archive\n"
+    run_trial(Cycle("A", Path("x"), program="true"), tmp_path / "01-A", again=True)
+    assert (cluster / "undone").read_text().count("\n") == 1, "what is undone is not undone again"
+
+
+@pytest.fixture
+def killed(tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The folder of a trial that was killed together with its cycle, as a power cut does."""
+    monkeypatch.setenv("LEAVING_HANGS", "1")
+    code = CODE.replace('program="true"', f"program={leaving_cycle.PROGRAM!r}")
+    process = subprocess.Popen([sys.executable, "-c", code, str(tmp_path / "01-A")])
+    wait_for(lambda: left_on(cluster), "the cycle")
+    process.kill()
+    process.wait()
+    for number in processes(tmp_path):
+        os.kill(int(number), signal.SIGKILL)
+    wait_for(lambda: not processes(tmp_path), "the end of the cycle")
+    monkeypatch.delenv("LEAVING_HANGS")
+    return tmp_path / "01-A"
+
+
+def test_what_a_killed_cycle_left_is_undone_before_the_next_attempt(killed: Path, cluster: Path) -> None:
+    run_trial(Cycle("A", Path("x"), (f"ls {cluster} >{cluster}/seen",), program=leaving_cycle.PROGRAM), killed)
+    assert "left-" not in (cluster / "seen").read_text()
+    assert (cluster / "undone").read_text().splitlines()[0] == f"{killed}.partial-1/archive"
+
+
+@pytest.mark.parametrize("comes_back", [True, False])
+def test_what_cannot_be_undone_is_tried_again_after_the_preparation(
+    killed: Path, cluster: Path, comes_back: bool
+) -> None:
+    (cluster / "undo-status").write_text("1")
+    prepare = f"rm {cluster}/undo-status" if comes_back else "true"
+    trial = run_trial(Cycle("A", Path("x"), (prepare,), program=leaving_cycle.PROGRAM), killed)
+    if comes_back:
+        assert trial.step == "cycle" and left_on(cluster) == []
+        return
+    assert trial.step == "undo" and not trial.archive.exists()
+    reason = str(trial.reason)
+    assert f"cbt_plugins.tools undo --data {killed}.partial-1/archive" in reason, "the folder as it is called now"
+    assert "ended with status 1: Error: xxx" in reason and "the end" not in reason
+    assert "an earlier attempt has left something on the cluster" in reason
+
+
+def test_nothing_is_left_on_a_cluster_that_was_made_anew(killed: Path, cluster: Path) -> None:
+    (cluster / "undo-status").write_text("5")
+    trial = run_trial(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), killed)
+    assert trial.step == "cycle" and json.loads((killed.with_name("01-A.partial-1") / "undone.json").read_text())
