@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, List, Tuple
 
-from cbt_plugins.load.generator import CBT_LOAD, FOLDER, Generator, LoadJob, LoadStart, Memory
+from cbt_plugins.load.generator import CBT_LOAD, FOLDER, FOREVER, Generator, LoadJob, LoadStart, Memory
 from cbt_plugins.plan import Bucket, Driver, Keys, Phase, Sizes, op_of_work
 
 #: seconds that requests under way have after the end of the phase
@@ -114,10 +114,12 @@ class CbtLoadJobs(Generator):
 
     def _fill(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
         assert phase.goal is not None
-        orders: Dict[str, Any] = {"sets_n": True, "duration": phase.goal.duration or 0.0}
-        if phase.goal.objects is not None:
-            orders["objects"] = self._part(phase.goal.objects, driver, driver.bucket)
-        return {**orders, "ops": [self._op("PUT", 100.0, Keys("new"), driver, driver.buckets)]}
+        goal = phase.goal
+        if goal.objects is not None:
+            end: Dict[str, Any] = {"objects": self._part(goal.objects, driver, driver.bucket)}
+        else:  # the run stops a fill by share when the cluster is full enough
+            end = {"duration": FOREVER if goal.duration is None else goal.duration}
+        return {"sets_n": True, **end, "ops": [self._op("PUT", 100.0, Keys("new"), driver, driver.buckets)]}
 
     def _part(self, objects: int, driver: Driver, bucket: str) -> int:
         """Return how many of a bucket's objects a driver writes: at least one."""

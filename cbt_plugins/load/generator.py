@@ -17,6 +17,8 @@ from cbt_plugins.plan import Driver, Phase, Plan, Sizes
 
 #: placeholders in command lines: the session's folder on the node, and programs there
 FOLDER, WARP, CBT_LOAD, ROWS = "{folder}", "{warp}", "{cbt-load}", "{cbt-rows}"
+#: seconds, longer than any phase: the duration of a generator that the run stops, since a program wants one
+FOREVER = 30 * 86400.0
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from dataclasses import dataclass, replace
 from typing import Any, List, Mapping, Sequence
 from urllib.parse import urlsplit
 
-from cbt_plugins.load.generator import WARP, Generator, LoadJob, LoadStart
+from cbt_plugins.load.generator import FOREVER, WARP, Generator, LoadJob, LoadStart
 from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
 
@@ -24,8 +24,6 @@ from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
 LEAD = 3.0
 #: seconds that requests under way have after the end of the phase; what then hangs is cut off
 GRACE = 10.0
-#: stands for "no end of its own": longer than any phase
-FOREVER = 30 * 86400.0
 #: "ceph version 20.2.4 (7f79...) tentacle (stable)"
 _RELEASE = re.compile(r"ceph version (\d+)\.")
 #: the first release whose RGW wants every header signed; warp does not sign the Content-Type of its PUTs (20.2.4's log:
