@@ -137,10 +137,10 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if why:
             return say("Error", f"{folder}: {why}", OPEN)
         number = len(injector.open)
-        if args.data and not injector.undo_all(prepared=False):
+        if args.data and not injector.undo_all():
             for name in remove_buckets(folder, cluster_access):
                 print(f"{folder}: removed bucket {name}")
-        still: Sequence[StillOpen] = injector.undo_all()
+        still: Sequence[StillOpen] = injector.undo_all(prepared=True)
         _end_monitors(folder, cluster_access.cluster, cluster_access.remote)
         if give_up is not None:
             number -= _give_up(injector, folder, give_up)

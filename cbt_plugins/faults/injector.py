@@ -10,7 +10,7 @@ import threading
 import time
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.faults import lock, node_shell, seal
 from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, refuse_another, remembered
@@ -91,16 +91,14 @@ class Injector:
         #: one step, or one undo, at a time: faults come from a thread beside the load
         self._turn = threading.RLock()
         self._shut = False
-        #: whether what the run has made for itself is to stay when it is broken off
-        self.keeps_prepared = False
 
     # ---- one run per cluster ----
 
     @contextlib.contextmanager
-    def holding(self) -> Iterator[None]:
+    def holding(self, has_data: Callable[[], bool] = bool) -> Iterator[None]:
         """Hold the cluster for a run; at its end, however it comes, undo everything and release the cluster.
 
-        With `keeps_prepared`, what was `set_up` stays, and the cluster is held for the run until it is resumed.
+        What was `set_up` stays when it `has_data` then, and the cluster is held for the run until it is resumed.
         Raises FaultError: another run has it; or at the end: not everything is undone.
         """
         try:
@@ -109,7 +107,7 @@ class Injector:
         finally:
             with deferred():
                 self.shut()
-                left = self.undo_all(prepared=not self.keeps_prepared)
+                left = self.undo_all(prepared=not has_data())
                 if not left:
                     self._give_back()
                 if self.open and not left:
@@ -351,10 +349,10 @@ class Injector:
         """Refuse every new fault from now on with a FaultError, in all threads."""
         self._shut = True
 
-    def undo_all(self, prepared: bool = True) -> List[StillOpen]:
+    def undo_all(self, prepared: bool = False) -> List[StillOpen]:
         """Undo all that is open, last in first out; return what is still open, each with its reason.
 
-        `prepared`: also what was `set_up`.
+        `prepared`: also what was `set_up`, with all data in it: at the end of the run, and when the user asks for it.
         A failure does not stop the others, nor does a disk that is full or read-only: what cannot be written is done
         all the same, and stays open. Only the third signal stops it. A step that is beginning in another thread is
         waited for, and undone with the rest.

@@ -120,6 +120,10 @@ class RunContext:
     injector: Injector
     watch: ClusterWatch  # the state of the cluster, from the begin of the invocation to its end
 
+    def has_data(self) -> bool:
+        """Return whether a phase has begun: what the run has made for itself may hold the data of hours then."""
+        return bool(self.journal.last("phase-begun"))
+
     @property
     def clients(self) -> List[str]:
         """The nodes that make load."""

@@ -81,12 +81,11 @@ class Engine:
 
     def _execute(self, run: RunContext) -> List[str]:
         """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
-        run.injector.keeps_prepared = bool(run.journal.all("phase-begun"))
-        _undo_all(run.injector, prepared=False)
+        _undo_all(run.injector)
         held = False
         try:
             # the faults are undone before anybody waits for the monitors' files
-            with contextlib.ExitStack() as monitors, run.injector.holding():
+            with contextlib.ExitStack() as monitors, run.injector.holding(has_data=run.has_data):
                 held = True  # nothing on the nodes is touched before: they may be another run's
                 rescue(run)
                 run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
@@ -113,20 +112,18 @@ class Engine:
         buckets.claim()
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
-        run.injector.keeps_prepared = True
         folder = str(PurePosixPath(run.host.run_dir) / LOAD)
         with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
             GeneratorCeilings(run, ready, agents).measure()
             runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
             trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
-        _undo_all(run.injector, prepared=False)
+        _undo_all(run.injector)
         after_phases(run)
         monitors.close()
         self._snapshot("after")
         if not run.plan.keep_data:
             buckets.remove()
-        run.injector.keeps_prepared = False
-        _undo_all(run.injector)
+        _undo_all(run.injector, prepared=True)
         return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]
 
     def _complete(self, journal: Journal, events: Journal, degraded: List[str]) -> None:
@@ -206,7 +203,7 @@ class Engine:
         draft.rename(folder)
 
 
-def _undo_all(injector: Injector, prepared: bool = True) -> None:
+def _undo_all(injector: Injector, prepared: bool = False) -> None:
     """Undo what the run has changed on the cluster, and `prepared` for itself. Raises RunFailed for what stays."""
     left = injector.undo_all(prepared)
     if left:
