@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import List, Tuple
+from typing import List, Mapping, Tuple
 
+from cbt_plugins.cbt.checkout import MARKS
 from cbt_plugins.config.check import check_file
 from cbt_plugins.config.errors import ConfigError
 
@@ -21,6 +22,14 @@ S3 = "    s3: {urls: ['http://rgw1:7480'], user: cbt}\n"
 RGWTEST = "benchmarks:\n  rgwtest:\n" + S3
 WARP = "benchmarks:\n  warp:\n" + S3
 CYCLE = "    cycle: {phases: [{fill: {objects: 100}}, {hybrid: {duration: 60s}}]}\n"
+
+
+def stand_in_checkout(folder: Path, files: Mapping[str, str] = {}) -> Path:
+    """Make a folder that passes for a CBT checkout, with these files: plans need no real one."""
+    for name, text in {**dict.fromkeys(MARKS, ""), **files}.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
 
 
 def errors_in(tmp_path: Path, text: str) -> List[str]:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, List, Sequence, Tuple
 
 import pytest
-from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, errors_in, marked
+from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, errors_in, marked, stand_in_checkout
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import VALUES, mutated
@@ -167,6 +167,7 @@ def test_a_mutated_file_is_refused_everywhere_by_the_same_words_or_nowhere(
 ) -> None:
     """Fifty seeded mutations of the shipped files a part; after a change here run all parts (CBT_PLUGINS_LONG=1)."""
     monkeypatch.chdir(CONFIGS.parent)  # a file may name another one
+    monkeypatch.setenv("CBT_HOME", str(stand_in_checkout(tmp_path / "cbt")))  # fio-scale-out.yaml needs one
     for what in ("RunLoop", "_hand_over"):
         monkeypatch.setattr(run_loop, what, accepted)
     file, accepts = tmp_path / "f.yaml", 0
@@ -189,6 +190,17 @@ def test_a_mutated_file_is_refused_everywhere_by_the_same_words_or_nowhere(
         if seed % 5 == 0:
             assert layout.errors_of(file) == (lines if layout.has_ours(file) else []), seed
     assert 0 < accepts < 50
+    assert not (tmp_path / "archive").exists()
+
+
+def test_without_a_checkout_a_file_with_sections_of_cbt_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
+    monkeypatch.delenv("CBT_HOME", raising=False)
+    file = str(CONFIGS / "fio-scale-out.yaml")
+    assert run_loop.main(["-a", str(tmp_path / "archive"), file]) == 2
+    assert "benchmarks: librbdfio: no plug-in" in capsys.readouterr().err
     assert not (tmp_path / "archive").exists()
 
 

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import List
 
 import pytest
+from config_files import stand_in_checkout
 
-from cbt_plugins.cbt.checkout import MARKS
 from cbt_plugins.cbt.own_sections import unread_keys
 from cbt_plugins.config.source import read
 from cbt_plugins.tools.__main__ import main
@@ -33,11 +33,7 @@ benchmarks:
 
 @pytest.fixture
 def tree(tmp_path: Path) -> Path:
-    home = tmp_path / "cbt"
-    for name, text in {**dict.fromkeys(MARKS, ""), **TREE}.items():
-        (home / name).parent.mkdir(parents=True, exist_ok=True)
-        (home / name).write_text(text)
-    return home
+    return stand_in_checkout(tmp_path / "cbt", TREE)
 
 
 def texts(tmp_path: Path, tree: Path, sections: str) -> List[str]:
