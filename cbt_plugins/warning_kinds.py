@@ -202,9 +202,8 @@ _ALL = (
     _info("gaps", "seconds are missing"),
     _info("short-series", "few seconds"),
     _info("in-bins", "values are in bins"),
-    _info("small-difference", "equivalent, and sure to differ within the margin"),
+    _info("small-difference", "it surely differs, and surely by less than the margin"),
     _info("no-direction", "it differs, and neither way is better"),
-    _info("below-least", "it differs by less than was asked for"),
 )
 # fmt: on
 

@@ -186,9 +186,9 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     Raises Incomparable, and ValueError for a limit that matches nothing.
 
     A share L: regression when the row is worse by more than L beyond chance: the test is against the limit, and not
-    against 0 (Holm over all rows of the gate); ok when the interval of the change ends before L, or the change is
-    surely within +-L; inconclusive otherwise. A value: regression when the interval of the new runs lies beyond it, ok
-    when it lies before it, inconclusive otherwise; of a single run its value decides.
+    against 0 (Holm over all rows of the gate); ok when it is surely worse by less than L (a one-sided test of alpha:
+    the inner interval ends before L); inconclusive otherwise. A value: regression when the interval of the new runs
+    lies beyond it, ok when it lies before it, inconclusive otherwise; of a single run its value decides.
     """
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
@@ -240,17 +240,17 @@ def _change(row: Row, share: float, beyond: bool) -> Tuple[GateOutcome, str]:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
     if its.forbidden_by:
         return GateOutcome.INCONCLUSIVE, its.forbidden_by.code
-    if its.change_low is None or its.change_high is None:
-        return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
-    least, most = (its.change_low, its.change_high) if lower else (-its.change_high, -its.change_low)
-    both = f"{_reading(least, most)}, limit {_share(share)}"
+    readings = []
+    for low, high in ((its.change_low, its.change_high), (its.inner_low, its.inner_high)):
+        if low is None or high is None:
+            return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
+        readings.append((low, high) if lower else (-high, -low))
+    both, sure = (f"{_reading(*ends)}, limit {_share(share)}" for ends in readings)
     if beyond:
         return GateOutcome.REGRESSION, both
     if its.capped_by:
         return GateOutcome.INCONCLUSIVE, its.capped_by.code
-    if most < share or (its.within is not None and its.within < share):
-        return GateOutcome.OK, both
-    return GateOutcome.INCONCLUSIVE, both
+    return (GateOutcome.OK, sure) if readings[1][1] < share else (GateOutcome.INCONCLUSIVE, both)
 
 
 def _reading(least: float, most: float) -> str:

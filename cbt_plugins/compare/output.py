@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tupl
 
 from cbt_plugins.compare.differences import short
 from cbt_plugins.compare.sides import ComparisonWarning, Side
-from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning
+from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning, Verdict
 from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
 from cbt_plugins.formatting import RED, YELLOW, Block, Heading, Notes, TableGrid, Words, plain
 from cbt_plugins.metrics import MARGIN, METRICS
@@ -89,8 +89,14 @@ def line(row: Row) -> Tuple[str, ...]:
         change(its),
         chance(its.p if its.adjusted is None else its.adjusted),
         _n(row),
-        row.verdict.value,
+        verdict(its),
     )
+
+
+def verdict(its: Comparison) -> str:
+    """ "worse"; "equivalent (worse)": surely so, and surely within the margin."""
+    word = (its.verdict or Verdict.INCONCLUSIVE).value
+    return f"{word} ({its.differs})" if its.verdict is Verdict.EQUIVALENT and its.differs else word
 
 
 #: percent from which on an interval tells nothing; of a change, where its ends are so many times apart, too
@@ -108,16 +114,16 @@ def value(its: Estimate) -> str:
 
 
 def change(its: Comparison) -> str:
-    """ "-10.3% [-12.1, -8.4]"."""
+    """ "-10.3% [-12.1, -8.4]": the interval that the verdict is of."""
     if its.change is None:
         return "-"
     text = _percent(its.change) + "%"
-    if its.change_low is None or its.change_high is None:
+    low, high = its.deciding
+    if low is None or high is None:
         return text
-    low, high = its.change_low, its.change_high
     if 100 * (high - low) >= 2 * _WIDE and 1 + high >= _APART * (1 + low):
         return f"{text} [no bounds]"
-    return f"{text} [{_percent(its.change_low)}, {_percent(its.change_high)}]"
+    return f"{text} [{_percent(low)}, {_percent(high)}]"
 
 
 def change_of(base: float, new: float) -> str:
@@ -170,7 +176,12 @@ def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
 
 def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     """Yield the lines that explain the table."""
-    yield f"±: {_whole(rules.confidence)}% confidence interval; in brackets: interval of the change, in percent"
+    inner = any(row.verdict is Verdict.EQUIVALENT for row in rows)
+    of_equivalent = f"; of equivalent rows at {_whole(2 * rules.confidence - 1)}%, which decides them" if inner else ""
+    yield (
+        f"±: {_whole(rules.confidence)}% confidence interval; in brackets: interval of the change, in percent"
+        f"{of_equivalent}"
+    )
     ways = {row.way for row in rows}
     if "seconds" in ways:
         yield "n with ~: independent seconds of single runs; values are means over the seconds"
@@ -189,6 +200,8 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
         f"better and worse need p < {rules.alpha:g}, equivalent needs a change that is surely within "
         f"{margins(rules, [row.metric for row in rows])}"
     )
+    if any(row.verdict is Verdict.EQUIVALENT and row.comparison.differs for row in rows):
+        yield "equivalent (worse), (better): it surely differs, and surely by less than the margin"
 
 
 def margins(rules: Rules, metrics: Iterable[str]) -> str:
@@ -210,7 +223,7 @@ COLUMNS = (
     *("contender", "case", "phase", "op", "metric", "unit"),
     *("base", "base_low", "base_high", "base_n", "new", "new_low", "new_high", "new_n"),
     *("change", "change_low", "change_high", "p", "p_adjusted", "key", "within", "margin"),
-    *("way", "method", "verdict", "warnings"),
+    *("inner_low", "inner_high", "differs", "way", "method", "verdict", "warnings"),
 )
 
 
@@ -234,6 +247,9 @@ def flat(row: Row) -> Dict[str, Any]:
         "key": its.key,
         "within": number(its.within),
         "margin": number(its.margin),
+        "inner_low": number(its.inner_low),
+        "inner_high": number(its.inner_high),
+        "differs": its.differs,
         "way": row.way,
         "method": its.method,
         "verdict": row.verdict.value,

@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.output import chance, change, legend, side_lines, value
+from cbt_plugins.compare.output import chance, change, legend, side_lines, value, verdict
 from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section
 from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words
@@ -97,7 +97,8 @@ def _cells(line: Line, sections: Sequence[Section]) -> Tuple[str, ...]:
             cells += ["-"] * 4
             continue
         adjusted = its.comparison.adjusted if its.comparison.adjusted is not None else its.comparison.p
-        cells += [value(_in(its.comparison.new, scale)), change(its.comparison), chance(adjusted), its.verdict.value]
+        cells += [value(_in(its.comparison.new, scale)), change(its.comparison), chance(adjusted)]
+        cells.append(verdict(its.comparison))
     return tuple(cells)
 
 

@@ -116,7 +116,7 @@ def _scale(rows: Sequence[Row]) -> float:
 
 def _ends(row: Row) -> Tuple[Optional[float], ...]:
     its = row.comparison
-    return its.change, its.change_low, its.change_high
+    return (its.change, *its.deciding)
 
 
 def _interval(row: Row, scale: float) -> Optional[Dict[str, Optional[float]]]:

@@ -145,7 +145,9 @@ def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentenc
         new, base = f"the {METRICS[row.metric].title} of {new}", f"that of {base.removeprefix('those of ')}"
     if row.verdict is Verdict.INCONCLUSIVE:
         return _inconclusive(row, new, base, here)
-    if row.verdict is Verdict.EQUIVALENT:
+    if row.verdict is Verdict.EQUIVALENT and its.differs:
+        way = f"{_way(row, base)} ({_interval(row)}), within {_share(its.margin or 0.0)}"
+    elif row.verdict is Verdict.EQUIVALENT:
         way = f"as {_words(row)[2]} as {base} within {_share(its.margin or 0.0)}"
     else:
         way = f"{_way(row, base)} ({_interval(row)})"
@@ -153,7 +155,9 @@ def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentenc
     told = [its.verdict for its in rows]
     worst = next((its for its in (Verdict.WORSE, Verdict.BETTER) if its in told), row.verdict)
     runs = f"{row.runs[0]} runs, in pairs" if row.way == "pairs" else f"{row.runs[0]} and {row.runs[1]} runs"
-    return Sentence(f"{text}.", worst.value, f"Intervals of {_share(its.base.confidence)}, from {runs}.")
+    inner = {row.comparison.deciding_confidence for row in rows if row.comparison.differs} - {its.deciding_confidence}
+    levels = " and ".join(_share(level) for level in (its.deciding_confidence, *sorted(inner)))
+    return Sentence(f"{text}.", worst.value, f"Intervals of {levels}, from {runs}.")
 
 
 def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
@@ -176,6 +180,8 @@ def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
 
 def _clause(row: Row) -> str:
     title = METRICS[row.metric].title
+    if row.verdict is Verdict.EQUIVALENT and row.comparison.differs:
+        return f"{title} is {_way(row)} ({_interval(row)}), within {_share(row.comparison.margin or 0.0)}"
     if row.verdict is Verdict.EQUIVALENT:
         return f"{title} is equivalent within {_share(row.comparison.margin or 0.0)}"
     if row.verdict is Verdict.INCONCLUSIVE:
@@ -201,7 +207,7 @@ def _way(row: Row, base: str = "") -> str:
 
 def _interval(row: Row, way: bool = False) -> str:
     """Return the interval of the change: "8 to 16 %", with its way "8 to 16 % slower", "8 % slower to 2 % faster"."""
-    low, high = row.comparison.change_low or 0.0, row.comparison.change_high or 0.0
+    low, high = (end or 0.0 for end in row.comparison.deciding)
     more, less, _ = _words(row)
     if low * high > 0:
         near, far = sorted((abs(low), abs(high)))

@@ -266,3 +266,15 @@ def test_false_alarms_of_a_gate_are_rare() -> None:
         )
         alarms += gate(a, [b], limits, Rules()).outcome is GateOutcome.REGRESSION
     assert alarms <= 5
+
+
+def test_the_interval_of_an_ok_ends_before_the_limit() -> None:
+    """Whatever the runs are: what is shown is what has decided."""
+    ok = 0
+    for get in (91.0, 91.5, 92.0, 92.5, 93.0, 94.0):
+        for scatter in (0.01, 0.02, 0.03):
+            (ruling,) = gated(["GET.obj_per_s=10%"], get, scatter=scatter).rulings
+            most = float(re.sub(r".* (?:to|by) ([0-9.]+) % ?.*, limit.*", r"\1", ruling.why))
+            assert ruling.outcome is not GateOutcome.OK or most < 10, ruling.why
+            ok += ruling.outcome is GateOutcome.OK
+    assert ok > 3

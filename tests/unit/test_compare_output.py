@@ -40,13 +40,14 @@ version.ceph               17.2.6 quincy  18.2.7 reef
 
 phase        op   metric      unit          base          new                 change       p    n     verdict
 measure-new  GET  throughput  obj/s  100.0 ±2.5%  80.00 ±2.6%  -19.8% [-21.6, -18.0]  <0.001  3+3       worse
-measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-1.2, +2.2]   0.467  3+3  equivalent
+measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-0.8, +1.8]   0.467  3+3  equivalent
 
 warnings
  - assumes-normal (measure-new GET obj_per_s and 1 more): 3 runs: valid only if the logarithms of runs are
    about normally distributed
 
-±: 95% confidence interval; in brackets: interval of the change, in percent
+±: 95% confidence interval; in brackets: interval of the change, in percent; of equivalent rows at 90%, which
+decides them
 n: runs of the base and of the other side; values are medians
 p: after Holm's correction over 2 rows
 better and worse need p < 0.05, equivalent needs a change that is surely within ±5%

@@ -47,7 +47,7 @@ def test_better_and_worse_have_their_interval() -> None:
 def test_equivalent_names_its_margin() -> None:
     (sentence,) = told(repeated(100, 50, 1), repeated(100, 50, 2), margin=0.03)
     text = "Reads of 18.2.7 are as fast as those of 17.2.6 within 3 %; p99 is equivalent within 3 %."
-    assert sentence == Sentence(text, "equivalent", "Intervals of 95 %, from 6 and 6 runs.")
+    assert sentence == Sentence(text, "equivalent", "Intervals of 90 %, from 6 and 6 runs.")
 
 
 def test_one_run_is_inconclusive_however_clear_its_seconds_are() -> None:
@@ -128,7 +128,7 @@ def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
         summary["phases"][1]["total"]["obj_per_s"] *= 1.5 - 0.0005 * i
     (sentence,) = of_aging(aging([(CONFIG, summary) for summary in summaries]))
     assert sentence.text.startswith("Aged operations are as fast as new ones within 5 %")
-    assert sentence.more == "Intervals of 95 %, from 4 runs, in pairs."
+    assert sentence.more == "Intervals of 90 %, from 4 runs, in pairs."
     summaries[0]["usable"] = False
     assert of_run(summaries[0], CONFIG) == [
         Sentence("This run is invalid: do not use its numbers.", "invalid"),

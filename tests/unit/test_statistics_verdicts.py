@@ -19,12 +19,24 @@ LEVEL = Estimate(100.0, 99.0, 101.0, 6, 0.95)
 
 
 def row(change: float, reach: float, p: Optional[float], **other: float) -> Comparison:
-    within = abs(change) + 0.8 * reach
-    return replace(Comparison(LEVEL, LEVEL, change, change - reach, change + reach, p, "t", within=within), **other)
+    return replace(
+        Comparison(
+            LEVEL,
+            LEVEL,
+            change,
+            change - reach,
+            change + reach,
+            p,
+            "t",
+            inner_low=change - 0.8 * reach,
+            inner_high=change + 0.8 * reach,
+        ),
+        **other,
+    )
 
 
-def verdict(comparison: Comparison, direction: Direction = HIGHER, least: float = 0.0) -> Optional[Verdict]:
-    return judge({0: comparison}, {0: direction}, 0.03, least=least)[0].verdict
+def verdict(comparison: Comparison, direction: Direction = HIGHER) -> Optional[Verdict]:
+    return judge({0: comparison}, {0: direction}, 0.03)[0].verdict
 
 
 def codes(comparison: Comparison) -> List[str]:
@@ -98,22 +110,41 @@ def test_no_difference_seen_is_not_the_same() -> None:
     assert verdict(row(0.0, 0.01, 0.9)) is Verdict.EQUIVALENT
     assert verdict(row(0.029, 0.01, 0.2)) is Verdict.INCONCLUSIVE  # may be more than 3 %
     assert (
-        verdict(replace(row(0.0, 0.01, None), change_low=None, change_high=None, within=None)) is Verdict.INCONCLUSIVE
+        verdict(replace(row(0.0, 0.01, None), change_low=None, change_high=None, inner_low=None, inner_high=None))
+        is Verdict.INCONCLUSIVE
     )
 
 
-def test_a_sure_difference_within_the_margin_is_the_same_and_said() -> None:
-    found = judge({0: row(0.01, 0.005, 0.0001)}, {0: HIGHER}, 0.03)[0]
-    assert found.verdict is Verdict.EQUIVALENT
-    assert "small-difference" in codes(found)
-    assert found.margin == 0.03
+@pytest.mark.parametrize(
+    ("change", "direction", "word"),
+    [(0.01, HIGHER, "better"), (-0.01, HIGHER, "worse"), (0.01, LOWER, "worse"), (0.01, NONE, "higher")],
+)
+def test_a_sure_difference_within_the_margin_says_both(change: float, direction: Direction, word: str) -> None:
+    found = judge({0: row(change, 0.005, 0.0001)}, {0: direction}, 0.03)[0]
+    assert (found.verdict, found.differs, found.margin) == (Verdict.EQUIVALENT, word, 0.03)
+    (text,) = [its.text for its in found.warnings if its.code == "small-difference"]
+    assert text == f"{word} by 0.6 to 1.4 %, within 3 %"
 
 
-def test_a_difference_below_the_least_is_not_spoken_of() -> None:
-    found = judge({0: row(0.04, 0.02, 0.001)}, {0: HIGHER}, 0.03, least=0.05)[0]
-    assert found.verdict is Verdict.INCONCLUSIVE
-    assert "below-least" in codes(found)
-    assert verdict(row(0.06, 0.02, 0.001), least=0.05) is Verdict.BETTER
+def test_the_interval_that_is_shown_is_the_one_that_decides() -> None:
+    """-0.1 % with 3.4 % either way at 95 %, and 2.7 % at 90 %: equivalent within 3 %, by the second."""
+    equivalent, open_ = (judge({0: row(change, 0.034, 0.9)}, {0: HIGHER}, 0.03)[0] for change in (-0.001, 0.02))
+    assert equivalent.verdict is Verdict.EQUIVALENT and open_.verdict is Verdict.INCONCLUSIVE
+    assert [round(end or 0, 4) for end in equivalent.deciding] == [-0.0282, 0.0262]
+    assert [round(end or 0, 4) for end in open_.deciding] == [-0.014, 0.054]
+    assert (equivalent.deciding_confidence, open_.deciding_confidence) == (0.9, 0.95)
+
+
+def test_more_runs_find_a_small_change_more_often() -> None:
+    """3 % lower at 1 % scatter: no number of runs hides that it is lower, though it is within the margin of 5 %."""
+    chance = np.random.default_rng(4)
+    seen = []
+    for runs in (3, 5, 10):
+        judged = (
+            judge({0: compare_runs(*_planted(chance, runs, -0.03, 0.01))}, {0: HIGHER}, 0.05)[0] for _ in range(60)
+        )
+        seen.append(sum(its.differs == "worse" for its in judged))
+    assert seen == sorted(seen) and seen[-1] == 60
 
 
 def test_a_long_table_needs_smaller_p_values() -> None:

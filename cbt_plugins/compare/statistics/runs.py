@@ -160,12 +160,13 @@ def compare_runs(
         return math.expm1(value) if logarithms else value if level else None
 
     low, high = map(relative, shift.interval) if shift.interval else (None, None)
-    ends = [end for end in map(relative, shift.narrower or ()) if end is not None]
+    inner_low, inner_high = map(relative, shift.narrower) if shift.narrower else (None, None)
     return Comparison(
         *(one, other, relative(shift.value), low, high, shift.p, shift.method, None, tuple(found)),
         second=shift.second,
         floor=shift.floor,
-        within=max(map(abs, ends), default=None),
+        inner_low=inner_low,
+        inner_high=inner_high,
         blocks=len(made) if in_blocks else len(x) if paired else 0,
     )
 

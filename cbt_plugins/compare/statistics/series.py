@@ -108,7 +108,9 @@ def compare_series(
         warnings.append(StatisticsWarning("no-scatter", "the series are constant: the noise is unknown"))
         end = 0.0 if same else None
         p = 1.0 if same else None
-        return Comparison(one, other, change, end, end, p, "series", None, tuple(warnings), within=end)
+        return Comparison(
+            one, other, change, end, end, p, "series", None, tuple(warnings), inner_low=end, inner_high=end
+        )
     weights = sum(part**2 / level.freedom for part, level in zip(parts, (first, second)))
     weights += between**2 / scatter.freedom if scatter else 0.0
     freedom, error = total**2 / weights if weights else 1e9, math.sqrt(total)
@@ -118,9 +120,12 @@ def compare_series(
     wide, narrow = (
         float(special.stdtrit(freedom, 1 - part)) * error for part in (0.5 - confidence / 2, 1 - confidence)
     )
-    within = max(abs(math.expm1(ends[0] - narrow)), abs(math.expm1(ends[1] + narrow)))
-    low, high = math.expm1(ends[0] - wide), math.expm1(ends[1] + wide)
-    return Comparison(one, other, change, low, high, p, "series", None, tuple(warnings), within=within)
+    low, high, inner_low, inner_high = (
+        math.expm1(end) for reach in (wide, narrow) for end in (ends[0] - reach, ends[1] + reach)
+    )
+    return Comparison(
+        one, other, change, low, high, p, "series", None, tuple(warnings), inner_low=inner_low, inner_high=inner_high
+    )
 
 
 def _level(series: np.ndarray) -> _Level:

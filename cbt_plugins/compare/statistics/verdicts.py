@@ -76,7 +76,8 @@ class Comparison:
     """A change between base and new; `verdict` is None until `judge` has seen the table.
 
     `change` and its interval `change_low` to `change_high` are relative: new / base - 1. `p` is of the two-sided test
-    that `method` names. None: cannot be computed.
+    that `method` names. The inner interval has the confidence 1 - 2 alpha, each of its ends alone 1 - alpha:
+    it decides "equivalent". None: cannot be computed.
     """
 
     base: Estimate
@@ -92,14 +93,36 @@ class Comparison:
     second: Optional[float] = None
     #: the smallest p that the exact test can give with so few runs; 0 for the other tests
     floor: float = 0.0
-    #: the smallest margin m for which "the change is within -m and m" can be claimed
-    within: Optional[float] = None
+    inner_low: Optional[float] = None
+    inner_high: Optional[float] = None
     #: pairs, or blocks of interleaved runs, that were compared; 0: runs of both sides without their order
     blocks: int = 0
-    #: of the judge: p after the correction over its family, the margin that "equivalent" means, and its family
+    #: of the judge: p after the correction over its family, the margin that "equivalent" means, its family, and the way
+    #: in which it surely differs from 0: better, worse, or higher, lower without a better direction; "": not surely
     adjusted: Optional[float] = None
     margin: Optional[float] = None
     key: bool = True
+    differs: str = ""
+
+    @property
+    def within(self) -> Optional[float]:
+        """The smallest margin m for which "the change is within -m and m" can be claimed."""
+        if self.inner_low is None or self.inner_high is None:
+            return None
+        return max(abs(self.inner_low), abs(self.inner_high))
+
+    @property
+    def deciding(self) -> Tuple[Optional[float], Optional[float]]:
+        """The interval that the verdict is of: the inner one where it is "equivalent"."""
+        if self.verdict is Verdict.EQUIVALENT:
+            return self.inner_low, self.inner_high
+        return self.change_low, self.change_high
+
+    @property
+    def deciding_confidence(self) -> float:
+        """The confidence of the interval that the verdict is of."""
+        outer = self.base.confidence
+        return round(2 * outer - 1, 9) if self.verdict is Verdict.EQUIVALENT else outer
 
     @property
     def forbidden_by(self) -> Optional[StatisticsWarning]:
@@ -157,21 +180,23 @@ def false_discovery(p_values: Sequence[float]) -> List[float]:
 def widened(its: Comparison, half: Tuple[float, float]) -> Comparison:
     """Return a comparison of values that are known up to `half` a bin, (the base's, the new one's) in their unit.
 
-    Both intervals and the smallest margin grow by what the bins leave open; where the interval then contains 0 there is
-    no verdict.
+    All intervals grow by what the bins leave open; where that of the change then contains 0 there is no verdict.
     """
     base, new = (replace(side, low=_less(side.low, h), high=_less(side.high, -h)) for side, h in zip(_sides(its), half))
     if its.change is None or min(its.base.value, its.new.value) <= 0:
         return replace(its, base=base, new=new)
     reach = 1 + half[0] / its.base.value + half[1] / its.new.value
     text = f"values are in bins: half a bin of each side, {reach - 1:.1%} together, is added to the interval"
+    low, inner_low = (None if end is None else (1 + end) / reach - 1 for end in (its.change_low, its.inner_low))
+    high, inner_high = (None if end is None else (1 + end) * reach - 1 for end in (its.change_high, its.inner_high))
     return replace(
         its,
         base=base,
         new=new,
-        change_low=None if its.change_low is None else (1 + its.change_low) / reach - 1,
-        change_high=None if its.change_high is None else (1 + its.change_high) * reach - 1,
-        within=None if its.within is None else (1 + its.within) * reach - 1,
+        change_low=low,
+        change_high=high,
+        inner_low=inner_low,
+        inner_high=inner_high,
         warnings=(*its.warnings, StatisticsWarning("in-bins", text)),
     )
 
@@ -189,16 +214,15 @@ def judge(
     directions: Mapping[Key, Direction],
     margin: Union[float, Mapping[Key, float]],
     alpha: float = 0.05,
-    least: float = 0.0,
     keys: Optional[Collection[Key]] = None,
 ) -> Dict[Key, Comparison]:
     """Return the comparisons with their verdicts, in the same order.
 
     `keys`: the key rows, which are decided first and with the whole of alpha (Holm); all others are decided with a
     false discovery rate of alpha. None: all are key rows. Rows without p, or with a warning that forbids a verdict,
-    are in neither family. `margin`: the relative change (0.03: 3 %) within which two values are equivalent. `least`: a
-    smaller change is neither better nor worse, however significant it is. ValueError when the comparisons' confidence
-    is not 1 - alpha, or a margin is not above 0.
+    are in neither family. `margin`: the smallest relative change that matters (0.03: 3 %); two values are equivalent
+    where the change is surely smaller. ValueError when the comparisons' confidence is not 1 - alpha, or a margin is not
+    above 0.
     """
     rows = [key for key, its in comparisons.items() if its.p is not None and not its.forbidden_by]
     adjusted: Dict[Key, float] = {}
@@ -216,7 +240,8 @@ def judge(
             raise ValueError(f"a margin of {width}")
         if abs(1 - comparison.base.confidence - alpha) > 1e-9:
             raise ValueError(f"intervals at {comparison.base.confidence:g} for verdicts at {1 - alpha:g}")
-        verdict, warnings = _verdict(comparison, directions[key], width, least, adjusted.get(key, 1.0) < alpha)
+        differs = _differs(comparison, directions[key]) if adjusted.get(key, 1.0) < alpha else ""
+        verdict, warnings = _verdict(comparison, width, differs)
         if comparison.capped_by and verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
             verdict = Verdict.INCONCLUSIVE
         if key in helped and verdict in (Verdict.BETTER, Verdict.WORSE):
@@ -228,6 +253,7 @@ def judge(
             adjusted=adjusted.get(key),
             margin=width,
             key=keys is None or key in keys,
+            differs=differs,
         )
     return judged
 
@@ -247,22 +273,30 @@ def _helped(comparison: Comparison, alpha: float) -> float:
     return second if exact < alpha else max(exact, second)
 
 
-def _verdict(
-    comparison: Comparison, direction: Direction, margin: float, least: float, significant: bool
-) -> Tuple[Verdict, List[StatisticsWarning]]:
-    change, low, high = comparison.change, comparison.change_low, comparison.change_high
+def _differs(comparison: Comparison, direction: Direction) -> str:
+    """Return in which way the change is not 0, by its interval; "" where that contains 0."""
+    low, high = comparison.change_low, comparison.change_high
+    if comparison.forbidden_by or low is None or high is None or low <= 0 <= high:
+        return ""
+    if direction is Direction.NONE:
+        return "higher" if low > 0 else "lower"
+    return (Verdict.BETTER if (low > 0) == (direction is Direction.HIGHER) else Verdict.WORSE).value
+
+
+def _verdict(comparison: Comparison, margin: float, differs: str) -> Tuple[Verdict, List[StatisticsWarning]]:
     if comparison.forbidden_by:
         return Verdict.INCONCLUSIVE, []
-    differs = significant and low is not None and high is not None and (low > 0 or high < 0)
-    if comparison.within is not None and comparison.within < margin:
-        text = f"significant, but within the margin of {margin:.3g}"
+    low, high = comparison.inner_low, comparison.inner_high
+    if low is not None and high is not None and -margin < low and high < margin:
+        text = small_difference(differs, (low, high), margin)
         return Verdict.EQUIVALENT, [StatisticsWarning("small-difference", text)] if differs else []
-    if not differs or change is None:
-        return Verdict.INCONCLUSIVE, []
-    if direction is Direction.NONE:
-        return Verdict.INCONCLUSIVE, [
-            StatisticsWarning("no-direction", "significant, but the metric has no better direction")
-        ]
-    if abs(change) < least:
-        return Verdict.INCONCLUSIVE, [StatisticsWarning("below-least", f"significant, but smaller than {least:.3g}")]
-    return (Verdict.BETTER if (change > 0) == (direction is Direction.HIGHER) else Verdict.WORSE), []
+    if differs in ("higher", "lower"):
+        text = f"surely {differs}, but the metric has no better direction"
+        return Verdict.INCONCLUSIVE, [StatisticsWarning("no-direction", text)]
+    return Verdict(differs) if differs else Verdict.INCONCLUSIVE, []
+
+
+def small_difference(differs: str, ends: Tuple[float, float], margin: float) -> str:
+    """Return both that are known of a change: "worse by 2.1 to 3.9 %, within 5 %"."""
+    near, far = sorted(map(abs, ends))
+    return f"{differs} by {100 * near:.1f} to {100 * far:.1f} %, within {100 * margin:.3g} %"
