@@ -270,7 +270,7 @@ def _markdown(block: Block, level: int = 3) -> Iterator[str]:
         if block.title:
             yield f"{_begin(block.title)}:"
             yield ""
-        sides = _sides(block.left, len(block.rows[0]))
+        sides = left_columns(block.left, len(block.rows[0]))
         yield _row(block.head or [""] * len(sides))
         yield _row([":---" if side else "---:" for side in sides])
         yield from map(_row, block.rows)
@@ -300,7 +300,8 @@ def _begin(text: str) -> str:
     return f"{found[0]}\\{escaped[found.end() :]}" if found else escaped
 
 
-def _sides(left: Union[int, Sequence[bool]], number: int) -> Sequence[bool]:
+def left_columns(left: Union[int, Sequence[bool]], number: int) -> Sequence[bool]:
+    """Return for each of `number` columns whether its cells begin at the left."""
     return [i < left for i in range(number)] if isinstance(left, int) else left
 
 
@@ -318,7 +319,7 @@ def side_by_side(
     words allow it: nothing is cut off. `painter` gives colour to a cell that has its width; `ruled`: a line below the
     first row.
     """
-    sides = _sides(left, len(rows[0]))
+    sides = left_columns(left, len(rows[0]))
     widths = _widths(rows, sides, room)
     for number, row in enumerate(rows):
         if ruled and number == 1:

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from cbt_plugins.compare.differences import Scale
     from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
+    from cbt_plugins.formatting import Block
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -106,7 +107,7 @@ def run(args: argparse.Namespace) -> int:
         compared = compare(args, releases.CHOICE if args.releases else choice(args))
         drawn = releases if args.releases else output
         forms = {
-            TEXT: lambda: drawn.blocks(compared),
+            TEXT: lambda: [*_sentences(compared), *drawn.blocks(compared)],
             JSON: lambda: output.data(compared),
             CSV: lambda: drawn.table(compared),
             HTML: lambda: _page(compared),
@@ -241,6 +242,14 @@ def _scale(text: str) -> Scale:
     if not (colon and base.isdigit() and new.isdigit() and 0 < int(base) < int(new)):
         raise CommandError(f"--scale {text}: give the nodes of both clusters, the smaller one first, such as 3:5")
     return Scale(int(base), int(new))
+
+
+def _sentences(compared: Compared) -> List[Block]:
+    """Return the sentences that the page begins with."""
+    from cbt_plugins.formatting import Words
+    from cbt_plugins.report.sentence import first, of_comparison
+
+    return [Words(tuple(f"{its.text} {its.more}".rstrip() for its in first(of_comparison(compared))))]
 
 
 def _page(compared: Compared) -> str:

@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from . import compare
 from .command import FAILED, INCONCLUSIVE, UNUSABLE, CommandError, explain
-from .forms import CSV, JSON, MD, TEXT, add_forms, put
+from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
+
+if TYPE_CHECKING:
+    from cbt_plugins.compare.gate import Gated
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -27,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file, limits: {GET.p99_ms: 10%%, ...}")
     parser.add_argument("--alpha", metavar="P", help="false alarm rate of the gate (default: 0.05)")
-    add_forms(parser, TEXT, JSON, CSV, MD)
+    add_forms(parser, TEXT, JSON, CSV, MD, HTML)
     parser.set_defaults(margin=None, confidence=None)
 
 
@@ -49,5 +53,17 @@ def run(args: argparse.Namespace) -> int:
             gated = gate(base, contenders, limits, compare.rules(args))
     except ConfigError as e:  # each line begins with file:line:column
         raise CommandError(f"{several(len(e.errors), 'error')}; nothing was compared\n{e}") from None
-    put(args, {TEXT: lambda: blocks(gated), JSON: lambda: data(gated), CSV: lambda: table(gated)})
+    forms = {
+        TEXT: lambda: blocks(gated),
+        JSON: lambda: data(gated),
+        CSV: lambda: table(gated),
+        HTML: lambda: _page(gated),
+    }
+    put(args, forms)
     return gated.outcome.value
+
+
+def _page(gated: Gated) -> str:
+    from cbt_plugins.report.blocks import gate_page
+
+    return gate_page(gated)

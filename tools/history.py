@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import argparse
 from pathlib import Path
+from typing import TYPE_CHECKING, Sequence
 
 from . import compare
 from .command import OK, UNUSABLE, CommandError, explain
-from .forms import CSV, JSON, MD, TEXT, add_forms, put
+from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
+
+if TYPE_CHECKING:
+    from cbt_plugins.compare.history import History
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -20,7 +24,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--alpha", metavar="P", help="instead: the false alarm rate of this one look")
     parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: 0)")
-    add_forms(parser, TEXT, JSON, CSV, MD)
+    add_forms(parser, TEXT, JSON, CSV, MD, HTML)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -38,6 +42,13 @@ def run(args: argparse.Namespace) -> int:
         TEXT: lambda: history.blocks(found),
         JSON: lambda: history.data(found),
         CSV: lambda: history.table(found),
+        HTML: lambda: _page(found),
     }
     put(args, forms)
     return OK if all(its.usable for its in side.runs) and not side.unreadable else UNUSABLE
+
+
+def _page(found: Sequence[History]) -> str:
+    from cbt_plugins.report.blocks import history_page
+
+    return history_page(found)

@@ -57,6 +57,41 @@ const charts = {
   },
 };
 
+// Each chart is a picture with a name for those who cannot see it, and has a table with its numbers, made when it is opened
+const nameOf = (place) => {
+  const caption = place.closest("figure") ? place.closest("figure").querySelector("figcaption") : place.previousElementSibling;
+  return place.dataset.label || (caption ? caption.innerText : "chart");
+};
+const tableOf = (plot) => {
+  const shown = plot.series.map((s, i) => i).filter((i) => !i || (plot.series[i].label && plot.series[i].class !== "unseen"));
+  const table = document.createElement("table");
+  const row = (tag, cells) => {
+    const tr = document.createElement("tr");
+    for (const text of cells) tr.append(Object.assign(document.createElement(tag), { innerText: text }));
+    return tr;
+  };
+  const head = document.createElement("thead"), body = document.createElement("tbody");
+  head.append(row("th", shown.map((i) => plot.series[i].label)));
+  plot.data[0].forEach((_, k) => {
+    const values = shown.map((i) => plot.data[i][k]);
+    if (values.slice(1).some((v) => v != null)) body.append(row("td", shown.map((i, n) => plot.series[i].value(plot, values[n], i, k))));
+  });
+  table.append(head, body);
+  return table;
+};
+const describe = (place, plot) => {
+  const canvas = plot.root.querySelector("canvas");
+  canvas.setAttribute("role", "img");
+  canvas.setAttribute("aria-label", nameOf(place) + ": the table below has the numbers");
+  const details = document.createElement("details"), summary = document.createElement("summary");
+  details.className = "numbers";
+  summary.innerText = "Numbers";
+  details.append(summary);
+  details.addEventListener("toggle", () => { if (details.open && !details.querySelector("table")) details.append(tableOf(plot)); });
+  place.querySelectorAll("details.numbers").forEach((former) => former.remove());
+  place.append(details);
+};
+
 const start = () => {
   const places = [...document.querySelectorAll("[data-chart]")];
   let plots = [];
@@ -71,7 +106,9 @@ const start = () => {
       const dashed = (u, i) => (u.series[i].dash || []).length > 0;
       const legend = { markers: { dash: (u, i) => dashed(u, i) ? "dotted" : "solid", fill: (u, i) => dashed(u, i) ? null : u.series[i].stroke(u, i) } };
       const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
-      return new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...made.options, cursor }, made.data, place);
+      const plot = new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...made.options, cursor }, made.data, place);
+      describe(place, plot);
+      return plot;
     });
   };
   // Paper is white, whatever the screen is

@@ -82,6 +82,22 @@ const broken = (u, p, place) => {
     ctx.lineTo(at(m.at), bbox.top + bbox.height);
     ctx.stroke();
   }
+  // the names of the lines, upright beside them, as far as they do not cover each other; low charts have no room
+  const high = 10 * devicePixelRatio;
+  ctx.font = high + "px " + font;
+  ctx.fillStyle = colour("soft");
+  ctx.textAlign = "right";
+  let free = -Infinity;
+  for (const m of bbox.height < 130 * devicePixelRatio ? [] : p.failure.marks) {
+    const x = at(m.at);
+    if (x < free || x > bbox.left + bbox.width - high) continue;
+    free = x + high + 3 * devicePixelRatio;
+    ctx.save();
+    ctx.translate(x + high, bbox.top + 4 * devicePixelRatio);
+    ctx.rotate(-Math.PI / 2);
+    ctx.fillText(m.title, 0, 0);
+    ctx.restore();
+  }
   ctx.restore();
 };
 
@@ -122,10 +138,11 @@ const joined = (names, timesOf, valuesOf) => {
 };
 const pgLine = () => line("PGs not clean", colour("warning"), { fill: tint(colour("warning"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
 const stack = (what, key) => line(what, colour(key), { fill: tint(colour(key), "22") });
+const clusterTimes = (p, what, zero) => p.failure ? p.failure[what].map((_, i) => p.failure.start - zero + (i + 0.5) * p.failure.step) : [];
 // The cluster, on the time axis of the client
 const ofCluster = (p, lines) => {
-  const f = p.failure, times = f ? f[lines[0][0]].map((_, i) => f.start - p.start + (i + 0.5) * f.step) : [];
-  return ofPhase(p, [times, ...lines.map(([what]) => f ? f[what] : [])],
+  const f = p.failure;
+  return ofPhase(p, [clusterTimes(p, lines[0][0], p.start), ...lines.map(([what]) => f ? f[what] : [])],
     [time, ...lines.map(([what, key, label]) => stack(label || what, key))], fromZero());
 };
 // What the generators said of themselves while they ran: a line for each driver, or for all together; their sum has the
@@ -192,6 +209,14 @@ Object.assign(charts, {
   "run-pgs"() {
     const all = joined(["pgs"], (p) => p.pgs.t.map((t) => t + p.start - begin), (p) => p.pgs.not_clean);
     return ofRun(all, [pgLine()], fromZero(1));
+  },
+  "run-copies"() {
+    const all = joined(["degraded", "misplaced"], (p) => clusterTimes(p, "degraded", begin), (p, what) => p.failure[what]);
+    return ofRun(all, [stack("degraded", "bad"), stack("misplaced", "warning")], fromZero());
+  },
+  "run-recovered"() {
+    const all = joined(["objects_per_s"], (p) => clusterTimes(p, "objects_per_s", begin), (p, what) => p.failure[what]);
+    return ofRun(all, [stack("objects/s", "good")], fromZero());
   },
   "run-cores"() {
     const names = classes.filter((name) => phases.some((p) => p.cores && p.cores.classes[name]));

@@ -28,7 +28,7 @@ from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.environment import hardware
-from cbt_plugins.results.recovery import titled
+from cbt_plugins.results.recovery import in_order, titled
 from cbt_plugins.results.summary_file import measured, run_state
 from cbt_plugins.warning_kinds import by_kind, counted
 
@@ -115,6 +115,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         sentences=of_run(summary, configuration(summary, run)),
         hardware=hardware(run, summary),
         titled=titled,
+        in_order=in_order,
         aging=_by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
         ladders=[{**ladder, "rows": ladder_rows(ladder)} for ladder in summary.get("ladders") or ()],
         engines=[{**entry, "table": _by_op(entry["lines"])} for entry in summary["engines"]],
@@ -134,7 +135,7 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         inside=internals.counter_rows(summary.get("internals")),
         ceilings=ceilings,
         network=network,
-        planned=(_json(run / "plan.json") or {}).get("phases") or [],
+        planned=_planned(run),
         plan=[file for file in files if file["name"] in _PLAN],
         files=[file for file in files if file["name"] not in _PLAN],
     )
@@ -179,8 +180,9 @@ _SHOWN = ("GET", "PUT")
 def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Return a line for each measurement.
 
-    [{"phase", "seconds", "obj_per_s", "read", "write" (MiB/s or null), "ops": {"GET": latency_ms, "PUT": ...},
-    "ok", "errors" (requests), "limit": what it was limited by or null, "evidence": [text]}]
+    [{"phase", "seconds", "obj_per_s", "read", "write" (MiB/s or null), "p99" (ms, of all requests),
+    "ops": {"GET": latency_ms, "PUT": ...}, "ok", "errors" (requests), "limit": what it was limited by or null,
+    "evidence": [text]}]
     """
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     lines = []
@@ -194,6 +196,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
                 "obj_per_s": phase["total"]["obj_per_s"],
                 "read": _mib(ops, "GET"),
                 "write": _mib(ops, "PUT", "MULTIPART"),
+                "p99": (phase["total"].get("latency_ms") or {}).get("p99"),
                 "ops": {op: ops[op]["latency_ms"] for op in ops if split_op(op)[1] in _SHOWN and ops[op]["latency_ms"]},
                 "ok": phase["total"]["requests"],
                 "errors": phase["total"]["errors"],
@@ -235,6 +238,37 @@ def _pools(run: Path) -> List[Dict[str, Any]]:
     return found
 
 
+def _planned(run: Path) -> List[Dict[str, Any]]:
+    """Return the phases of plan.json, each with the texts "length" (time, objects, or what ends it) and "workers"."""
+    plan = _json(run / "plan.json")
+    plan = plan if isinstance(plan, dict) else {}
+    drivers = [its.get("workers") for its in plan.get("drivers") or () if isinstance(its, dict)]
+    total = sum(number for number in drivers if isinstance(number, int))
+    phases = [phase for phase in plan.get("phases") or () if isinstance(phase, dict)]
+    return [{**phase, "length": _length(phase), "workers": _workers(phase, total)} for phase in phases]
+
+
+def _length(phase: Mapping[str, Any]) -> str:
+    """Return how long a planned phase lasts: until its goal, at most so long, or its duration."""
+    goal = phase.get("goal") or {}
+    if goal.get("objects") is not None:
+        return f"{formatting.count(goal['objects'])} objects per bucket"
+    for key, name in (("max_avail", "of MAX AVAIL"), ("raw", "of the raw capacity used")):
+        if goal.get(key) is not None:
+            return f"{100 * goal[key]:g} % {name}"
+    most = "at most " if phase.get("at_most") is not None else ""
+    return most + formatting.seconds(goal.get("duration") or phase.get("at_most") or phase.get("duration"))
+
+
+def _workers(phase: Mapping[str, Any], total: int) -> str:
+    if phase.get("kind") == "wait" or not total:
+        return formatting.NONE
+    by_op = phase.get("workers")
+    if isinstance(by_op, dict):
+        return ", ".join(f"{op} {number}" for op, number in by_op.items()) + " per driver"
+    return formatting.count(total)
+
+
 def _json(path: Path) -> Any:
     """Return what a file holds; None when it is missing or damaged."""
     try:
@@ -255,6 +289,8 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
                 "name": summary["run"]["name"],
                 "link": Path(os.path.relpath(path / "report.html", place)).as_posix(),
                 "benchmark": summary["run"]["benchmark"],
+                "begin": next((phase["window"]["start"] for phase in summary["phases"]), None),
+                "release": summary["environment"]["versions"].get("ceph"),
                 "values": [text(config[key]) if key in config else "-" for key in keys],
                 "usable": summary["usable"],
                 "verdict": completeness(summary),
@@ -272,17 +308,10 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         sentences=first(of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)]))),
         left_out=left_out(summary for _, summary in runs),
         phases=phases,
-        best={name: _best(lines, name) for name in phases},
         sweeps=found,
         sweep_columns=_SWEEPS,
         total=TOTAL,
     )
-
-
-def _best(lines: Sequence[Mapping[str, Any]], phase: str) -> float:
-    """Return the highest objects per second of the phase in any usable run."""
-    found = (its for line in lines if line["usable"] for its in line["headline"] if its["phase"] == phase)
-    return max((its["obj_per_s"] or 0 for its in found), default=0)
 
 
 def _sweep_data(sweep: Sweep) -> Dict[str, Any]:

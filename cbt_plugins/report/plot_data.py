@@ -299,6 +299,8 @@ def timeline_charts(phases: Sequence[Mapping[str, Any]]) -> List[Chart]:
     kinds = {chart["kind"] for phase in phases for chart in phase_charts(phase)}
     found = [
         ("run", "rate", "Objects per second", "tall"),
+        ("run-copies", "copies", "Degraded and misplaced object copies", "low"),
+        ("run-recovered", "recovered", "Objects recovered per second", "low"),
         ("run-cores", "cores", "CPU cores used, by daemon class", "low"),
         ("run-pgs", "pgs", "PGs not active+clean", "low"),
     ]

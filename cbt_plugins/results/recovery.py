@@ -414,7 +414,8 @@ def titled(episode: Mapping[str, Any]) -> str:
 def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
     """Yield a block for each episode."""
     for episode in made["episodes"]:
-        parts: List[Block] = [TableGrid((), tuple(map(_milestone, episode["milestones"])), (True, False, True))]
+        rows = tuple(map(_milestone, in_order(episode["milestones"])))
+        parts: List[Block] = [TableGrid((), rows, (True, False, True))]
         rate, left = episode["recovery"], episode["left"]
         if rate and rate["objects_per_s"] is not None:
             copies = "" if rate["copies"] is None else f", {rate['copies_per_s']:.0f} copies/s"
@@ -424,6 +425,16 @@ def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
             states = ", ".join(f"{n} {state}" for state, n in sorted(left["pgs"].items(), key=lambda item: -item[1]))
             parts.append(Words((f"left: {left['degraded']} degraded, {left['unfound']} unfound; PGs: {states}",)))
         yield TitledBlocks(f"{titled(episode)}: {episode['outcome']}", tuple(parts))
+
+
+def in_order(milestones: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
+    """Return milestones in the order of time; those without a time keep their place behind the one before them."""
+    latest, placed = float("-inf"), []
+    for milestone in milestones:
+        seconds = milestone["seconds"]
+        latest = seconds if seconds is not None else latest
+        placed.append((latest, milestone))
+    return [milestone for _, milestone in sorted(placed, key=lambda its: its[0])]
 
 
 def _milestone(its: Mapping[str, Any]) -> Tuple[str, str, str]:

@@ -28,8 +28,8 @@ CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
 FORMS: Dict[str, List[str]] = {
     "report": ["text", "json", "csv", "md", "html"],
     "compare": ["text", "json", "csv", "md", "html"],
-    "gate": ["text", "json", "csv", "md"],
-    "history": ["text", "json", "csv", "md"],
+    "gate": ["text", "json", "csv", "md", "html"],
+    "history": ["text", "json", "csv", "md", "html"],
     "sql": ["text", "json", "csv", "md"],
     "export": ["csv", "prometheus"],
     "size": ["text", "json"],

@@ -10,6 +10,7 @@ import analysis_archives as made
 import pytest
 from chromium import CHROMIUM, Browser
 from report_archives import add_failure, add_resources, both_engines, swept
+from waiting import wait_for
 
 from cbt_plugins.plan import CALIBRATE
 from cbt_plugins.results.summary_file import summarize
@@ -68,8 +69,31 @@ def looked_at(browser: Browser, address: str, canvases: int) -> None:
 
 
 def test_a_run(browser: Browser, run: str) -> None:
-    # the run, its cores and its PGs; two operations; three for each of four phases; the failure; drivers; cores
-    looked_at(browser, run, 3 + 2 + 12 + 2 + 2 + 1)
+    # the run, its copies, recovery, cores and PGs; two operations; three for each of four phases; the failure; drivers;
+    # cores
+    looked_at(browser, run, 5 + 2 + 12 + 2 + 2 + 1)
+
+
+def test_each_chart_is_named_and_has_a_table_of_its_numbers(browser: Browser, run: str) -> None:
+    browser.open(run)
+    named = "[...document.querySelectorAll('canvas')].every((c) => c.role === 'img' && c.ariaLabel.length > 30)"
+    assert browser.evaluate(named)
+    details = "document.querySelector('[data-chart=rate] details.numbers')"
+    assert browser.evaluate(f"{details}.querySelector('table')") is None
+    browser.evaluate(f"{details}.querySelector('summary').click()")
+    wait_for(lambda: browser.evaluate(f"!!{details}.querySelector('td')"), "the table")
+    assert "GET" in browser.evaluate(f"{details}.querySelector('thead').innerText")
+    assert browser.evaluate(f"{details}.querySelectorAll('td')[1].innerText") not in ("", None)
+
+
+def test_a_history(browser: Browser, tmp_path: Path) -> None:
+    pytest.importorskip("scipy")
+    places = [made.small(tmp_path / f"{number}") and str(tmp_path / f"{number}") for number in range(3)]
+    path = tmp_path / "history.html"
+    assert main(["history", *places, "-o", str(path)]) == 0
+    plots = path.read_text().count('data-chart="history"')
+    assert plots > 3
+    looked_at(browser, path.as_uri(), plots)
 
 
 def test_a_comparison(browser: Browser, tmp_path: Path) -> None:

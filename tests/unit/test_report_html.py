@@ -398,7 +398,7 @@ def test_what_is_left_out_is_not_in_the_contents_either(tmp_path: Path) -> None:
     summary["failure"]["timelines"]["new"]["cluster"]["objects_per_s"] = [0.0, 0.0, 0.0]
     html = run_page(summary, directory)
     kinds = re.findall(r'data-chart="([a-z_-]+)"', html)
-    assert kinds[:2] == ["run", "run-pgs"] and kinds.count("pgs") == kinds.count("copies") == 1
+    assert kinds[:3] == ["run", "run-copies", "run-pgs"] and kinds.count("pgs") == kinds.count("copies") == 1
     assert "recovered" not in kinds
 
 

@@ -1,0 +1,124 @@
+"""The text of a gate or a history as a page; a history with plots of its series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
+
+from cbt_plugins.compare import gate, history
+from cbt_plugins.compare.gate import Gated, GateOutcome
+from cbt_plugins.compare.history import History, Track
+from cbt_plugins.compare.output import change_of
+from cbt_plugins.formatting import Block, Heading, Notes, TitledBlocks, Words, left_columns, several, when
+from cbt_plugins.metrics import METRICS
+from cbt_plugins.report.page import document
+from cbt_plugins.report.plot_data import short
+from cbt_plugins.report.sentence import Sentence, first
+
+
+@dataclass(frozen=True)
+class SeriesPlot:
+    """The plot of a series: its caption and its data, as blocks.js takes them."""
+
+    caption: str
+    data: Mapping[str, Any]
+
+
+#: series of a history that are plotted, those with changes first
+_MOST_PLOTS = 24
+_KINDS = {GateOutcome.OK: "better", GateOutcome.REGRESSION: "worse"}
+
+
+def gate_page(gated: Gated) -> str:
+    """Return the page of a gate. The same input gives the same bytes."""
+    *details, answer = gate.blocks(gated)
+    assert isinstance(answer, Words)
+    kind = _KINDS.get(gated.outcome, "inconclusive")
+    name = ", ".join(side.name for side in gated.compared.contenders)
+    return _page(f"{name} against {gated.compared.base.name}", "gate", details, [Sentence(answer.lines[0], kind)])
+
+
+def history_page(histories: Sequence[History]) -> str:
+    """Return the page of histories. The same input gives the same bytes."""
+    changed = [(its, track) for its in histories for track in its.tracks if track.changes]
+    steady = [(its, track) for its in histories for track in its.tracks if not track.changes and track.known]
+    plotted = [*changed, *steady][:_MOST_PLOTS]
+    sentences = [_sentence(track) for _, track in changed]
+    runs = several(sum(len(its.runs) for its in histories), "run")
+    return _page(
+        runs,
+        "history",
+        history.blocks(histories),
+        first(sentences) or [Sentence("No level change found.", "equivalent")],
+        [_plot(owner, track, owner.case if len(histories) > 1 else "") for owner, track in plotted],
+        f"Each dot is a run, lines are levels. {len(plotted)} of {len(changed) + len(steady)} series, those with "
+        "changes first; the tables have all.",
+    )
+
+
+def _name(track: Track) -> str:
+    metric = METRICS[track.metric]
+    return " ".join(filter(None, (track.phase, track.op, metric.title, metric.unit)))
+
+
+def _sentence(track: Track) -> Sentence:
+    """Return the newest change of a series in words."""
+    change = track.changes[-1]
+    verdict = track.verdict(change)
+    text = f"{_name(track)} {verdict} since {when(change.run.started)}: {change_of(change.before, change.after)}."
+    return Sentence(text, verdict if verdict in ("better", "worse") else "inconclusive")
+
+
+def _plot(owner: History, track: Track, case: str) -> SeriesPlot:
+    """Return the plot of a series: {"times": epoch seconds, "values", "levels": the level that each run belongs to}."""
+    points = [(run, value) for run, value in zip(owner.runs, track.values) if value is not None]
+    starts = {id(change.run): change for change in track.changes}
+    level = track.changes[0].before if track.changes else median(track.known)
+    levels = []
+    for run, _ in points:
+        level = starts[id(run)].after if id(run) in starts else level
+        levels.append(level)
+    times = [run.started or float(number) for number, (run, _) in enumerate(points)]
+    values = short([value for _, value in points])
+    return SeriesPlot(f"{case} {_name(track)}".strip(), {"times": times, "values": values, "levels": short(levels)})
+
+
+def _page(
+    title: str,
+    over: str,
+    blocks: Sequence[Block],
+    sentences: Sequence[Sentence],
+    plots: Sequence[SeriesPlot] = (),
+    note: str = "",
+) -> str:
+    return document(
+        "blocks.html.j2",
+        ["blocks.js"],
+        {"tracks": [its.data for its in plots]},
+        title=title,
+        over=over,
+        sentences=list(sentences),
+        plots=[its.caption for its in plots],
+        plots_note=note,
+        blocks=[part for block in blocks for part in _plain(block)],
+    )
+
+
+def _plain(block: Block) -> Iterator[Dict[str, Any]]:
+    """Yield a block as the template takes it; one without content is left out."""
+    if isinstance(block, Heading):
+        yield {"kind": "heading", "text": block.text}
+    elif isinstance(block, Words):
+        yield {"kind": "words", "lines": block.lines}
+    elif isinstance(block, Notes):
+        if block.items:
+            yield {"kind": "notes", "title": block.title, "items": block.items}
+    elif isinstance(block, TitledBlocks):
+        yield {"kind": "heading", "text": block.title}
+        parts: List[Block] = list(block.blocks)
+        for part in parts:
+            yield from _plain(part)
+    elif block.rows:
+        left = left_columns(block.left, len(block.rows[0]))
+        yield {"kind": "table", "title": block.title, "head": block.head, "rows": block.rows, "left": left}
