@@ -21,7 +21,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.spans import event_text
-from cbt_plugins.faults import ClusterAccess, FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, Prepared
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal, JournalInUse
 from cbt_plugins.plan import Event, Settings
@@ -92,12 +92,24 @@ def _run(
 
 
 def _dry(injector: Injector, events: Sequence[Event]) -> int:
+    """Print what becomes of each fault beside those that are in force then, as if nothing had recovered."""
     status = OK
-    for event in events:
+    in_force: Dict[str, Prepared] = {}
+    for event in sorted(events, key=lambda event: event.at):
         if event.inject is not None:
-            prepared = injector.prepare(event.inject)
-            print("\n".join([f"at {event.at:g} s", *prepared.lines()]))
+            beside = f", while {', '.join(in_force)} is in force" if in_force else ""
+            print(f"at {event.at:g} s{beside}")
+            try:
+                prepared = injector.prepare(event.inject, tuple(in_force.values()))
+            except FaultError as error:
+                print(f"{event.inject.label}: cannot be injected: {error}")
+                status = FAILED
+                continue
+            in_force[event.inject.label] = prepared
+            print("\n".join(prepared.lines()))
             status = FAILED if prepared.refused else status
+        for label in event.undo:
+            in_force.pop(label, None)
         if event.run is not None:
             print(event_text(event))
     return status

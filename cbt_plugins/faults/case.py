@@ -9,7 +9,7 @@ from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Tupl
 
 from cbt_plugins.cluster.ceph import Reply
 from cbt_plugins.faults.capacity import Filling, fillings
-from cbt_plugins.faults.facts import DaemonName, Facts, domains
+from cbt_plugins.faults.facts import DaemonName, Facts, domain_members, domains
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.inventory import head_of, nodes_of, same_host
 
@@ -99,10 +99,30 @@ class FaultCase:
         """Return the OSDs that open faults have marked out."""
         return {osd for held in self.around.held if held.taken.out for osd in held.taken.osds}
 
+    @property
+    def gives_away(self) -> bool:
+        """Tell whether the OSDs of the fault serve on until their data is elsewhere."""
+        return self.taken.out and not self.taken.destroyed
+
+    @cached_property
+    def domains_in(self) -> Sequence[Tuple[Mapping[str, Any], str, int, int]]:
+        """Return each pool with its failure domain, and how many take its data without and with the fault."""
+        lacking = (self.gone | self.out) - set(self.taken.osds)
+        found = []
+        for pool in self.facts.pools:
+            kind, members = domain_members(self.facts, pool)
+            weighted = [{o for o in osds if self.facts.weight(o) > 0} for osds in members.values()]
+            before, after = (
+                sum(bool(osds - empty) for osds in weighted) for empty in (lacking, lacking.union(self.taken.osds))
+            )
+            if before:
+                found.append((pool, kind, before, after))
+        return found
+
     @cached_property
     def domains(self) -> Sequence[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
         """Return each pool with its failure domain and the share of each such domain that would be gone."""
-        return tuple(domains(self.facts, self.gone, self.taken.osds))
+        return tuple(domains(self.facts, self.gone, self.taken.osds, self.out))
 
     @cached_property
     def nodes_gone(self) -> Set[str]:

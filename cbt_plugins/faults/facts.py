@@ -134,6 +134,10 @@ class Facts:
         """Tell whether a daemon runs, as far as the cluster knows: of other types than OSDs it lists no others."""
         return bool(self.osds[int(name.id)]["up"]) if name.type == "osd" else True
 
+    def weight(self, osd: int) -> float:
+        """Return the share of its CRUSH weight that an OSD has: 0 of one that is out, or that does not exist."""
+        return float(self.osds[osd]["weight"]) if osd in self.osds else 0.0
+
     def monitors_go_by(self, option: str, default: str) -> str:
         """Return the value of an option of the monitors in `config dump`; a value in a ceph.conf is not seen."""
         rows = self.answers["config dump"]
@@ -184,19 +188,19 @@ def _is_of(facts: Facts, osd: int, device: str) -> bool:
 
 
 def domains(
-    facts: Facts, gone: Collection[int], taken_now: Collection[int]
+    facts: Facts, gone: Collection[int], taken_now: Collection[int], out: Collection[int] = ()
 ) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
     """Yield each pool with the type of its failure domains and the share of each domain that is gone.
 
-    OSDs that are out do not count, except those `taken_now`. Pools without known domains are left out: only their real
-    PGs can tell.
+    OSDs that are out, also those that `out` says will be, do not count, except those `taken_now`. Pools without known
+    domains are left out: only their real PGs can tell.
     """
     osds = facts.osds
     for pool in facts.pools:
         kind, found = domain_members(facts, pool)
         shares = {}
         for name, below in found.items():
-            members = [o for o in below if o in osds and (osds[o]["weight"] > 0 or o in taken_now)]
+            members = [o for o in below if o in osds and ((facts.weight(o) > 0 and o not in out) or o in taken_now)]
             if members:
                 shares[name] = sum(o in gone for o in members) / len(members)
         if shares:

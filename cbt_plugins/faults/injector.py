@@ -181,12 +181,16 @@ class Injector:
         """Return what is not known to be undone, oldest first."""
         return self._journal.still_open()
 
-    def prepare(self, fault: Fault) -> Prepared:
-        """Find out all about a fault; nothing is changed. Raises FaultError for one that cannot be injected at all."""
+    def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
+        """Find out all about a fault; nothing is changed. Raises FaultError for one that cannot be injected at all.
+
+        What the faults `beside` it would take counts as gone.
+        """
         # a choice that was made before, in this run, is made again
         before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]
+        held = [*self._held(), *(Held(prepared.taken) for prepared in beside)]
         return self._preparer.prepare(
-            fault, self._name(fault.label), self._held(), tuple(before[-1]["targets"]) if before else ()
+            fault, self._name(fault.label), held, tuple(before[-1]["targets"]) if before else ()
         )
 
     def _held(self) -> List[Held]:
@@ -300,8 +304,7 @@ class Injector:
 
     def _judged_again(self, prepared: Prepared) -> Prepared:
         """Judge by the cluster as it is now; raises FaultError when the cluster is not ours any more."""
-        taken = prepared.kind.blast_radius(prepared.targets)
-        assessment, facts = self._preparer.assess(taken, self._held(), more=(lock.QUESTION,))
+        assessment, facts = self._preparer.assess(prepared.taken, self._held(), more=(lock.QUESTION,))
         self._lock.check(facts.answers[lock.QUESTION])
         return replace(prepared, assessment=assessment)
 
@@ -318,7 +321,7 @@ class Injector:
         facts["returns"] = not prepared.kind.lasts
         facts["accepted"] = [str(f) for f in prepared.assessment.findings]
         facts["warnings"] = list(prepared.warnings)
-        self._taken[fault.label] = prepared.kind.blast_radius(prepared.targets)
+        self._taken[fault.label] = prepared.taken
         self._perform(fault.label, fault.kind, prepared.steps, wait, facts)
         return prepared
 

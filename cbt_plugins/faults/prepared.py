@@ -28,6 +28,11 @@ class Prepared:
     assessment: Assessment
 
     @property
+    def taken(self) -> BlastRadius:
+        """Return what it takes away."""
+        return self.kind.blast_radius(self.targets)
+
+    @property
     def refused(self) -> Tuple[Finding, ...]:
         """Return the safety rules that it would break and that are not accepted."""
         return self.assessment.refused(self.fault.accept)
@@ -137,7 +142,7 @@ def preview(
     for fault, in_force in faults:
         try:
             prepared = preparer.prepare(fault, fault.label, [Held(taken[x]) for x in in_force if x in taken])
-            taken[fault.label] = prepared.kind.blast_radius(prepared.targets)
+            taken[fault.label] = prepared.taken
             yield fault, prepared
         except FaultError as error:
             yield fault, error

@@ -8,7 +8,7 @@ from __future__ import annotations
 import errno
 from collections import Counter
 from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.faults.capacity import Filling
 from cbt_plugins.faults.case import FaultCase, Held, Surroundings, one_of
@@ -128,7 +128,7 @@ def _flags(case: FaultCase) -> Iterator[Finding]:
 def _inactive(case: FaultCase) -> Iterator[Finding]:
     """No PG has fewer than min_size members left."""
     gone = case.gone
-    if case.taken.out and not case.taken.destroyed:
+    if case.gives_away:
         return  # what is out serves on until its data is elsewhere
     by_pool: Dict[int, List[int]] = {}
     for pg in case.facts.pgs:
@@ -156,7 +156,8 @@ def _inactive(case: FaultCase) -> Iterator[Finding]:
 
 def _domain(case: FaultCase) -> Iterator[Finding]:
     """No pool loses more failure domains than it can lose without PGs becoming inactive."""
-    if case.taken.out and not case.taken.destroyed:
+    if case.gives_away:
+        yield from _too_few_domains(case)
         return
     alike: Dict[Tuple[Any, ...], List[str]] = {}
     for pool, kind, shares in case.domains:
@@ -177,6 +178,41 @@ def _domain(case: FaultCase) -> Iterator[Finding]:
         )
 
 
+def _too_few_domains(case: FaultCase) -> Iterator[Finding]:
+    """Yield the pools whose data would have to leave so many domains that fewer than min_size are left for it."""
+    for few in _domains_left(case):
+        if few.left < few.min_size:
+            numbers = {"pools": few.pools, "left": few.left, "of": few.total}
+            text = f"{few}, min_size {few.min_size}: it could not leave the OSDs that are out"
+            yield Finding("domain", text, numbers)
+
+
+class _DomainsLeft(NamedTuple):
+    """Pools that are kept alike, and the domains that an `out` leaves for their data."""
+
+    left: int
+    total: int
+    kind: str
+    shape: str
+    size: int
+    min_size: int
+    pools: List[str]
+
+    def __str__(self) -> str:
+        domains = f"{self.left} of {self.total} {self.kind}s"
+        return f"{domains} would be left for the data of {', '.join(self.pools)}, {self.shape}"
+
+
+def _domains_left(case: FaultCase) -> Iterator[_DomainsLeft]:
+    alike: Dict[Tuple[Any, ...], List[str]] = {}
+    for pool, kind, before, after in case.domains_in if case.gives_away else ():
+        if after < before:
+            key = (after, before, kind, shape_of(case.facts, pool), int(pool["size"]), int(pool["min_size"]))
+            alike.setdefault(key, []).append(str(pool["pool_name"]))
+    for key, pools in sorted(alike.items()):
+        yield _DomainsLeft(*key, pools)
+
+
 def _data(case: FaultCase) -> Iterator[Finding]:
     """No PG is without enough members to have its data at all: for good, when they are destroyed."""
     gone = case.gone
@@ -186,7 +222,7 @@ def _data(case: FaultCase) -> Iterator[Finding]:
         pool = pools.get(int(pg["pgid"].split(".")[0]))
         if pool and sum(o in case.facts.osds and o not in gone for o in pg["acting"]) < needed(case.facts, pool):
             lost[pool["pool_name"]] = lost.get(pool["pool_name"], 0) + 1
-    if lost and not (case.taken.out and not case.taken.destroyed):
+    if lost and not case.gives_away:
         many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
         what = (
             "their data would be lost" if case.taken.destroyed else "too few copies or chunks of their data would be up"
@@ -387,6 +423,13 @@ def _no_backfill(case: FaultCase) -> Iterator[str]:
         yield f"{_filled(worst)}: backfill stops at {100 * backfill:.0f} %"
 
 
+def _stays_where_it_is(case: FaultCase) -> Iterator[str]:
+    """Pools with fewer domains left than a PG has members: what is out keeps data, and recovery never ends."""
+    for few in _domains_left(case):
+        if few.min_size <= few.left < few.size:
+            yield f"{few}: a part of it stays on the OSDs that are out"
+
+
 def _fewer_gateways(case: FaultCase) -> Iterator[str]:
     """Gateways that are gone: their requests fail, although the cluster could serve them."""
     hit, left = _gateways(case)
@@ -408,7 +451,7 @@ def _active_manager(case: FaultCase) -> Iterator[str]:
 
 #: what makes a fault different from what it seems, and may still be wanted
 _WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
-    *(_quiet, _whole_subtrees, _no_backfill, _fewer_gateways, _active_manager),
+    *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, _fewer_gateways, _active_manager),
 )
 
 

@@ -124,6 +124,28 @@ def test_out_leaves_all_pgs_active() -> None:
     assert rules(judge(taken(0, 1, out=True))) == []
 
 
+def test_out_needs_domains_for_the_data() -> None:
+    """What cannot leave the OSDs that are out is no better off than before, and depends on them."""
+    most = judge(taken(*range(7), out=True))
+    assert text(most, "domain").startswith("domain: 1 of 8 hosts would be left for the data of ")
+    assert ", 3 copies, min_size 2: it could not leave the OSDs that are out" in text(most, "domain")
+    # an erasure code of six needs five hosts; three copies on two hosts are warned of
+    six = judge(taken(*range(6), out=True))
+    assert {pool for its in six.findings for pool in its.numbers["pools"]} == {"ec42"}
+    assert any(", 3 copies: a part of it stays" in warning for warning in six.warnings)
+    assert "domain" not in rules(judge(taken(0, 1, out=True)))
+
+
+def test_the_second_out_of_two_is_judged_with_the_first() -> None:
+    first, second = taken(0, 1, 2, out=True), taken(3, 4, 5, 6, out=True)
+    assert "3 copies" not in str(judge(second).findings)
+    both = judge(second, held=[Held(first)])
+    assert "1 of 5 hosts would be left for the data of " in text(both, "domain")
+    # what was marked out holds no data that a later fault could take
+    stopped = judge(taken(3, 4), held=[Held(first)])
+    assert "(3 copies, min_size 2) can do without 1 of 5 hosts, 2 would be gone" in str(stopped.findings)
+
+
 def test_destroying_more_than_the_redundancy() -> None:
     found = judge(taken(0, 1, 2, destroyed=True))
     assert "their data would be lost" in text(found, "data")

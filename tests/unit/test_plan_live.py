@@ -114,6 +114,32 @@ def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: p
     assert "noout is set" not in capsys.readouterr().out
 
 
+OUT = """\
+events:
+  - {at: 0s, fault: {label: one, kind: out, osds: [0, 1]}}
+  - {at: 5s, fault: {label: two, kind: out, osds: [2]}}
+  - {at: 9s, undo: one}
+  - {at: 10s, fault: {label: three, kind: out, osds: [3]}}
+"""
+
+
+def test_an_injection_is_judged_beside_what_is_in_force_then(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Three of four hosts out: refused, in two faults as in one; not where the first is undone before."""
+    (tmp_path / "faults.yaml").write_text(OUT, encoding="utf-8")
+    file = write(tmp_path, FILE)
+    words = ["inject", str(tmp_path / "faults.yaml"), "--cluster", file, "--archive", str(tmp_path / "a"), "--dry-run"]
+    before = copy.deepcopy(cluster.state)
+    assert main(words) == 1
+    one, two, three = capsys.readouterr().out.split("\nat ")
+    assert "refused" not in one and "refused" not in three
+    assert two.startswith("5 s, while one is in force\ntwo: out osd.2\n")
+    assert "refused by safety rule domain: 1 of 2 hosts would be left for the data of rbd, 3 copies, min_size 2" in two
+    assert three.startswith("10 s, while two is in force\n")
+    assert cluster.state == before
+
+
 def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.state["osds"]["0"]["up"] = 0
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
