@@ -5,16 +5,17 @@ from __future__ import annotations
 import contextlib
 import errno
 import fcntl
+import io
 import json
 import logging
 import os
-import stat
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterator, List, Mapping, Optional, TypeVar
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, TypeVar
 
 from cbt_plugins import __version__
+from cbt_plugins.archive_files import SHARED, folder_of, open_regular, open_to_append
 
 log = logging.getLogger(__name__)
 
@@ -34,33 +35,46 @@ class JournalInUse(Exception):
 class Journal:
     """Records, one JSON object a line, each on disk before `write` returns.
 
-    A last line that was torn by a kill is cut off when the file is opened again; all others are kept. While it is open
-    no other process can open it: raises JournalInUse then. With `to_read`, one that is there and cannot be written is
-    opened all the same, and each `write` raises OSError.
+    A last line that was torn by a kill is cut off by the first `write`; all others are kept. While it is open no other
+    process can open it: raises JournalInUse then. The file must be this user's and have no other name, unless it is
+    `anybodys`. With `to_read`, one that is there and cannot be written is opened all the same, and each `write` raises
+    OSError. `mark`, once it is set, gives the seal of a record.
     """
 
-    def __init__(self, path: Path, to_read: bool = False) -> None:
-        self._path = path
+    def __init__(
+        self,
+        path: Path,
+        mode: int = SHARED,
+        to_read: bool = False,
+        anybodys: bool = False,
+    ) -> None:
+        self.mark: Optional[Callable[[Mapping[str, Any]], Mapping[str, Any]]] = None
         self._writing = threading.Lock()
         try:
-            self._file = open(path, "ab", buffering=0)  # noqa: SIM115 (open for the life of the run)
-        except OSError:
-            if not to_read:
+            self._file: BinaryIO = open_to_append(path, mode, own=not anybodys)
+        except OSError as error:
+            if not to_read or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
                 raise
-            self._file = open(path, "rb", buffering=0)  # noqa: SIM115
+            self._file = open_regular(path, own=not anybodys)
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             self._file.close()
             raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
-        if self._file.writable():
-            _cut_torn_end(path)
-        self.records: List[Dict[str, Any]] = journal_lines(path)
+        try:
+            with open(os.dup(self._file.fileno()), "rb") as file:
+                self.records: List[Dict[str, Any]] = _records(_objects(file), path)
+            self._torn = _torn_end(self._file)
+        except BaseException:
+            self._file.close()
+            raise
 
     def write(self, event: str, **facts: Any) -> None:
         """Add a record with the time of now. Raises OSError, on a full disk for example; then nothing was added."""
         with self._writing:
-            record = {"t": round(time.time(), 6), "event": event, **facts}
+            record: Dict[str, Any] = {"t": round(time.time(), 6), "event": event, **facts}
+            record.update(self.mark(record) if self.mark else {})
+            self._cut_torn_end()
             left, before = memoryview((json.dumps(record) + "\n").encode()), os.fstat(self._file.fileno()).st_size
             try:
                 while left:
@@ -71,6 +85,11 @@ class Journal:
                     os.ftruncate(self._file.fileno(), before)
                 raise
             self.records.append(record)
+
+    def _cut_torn_end(self) -> None:
+        if self._torn is not None:
+            os.ftruncate(self._file.fileno(), self._torn)
+            self._torn = None
 
     def last(self, event: str) -> Dict[str, Any]:
         """The newest record of that event; {} when there is none."""
@@ -97,11 +116,12 @@ class LineWriter:
     """
 
     def __init__(self, path: Path, append: bool = False) -> None:
-        if append:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            path.touch()
-            _cut_torn_end(path)
-        self._file = open(path, "a" if append else "w", encoding="utf-8")  # noqa: SIM115
+        path.parent.mkdir(parents=True, exist_ok=True)
+        handle = open_to_append(path)
+        size = _torn_end(handle) if append else 0
+        if size is not None:
+            os.ftruncate(handle.fileno(), size)
+        self._file = io.TextIOWrapper(io.BufferedWriter(handle), encoding="utf-8")
 
     def write(self, value: Mapping[str, Any]) -> None:
         """Add a line."""
@@ -113,29 +133,22 @@ class LineWriter:
         self._file.close()
 
 
-def _cut_torn_end(path: Path) -> None:
-    data = path.read_bytes()
-    whole = data.rfind(b"\n") + 1
-    if whole != len(data):
-        os.truncate(path, whole)
+def _torn_end(file: BinaryIO) -> Optional[int]:
+    """Return where the last line of a file begins when it has no end; None when it has one."""
+    end = size = os.fstat(file.fileno()).st_size
+    while end:
+        begin = max(0, end - _LONGEST_LINE)
+        feed = os.pread(file.fileno(), end - begin, begin).rfind(b"\n")
+        if feed >= 0:
+            return None if begin + feed + 1 == size else begin + feed + 1
+        end = begin
+    return 0 if size else None
 
 
 #: bytes of a document, and of a whole file of lines, beyond which it is none of ours
 MOST, _MOST_LINES = 1 << 28, 1 << 33
-
-
-def open_regular(path: Path, most: Optional[int] = None) -> BinaryIO:
-    """Open a regular file of at most `most` bytes: an archive may be damaged, or come from anybody. Raises OSError."""
-    handle = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
-    facts = os.fstat(handle)
-    if not stat.S_ISREG(facts.st_mode):
-        why = "is no regular file"
-    elif most is not None and facts.st_size > most:
-        why = f"has more than {most} bytes"
-    else:
-        return open(handle, "rb")
-    os.close(handle)
-    raise OSError(errno.EINVAL, why, str(path))
+#: bytes of a line beyond which it is none of ours: a file of zeros has no line feed
+_LONGEST_LINE = 1 << 26
 
 
 def read_bytes(path: Path, most: int = _MOST_LINES) -> bytes:
@@ -166,9 +179,12 @@ def json_lines(path: Path) -> List[Dict[str, Any]]:
 
 
 def journal_lines(path: Path) -> List[Dict[str, Any]]:
-    """Return the records of a journal, without damaged ones, which have no time or no event; says how many there are.
-    """
-    lines = json_lines(path)
+    """Return the records of a journal, without damaged ones (no time or no event); says how many there are."""
+    return _records(each_json_line(path), path)
+
+
+def _records(objects: Iterable[Dict[str, Any]], path: Path) -> List[Dict[str, Any]]:
+    lines = list(objects)
     whole = [line for line in lines if isinstance(line.get("t"), (int, float)) and isinstance(line.get("event"), str)]
     if len(whole) < len(lines):
         log.warning("%s: damaged lines that are left out: %d", path, len(lines) - len(whole))
@@ -182,42 +198,64 @@ def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
     except (FileNotFoundError, NotADirectoryError):
         return
     with file:
-        for line in file:
-            try:
-                value = json.loads(line.decode("utf-8", errors="replace"))
-            except (ValueError, RecursionError):
-                continue  # torn by a kill or a crash of the machine; later lines may be whole again
-            if isinstance(value, dict) and line.endswith(b"\n"):
-                yield value
+        yield from _objects(file)
 
 
-def write_whole(path: Path, text: str, mode: int = 0o666) -> None:
+def lines_of(file: BinaryIO) -> Iterator[bytes]:
+    """Yield the whole lines of a file. Raises OSError for one that is too long to be a line."""
+    while True:
+        line = file.readline(_LONGEST_LINE)
+        if not line.endswith(b"\n"):
+            if len(line) == _LONGEST_LINE:
+                raise OSError(errno.EFBIG, f"has a line of more than {_LONGEST_LINE} bytes")
+            return
+        yield line
+
+
+def _objects(file: BinaryIO) -> Iterator[Dict[str, Any]]:
+    for line in lines_of(file):
+        try:
+            value = json.loads(line.decode("utf-8", errors="replace"))
+        except (ValueError, RecursionError):
+            continue  # torn by a kill or a crash of the machine; later lines may be whole again
+        if isinstance(value, dict):
+            yield value
+
+
+def write_whole(path: Path, text: str, mode: int = SHARED) -> None:
     """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder.
 
     Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
-    draft = path.with_name(f".{path.name}.{os.getpid()}")
-    draft.unlink(missing_ok=True)
-    try:
-        with open(os.open(draft, os.O_WRONLY | os.O_CREAT | os.O_EXCL, mode), "wb") as file:
-            file.write(text.encode("utf-8", "backslashreplace"))
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(draft, path)
-    finally:
-        draft.unlink(missing_ok=True)
+    with folder_of(path) as (folder, name):
+        draft = os.path.join(os.path.dirname(name), f".{os.path.basename(name)}.{os.getpid()}")
+        _remove(draft, folder)
+        try:
+            flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
+            with open(os.open(draft, flags, mode, dir_fd=folder), "wb") as file:
+                file.write(text.encode("utf-8", "backslashreplace"))
+                file.flush()
+                os.fsync(file.fileno())
+            os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)
+        finally:
+            _remove(draft, folder)
     sync_folder(path.parent)
 
 
-def write_json(path: Path, value: Any, mode: int = 0o666) -> None:
+def _remove(name: str, folder: Optional[int]) -> None:
+    with contextlib.suppress(FileNotFoundError):
+        os.unlink(name, dir_fd=folder)
+
+
+def write_json(path: Path, value: Any, mode: int = SHARED) -> None:
     """`write_whole` of a value as JSON."""
     write_whole(path, json.dumps(value, indent=1) + "\n", mode)
 
 
 def sync_folder(folder: Path) -> None:
     """Make sure that the names in a folder survive a loss of power."""
-    handle = os.open(folder, os.O_RDONLY)
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         os.fsync(handle)
     finally:

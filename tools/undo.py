@@ -8,16 +8,18 @@ import logging
 import os
 import sys
 import time
+from itertools import chain
 from pathlib import Path
-from typing import Any, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo import FILE, are_sealed, given_up_in, open_in
+from cbt_plugins.faults.undo import FILE, given_up_in, open_in, still_open
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines
+from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.abandoned import remove_buckets
 from cbt_plugins.run.context import RunArchive
@@ -66,11 +68,12 @@ def run(args: argparse.Namespace) -> int:
     if not args.archive.is_dir():
         there = args.archive.exists()
         raise CommandError(f"{args.archive}: {'no directory' if there else 'no such file or directory'}")
+    confine(args.archive)
     found, unread = _runs(args.archive)
     for error in unread:
         say("Error", f"{error.filename}: {error.strerror}: what is open there is not known", OPEN)
     # the newest run first: what was changed last is undone first
-    folders = sorted(found, key=lambda f: (f / FILE).stat().st_mtime, reverse=True)
+    folders = sorted(found, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         raise CommandError(f"{args.archive}: nothing is open under {args.give_up!r}")
     statuses = [_dry(folder) if args.dry_run else _undo(folder, args) for folder in folders]
@@ -83,39 +86,55 @@ def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
     """Return the folders below the archive that have an undo journal, no links, and the errors of unreadable ones."""
     unread: List[OSError] = []
     # by names only: an archive may have a million files
-    found = [Path(top) for top, _, files in os.walk(archive, onerror=unread.append) if FILE in files]
+    found = [Path(top) for top, *names in os.walk(archive, onerror=unread.append) if FILE in chain(*names)]
     return [folder for folder in found if not (folder / FILE).is_symlink()], unread
 
 
 def _is_open(folder: Path, label: str) -> bool:
-    return any(entry.label == label for entry in open_in(folder))
+    try:
+        return any(entry.label == label for entry in open_in(folder))
+    except (OSError, FaultError):  # _undo says it
+        return False
+
+
+def _lines(folder: Path) -> List[Dict[str, Any]]:
+    """Return the lines of an undo journal, whoever wrote them. Raises FaultError."""
+    try:
+        return journal_lines(folder / FILE)
+    except OSError as error:
+        raise FaultError(f"{FILE} {error.strerror}: what is open there is not known") from error
 
 
 def _dry(folder: Path) -> int:
     refusal = archive_refusal(folder)
     if refusal:
         return say("Error", refusal, OPEN)
-    left = open_in(folder)
+    try:
+        lines = _lines(folder)
+        left = still_open(lines)
+    except FaultError as error:
+        return say("Error", f"{folder}: {error}", OPEN)
     print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
     for entry in reversed(left):
         _print(entry)
-    _say_given_up(folder)
+    _say_given_up(lines)
     if left:
-        _say_origin(folder)
+        _say_origin(folder, lines)
     return OPEN if left else UNDONE
 
 
-def _say_origin(folder: Path) -> None:
+def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Print why an undo would be refused, and how it would reach the nodes."""
     try:
-        if are_sealed(journal_lines(folder / FILE), access.read(folder).run_id):
+        run_id = access.read(folder).run_id
+        if all(seal.is_marked(line, run_id) for line in lines):
             return
         why = seal.refusal(folder / FILE)
     except FaultError as error:
         why = str(error)
     print(f"  {why}")
     with contextlib.suppress(OSError):
-        print(f"  {access.FILE}: {' '.join((folder / access.FILE).read_text(errors='replace').split())}")
+        print(f"  {access.FILE}: {' '.join(read_text(folder / access.FILE).split())}")
 
 
 def _undo(folder: Path, args: argparse.Namespace) -> int:
@@ -129,9 +148,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
     except AnotherCluster as error:
         return say("Error", f"{folder}: {error}", ANOTHER)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
-        left = open_in(folder)
-        say("Error", f"{folder}: {error}" + (f" ({len(left)} open)" if left else ""), OPEN)
-        return OPEN if left or isinstance(error, JournalInUse) else UNDONE
+        return _say_refused(folder, error)
     try:
         why = _refusal(injector, force)
         if why:
@@ -141,7 +158,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
             for name in remove_buckets(folder, cluster_access):
                 print(f"{folder}: removed bucket {name}")
         still: Sequence[StillOpen] = injector.undo_all(prepared=True)
-        _end_monitors(folder, cluster_access.cluster, cluster_access.remote)
+        _end_monitors(folder, cluster_access)
         if give_up is not None:
             number -= _give_up(injector, folder, give_up)
             still = [entry for entry in still if entry.label != give_up]
@@ -150,13 +167,28 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if still:
             return OPEN
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
-        _say_given_up(folder)
+        _say_given_up(injector.records)
         injector.release(force)
     except (FaultError, CephError, JournalInUse, OSError) as error:  # all may be undone, and the cluster still locked
         return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()
     return UNDONE
+
+
+def _say_refused(folder: Path, error: Exception) -> int:
+    try:
+        number = len(open_in(folder))
+    except (OSError, FaultError):
+        return say("Error", f"{folder}: {_text(error)}: what is open there is not known", OPEN)
+    say("Error", f"{folder}: {_text(error)}" + (f" ({number} open)" if number else ""), OPEN)
+    return OPEN if number or isinstance(error, JournalInUse) else UNDONE
+
+
+def _text(error: Exception) -> str:
+    if isinstance(error, OSError) and error.filename:
+        return f"{Path(os.fsdecode(error.filename)).name}: {error.strerror}"
+    return str(error)
 
 
 def _refusal(injector: Injector, force: bool) -> Optional[str]:
@@ -185,8 +217,8 @@ def _give_up(injector: Injector, folder: Path, label: str) -> int:
     return len(given)
 
 
-def _say_given_up(folder: Path) -> None:
-    for line in given_up_in(folder):
+def _say_given_up(lines: Sequence[Mapping[str, Any]]) -> None:
+    for line in given_up_in(lines):
         when = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(line["t"]))
         print(f"  {line['label']}: {line['what']}: given up {when}")
 
@@ -199,11 +231,19 @@ def _print(entry: UndoRecord) -> None:
         print(f"    undone  {check}")
 
 
-def _end_monitors(folder: Path, cluster: Mapping[str, Any], remote: Any) -> None:
+def _end_monitors(folder: Path, run: access.ClusterAccess) -> None:
     """End what outlives a killed run, such as collectl; its files are fetched when the run is resumed."""
-    begun = [line["run_dir"] for line in journal_lines(RunArchive(folder).journal) if line["event"] == "invocation"]
-    for run_dir in dict.fromkeys(begun):
-        stop_left(remote, nodes_of(cluster), run_dir)
+    try:
+        lines = journal_lines(RunArchive(folder).journal)
+    except OSError as error:
+        log.warning("%s: %s: monitors that the run may have left are not ended", error.filename, error.strerror)
+        return
+    begun = [line for line in lines if line["event"] == "invocation" and isinstance(line.get("run_dir"), str)]
+    sealed = [line["run_dir"] for line in begun if run.trusted or seal.is_marked(line, run.run_id)]
+    if len(sealed) < len(begun):
+        log.warning("%s: folders of monitors that this user has not written there are left alone", folder)
+    for run_dir in dict.fromkeys(sealed):
+        stop_left(run.remote, nodes_of(run.cluster), run_dir)
 
 
 def _explain(entry: StillOpen) -> None:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
 
+from cbt_plugins.archive_files import open_regular
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.faults import seal
@@ -17,7 +18,7 @@ from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo import UndoJournal
 from cbt_plugins.inventory import ROLES
-from cbt_plugins.journal import ARCHIVE_VERSION, write_json
+from cbt_plugins.journal import ARCHIVE_VERSION, MOST, write_json
 from cbt_plugins.plan import Settings
 
 FILE = "cluster.json"
@@ -48,6 +49,8 @@ class ClusterAccess:
     trusted: bool = False  # the user has seen what is open, whoever wrote it
     admin: bool = True  # False: Ceph's commands are not there; nothing but commands of the user's is undone
     former: Tuple[Way, ...] = ()  # that the section named before: recorded commands have them
+    #: the cluster.json that all this is from: what was judged is not read again
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: bool = False) -> ClusterAccess:
@@ -57,9 +60,9 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
     run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError, also when the run
     has used another cluster. `is_new`: it has done nothing yet, so its cluster is the one that answers.
     """
-    if not (folder / FILE).exists():
+    if not access.document and not os.path.lexists(folder / FILE):
         write(folder, access, _fsid(access, limits.quick))
-    document, cluster, run_id = _read(folder)
+    document, cluster, run_id = _parsed(folder, access.document) if access.document else _read(folder, own=True)
     before, now = Ceph(access.remote, cluster), Way.of(access.ceph)
     ways = dict.fromkeys([*_former(document, access.trusted), Way.of(before)])
     access = replace(access, run_id=run_id, former=tuple(way for way in ways if way != now))
@@ -78,7 +81,8 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
 
 def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
     """Raise AnotherCluster where the cluster that answers now was made anew since the run."""
-    known = str(_read(folder)[0].get("fsid") or "")
+    document = access.document or _read(folder, own=True)[0]
+    known = str(document.get("fsid") or "")
     answer = _fsid(access, timeout) if known else ""
     if answer and answer != known:
         text = f"what is open in {folder} is of cluster {known}, and {access.ceph.head} answers for {answer}"
@@ -140,22 +144,34 @@ def _plain(value: Any) -> Any:
     return [str(key) for key in value] if isinstance(value, (dict, list, tuple)) else value
 
 
-def _read(folder: Path) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
-    path = folder / FILE
+def _read(folder: Path, own: bool) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
     try:
-        document = json.loads(path.read_text(encoding="utf-8"))
+        with open_regular(folder / FILE, MOST, own) as file:
+            document = json.loads(file.read().decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unusable(folder, error) from error
+    return _parsed(folder, document)
+
+
+def _parsed(folder: Path, document: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
+    try:
         if not RUN_ID.fullmatch(str(document["run_id"])):
             raise ValueError(f"run_id is {document['run_id']!r}")
-        return document, dict(document["cluster"]), str(document["run_id"])
-    except (OSError, ValueError, KeyError, TypeError) as error:
-        raise FaultError(f"{path}: {error}: cannot tell how to reach the cluster") from error
+        return dict(document), dict(document["cluster"]), str(document["run_id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unusable(folder, error) from error
+
+
+def _unusable(folder: Path, error: Exception) -> FaultError:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return FaultError(f"{folder / FILE}: {why}: cannot tell how to reach the cluster")
 
 
 def read(folder: Path, trusted: bool = False) -> ClusterAccess:
     """Return the access that the run of this folder has. Raises FaultError, also when others wrote it: see `seal`."""
-    document, cluster, run_id = _read(folder)
-    mark = document.pop("seal", None)
-    if not trusted and not seal.holds(mark, document):
+    document, cluster, run_id = _read(folder, own=not trusted)
+    content = {key: value for key, value in document.items() if key != "seal"}
+    if not trusted and not seal.holds(document.get("seal"), content):
         raise FaultError(seal.refusal(folder / FILE))
     # as for the run itself
     if document.get("PDSH_SSH_ARGS_APPEND"):
@@ -163,7 +179,7 @@ def read(folder: Path, trusted: bool = False) -> ClusterAccess:
     common = document.get("common", {})
     remote = Remote.from_host(cluster, common)
     admin = document.get("admin") is not False
-    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted, admin)
+    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted, admin, document=document)
 
 
 def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:

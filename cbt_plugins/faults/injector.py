@@ -12,7 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.faults import lock, node_shell, seal
+from cbt_plugins.faults import lock, node_shell
 from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, refuse_another, remembered
 from cbt_plugins.faults.case import Held
 from cbt_plugins.faults.facts import DaemonName
@@ -25,7 +25,6 @@ from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord
 from cbt_plugins.faults.undo import (
     COMMAND,
-    FILE,
     GIVEN_UP,
     PREPARED,
     RECOVERY,
@@ -34,7 +33,6 @@ from cbt_plugins.faults.undo import (
     StillOpen,
     Undoer,
     UndoJournal,
-    are_sealed,
 )
 from cbt_plugins.inventory import find_host, nodes_of
 from cbt_plugins.plan import Fault, NodeCommand, Settings
@@ -63,13 +61,11 @@ class Injector:
         Raises JournalInUse, and FaultError when what is open in it was written by others, or is of another cluster.
         """
         self._folder = folder
-        self._journal = UndoJournal(folder)
+        self._journal = UndoJournal(folder, anybodys=access.trusted)
         try:  # only now: nobody else can have the folder
             is_new = not self._journal.records
             access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
-            run_id = self._journal.run_id = access.run_id
-            if not access.trusted and not are_sealed(self._journal.records, run_id):
-                raise FaultError(seal.refusal(folder / FILE))
+            self._journal.identify(access.run_id)
             self._settings = remembered(self._journal, settings)
             self._limits = limits or limits_of(self._settings, ClusterLimits())
             if self._journal.still_open() and not access.trusted:
@@ -79,7 +75,7 @@ class Injector:
             raise
         self._ceph, self._clock, self._cluster = access.ceph, clock or Clock(), access.cluster
         self._event: Event = event or (lambda name, **facts: None)
-        self._run_id = run_id
+        self._run_id = run_id = access.run_id
         self._runner = Runner(access.ceph, run_id, self._limits, access.former)
         self._undoer = Undoer(self._journal, self._runner, self._event, self._limits, self._clock)
         self._maker = SettingsMaker(access.ceph, self._limits)
@@ -167,14 +163,19 @@ class Injector:
 
     def _locking(self) -> List[str]:
         """Return the attempts to take the cluster whose end was not seen: they may still have their effect."""
-        seen = {r["name"] for r in self._journal.records if r["event"] == "locked"}
-        return [r["name"] for r in self._journal.records if r["event"] == "lock" and r["name"] not in seen]
+        seen = {"", *(r.get("name") for r in self._journal.records if r["event"] == "locked")}
+        return [r["name"] for r in self._journal.records if r["event"] == "lock" and r.get("name", "") not in seen]
 
     def close(self) -> None:
         """Let another process have the folder of the run. What is open stays open."""
         self._journal.close()
 
     # ---- looking ----
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Return the lines of the journal that this user, or whoever is trusted, wrote."""
+        return self._journal.records
 
     @property
     def open(self) -> List[UndoRecord]:

@@ -11,8 +11,9 @@ import json
 import os
 import secrets
 from pathlib import Path
-from typing import Any
+from typing import Any, Dict, Mapping, Optional, Tuple
 
+from cbt_plugins.archive_files import open_regular
 from cbt_plugins.cluster.remote import own_here
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.host import cache_dir
@@ -30,6 +31,20 @@ def holds(seal: Any, content: Any) -> bool:
     return isinstance(seal, str) and hmac.compare_digest(seal.encode(), of(content).encode())
 
 
+def mark(record: Mapping[str, Any], run_id: str) -> Dict[str, str]:
+    """Return the seal of a line in the journal of a run, as a part of it; {} where the key cannot be had."""
+    try:
+        return {"seal": of({**record, "run": run_id})}
+    except FaultError:
+        return {}
+
+
+def is_marked(line: Mapping[str, Any], run_id: str) -> bool:
+    """Tell whether this user, on this machine, has written a line of the journal of a run. Raises FaultError."""
+    content = {key: value for key, value in line.items() if key != "seal"}
+    return holds(line.get("seal"), {**content, "run": run_id})
+
+
 def refusal(path: Path) -> str:
     """Return why what a file says is not run, and what can be done."""
     return (
@@ -38,8 +53,30 @@ def refusal(path: Path) -> str:
     )
 
 
+#: the newest key, and the state of its file and folder then: a journal has a seal in each line
+_known: Tuple[Any, bytes] = (None, b"")
+
+
 def _key() -> bytes:
+    global _known
     path = cache_dir() / "seal" / "key"
+    state = _state(path)
+    if state is None or state != _known[0]:
+        key = _read_key(path)
+        _known = _state(path), key
+    return _known[1]
+
+
+def _state(path: Path) -> Optional[Tuple[Any, ...]]:
+    """Return what changes with a key, its file or its folder; None without them."""
+    try:
+        both = [os.lstat(place) for place in (path, path.parent)]
+    except OSError:
+        return None
+    return (path, *((its.st_ino, its.st_mode, its.st_uid, its.st_mtime_ns, its.st_ctime_ns) for its in both))
+
+
+def _read_key(path: Path) -> bytes:
     try:
         own_here(path.parent)
         if not path.exists():
@@ -56,7 +93,8 @@ def _key() -> bytes:
                 os.replace(draft, path)
             finally:
                 draft.unlink(missing_ok=True)
-        key = path.read_bytes()
+        with open_regular(path, most=64) as file:
+            key = file.read()
     except OSError as error:
         raise FaultError(f"{path}: {error.strerror or error}") from error
     if len(key) != 32:

@@ -8,13 +8,15 @@ from __future__ import annotations
 import logging
 import time
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
+from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.faults import seal
 from cbt_plugins.faults.runner import Clock, Runner
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.step import Step, UndoRecord
+from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.journal import Journal, journal_lines, sync_folder
 
 log = logging.getLogger(__name__)
@@ -33,22 +35,35 @@ Event = Callable[..., None]
 
 
 class UndoJournal:
-    """The undo journal of a run, for one process at a time; raises JournalInUse when another has it.
+    """The undo journal of a run, for one process at a time; raises JournalInUse when another has it, and OSError.
 
-    Every line is on disk before the call returns. A file that cannot be written any more is opened for reading, so that
-    what is in it can be undone.
+    Every line is on disk before the call returns, with the seal of this user for this run. A file that cannot be
+    written any more is opened for reading, so that what is in it can be undone. Nothing is written before `identify`.
     """
 
-    def __init__(self, folder: Path) -> None:
-        self._journal = Journal(folder / FILE, to_read=True)
+    def __init__(self, folder: Path, anybodys: bool = False) -> None:
+        self._path = folder / FILE
+        self._anybodys = anybodys
+        self._others: Set[int] = set()  # ids of records that others wrote
+        self._journal = Journal(self._path, PRIVATE, to_read=True, anybodys=anybodys)
         sync_folder(folder)  # the file's name, too, must survive a loss of power
-        self.run_id = ""  # is sealed with each step
+
+    def identify(self, run_id: str) -> None:
+        """Take the ID of the run. Raises FaultError where a step is open that this user has not sealed for it."""
+        seal.of(run_id)  # fails before anything begins
+        self._journal.mark = partial(seal.mark, run_id=run_id)
+        if self._anybodys:
+            return
+        lines = self._journal.records
+        self._others = {id(line) for line in lines if not seal.is_marked(line, run_id)}
+        sealed = {line["id"] for line in lines if line["event"] == "open" and id(line) not in self._others}
+        if not {record.id for record in still_open(lines)} <= sealed:
+            raise FaultError(seal.refusal(self._path))
 
     def open(self, label: str, kind: str, step: Step) -> UndoRecord:
         """Write a step to disk; only then may it begin."""
         id = f"{len(self._journal.all('open')) + 1}"
-        content = {"id": id, "label": label, "kind": kind, "step": step.plain()}
-        self._journal.write("open", **content, seal=seal.of({**content, "run": self.run_id}))
+        self._journal.write("open", id=id, label=label, kind=kind, step=step.plain())
         return UndoRecord(id, label, kind, step, time.time(), False, False)
 
     def note(self, event: str, record: UndoRecord, **facts: Any) -> None:
@@ -65,12 +80,13 @@ class UndoJournal:
 
     @property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Return all lines."""
-        return self._journal.records
+        """Return all lines but those that others wrote."""
+        lines = self._journal.records
+        return [line for line in lines if id(line) not in self._others] if self._others else lines
 
     def still_open(self) -> List[UndoRecord]:
         """Return the open steps, oldest first."""
-        return still_open(self._journal.records)
+        return still_open(self.records)
 
     def close(self) -> None:
         """Close the file."""
@@ -78,7 +94,7 @@ class UndoJournal:
 
 
 def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
-    """Return the steps that are not known to be undone, and not given up, oldest first."""
+    """Return the steps that are not known to be undone, and not given up, oldest first. Raises FaultError."""
     opened: Dict[str, Mapping[str, Any]] = {}
     begun, ended, refused = set(), set(), set()
     since: Dict[str, float] = {}
@@ -96,41 +112,36 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
             ended.add(id)  # of others that failed nobody knows: their connection was lost, or their time was over
         elif event in ("undone", GIVEN_UP):
             opened.pop(id, None)
-    return [
-        UndoRecord(
-            id,
-            str(line["label"]),
-            str(line["kind"]),
-            Step.parse(line["step"]),
-            line["t"],
-            id in begun,
-            id in ended,
-            since[id],
-            id in refused,
-        )
-        for id, line in opened.items()
-    ]
-
-
-def are_sealed(lines: Sequence[Mapping[str, Any]], run_id: str) -> bool:
-    """Tell whether this user, on this machine, has written all open steps of a run. Raises FaultError."""
-    left = {record.id for record in still_open(lines)}
-    for line in lines:
-        if line["event"] == "open" and str(line["id"]) in left:
-            content = {key: line[key] for key in ("id", "label", "kind", "step")}
-            if not seal.holds(line.get("seal"), {**content, "run": run_id}):
-                return False
-    return True
+    try:
+        return [
+            UndoRecord(
+                id,
+                str(line["label"]),
+                str(line["kind"]),
+                Step.parse(line["step"]),
+                line["t"],
+                id in begun,
+                id in ended,
+                since[id],
+                id in refused,
+            )
+            for id, line in opened.items()
+        ]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FaultError(f"{FILE} has an open step that is damaged: {type(error).__name__}: {error}") from error
 
 
 def open_in(folder: Path) -> List[UndoRecord]:
-    """Return the open steps of a run, also while another process has its journal."""
+    """Return the open steps of a run, whoever wrote them, also while another process has its journal.
+
+    Raises OSError, and FaultError for what is no step.
+    """
     return still_open(journal_lines(folder / FILE))
 
 
-def given_up_in(folder: Path) -> List[Mapping[str, Any]]:
+def given_up_in(lines: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
     """Return the lines of the steps that were given up: t, id, label, what."""
-    return [line for line in journal_lines(folder / FILE) if line["event"] == GIVEN_UP]
+    return [line for line in lines if line["event"] == GIVEN_UP]
 
 
 @dataclass(frozen=True)

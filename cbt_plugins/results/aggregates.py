@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from cbt_plugins.journal import open_regular
+from cbt_plugins.archive_files import open_regular
 from cbt_plugins.results.histogram import BITS, WIDTH
 from cbt_plugins.results.source import Unreadable
 

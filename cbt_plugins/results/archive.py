@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import math
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
+from cbt_plugins.archive_files import confine
 from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, read_json, read_text
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results.source import NotThere, Unreadable
@@ -118,10 +120,13 @@ def find_runs(path: Path) -> List[Path]:
         raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():
         raise Unreadable(f"{path}: no directory")
+    confine(path)
     if path.name.startswith("id-") or (path / "phases").is_dir():
         return [path]
+    root = path.resolve()
     for pattern in ("results/*/id-*", "*/id-*", "id-*"):
-        found = sorted(p for p in path.glob(pattern) if p.is_dir())
+        # not through a link, which could lead anywhere
+        found = sorted(p for p in path.glob(pattern) if p.is_dir() and p.resolve() == root / p.relative_to(path))
         if found:
             return found
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
@@ -294,6 +299,8 @@ def texts(run: Path) -> Dict[str, str]:
     for directory in ("before", "after"):
         for path in sorted((run / "cluster" / directory).glob("*")):
             found[str(path.relative_to(run))] = path
-    # a link may lead to what is not meant for a report
-    own = {name: path for name, path in found.items() if path.is_file() and not path.is_symlink()}
-    return {name: read_text(path) for name, path in own.items()}
+    own: Dict[str, str] = {}
+    for name, path in found.items():
+        with contextlib.suppress(OSError):  # a link may lead to what is not meant for a report
+            own[name] = read_text(path)
+    return own

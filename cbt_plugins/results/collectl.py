@@ -20,6 +20,8 @@ FOLDER = "collectl."
 #: a column of a detail file: "[DSK:sda]RKBytes"
 _COLUMN = re.compile(r"\[(\w+):([^\]]*)\](.*)")
 _KIB = 1024.0
+#: unpacked bytes beyond which a file is none of collectl's
+_MOST = 1 << 30
 #: seconds by which collectl's idea of when a machine was booted differs between its nodes
 _NEAR = 1.0
 _HOUR = 3600.0
@@ -169,7 +171,7 @@ def _lines(path: Path) -> List[str]:
     if path.suffix == ".gz":
         member = zlib.decompressobj(31)
         try:
-            data = member.decompress(data)
+            data = member.decompress(data, _MOST)
         except (zlib.error, gzip.BadGzipFile):
             return []
     lines = data.decode(errors="replace").split("\n")

@@ -9,7 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
-from cbt_plugins.journal import each_json_line, open_regular
+from cbt_plugins.archive_files import open_regular
+from cbt_plugins.journal import each_json_line, lines_of
 from cbt_plugins.models import closed_loop
 from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
@@ -203,7 +204,7 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
 def _beats(path: Path) -> Iterator[Mapping[str, Any]]:
     try:
         with open_regular(path) as file:
-            if not any(b'"in_flight"' in line for line in file):
+            if not any(b'"in_flight"' in line for line in lines_of(file)):
                 return
         yield from each_json_line(path)
     except OSError:

@@ -10,8 +10,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.archive_files import open_regular
 from cbt_plugins.formatting import plain, several
-from cbt_plugins.journal import json_lines, open_regular
+from cbt_plugins.journal import json_lines, lines_of
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
 
@@ -236,7 +237,7 @@ def limits(run: Path) -> Iterator[Dict[str, Any]]:
 def _limits_in(path: Path) -> Iterator[str]:
     """Yield the limits of a file, of which only the lines that may have one are parsed: those of stacks are long."""
     with contextlib.suppress(OSError), open_regular(path) as file:
-        for text in file:
+        for text in lines_of(file):
             if b'"limit":' in text[:_LIMIT_WITHIN]:
                 with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
                     yield str(json.loads(text)["limit"])

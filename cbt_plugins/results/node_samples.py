@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 
 import numpy as np
 
-from cbt_plugins.journal import open_regular
+from cbt_plugins.archive_files import open_regular
 from cbt_plugins.results.thread_groups import GROUPS, Looks
 
 Edges = Union[Sequence[float], np.ndarray]

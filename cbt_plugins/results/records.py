@@ -11,6 +11,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
+from cbt_plugins.archive_files import confine
 from cbt_plugins.config import registry
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import find_runs
@@ -35,6 +36,7 @@ def records_of(path: Path) -> List[RunRecord]:
         if not _is_summary(path):
             return read_imported(path)
         run = path.parent if path.name == FILE and (path.parent / "plan.json").exists() else None
+        confine(path.parent)
         return [_record(summary_of(path), path, run)]
     try:
         runs = find_runs(path)

@@ -12,7 +12,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Iterator, Optional
 
-from cbt_plugins.journal import MOST, open_regular
+from cbt_plugins.archive_files import open_regular
+from cbt_plugins.journal import MOST
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17

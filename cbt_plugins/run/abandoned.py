@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import contextlib
+from functools import partial
 from pathlib import Path
 from typing import List
 
+from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.faults import ClusterAccess, FaultError, seal
 from cbt_plugins.journal import Journal
 from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, remove_bucket
@@ -22,7 +24,8 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> List[str]:
     if not path.exists():
         return []
     removed = []
-    with contextlib.closing(Journal(path)) as journal:
+    with contextlib.closing(Journal(path, PRIVATE, anybodys=access.trusted)) as journal:
+        journal.mark = partial(seal.mark, run_id=access.run_id)
         gone = {record.get("bucket") for record in journal.all(REMOVED)}
         for record in journal.all("bucket"):
             bucket, admin_name = record.get("bucket"), record.get("admin_name")
@@ -30,7 +33,7 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> List[str]:
                 continue
             if not access.admin or not isinstance(admin_name, str):
                 raise FaultError(f"bucket {bucket} of this run stays: remove it with an S3 client")
-            if not access.trusted and not seal.holds(record.get("seal"), {"bucket": admin_name}):
+            if not access.trusted and not seal.is_marked(record, access.run_id):
                 raise FaultError(seal.refusal(path))
             stats = access.ceph.bucket(admin_name, STATS_TIMEOUT)
             if stats is not None:

@@ -16,7 +16,6 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.remote import insist, side_by_side
 from cbt_plugins.cluster.stream import NodeProgram
-from cbt_plugins.faults import seal
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
@@ -106,7 +105,7 @@ class Buckets:
                 if self._stats(name) is not None:
                     raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
                 admin_name = self._s3.admin_name(name, self._users[name])
-                self._journal.write("bucket", bucket=name, admin_name=admin_name, seal=seal.of({"bucket": admin_name}))
+                self._journal.write("bucket", bucket=name, admin_name=admin_name)
 
     def counts_if_told(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
         """Return `counts`; {} where they cannot be had, and then `untold` says why."""

@@ -10,15 +10,17 @@ import shlex
 import shutil
 import time
 import traceback
+from functools import partial
 from pathlib import PurePosixPath
 from typing import Iterator, List, Tuple
 
 from cbt_plugins import signals
+from cbt_plugins.archive_files import PRIVATE, keep_from_others
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
 from cbt_plugins.cluster.sampler import NoWatch
 from cbt_plugins.config.source import mask_secrets
-from cbt_plugins.faults import ClusterAccess, FaultError, Injector
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, seal
 from cbt_plugins.faults.access import RUN_ID
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
@@ -58,6 +60,7 @@ class Engine:
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
+        keep_from_others(self._archive.folder)
         with signals.handled(), self._journals() as (journal, events):
             try:
                 with self._context(journal, events) as run:
@@ -138,7 +141,7 @@ class Engine:
     @contextlib.contextmanager
     def _journals(self) -> Iterator[Tuple[Journal, Journal]]:
         try:
-            journal, events = Journal(self._archive.journal), Journal(self._archive.events)
+            journal, events = Journal(self._archive.journal, PRIVATE), Journal(self._archive.events)
         except JournalInUse as error:
             raise RunFailed(str(error)) from error
         with contextlib.closing(journal), contextlib.closing(events):
@@ -148,6 +151,7 @@ class Engine:
     def _context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
         host, plan, archive = self._host, self._plan, self._archive
         run_id = self._identify(journal)
+        journal.mark = partial(seal.mark, run_id=run_id)
         access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id, admin=plan.admin)
         injector = Injector(archive.folder, access, events.write, plan.settings)
         with contextlib.closing(injector):

@@ -8,6 +8,7 @@ from pathlib import PurePosixPath
 from typing import Dict, List, Sequence, Union
 
 from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.faults import seal
 from cbt_plugins.faults.facts import ask, down_otherwise
 from cbt_plugins.load.session import LoadError, collect
 from cbt_plugins.monitors.lifecycle import bring_left
@@ -28,6 +29,9 @@ def rescue(run: RunContext) -> None:
     last = run.journal.last("invocation")
     if not last:
         return
+    if not seal.is_marked(last, run.run_id):
+        log.warning("what %s left on nodes is not fetched: this user has not written that on this machine", run.run_id)
+        return _set_all_aside(run)
     scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
     clients = [node for node in last["clients"] if node in run.watched]
     for index, phase in enumerate(run.plan.phases, 1):
@@ -42,6 +46,10 @@ def rescue(run: RunContext) -> None:
                 log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
     folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
     bring_left(run.host.cluster, run.host.common, run.watched, last["run_dir"], folder_of_monitors)
+    _set_all_aside(run)
+
+
+def _set_all_aside(run: RunContext) -> None:
     for index, phase in enumerate(run.plan.phases, 1):
         set_aside(run, index, phase, "the run was killed")
 

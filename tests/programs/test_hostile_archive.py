@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -67,6 +68,13 @@ def links_to_private_files(directory: Path) -> None:
     path.write_text(json.dumps({**json.loads(path.read_text()), "head": "/../../../../../../home/x"}))
 
 
+def moved_out(directory: Path, name: str) -> None:
+    """A folder or a file of the archive becomes a link to where it was moved."""
+    path, away = directory / name, directory.parents[3] / "home" / Path(name).name
+    path.rename(away)
+    path.symlink_to(away)
+
+
 @pytest.mark.parametrize(
     "prepare", [name_that_leads_out, folder_that_leads_out, rows_that_lead_out, links_to_private_files]
 )
@@ -81,6 +89,54 @@ def test_nothing_outside_is_read_or_written(
     assert outside(tmp_path) == before
     written = "".join(p.read_text() for p in archive.rglob("*.html") if not p.is_symlink())
     assert SECRET not in said.out + said.err + written and "Traceback" not in said.err
+
+
+@pytest.mark.parametrize("name", ["phases/01-x/rows/g.csv.gz", "phases", "manifest.json", "events.jsonl", ".", ".."])
+def test_numbers_come_only_from_the_archive(name: str, archive: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The file or folder was moved out of it, and a link leads there."""
+    path = Path(os.path.normpath(archive / name))
+    away = archive.parents[3] / "home" / path.name
+    path.rename(away)
+    path.symlink_to(away)
+    before = outside(archive.parents[3])
+    for verb in ("report", "export", "history", "sql"):
+        more = ["SELECT * FROM ops"] if verb == "sql" else ["-o", str(archive.parents[3] / "x.csv")]
+        assert main([verb, str(archive.parents[2]), *(more if verb != "report" else [])]) in (0, 1, 2, 4), verb
+        said = capsys.readouterr()
+        assert "Traceback" not in said.err
+        assert "240" not in said.out  # its requests
+    (archive.parents[3] / "x.csv").unlink(missing_ok=True)
+    assert outside(archive.parents[3]) == before
+
+
+def pipe(path: Path) -> None:
+    os.mkfifo(path)
+
+
+def endless(path: Path) -> None:
+    with open(path, "wb") as file:
+        file.truncate(1 << 42)
+
+
+def device(path: Path) -> None:
+    path.symlink_to("/dev/zero")
+
+
+@pytest.mark.parametrize("make", [pipe, endless, device])
+def test_no_file_holds_a_reader(make: Callable[[Path], None], archive: Path, tmp_path: Path) -> None:
+    """A verb that hangs, or reads a file without end, is ended by the timeout of the test."""
+    (archive / "monitors" / "01").mkdir(parents=True)
+    for name in ("recovery.jsonl", "resources.node1.jsonl", "backlog.node1.jsonl"):
+        (archive / "monitors" / "01" / name).touch()
+    names = [path.relative_to(archive) for path in sorted(archive.rglob("*")) if path.is_file()]
+    for name in [*names, Path("summary.json"), Path("undo.jsonl")]:
+        copy = tmp_path / "copy" / "results" / "00000000" / archive.name
+        shutil.copytree(archive, copy)
+        (copy / name).unlink(missing_ok=True)
+        make(copy / name)
+        for call in (["report"], ["export", "-o", str(tmp_path / "x.csv")], ["undo", "--dry-run"]):
+            assert main([call[0], str(tmp_path / "copy"), *call[1:]]) in (0, 1, 2, 4), name
+        shutil.rmtree(tmp_path / "copy")
 
 
 @pytest.mark.parametrize("form", ["txt", "md", "csv", "json", "html", "prom"])

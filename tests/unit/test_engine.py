@@ -12,6 +12,7 @@ import pytest
 from run_context import context, engine_of
 
 from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.faults import seal
 from cbt_plugins.host import RunFailed
 from cbt_plugins.run import engine as engine_module
 from cbt_plugins.run import resume
@@ -97,7 +98,8 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     cluster = {"head": "node0", "clients": ["client1", "client2"], "osds": ["osd1"]}
     host = SimpleNamespace(cluster=cluster, common={}, run_dir="/var/tmp/cbt/00000000/warp-1")
     plan = SimpleNamespace(admin=True, drivers=[SimpleNamespace(node="client1")], phases=[])
-    last = {"run_dir": host.run_dir, "clients": ["client1"]}
+    last = {"event": "invocation", "run_dir": host.run_dir, "clients": ["client1"]}
+    last.update(seal.mark(last, "r1"))
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
     resume.rescue(run)

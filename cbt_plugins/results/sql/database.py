@@ -11,6 +11,7 @@ from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Seq
 import duckdb
 import numpy as np
 
+from cbt_plugins.archive_files import is_own
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.source import Unreadable, reading
 from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
@@ -46,7 +47,7 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
     for run in runs:
         for phase in phases(run.path) if run.ours else ():
             for job in phase.jobs:
-                if job.rows is not None and job.rows.exists():
+                if job.rows is not None and is_own(job.rows):
                     found.append((str(job.rows), run.name, phase.name, job.driver, job.id, job.node))
                     offsets.append(job.clock_offset)
     if not found:
@@ -126,7 +127,7 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
     if ROWS.name in words:
         con.execute(_rows_view(con, runs))
     # from here on no file can be read or written but those of the rows
-    files = [str(file) for run in runs for file in sorted(run.path.glob("phases/*/rows/*"))]
+    files = [str(file) for run in runs for file in sorted(run.path.glob("phases/*/rows/*")) if is_own(file)]
     both = dict.fromkeys([*files, *map(glob.escape, files)])  # a name, and the pattern that means it
     con.execute(f"SET allowed_paths = [{', '.join(map(quoted, both))}]")
     con.execute("SET enable_external_access = false")

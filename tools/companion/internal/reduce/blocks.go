@@ -10,6 +10,9 @@ import (
 // a line that is longer than this is no row
 const longestLine = 1 << 22
 
+// behind so many bytes without a line end the text has ended: a file of zeros may be endless
+const endlessLine = 1 << 26
+
 // blocks cuts a text into parts of whole records.
 type blocks struct {
 	from    io.Reader
@@ -18,6 +21,7 @@ type blocks struct {
 	eager   bool   // give what there is, instead of waiting for a whole block
 	rest    []byte // behind the last cut
 	drop    bool   // until the next line end
+	dropped int    // bytes since the last line end
 	bad     int64  // lines given up
 	err     error
 	size    int
@@ -85,9 +89,12 @@ func (b *blocks) skip(text []byte, n int) int {
 	}
 	end := bytes.IndexByte(text[:n], '\n')
 	if end < 0 {
+		if b.dropped += n; b.dropped > endlessLine {
+			b.err = io.EOF
+		}
 		return 0
 	}
-	b.drop = false
+	b.drop, b.dropped = false, 0
 	return copy(text, text[end+1:n])
 }
 
