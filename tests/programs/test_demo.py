@@ -25,8 +25,9 @@ def test_two_demos_at_once_have_a_lab_and_an_archive_each(tmp_path: Path) -> Non
     for name, text in {"python": _STUB, "dpkg-query": "#!/bin/sh\necho installed\n"}.items():
         (programs / name).write_text(text)
         (programs / name).chmod(0o755)
-    for name in ("run", "setup.cfg", "pyproject.toml"):
-        shutil.copy(PROJECT / name, tmp_path)
+    (tmp_path / ".ci").mkdir()
+    for name in ("run", "setup.cfg", "pyproject.toml", ".ci/requirements.txt"):
+        shutil.copy(PROJECT / name, tmp_path / name)
     killed = tmp_path / "cache" / "cbt-plugins" / "lab-demo-0"
     killed.mkdir(parents=True)
     log = tmp_path / "log"
