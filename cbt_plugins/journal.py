@@ -109,6 +109,17 @@ class Journal:
         self._file.close()
 
 
+def is_held(path: Path) -> bool:
+    """Tell whether a process of this machine has a journal open; False where that is not known. It is not touched."""
+    try:
+        facts = path.stat()
+        locks = Path("/proc/locks").read_text()
+    except OSError:
+        return False
+    device = f"{os.major(facts.st_dev):02x}:{os.minor(facts.st_dev):02x}:{facts.st_ino}"
+    return any("FLOCK" in line and device in line.split() for line in locks.splitlines())
+
+
 class LineWriter:
     """A file of JSON lines that somebody may follow while it grows; unlike a journal it is not synced.
 

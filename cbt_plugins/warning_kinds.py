@@ -54,6 +54,7 @@ def _info(code: str, text: str) -> WarningKind:
 _ALL = (
     # of a summary: docs/SUMMARY.md
     _invalid("incomplete", "the run has no end marker"),
+    _invalid("going-on", "the run is going on"),
     _invalid("missing-phase", "a phase of the plan is not in the archive"),
     _invalid("no-phases", "no phase has ended"),
     _invalid("unreadable-phase", "a phase.json is damaged or of an unknown version"),

@@ -62,7 +62,7 @@ def _cut_short(run: Path) -> bool:
 
 
 def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:
-    from cbt_plugins.results.summary_file import summarize
+    from cbt_plugins.results.summary_file import run_state, summarize
 
     status = OK
     several: Runs = []
@@ -82,7 +82,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
             status = say("Error", str(e), UNUSABLE)
             continue
         printer.show(shown)
-        if not summary["usable"]:
+        if not summary["usable"] and run_state(summary) != "going on":
             status = UNUSABLE
         try:
             _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")

@@ -47,8 +47,12 @@ def first(found: List[Sentence], most: int = 5) -> List[Sentence]:
 
 def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Sentence]:
     """Return the results of one run: its failures, else its ladders, else what aging did, else its numbers."""
+    state = run_state(summary)
+    if state == "going on":
+        ended = several(len(summary["phases"]), "phase")
+        return [Sentence(f"This run is going on: {ended} so far. Its numbers are no result yet.", "warning")]
     if not summary["usable"]:
-        return [Sentence(f"This run is {run_state(summary)}: do not use its numbers.", "invalid")]
+        return [Sentence(f"This run is {state}: do not use its numbers.", "invalid")]
     found = list(_failures(summary["failure"])) if summary["failure"] else []
     for made in summary.get("upgrades") or ():
         failed = (made["total"] or {"total": {"errors": 0}})["total"]["errors"]

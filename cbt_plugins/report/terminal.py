@@ -93,7 +93,9 @@ def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
     )
     if versions:
         yield ", ".join(f"{name}: {text}" for name, text in versions.items())
-    if not summary["usable"]:
+    if run_state(summary) == "going on":
+        yield "RUN THAT IS GOING ON: no result yet"
+    elif not summary["usable"]:
         yield f"{run_state(summary).upper()} RUN: do not use these numbers (see the warnings)"
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.archive_files import confine
-from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, read_json, read_text
+from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, is_held, journal_lines, read_json, read_text
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results.source import NotThere, Unreadable
 
@@ -102,6 +102,7 @@ class ArchivedRun:
     path: Path
     name: str  # "00000000/id-1a2b3c4d"
     complete: Optional[Mapping[str, Any]] = None
+    going_on: bool = False  # a process of this machine executes it
     plan: Mapping[str, Any] = field(default_factory=dict)
     manifest: Mapping[str, Any] = field(default_factory=dict)
     config: Mapping[str, Any] = field(default_factory=dict)
@@ -140,6 +141,7 @@ def read_run(path: Path) -> ArchivedRun:
     path = path.resolve()
     run = ArchivedRun(path, f"{path.parent.name}/{path.name}")
     run.complete = _document(run, path / "complete", needed=False)
+    run.going_on = run.complete is None and _is_going_on(path)
     run.plan = _document(run, path / "plan.json") or {}
     run.manifest = _document(run, path / "manifest.json") or {}
     run.config = _cluster_config(run)
@@ -148,7 +150,8 @@ def read_run(path: Path) -> ArchivedRun:
         if not directory.is_dir():
             continue
         if ".partial-" in directory.name or not (directory / "phase.json").exists():
-            run.partials.append(directory.name)
+            if not (run.going_on and directory.name.endswith(".running")):
+                run.partials.append(directory.name)
         else:
             try:
                 run.phases.append(_phase(directory))
@@ -156,6 +159,20 @@ def read_run(path: Path) -> ArchivedRun:
                 run.errors.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
     run.phases.sort(key=lambda phase: phase.index)
     return run
+
+
+#: events that end an invocation of a run
+_ENDS = ("run-failed", "run-interrupted", "run-done")
+
+
+def _is_going_on(path: Path) -> bool:
+    """Tell whether a run is executed now: what a run that has ended says of itself is said while it holds its journal.
+    """
+    if not is_held(path / "journal.jsonl"):
+        return False
+    ends = [line["t"] for line in journal_lines(path / "events.jsonl") if line["event"] in _ENDS]
+    begins = [line["t"] for line in journal_lines(path / "journal.jsonl") if line["event"] == "invocation"]
+    return max(ends, default=0.0) < max(begins, default=1.0)
 
 
 def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Mapping[str, Any]]:

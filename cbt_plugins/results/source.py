@@ -41,6 +41,8 @@ def reading(path: Path) -> Iterator[None]:
         yield
     except (Unreadable, ImportError):
         raise
+    except PermissionError as e:
+        raise Unreadable(f"{e.filename or path}: this user may not read it; its owner can") from e
     except _OF_DATA as e:
         raise Unreadable(f"{path}: damaged: {_told(e)}") from e
     except Exception as e:

@@ -150,8 +150,14 @@ _WITHOUT_ADMIN = (
 
 
 def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
-    if run.complete is None:
-        text = "the run has no end marker: it was interrupted, or is still running"
+    have = {phase.name for phase in run.phases}
+    planned = [its["name"] for its in run.plan.get("phases") or () if isinstance(its, dict) and its.get("name")]
+    missing = [name for name in planned if name not in have]
+    if run.going_on:
+        to_come = f"; to come: {', '.join(map(str, missing))}" if missing else ""
+        yield {"code": "going-on", "text": f"the run is going on; these are the numbers so far{to_come}"}
+    elif run.complete is None:
+        text = "the run has no end marker: it was interrupted, or is still running on another machine"
         yield {"code": "incomplete", "text": text}
     if run.plan.get("admin") is False:
         yield {"code": "no-admin", "text": _WITHOUT_ADMIN}
@@ -161,14 +167,10 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     for name in run.partials:
         text = f"phases/{name} is an interrupted attempt; it is not in the numbers"
         yield {"code": "partial-attempt", "text": text}
-    if not run.phases:
+    if not run.phases and not run.going_on:
         yield {"code": "no-phases", "text": "no phase has ended"}
-    have = {phase.name for phase in run.phases}
-    for planned in run.plan.get("phases") or ():
-        wanted = planned.get("name") if isinstance(planned, dict) else None
-        if wanted and wanted not in have:
-            text = f"phase {wanted} of the plan is not in the archive"
-            yield {"code": "missing-phase", "text": text, "phase": wanted}
+    for name in missing if not run.going_on else ():
+        yield {"code": "missing-phase", "text": f"phase {name} of the plan is not in the archive", "phase": name}
     for node in environment(run)["nodes"]:
         offset = node["clock_offset"]
         in_jobs = any(job.node == node["node"] for phase in run.phases for job in phase.jobs)

@@ -170,8 +170,12 @@ def is_ours(run: Path) -> bool:
     return (run / "plan.json").exists() or (run / "phases").is_dir()
 
 
+#: warning -> the state of a run that has it
+_STATES = {"going-on": "going on", "incomplete": "incomplete"}
+
+
 def run_state(summary: Mapping[str, Any]) -> str:
-    """Return "complete", "incomplete" (it was cut short: the warning says where), or "invalid".
+    """Return "complete", "going on", "incomplete" (it was cut short: the warning says where), or "invalid".
 
     Only the numbers of a complete run are usable. An invalid run came to its end, and a warning of severity "invalid"
     says why its numbers are not what was to be measured. report, compare and sql show such runs, marked as such; gate,
@@ -179,7 +183,8 @@ def run_state(summary: Mapping[str, Any]) -> str:
     """
     if summary["usable"]:
         return "complete"
-    return "incomplete" if any(its["code"] == "incomplete" for its in summary["warnings"]) else "invalid"
+    codes = {its["code"] for its in summary["warnings"]}
+    return next((state for code, state in _STATES.items() if code in codes), "invalid")
 
 
 def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:

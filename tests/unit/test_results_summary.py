@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import re
 import shutil
@@ -12,6 +13,7 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins import formatting
+from cbt_plugins.journal import Journal
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results import job_files
 from cbt_plugins.results import phase as of_phase
@@ -21,6 +23,7 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
+from cbt_plugins.tools.__main__ import main
 from cbt_plugins.warning_kinds import KINDS, Severity
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
@@ -491,3 +494,26 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
 def test_clean_states(state: str) -> None:
     assert of_phase.is_clean(state)
     assert not of_phase.is_clean(state.replace("clean", "undersized"))
+
+
+def test_a_run_that_is_going_on_is_not_called_interrupted(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    directory = made.small(tmp_path, complete=False)
+    plan = json.loads((directory / "plan.json").read_text())
+    plan["phases"].append({**plan["phases"][-1], "name": "to-come"})
+    (directory / "plan.json").write_text(json.dumps(plan))
+    (directory / "phases" / "03-to-come.running").mkdir()
+    journal, events = Journal(directory / "journal.jsonl"), Journal(directory / "events.jsonl")
+    with contextlib.closing(journal), contextlib.closing(events):
+        journal.write("invocation")
+        warnings = {its["code"]: its for its in summarize(directory)["warnings"]}
+        assert "to come: to-come" in warnings["going-on"]["text"]
+        assert not {"incomplete", "missing-phase", "partial-attempt"} & set(warnings)
+        assert main(["report", str(tmp_path), "--format", "text"]) == 0
+        assert "This run is going on: 2 phases so far." in capsys.readouterr().out
+        # it makes its report before it ends
+        events.write("run-failed")
+        assert "incomplete" in {its["code"] for its in summarize(directory)["warnings"]}
+    codes = {its["code"] for its in summarize(directory)["warnings"]}
+    assert {"incomplete", "missing-phase", "partial-attempt"} <= codes
