@@ -9,7 +9,7 @@ import textwrap
 from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
 from cbt_plugins.formatting import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
-from cbt_plugins.results.source import NotThere, Unreadable
+from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
 
 OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 130, 141
 #: the exit statuses of every verb; its help has those that it may have
@@ -91,6 +91,8 @@ def _called(work: Callable[[], int]) -> int:
         return say("Error", str(e), e.status)
     except Unreadable as e:
         return say("Error", str(e), USAGE if isinstance(e, NotThere) else UNUSABLE)
+    except PermissionError as e:
+        return say("Error", f"{e.filename}: {NOT_ALLOWED}", UNUSABLE)
     except ImportError as e:
         if not is_optional(e):
             raise

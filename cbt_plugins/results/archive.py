@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import os
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
@@ -11,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins.archive_files import confine
 from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, is_held, journal_lines, read_json, read_text
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
-from cbt_plugins.results.source import NotThere, Unreadable
+from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
 
 
 @dataclass(frozen=True)
@@ -130,6 +131,10 @@ def find_runs(path: Path) -> List[Path]:
         found = sorted(p for p in path.glob(pattern) if p.is_dir() and p.resolve() == root / p.relative_to(path))
         if found:
             return found
+    # a glob finds nothing where it may not look
+    for folder in (path, path / "results", *path.glob("results/*"), *path.glob("[0-9]*")):
+        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
+            raise Unreadable(f"{folder}: {NOT_ALLOWED}")
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
 
 

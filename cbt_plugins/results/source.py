@@ -23,6 +23,10 @@ _CHUNK = 1 << 17
 _OF_DATA = (ValueError, LookupError, ArithmeticError, OSError, EOFError, RecursionError, struct.error, zlib.error)
 
 
+#: what is said of a file or folder of another user
+NOT_ALLOWED = "this user has no permission to read it; its owner can change that with chmod"
+
+
 class Unreadable(Exception):
     """Data that cannot be used; the text names the file and says why."""
 
@@ -42,7 +46,7 @@ def reading(path: Path) -> Iterator[None]:
     except (Unreadable, ImportError):
         raise
     except PermissionError as e:
-        raise Unreadable(f"{e.filename or path}: this user may not read it; its owner can") from e
+        raise Unreadable(f"{e.filename or path}: {NOT_ALLOWED}") from e
     except _OF_DATA as e:
         raise Unreadable(f"{path}: damaged: {_told(e)}") from e
     except Exception as e:

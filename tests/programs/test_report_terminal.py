@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import json
+import os
 import subprocess
 import sys
 from dataclasses import replace
@@ -272,3 +273,25 @@ def test_without_a_package_it_says_what_to_install(tmp_path: Path, package: str)
     done = without(package, made.small(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr == f"Error: missing Python package {package}: pip install 'cbt-plugins[report]'\n"
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to read as somebody else")
+@pytest.mark.parametrize("closed", [".", "results", "results/00000000", "results/00000000/id-1a2b3c4d"])
+def test_an_archive_that_one_may_not_read_is_not_called_damaged(tmp_path: Path, closed: str) -> None:
+    archive = tmp_path / "archive"
+    made.small(archive)
+    for folder in (*tmp_path.parents, tmp_path):
+        if str(folder).startswith("/tmp/"):
+            folder.chmod(folder.stat().st_mode | 0o55)
+    subprocess.run(["chmod", "-R", "go=rX", str(archive)], check=True)
+    (archive / closed).chmod(0o700)
+    nobody = ["setpriv", "--reuid", "65534", "--clear-groups", "env", "HOME=/nonexistent", "PYTHONDONTWRITEBYTECODE=1"]
+
+    def as_nobody(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run([*nobody, sys.executable, *words], capture_output=True, text=True, check=False)
+
+    if as_nobody("-c", "import os, sys, cbt_plugins.tools; os.stat(sys.argv[1])", str(tmp_path)).returncode:
+        pytest.skip("somebody else cannot read this project here")
+    done = as_nobody("-m", "cbt_plugins.tools", "report", str(archive), "--format", "text")
+    assert done.returncode == 4 and "no permission to read it" in done.stderr, done.stderr
+    assert "damaged" not in done.stderr and "no run in it" not in done.stderr
