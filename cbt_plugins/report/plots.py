@@ -19,6 +19,7 @@ _OPS = {"GET": "#2667c9", "PUT": "#d9730d", "STAT": "#16867a", "DELETE": "#b8326
 _LINES = ("#2667c9", "#d9730d", "#16867a", "#b8326f", "#7a4fc4", "#8a6d00", "#4f7a1e", "#6b7280")
 _NAMED = {"bad": "#b3261e", "warning": "#8a5a00"}
 _DASHES = ("-", "--", ":", "-.")
+_MARK: Dict[str, Any] = {"rotation": 90, "ha": "left", "va": "top", "fontsize": 6, "color": "#555"}
 _NAME: Dict[str, Any] = {"ha": "center", "fontsize": 8, "color": "#5b6675"}
 _BROKEN = ("failing", "degraded", "failed")
 #: without an id of its own a file would have another at every run
@@ -96,7 +97,7 @@ def _through_the_run(axes: Axes, phases: Phases, lines: Callable[..., Any], name
         if names:
             middle = (window["start"] + window["end"]) / 2 - begin
             axes.text(middle, 1.02, phase["name"], transform=axes.get_xaxis_transform(), **_NAME)
-        _broken(axes, phase, begin)
+        _broken(axes, phase, begin, names)
         for name, colour, start, step, values in lines(phase):
             at = [start - begin + (i + 0.5) * step for i in range(len(values))]
             axes.plot(at, _holes(values), color=colour, lw=1.2, label="" if name in seen else name)
@@ -105,7 +106,7 @@ def _through_the_run(axes: Axes, phases: Phases, lines: Callable[..., Any], name
         axes.legend(loc="upper left", bbox_to_anchor=(1, 1), frameon=False)
 
 
-def _broken(axes: Axes, phase: Mapping[str, Any], begin: float) -> None:
+def _broken(axes: Axes, phase: Mapping[str, Any], begin: float, names: bool) -> None:
     failure = phase["failure"]
     for window in failure["windows"] if failure else ():
         if window["state"] != "no failure" and not window["state"].startswith("clean"):
@@ -113,7 +114,10 @@ def _broken(axes: Axes, phase: Mapping[str, Any], begin: float) -> None:
             shift = failure["start"] - begin
             axes.axvspan(window["from"] + shift, window["to"] + shift, color=colour, alpha=0.12, lw=0)
     for mark in failure["marks"] if failure else ():
-        axes.axvline(mark["at"] + failure["start"] - begin, color=_NAMED["bad"], lw=0.7, ls=":")
+        at = mark["at"] + failure["start"] - begin
+        axes.axvline(at, color=_NAMED["bad"], lw=0.7, ls=":")
+        if names:
+            axes.text(at, 0.98, mark["title"], transform=axes.get_xaxis_transform(), **_MARK)
 
 
 def _colour(op: str, number: int) -> str:
