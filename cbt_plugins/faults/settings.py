@@ -17,19 +17,19 @@ from cbt_plugins.plan import OSD_FLAGS, Settings
 _SHOWN = {"pause": ("pauserd", "pausewr")}
 
 _QUESTIONS = ("osd dump", "config dump")
+#: all options that the monitors know, by name
+_OPTIONS = "config ls"
 #: the manager answers this one, which a fault may have taken
 _OF_BALANCER = "balancer status"
 
-#: recovery as fast as the disks allow, for the wpq scheduler: (option, value). The sleeps of each disk class too,
-#: because osd_recovery_sleep = 0 means "take these".
+#: recovery as fast as the disks allow, for the wpq scheduler: (option, value)
 FAST_WPQ = (
     ("osd_max_backfills", "10"),
     ("osd_recovery_max_active", "15"),
-    ("osd_recovery_sleep", "0"),
-    ("osd_recovery_sleep_hdd", "0"),
-    ("osd_recovery_sleep_hybrid", "0"),
-    ("osd_recovery_sleep_ssd", "0"),
 )
+#: what the names of all options begin with that let recovery wait; 0, also those of each disk class, because
+#: osd_recovery_sleep = 0 means "take these". 20.2 has four more: osd_recovery_sleep_degraded_hdd is 0.1 s
+SLEEPS = "osd_recovery_sleep"
 #: the same for mClock, which sets the limits itself: without the override Ceph resets them; its sleeps are always 0.
 #: The override is set first and undone last.
 FAST_MCLOCK = (
@@ -85,12 +85,13 @@ class SettingsMaker:
             return []
         if how != "aggressive":
             raise FaultError(f"recovery: {how}: must be aggressive or absent")
-        facts = ask(self._ceph, ("osd dump", "config dump"), self._limits.quick)
+        facts = ask(self._ceph, (*_QUESTIONS, _OPTIONS), self._limits.quick)
         up = [o for o, entry in facts.osds.items() if entry["up"]]
         if not up:
             raise FaultError("no OSD is up, so its scheduler is not known")
         queue = self._show(up[0], "osd_op_queue")
-        wanted = FAST_MCLOCK if queue == "mclock_scheduler" else FAST_WPQ
+        sleeps = ((name, "0") for name in sorted(facts.answers[_OPTIONS]) if name.startswith(SLEEPS))
+        wanted = FAST_MCLOCK if queue == "mclock_scheduler" else (*FAST_WPQ, *sleeps)
         triples = everywhere(facts.answers["config dump"], "osd", wanted)
         step = self.configuration(facts.answers["config dump"], triples, f"fast recovery ({queue})")
         return [step] if step else []

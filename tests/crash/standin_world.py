@@ -144,6 +144,10 @@ class World:
         values = {row[0]: row[3] for row in self.state["config"] if row[2] == name and not row[1]}
         return (values.get(who, values.get(who.split(".")[0], "0")) + "\n", "", 0)
 
+    def _config_ls(self):
+        sleeps = ["osd_recovery_sleep" + kind for kind in ("", "_degraded_hdd", "_hdd", "_hybrid", "_ssd")]
+        return ["osd_max_backfills", "osd_recovery_max_active", *sleeps]
+
     def _config_help(self, name):
         return {"name": name, "can_update_at_runtime": name != "osd_op_num_shards"}
 

@@ -25,13 +25,14 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 SECOND = ["clean", "domain", "inactive", "ok-to-stop", "data", "min-in", "capacity"]
 #: set by the lab so that its recovery is fast in any case
 FAST = ("osd_max_backfills", "osd_recovery_max_active", "osd_recovery_max_active_hdd")
-SLEEPS = ("osd_recovery_sleep", "osd_recovery_sleep_hdd", "osd_recovery_sleep_hybrid")
+SLEEPS = "osd_recovery_sleep"
 
 
 @pytest.fixture
 def ordinary(lab: RunningLab) -> Iterator[None]:
     """Recovery as Ceph's own defaults have it."""
-    there = [(c["section"], c["name"], c["value"]) for c in ask(lab, "config dump") if c["name"] in (*FAST, *SLEEPS)]
+    rows = [row for row in ask(lab, "config dump") if row["name"] in FAST or row["name"].startswith(SLEEPS)]
+    there = [(row["section"], row["name"], row["value"]) for row in rows]
     for who, name, _ in there:
         lab.exec("node0", ["ceph", "config", "rm", who, name])
     yield

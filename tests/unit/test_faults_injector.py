@@ -208,6 +208,7 @@ def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connec
     made.inject(STOP[1])
     values: Dict[str, str] = {row[2]: row[3] for row in world.state["config"]}
     assert values["osd_recovery_sleep_hdd"] == "0" and values["osd_max_backfills"] == "10"
+    assert values["osd_recovery_sleep_degraded_hdd"] == "0"  # a release has it, or has not
     assert made.undo(["node1"]) == []
     assert [record.label for record in made.open] == ["recovery"]  # until the end
     assert made.undo_all() == []

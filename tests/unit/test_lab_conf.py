@@ -44,8 +44,10 @@ def test_no_run_time_option_stands_in_ceph_conf_where_it_would_win() -> None:
     shape = Topology(out_interval=77)
     conf = parsed(ceph_conf(shape, "f"))
     fixed = {option for section in conf.sections() for option in conf[section]}
-    at_run_time = [command.split()[3] for command in runtime_commands(shape)]
-    assert "config set mon mon_osd_down_out_interval 77" in runtime_commands(shape)
+    commands = runtime_commands(shape, ["osd_recovery_sleep", "osd_recovery_sleep_degraded_hdd", "osd_delete_sleep"])
+    at_run_time = [command.split()[3] for command in commands]
+    assert "config set mon mon_osd_down_out_interval 77" in commands
+    assert "config set osd osd_recovery_sleep_degraded_hdd 0" in commands and "osd_delete_sleep" not in at_run_time
     assert not fixed & set(at_run_time)
 
 
