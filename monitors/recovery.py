@@ -1,4 +1,4 @@
-"""The `recovery` profile: the cluster's state once a second, through one connection to one node.
+"""The `recovery` profile: the cluster's state over time, through one connection to one node.
 
 Beside CBT's own benchmarks it is a monitor; our runs sample from their begin to their end, as the profile says. Samples
 arrive as monitors/recovery.<node>/recovery.jsonl; docs/RECOVERY.md has their keys.
@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Union
+from typing import Any, Dict, List, Mapping, Optional, Union
 
 from pydantic import Field
 
@@ -25,13 +25,15 @@ class RecoveryProfile(Strict):
 
     # plain numbers as in CBT's own profiles
     # what a sample says counts for LASTS: also one that is late must leave nothing unknown
-    interval: float = Field(1.0, ge=0.1, le=LASTS / 2, description="Seconds between samples.")
+    interval: Optional[float] = Field(
+        None, ge=0.1, le=LASTS / 2, description="Seconds between samples; default 0.25 by librados, 1 by `ceph`."
+    )
     nodes: Union[str, List[str]] = Field("head", description="Ask from the first node of these keys.")
     librados: bool = Field(True, description="`false`: by `ceph`, even where librados is.")
 
 
 class Recovery(AgentMonitor):
-    """Keys: `interval` (seconds, default 1), `nodes` (default head; its first node is used), `librados: false`."""
+    """Keys: `interval` (seconds), `nodes` (default head; its first node is used), `librados: false`."""
 
     Section = RecoveryProfile
     _profile: RecoveryProfile

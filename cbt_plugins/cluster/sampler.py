@@ -40,8 +40,8 @@ _LOOK = 0.2
 _OSD_CHANGES = ("down", "up")
 
 
-def agent_settings(ceph: Ceph, interval: float, **more: Any) -> Dict[str, Any]:
-    """Return the agent's settings: how this cluster is asked, how often, and what is asked of it.
+def agent_settings(ceph: Ceph, interval: Optional[float], **more: Any) -> Dict[str, Any]:
+    """Return the agent's settings: how this cluster is asked, how often (None: as the source is able), and for what.
 
     `recovery`: follow the OSD maps and counters; `df`: ask for the space; `librados`: use it where it is; `timeout`.
     """

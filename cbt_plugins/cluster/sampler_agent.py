@@ -17,7 +17,7 @@ import signal
 import sys
 import time
 
-from cbt_plugins.cluster.state_sources import Librados, NoReply, source_of
+from cbt_plugins.cluster.state_sources import NoReply, source_of
 
 #: seconds after which a question is given up, unless the one who started the agent sets another limit
 TIMEOUT = 5.0
@@ -25,8 +25,10 @@ TIMEOUT = 5.0
 RESTART_AFTER = 60.0
 #: seconds for which the mgr is not asked after it did not answer; doubled each time up to the second one
 MGR_PAUSE, MGR_LONGEST_PAUSE = 15.0, 240.0
-#: librados asks so many times as often while PGs are not clean: milestones are as exact as the samples
-BUSY_PACE = 4
+#: seconds from one try to connect to the next
+RETRY = 1.0
+#: seconds from one line to the next while nothing changes; samples between them are as frequent as the milestones exact
+QUIET_PERIOD = 1.0
 #: seconds from one question for the space to the next
 SPACE_PERIOD = 5.0
 #: seconds after which all OSDs know of a change of the map
@@ -279,10 +281,14 @@ class StateSampler:
 
 
 class StateLines:
-    """The output: each sample has what has changed since the one before."""
+    """The output: each sample has what has changed since the one before.
+
+    Of samples without a change a line a second is written, and the last one before a change, which is not yet so.
+    """
 
     def __init__(self):
         self._last = {}
+        self._unwritten, self._written = None, 0.0  # the last line that was left out; the time of the last written
         self.samples = 0
 
     def write(self, record):
@@ -299,7 +305,18 @@ class StateLines:
             record["gap"] = gap
         self._last = state
         self.samples += 1
+        if len(record) == 1 and state["t"] < self._written + QUIET_PERIOD:
+            self._unwritten = record
+            return
+        self.flush()
         self.write(record)
+        self._written = state["t"]
+
+    def flush(self):
+        """Write the last sample, if its line was left out."""
+        if self._unwritten:
+            self.write(self._unwritten)
+        self._unwritten = None
 
 
 def _report_period(source):
@@ -313,7 +330,7 @@ def _report_period(source):
 
 def main(settings, epoch=None, last=None):
     """Write samples until standard input closes; `epoch` and `last` are the map and time of the last sample so far."""
-    lines, interval, timeout = StateLines(), float(settings["interval"]), settings.get("timeout", TIMEOUT)
+    lines, interval, timeout = StateLines(), settings["interval"] or RETRY, settings.get("timeout", TIMEOUT)
     source = sampler = None
     why, failing_since = "the connection was made anew", time.monotonic()
     while True:
@@ -321,6 +338,7 @@ def main(settings, epoch=None, last=None):
         try:
             if source is None:
                 source, fallback = source_of(settings, timeout)
+                interval = settings["interval"] or source.interval
                 period = _report_period(source) if settings.get("recovery") else None
                 sampler = StateSampler(source, period, settings, epoch)
                 about = {"version": 1, "t": round(time.time(), 3), "via": source.name, "interval": interval}
@@ -342,9 +360,9 @@ def main(settings, epoch=None, last=None):
             gap = [round(late, 3), missed or why] if missed or late > max(3 * interval, 2.0) else None
             lines.sample(state, changes, daemons, gap)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
-        hurry = BUSY_PACE if isinstance(source, Librados) and sampler.busy else 1
-        if not _answer_until(max(time.monotonic() + 0.05, begun + interval / hurry), source, lines):
+        if not _answer_until(max(time.monotonic() + 0.05, begun + interval), source, lines):
             break
+    lines.flush()
     if source is not None:
         source.close()
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]

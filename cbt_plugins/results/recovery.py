@@ -180,6 +180,8 @@ class _Search:
         self.osds: Set[int] = set(episode.osds) or {osd for _, osds in moved for osd in osds}
         #: the maps that begin a search; of these, those of `first_down` or `first_up`
         self.changed = [t for t, osds in moved if osds & self.osds]
+        #: what the cluster was like before is about something else: an earlier fault, or the recovery from it
+        self.since = self.changed[0] if self.changed else episode.begin
         self.turned = [c.t for c in self.changes if self.osds & set(c.down if self.falls else c.up)]
 
         watched = [*([self.before] if self.before else []), *self.samples]
@@ -311,7 +313,10 @@ class _Search:
 
     def _upto_clean(self) -> List[Sample]:
         clean = self.clean().t
-        return [sample for sample in self.samples if clean is None or sample.t <= clean]
+        return [sample for sample in self._since_change() if clean is None or sample.t <= clean]
+
+    def _since_change(self) -> List[Sample]:
+        return self.samples[bisect.bisect_left(self.times, self.since) :]
 
     def _peak(self, what: str) -> Found:
         upto = self._upto_clean()
@@ -324,10 +329,10 @@ class _Search:
         return self._at(top, value)
 
     def recovery_starts(self) -> Found:
-        if self.before and self.before.moving:
+        before = self.all.before(self.since)
+        if before and before.moving and self.since - before.t <= self.all.longest_interval:
             return Found(reason=_ALREADY)
-        begin = self.changed[0] if self.changed else self.episode.begin
-        first = next((sample for sample in self.samples if sample.t >= begin and sample.moving), None)
+        first = next((sample for sample in self._since_change() if sample.moving), None)
         return self._at(first) if first else Found(reason=f"no PG recovered until {self.episode.end_why}")
 
     def no_object_degraded(self) -> Found:
@@ -341,10 +346,11 @@ class _Search:
         return self._stretch(lambda sample: sample.clean, "clean")
 
     def health_ok(self) -> Found:
-        ill = next((sample for sample in self.samples if not self._is_healthy(sample)), None)
+        since = self._since_change()
+        ill = next((sample for sample in since if not self._is_healthy(sample)), None)
         if ill is None:
             return Found(reason="it was never another one" if self.samples else "no samples")
-        first = next((sample for sample in self.samples if sample.t > ill.t and self._is_healthy(sample)), None)
+        first = next((sample for sample in since if sample.t > ill.t and self._is_healthy(sample)), None)
         return self._at(first) if first else Found(reason=f"not until {self.episode.end_why}")
 
     def _is_healthy(self, sample: Sample) -> bool:

@@ -72,6 +72,30 @@ def test_health_ok_is_not_recovered(tmp_path: Path) -> None:
     assert (found["health-ok"], found["no-object-degraded"], found["clean"]) == (10.0, 10.0, 40.0)
 
 
+#: it begins while PGs still recover from the failure; its first OSD is up 4 s later
+SOON = [event(40.0, "undo-begin"), event(46.0, "undone")]
+UP = {"t": 44.0, "down": [7], "settled": False, "map": [{"epoch": 3, "t": 43.9, "up": [6]}]}
+
+
+def test_a_return_begins_with_its_first_osd_and_not_with_the_recovery_before_it(tmp_path: Path) -> None:
+    """All PGs are clean for seconds before that OSD is up: what ended then was about the failure."""
+    ill = {"pgs": DEGRADED, "degraded": [40, 100], "misplaced": [9, 100], "health": "HEALTH_WARN"}
+    well = {"pgs": CLEAN, "degraded": [0, 0], "misplaced": [0, 0], "health": "HEALTH_OK"}
+    lines = [DOWN, {"t": 13.0, **ill}, SETTLED, {"t": 39.0, "pgs": RECOVERING}, {"t": 41.0, **well}, UP]
+    lines += [{"t": 48.0, **ill, "misplaced": [5, 100]}, {"t": 49.0, "pgs": RECOVERING}, {"t": 50.0, "settled": True}]
+    back = milestones(watched(tmp_path, *lines, {"t": 60.0, **well}), [*FAULT, *SOON])["episodes"][1]
+    found = seconds(back)
+    assert (found["recovery-starts"], found["health-ok"], found["clean"]) == (9.0, 20.0, 20.0)
+    (peak,) = (m for m in back["milestones"] if m["name"] == "misplaced-peak")
+    assert (peak["seconds"], peak["value"]["objects"]) == (8.0, 5)
+
+
+def test_a_return_while_pgs_recover_has_no_begin_of_recovery(tmp_path: Path) -> None:
+    lines = [DOWN, SETTLED, {"t": 39.0, "pgs": RECOVERING}, UP, {"t": 50.0, "settled": True}, {"t": 60.0, "pgs": CLEAN}]
+    back = milestones(watched(tmp_path, *lines), [*FAULT, *SOON])["episodes"][1]
+    assert reasons(back)["recovery-starts"] == "PGs were recovering already" and seconds(back)["clean"] == 20.0
+
+
 @pytest.mark.parametrize(("later", "at"), [("noscrub flag(s) set", 20.0), ("noout,noscrub flag(s) set", 40.0)])
 def test_flags_of_the_run_are_no_ill_health(tmp_path: Path, later: str, at: float) -> None:
     """The run's settings are undone long after the recovery, and are not what it was about."""
