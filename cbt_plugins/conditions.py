@@ -169,6 +169,8 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
 
 #: kinds in the event log that are no faults: `settings:`, its fast recovery, what a run has made for itself, `run:`
 NO_FAULTS = ("settings", "recovery", "prepared", "command")
+#: the event with which `cbt-tools undo` begins, before those of what it undoes
+UNDO_BY_USER = "undo-by-user"
 #: an upgrade, and each of its steps: the versions are those before it
 UPGRADE_BEGIN, UPGRADE_STEP, UPGRADE_END = "upgrade-begin", "upgrade-step", "upgrade-end"
 #: the event of a wait that has seen all PGs active+clean

@@ -14,8 +14,10 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.cluster.transport import Transport
 from cbt_plugins.faults import ClusterAccess, Injector
+from cbt_plugins.faults.pools import Part
 from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.plan import Fault, Settings
 
 _PATH = Path(__file__).resolve().parent / "crash" / "standin_world.py"
@@ -205,6 +207,20 @@ def injector(
     made = Injector(folder, access, event, settings, limits=ClusterLimits(), clock=clock)
     MADE.append(made)
     return made
+
+
+def mark_of(label: str) -> str:
+    """The flag of the stand-in that stands for a thing that a run has made."""
+    return "made-" + "".join(c if c.isalnum() else "-" for c in label)
+
+
+def part(label: str) -> Part:
+    """A thing that a run makes for itself, as `set_up` takes it: a flag."""
+    flag = mark_of(label)
+    does = [Command("node0", f"ceph osd {verb} {flag}", 1.0) for verb in ("set", "unset")]
+    place = ("flags_set", {"=": flag})
+    gone, there = (Check("node0", "ceph osd dump -f json", ((place, want),)) for want in (None, True))
+    return label, lambda: Step(label, "node0", (does[0],), (does[1],), (gone,), (there,))
 
 
 #: all that were made; a test closes them at its end

@@ -17,11 +17,11 @@ from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo import FILE, given_up_in, open_in, still_open
+from cbt_plugins.faults.undo import FILE, PREPARED, given_up_in, holds_data, open_in, still_open
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
-from cbt_plugins.run.abandoned import remove_buckets
+from cbt_plugins.run.abandoned import EventsOfUndo, remove_buckets
 from cbt_plugins.run.context import RunArchive
 
 from .command import FAILED, OK, CommandError, explain, say
@@ -144,7 +144,8 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         return say("Error", refusal, OPEN)
     try:
         cluster_access = access.read(folder, args.trust)
-        injector = Injector(folder, cluster_access)
+        events = EventsOfUndo(RunArchive(folder), cluster_access.trusted)
+        injector = Injector(folder, cluster_access, events.write)
     except AnotherCluster as error:
         return say("Error", f"{folder}: {error}", ANOTHER)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
@@ -153,7 +154,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         why = _refusal(injector, force)
         if why:
             return say("Error", f"{folder}: {why}", OPEN)
-        number = len(injector.open)
+        number, with_data = len(injector.open), [e.label for e in injector.open if _goes_with_data(e)]
         if args.data and not injector.undo_all():
             for name in remove_buckets(folder, cluster_access):
                 print(f"{folder}: removed bucket {name}")
@@ -167,13 +168,25 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if still:
             return OPEN
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
+        _say_removed(folder, [label for label in with_data if label != give_up])
         _say_given_up(injector.records)
         injector.release(force)
     except (FaultError, CephError, JournalInUse, OSError) as error:  # all may be undone, and the cluster still locked
         return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()
+        events.close()
     return UNDONE
+
+
+def _goes_with_data(entry: UndoRecord) -> bool:
+    return entry.kind == PREPARED and holds_data(entry.label)
+
+
+def _say_removed(folder: Path, labels: Sequence[str]) -> None:
+    if labels:
+        print(f"{folder}: removed, with all data in it: {', '.join(labels)}")
+        print("  a run with a whole phase cannot continue without it: begin again, in another archive directory")
 
 
 def _say_refused(folder: Path, error: Exception) -> int:
@@ -224,7 +237,7 @@ def _say_given_up(lines: Sequence[Mapping[str, Any]]) -> None:
 
 
 def _print(entry: UndoRecord) -> None:
-    print(f"  {entry.label}: {entry.step.what}")
+    print(f"  {entry.label}: {entry.step.what}{' (with all data in it)' if _goes_with_data(entry) else ''}")
     for command in entry.step.undo:
         print(f"    undo    {command}")
     for check in entry.step.checks:

@@ -28,6 +28,8 @@ GIVEN_UP = "given-up"
 SETTINGS, RECOVERY = "settings", "recovery"
 #: kind of what a run has made for itself: it stays when the run is broken off, so that it can be resumed
 PREPARED = "prepared"
+#: the labels of those that hold objects begin so
+_WITH_DATA = ("pool ", "rgw placement", "rgw user")
 #: kind of a command of the user's
 COMMAND = "command"
 
@@ -91,6 +93,11 @@ class UndoJournal:
     def close(self) -> None:
         """Close the file."""
         self._journal.close()
+
+
+def holds_data(label: str) -> bool:
+    """Tell whether what a run has made for itself, under this label, holds objects."""
+    return label.startswith(_WITH_DATA)
 
 
 def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:

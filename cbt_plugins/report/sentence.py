@@ -16,6 +16,7 @@ from cbt_plugins.formatting import plain, seconds, several
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results import upgrade
+from cbt_plugins.results.episodes import is_planned
 from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured, run_state
@@ -226,7 +227,7 @@ def _share(value: float) -> str:
 def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
     """Yield what followed each fault and each undo, and what that cost the clients."""
     for episode in failure["milestones"]["episodes"]:
-        if episode["aborted"]:
+        if not is_planned(episode):
             continue
         found = {its["name"]: its for its in episode["milestones"]}
         clean, peak = (found.get(name) or {} for name in ("clean", "degraded-peak"))

@@ -7,11 +7,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.conditions import NO_FAULTS
+from cbt_plugins.results.attempts import Attempt, attempts, broken_off
 
 #: undos that begin within so many seconds after the one before has ended are one return
 ONE_RETURN = 30.0
 #: seconds before its undo from which on a fault that ends by itself is worth a warning
 EARLY = 1.0
+#: seconds of a phase in which a fault that was injected again is in force, to be a failure in it
+_IN_FORCE = 5.0
 
 
 @dataclass(frozen=True)
@@ -26,7 +29,8 @@ class Episode:
     end: float = 0.0  # the next episode begins, or the samples end
     end_why: str = ""
     failed: str = ""  # why its commands failed
-    aborted: str = ""  # the folder of the attempt at a phase that it belongs to, where that was broken off
+    aborted: str = ""  # the attempt at a phase, or its folder, that it belongs to, where that was broken off
+    again: Optional[float] = None  # seconds in force of its fault, which was injected again when the run was resumed
     switch_fired: Optional[float] = None  # a node had ended its fault by its own switch ...
     asked: float = 0.0  # ... before its undo began
     until: float = math.inf  # the undo of a failure begins
@@ -39,11 +43,21 @@ def rows_of(episode: Mapping[str, Any]) -> str:
     return f"{'+'.join(episode['labels'])} {episode['kind']}"
 
 
+def is_planned(episode: Mapping[str, Any]) -> bool:
+    """Return whether an episode in its plain form is a result: its fault or its undo was as the plan wants it."""
+    again = episode["kind"] == "failure" and episode.get("again") is not None
+    return not (episode.get("aborted") or again)
+
+
 def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
-    """Return failures and returns by time, from lines of events.jsonl; `last` is the time of the last sample."""
+    """Return failures and returns by time, from lines of events.jsonl; `last` is the time of the last sample.
+
+    A fault that is injected again when its run is resumed is a failure only where a phase has it in force.
+    """
+    events = sorted(events, key=lambda event: float(event.get("t") or 0))
     found: List[Episode] = []
     faults = [event for event in events if event.get("kind") not in NO_FAULTS]
-    for event in sorted(faults, key=lambda event: float(event.get("t") or 0)):
+    for event in faults:
         name, t = event.get("event"), float(event.get("t") or 0)
         label, osds = str(event.get("label")), tuple(int(osd) for osd in event.get("osds") or ())
         at = next((i for i in reversed(range(len(found))) if label in found[i].labels), None)
@@ -71,22 +85,27 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
             found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]
     ends.append((max([last, *(e.done or e.begin for e in found[-1:])]), "the samples end"))
-    attempts = list(_aborted(events))
-    return [
-        replace(its, end=end, end_why=why, aborted=next((kept for a, b, kept in attempts if a <= its.begin <= b), ""))
+    parts = list(broken_off(events))
+    ended = [
+        replace(its, end=end, end_why=why, aborted=next((p.name for p in parts if p.begin <= its.begin < p.end), ""))
         for its, (end, why) in zip(found, ends)
     ]
+    return list(_injected_again(ended, list(attempts(events))))
 
 
-def _aborted(events: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[float, float, str]]:
-    """Yield (begin, end, folder) of the attempts at phases that were broken off: what they did was undone."""
-    begun: Dict[str, float] = {}
-    for event in events:
-        phase = str(event.get("phase"))
-        if event.get("event") == "phase-begin":
-            begun[phase] = float(event["t"])
-        elif event.get("event") == "phase-broken-off" and phase in begun:
-            yield begun.pop(phase), float(event["t"]), str(event.get("kept"))
+def _injected_again(made: Sequence[Episode], tries: Sequence[Attempt]) -> Iterator[Episode]:
+    """Yield the episodes, those of faults that were injected again marked: the plan injects faults in phases only."""
+    again: Dict[str, float] = {}
+    for its in made:
+        if its.kind == "return":
+            lasted = [again.pop(label) for label in its.labels if label in again]
+            yield replace(its, again=min(lasted)) if lasted and not its.aborted else its
+        elif not tries or its.aborted or any(one.begin <= its.begin < one.end for one in tries):
+            yield its
+        else:
+            again[its.labels[0]] = min(its.until, its.end) - its.begin
+            if any(min(its.until, one.end) - max(its.begin, one.go) >= _IN_FORCE for one in tries):
+                yield replace(its, again=again[its.labels[0]])
 
 
 def _early_return(back: Episode, before: Episode, fired: float) -> Episode:

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.conditions import NAMES
 from cbt_plugins.metrics import CLUSTER, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration, split_op
-from cbt_plugins.results.episodes import rows_of
+from cbt_plugins.results.episodes import is_planned, rows_of
 from cbt_plugins.results.thread_groups import name_of
 
 #: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
@@ -112,7 +112,7 @@ def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
     failure = summary["failure"]
     if failure:
         for episode in failure["milestones"]["episodes"]:
-            if not episode.get("aborted"):
+            if is_planned(episode):
                 yield from of_episode(episode)
         for phase in failure["impact"]["phases"]:
             if phase["phase"] in series:

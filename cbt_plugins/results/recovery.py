@@ -118,6 +118,7 @@ def _told(search: _Search, beside_faults: bool) -> Dict[str, Any]:
         "end": episode.end,
         "end_why": episode.end_why,
         "aborted": episode.aborted or None,
+        "again": None if episode.again is None else round(episode.again, 3),
         "switch_fired": None if episode.switch_fired is None else {"t": episode.switch_fired, "undo": episode.asked},
         "until": round(until, 3),  # it has recovered, or nobody looks any longer
         "beside_faults": beside_faults,
@@ -414,7 +415,8 @@ class _Search:
 def titled(episode: Mapping[str, Any]) -> str:
     """Return what texts call an episode."""
     aborted = f" (aborted attempt {episode['aborted']})" if episode.get("aborted") else ""
-    return f"{episode['kind']} of {', '.join(episode['labels'])}{aborted}"
+    again = " (injected again)" if episode["kind"] == "failure" and episode.get("again") is not None else ""
+    return f"{episode['kind']} of {', '.join(episode['labels'])}{aborted}{again}"
 
 
 def blocks(made: Mapping[str, Any]) -> Iterator[Block]:

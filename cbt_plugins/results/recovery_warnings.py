@@ -6,7 +6,7 @@ from datetime import datetime, timezone
 from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 from cbt_plugins.formatting import several
-from cbt_plugins.results.episodes import EARLY, rows_of
+from cbt_plugins.results.episodes import EARLY, is_planned, rows_of
 from cbt_plugins.results.samples import Samples
 
 
@@ -15,7 +15,7 @@ def warnings_of(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator
     if not samples.samples:
         yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
         return
-    there = [episode for episode in made if not episode["aborted"]]  # the phase of another one was repeated
+    there = [episode for episode in made if is_planned(episode)]
     for episode in there:
         about = f"{episode['kind']} {', '.join(episode['labels'])}"
         for warning in _about(samples, episode):
@@ -51,6 +51,9 @@ def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, s
     # beside another fault of the run it is as the plan wants it
     if unclean and not episode["beside_faults"]:
         yield {"code": "not-clean-before", "text": "not all PGs were active+clean before it"}
+    if episode["again"] is not None:
+        text = f"the fault was undone with a broken-off run, and injected again {episode['again']:.1f} s before"
+        yield {"code": "fault-time", "text": text}
     flapped = episode["flapped"]
     if flapped:
         since = f"{flapped['t'] - episode['begin']:.1f} s after the undo began"

@@ -9,13 +9,12 @@ from typing import Any, Dict
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.pools import PoolMaker
+from cbt_plugins.faults.undo import holds_data
 from cbt_plugins.host import RunFailed
 from cbt_plugins.run.buckets import REMOVED
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready, keys_of_users, s3_keys
 
-#: begins of the labels of what holds objects
-_WITH_DATA = ("pool ", "rgw placement", "rgw user")
 #: keys of the manifest
 _SEEN = ("pools", "rgw")
 
@@ -26,7 +25,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     Raises FaultError and CephError, and RunFailed when what earlier phases have written was removed.
     """
     plan, limits = run.plan, limits_of(run.plan.settings)
-    lost = [label for label in run.injector.no_longer_set_up() if label.startswith(_WITH_DATA)]
+    lost = [label for label in run.injector.no_longer_set_up() if holds_data(label)]
     lost += [f"bucket {record['bucket']}" for record in run.journal.all(REMOVED)]
     phases = enumerate(plan.phases, 1)
     if lost and all(run.archive.finished(index, phase.name) is not None for index, phase in phases):

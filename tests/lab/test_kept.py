@@ -1,4 +1,4 @@
-"""Every way out of a run that has made pools, users and buckets of its own, on a real cluster: the same command goes on.
+"""Every way out of a run that has made pools, users and buckets of its own, on a real cluster: it is resumed.
 
 The cycles with a client that is lost run on every release that is there; all in about a quarter of an hour:
 

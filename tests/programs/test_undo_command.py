@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import shutil
@@ -10,12 +11,12 @@ from pathlib import Path
 from typing import Any, Callable, List
 
 import pytest
-from faults_world import ANYTHING, MADE, Connections, injector
+from faults_world import ANYTHING, MADE, Connections, injector, part
 
 import cbt_plugins.tools.undo as undo_tool
 from cbt_plugins.faults import FaultError, access, seal
 from cbt_plugins.faults.undo import FILE, UndoJournal, given_up_in, open_in
-from cbt_plugins.journal import journal_lines
+from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 
@@ -65,6 +66,57 @@ def test_a_dead_run_is_undone(tmp_path: Path, world: Connections, capsys: pytest
     assert "2 undone" in capsys.readouterr().out
     assert main(["undo", str(folder)]) == 0
     assert main(["undo", str(folder), "--dry-run"]) == 0
+
+
+def events_of(folder: Path) -> List[str]:
+    return [f"{line['event']} {line.get('label', '')}".strip() for line in journal_lines(folder / "events.jsonl")]
+
+
+def test_an_undo_is_in_the_event_log(tmp_path: Path, world: Connections) -> None:
+    folder = broken(tmp_path / "run", world)
+    Journal(folder / "events.jsonl").close()
+    assert main(["undo", str(folder)]) == 0
+    names = ["fault-undo-begin one node", "fault-undone one node"]
+    names += ["fault-undo-begin settings", "fault-undone settings"]
+    assert events_of(folder) == ["undo-by-user", *names]
+    assert main(["undo", str(folder)]) == 0  # nothing is open: nothing is added
+    assert len(events_of(folder)) == 5
+
+
+@pytest.mark.parametrize("how", ["none", "complete", "in use", "a pipe", "a link"])
+def test_no_undo_depends_on_the_event_log(tmp_path: Path, world: Connections, how: str) -> None:
+    folder = broken(tmp_path / "run", world)
+    events, other = folder / "events.jsonl", tmp_path / "other"
+    other.write_text("torn")
+    with contextlib.ExitStack() as stack:
+        if how == "a pipe":
+            os.mkfifo(events)
+        elif how == "a link":
+            events.symlink_to(other)
+        elif how in ("complete", "in use"):
+            journal = stack.enter_context(contextlib.closing(Journal(events)))
+            if how == "complete":
+                journal.close()
+                (folder / "complete").write_text("{}")
+        assert main(["undo", str(folder)]) == 0
+        assert world.differences() == set() and open_in(folder) == []
+    assert other.read_text() == "torn"
+    assert how in ("a pipe", "a link") or not (events.exists() and events.read_text())
+
+
+def test_data_that_an_undo_removes_are_named(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    made = injector(tmp_path, world)
+    made.acquire()
+    made.set_up(map(part, ("existing pool log", "pool data", "rgw user")))
+    MADE.pop().close()
+    assert main(["undo", str(tmp_path), "--dry-run"]) == 1
+    assert capsys.readouterr().out.count(" (with all data in it)\n") == 2
+    assert main(["undo", str(tmp_path)]) == 0
+    said = capsys.readouterr().out
+    assert "3 undone" in said and "removed, with all data in it: pool data, rgw user\n" in said
+    assert "begin again, in another archive directory" in said
 
 
 def test_what_stays_open_comes_with_its_commands(

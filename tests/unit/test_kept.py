@@ -14,12 +14,11 @@ from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List, Optional, Sequence, cast
 
 import pytest
-from faults_world import Connections, injector
+from faults_world import Connections, injector, mark_of, part
 from run_context import context, engine_of
 
 from cbt_plugins.cluster.remote import Pending, RemoteError
 from cbt_plugins.faults.pools import Part
-from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.faults.undo import open_in
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal, json_lines
@@ -55,19 +54,6 @@ BEFORE = ("rescue", "check", "set-up", "ceilings")
 WITHIN = tuple(phase.name for phase in PHASES)
 AFTER = ("after the phases", "remove buckets")
 WAYS = ("lost client", "lost head", "full disk", "1 signal", "2 signals", "3 signals")
-
-
-def mark_of(label: str) -> str:
-    """The flag of the stand-in that stands for a thing that a run has made."""
-    return "made-" + "".join(c if c.isalnum() else "-" for c in label)
-
-
-def part(label: str) -> Part:
-    flag = mark_of(label)
-    does = [Command("node0", f"ceph osd {verb} {flag}", 1.0) for verb in ("set", "unset")]
-    place = ("flags_set", {"=": flag})
-    gone, there = (Check("node0", "ceph osd dump -f json", ((place, want),)) for want in (None, True))
-    return label, lambda: Step(label, "node0", (does[0],), (does[1],), (gone,), (there,))
 
 
 class Cluster(Connections):
