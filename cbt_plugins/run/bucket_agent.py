@@ -10,6 +10,7 @@ import hashlib
 import hmac
 import http.client
 import json
+import signal
 import ssl
 import sys
 import time
@@ -17,7 +18,10 @@ import xml.etree.ElementTree as ElementTree
 from urllib.parse import quote, urlsplit
 from xml.sax.saxutils import escape
 
+#: seconds for a request and its answer, whatever comes meanwhile
 TIMEOUT = 120.0
+#: bytes of an answer: 1000 keys of 1024 bytes, each written as &amp; or the like, and what is said of them
+LARGEST = 16 << 20
 #: keys of one request, as S3 allows
 MOST = 1000
 #: so often a request is sent again that had no answer, or one that blames the server; seconds between
@@ -26,6 +30,14 @@ TRIES, PAUSE = 5, 2.0
 
 class S3Error(Exception):
     """S3 said no; the text is for the user."""
+
+
+class Late(OSError):
+    """An answer that has not ended in time."""
+
+
+def give_up(*_):
+    raise Late("no end of the answer in %.0f s" % TIMEOUT)
 
 
 class SignedRequests:
@@ -41,31 +53,53 @@ class SignedRequests:
                 self.context.check_hostname, self.context.verify_mode = False, ssl.CERT_NONE
         self.connection = None
 
-    def ask(self, method, path, query=(), body=b""):
-        """Return (status, XML without namespaces or None). Raises S3Error for other answers than 2xx and 404."""
+    def ask(self, method, path, query=(), body=b"", wanted=""):
+        """Return the root of the answer's XML, without namespaces; None where the server has no such thing (404).
+
+        Raises S3Error for an answer of another kind than `wanted`, the name of its root, and for all other statuses.
+        """
         path = quote(path, safe="/-_.~")
         words = "&".join(quote(k, safe="-_.~") + "=" + quote(v, safe="-_.~") for k, v in sorted(query))
         for left in reversed(range(TRIES)):
             try:
                 status, text = self.once(method, path, words, body)
             except (OSError, http.client.HTTPException) as error:
-                status, text, self.connection = 0, str(error).encode(), None
-            if status in (200, 204, 404):
-                return status, parsed(text)
+                status, text = 0, str(error).encode()
+                self.close()
+            root = parsed(text) if status == 200 and wanted else None
+            if wanted:
+                right = root is not None and root.tag == wanted
+            else:
+                right = status == 204 or (status == 200 and not text.strip())
+            if right or status == 404:
+                return root
             if not left or 0 < status < 500:
                 why = text[:200].decode(errors="replace")
                 raise S3Error("%s %s: %s %s" % (method, path, status or "no answer:", why))
             time.sleep(PAUSE)
+
+    def close(self):
+        if self.connection is not None:
+            self.connection.close()
+            self.connection = None
 
     def once(self, method, path, query, body):
         if self.connection is None:
             kind = http.client.HTTPSConnection if self.context else http.client.HTTPConnection
             more = {"context": self.context} if self.context else {}
             self.connection = kind(self.host, timeout=TIMEOUT, **more)
-        self.connection.request(method, path + ("?" + query if query else ""), body or None,
-                                self.headers(method, path, query, body))
-        answer = self.connection.getresponse()
-        return answer.status, answer.read()
+        signal.setitimer(signal.ITIMER_REAL, TIMEOUT)  # the timeout of a connection is that of a byte
+        try:
+            self.connection.request(method, path + ("?" + query if query else ""), body or None,
+                                    self.headers(method, path, query, body))
+            answer = self.connection.getresponse()
+            text = answer.read(LARGEST + 1)
+        finally:
+            signal.setitimer(signal.ITIMER_REAL, 0)
+        if len(text) > LARGEST:
+            self.close()
+            raise S3Error("%s %s: an answer of more than %d bytes" % (method, path, LARGEST))
+        return answer.status, text
 
     def headers(self, method, path, query, body):
         """Sign with AWS's version 4."""
@@ -90,39 +124,61 @@ class SignedRequests:
 
 
 def parsed(text):
-    if not text.lstrip().startswith(b"<"):
+    """Return the root of XML without namespaces; None for what is none, or has entities of its own."""
+    if not text.lstrip().startswith(b"<") or b"<!" in text:
         return None
-    root = ElementTree.fromstring(text)
+    try:
+        root = ElementTree.fromstring(text)
+    except ElementTree.ParseError:
+        return None
     for element in root.iter():
         element.tag = element.tag.rpartition("}")[2]
     return root
 
 
+def pages(s3, path, query, wanted, tags):
+    """Yield the first page of a listing again and again, until it is empty: whoever gets a page removes what is on it.
+
+    Raises S3Error when the same page comes again.
+    """
+    before, again = None, 0
+    while True:
+        root = s3.ask("GET", path, query, wanted=wanted)
+        page = [e for e in root if e.tag in tags] if root is not None else []
+        if not page:
+            return
+        names = [[e.findtext(field) for field in ("Key", "VersionId", "UploadId")] for e in page]
+        if any(name[0] is None for name in names):
+            raise S3Error("%s: a listing of things without a name" % path)
+        again = again + 1 if names == before else 0
+        if again == TRIES:
+            raise S3Error("%s: the server still lists what it says it has removed: %s" % (path, names[0][0]))
+        if again:
+            time.sleep(PAUSE)
+        before = names
+        yield page
+
+
 def remove(s3, bucket):
     """Remove all versions, delete markers and unfinished uploads, and then the bucket."""
     path, gone = "/" + bucket, 0
-    while True:
-        status, page = s3.ask("GET", path, [("versions", ""), ("max-keys", str(MOST))])
-        if status == 404:
-            return
-        found = [e for e in page if e.tag in ("Version", "DeleteMarker")] if page is not None else []
-        if not found:
-            break
+    listing = [("versions", ""), ("max-keys", str(MOST))]
+    for page in pages(s3, path, listing, "ListVersionsResult", ("Version", "DeleteMarker")):
         texts = [
             "<Object><Key>%s</Key><VersionId>%s</VersionId></Object>"
             % (escape(one.findtext("Key")), escape(one.findtext("VersionId") or "null"))
-            for one in found
+            for one in page
         ]
         body = "<Delete><Quiet>true</Quiet>%s</Delete>" % "".join(texts)
-        _, said = s3.ask("POST", path, [("delete", "")], body.encode())
+        said = s3.ask("POST", path, [("delete", "")], body.encode(), wanted="DeleteResult")
         wrong = said.find("Error") if said is not None else None
         if wrong is not None:
             raise S3Error("%s/%s: %s" % (bucket, wrong.findtext("Key"), wrong.findtext("Code")))
-        gone += len(found)
+        gone += len(page)
         say(objects=gone)
-    _, page = s3.ask("GET", path, [("uploads", "")])
-    for one in page.findall("Upload") if page is not None else ():
-        s3.ask("DELETE", path + "/" + one.findtext("Key"), [("uploadId", one.findtext("UploadId"))])
+    for page in pages(s3, path, [("uploads", "")], "ListMultipartUploadsResult", ("Upload",)):
+        for one in page:
+            s3.ask("DELETE", path + "/" + one.findtext("Key"), [("uploadId", one.findtext("UploadId") or "")])
     s3.ask("DELETE", path)
 
 
@@ -132,6 +188,7 @@ def say(**what):
 
 
 def main():
+    signal.signal(signal.SIGALRM, give_up)
     order = json.loads(sys.stdin.readline())
     s3 = SignedRequests(order)
     for bucket in order["buckets"]:

@@ -54,9 +54,12 @@ _FACTS = Path(__file__).parent / "node_facts.sh"
 _REACH = """\
 import sys
 sys.path[:] = [path for path in sys.path if path]  # the current folder may be anybody's
-import base64, http.client, ssl
+import base64, http.client, signal, ssl
 from urllib.parse import urlsplit
 verify, authority = sys.argv[1:3]
+def late(*_):
+    raise TimeoutError("no answer in 20 s")
+signal.signal(signal.SIGALRM, late)
 given = base64.b64decode(authority).decode() or None
 context = ssl.create_default_context(cadata=given) if verify == "verify" else ssl._create_unverified_context()
 for url in sys.argv[3:]:
@@ -66,10 +69,12 @@ for url in sys.argv[3:]:
             there = http.client.HTTPSConnection(parts.netloc, timeout=10, context=context)
         else:
             there = http.client.HTTPConnection(parts.netloc, timeout=10)
+        signal.alarm(20)  # the timeout of a connection is that of a byte
         there.request("GET", "/")
-        there.getresponse().read()
+        there.getresponse()  # an answer has a head; its body may have no end
     except Exception as error:
         print(url, type(error).__name__, error)
+    signal.alarm(0)
 """
 
 

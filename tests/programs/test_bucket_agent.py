@@ -1,0 +1,176 @@
+"""The agent that removes buckets through S3, against a server that lies."""
+
+from __future__ import annotations
+
+import itertools
+import signal
+import socket
+import threading
+from typing import Any, Callable, Dict, Iterator, List
+
+import pytest
+
+from cbt_plugins.run import bucket_agent
+
+HEAD = "HTTP/1.1 200 OK\r\n"
+VERSION = "<Version><Key>k%d</Key><VersionId>v</VersionId></Version>"
+Answer = Callable[[str], Iterator[str]]
+
+
+def whole(text: str, status: str = "200 OK") -> Iterator[str]:
+    return iter([f"HTTP/1.1 {status}\r\nContent-Length: {len(text)}\r\n\r\n{text}"])
+
+
+def versions(*names: int) -> str:
+    return f"<ListVersionsResult>{''.join(VERSION % name for name in names)}</ListVersionsResult>"
+
+
+def honest(line: str) -> Iterator[str]:
+    if "?versions" in line or "&versions" in line:
+        return whole(versions())
+    if "?uploads" in line:
+        return whole("<ListMultipartUploadsResult/>")
+    return whole("<DeleteResult/>") if line.startswith("POST") else iter(["HTTP/1.1 204 No Content\r\n\r\n"])
+
+
+def chunks(text: str) -> Iterator[str]:
+    yield HEAD + "Transfer-Encoding: chunked\r\n\r\n"
+    for _ in itertools.count():
+        yield f"{len(text):x}\r\n{text}\r\n"
+
+
+def trickle(text: str) -> Iterator[str]:
+    yield text
+    while True:
+        threading.Event().wait(0.05)
+        yield "x"
+
+
+BOMB = "<!DOCTYPE a [<!ENTITY b 'c'>]><ListVersionsResult>&b;</ListVersionsResult>"
+OF_LISTINGS: Dict[str, Any] = {
+    "the same page for ever": (lambda: whole(versions(1, 2)), "still lists what it says it has removed: k1"),
+    "no end": (lambda: chunks("<Version>" + "x" * 65536), "more than 1048576 bytes"),
+    "an error, as 200": (lambda: whole("<Error><Code>InternalError</Code></Error>"), "200 <Error><Code>InternalError"),
+    "another thing": (lambda: whole("<html><body>welcome</body></html>"), "200 <html>"),
+    "nothing": (lambda: whole(""), "GET /b: 200"),
+    "no content": (lambda: whole("", "204 No Content"), "GET /b: 204"),
+    "a part": (lambda: whole(versions(), "206 Partial Content"), "GET /b: 206"),
+    "a redirect": (lambda: whole("", "307 Temporary Redirect"), "GET /b: 307"),
+    "no XML": (lambda: whole("<ListVersionsResult><Version>"), "200 <ListVersionsResult>"),
+    "entities": (lambda: whole(BOMB), "200 <!DOCTYPE"),
+    "no names": (lambda: whole("<ListVersionsResult><Version/></ListVersionsResult>"), "without a name"),
+    "a trickling body": (lambda: trickle(HEAD + "Content-Length: 9999999\r\n\r\n<"), "no end of the answer"),
+    "a trickling head": (lambda: trickle(HEAD + "X: "), "no end of the answer"),
+    "interim answers": (lambda: itertools.repeat("HTTP/1.1 100 Continue\r\n\r\n"), "no end of the answer"),
+    "a short body": (lambda: iter([HEAD + "Connection: close\r\nContent-Length: 99\r\n\r\n<List", ""]), "200 <List"),
+}
+OF_REMOVALS: Dict[str, Any] = {
+    "an error, as 200": (lambda: whole("<Error><Code>SlowDown</Code></Error>"), "200 <Error><Code>SlowDown"),
+    "nothing": (lambda: whole(""), "POST /b: 200"),
+    "one of them": (
+        lambda: whole("<DeleteResult><Error><Key>k1</Key><Code>No</Code></Error></DeleteResult>"),
+        "b/k1: No",
+    ),
+}
+OF_THE_BUCKET: Dict[str, Any] = {
+    "an error, as 200": (lambda: whole("<Error><Code>BucketNotEmpty</Code></Error>"), "200 <Error>"),
+    "a page": (lambda: whole("<p>welcome"), "200 <p>welcome"),
+}
+
+
+@pytest.fixture
+def liar(monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[Answer], bucket_agent.SignedRequests]]:
+    """Makes a client of a server whose answers a test writes."""
+    monkeypatch.setattr(bucket_agent, "TIMEOUT", 0.5)
+    monkeypatch.setattr(bucket_agent, "LARGEST", 1 << 20)
+    monkeypatch.setattr(bucket_agent, "TRIES", 2)
+    monkeypatch.setattr(bucket_agent, "PAUSE", 0.01)
+    before = signal.signal(signal.SIGALRM, bucket_agent.give_up)
+    listener = socket.create_server(("127.0.0.1", 0))
+    links: List[socket.socket] = []
+    clients: List[bucket_agent.SignedRequests] = []
+
+    def talk(link: socket.socket, answer: Answer) -> None:
+        try:
+            while True:
+                text = b""
+                while b"\r\n\r\n" not in text:
+                    piece = link.recv(65536)
+                    if not piece:
+                        return
+                    text += piece
+                for part in answer(text.decode().split("\r\n")[0]):
+                    if not part:
+                        return
+                    link.sendall(part.encode())
+        except OSError:
+            pass
+        finally:
+            link.close()
+
+    def serve(answer: Answer) -> None:
+        while True:
+            try:
+                link, _ = listener.accept()
+            except OSError:
+                return
+            links.append(link)
+            threading.Thread(target=talk, args=(link, answer), daemon=True).start()
+
+    def start(answer: Answer) -> bucket_agent.SignedRequests:
+        threading.Thread(target=serve, args=(answer,), daemon=True).start()
+        url = f"http://127.0.0.1:{listener.getsockname()[1]}"
+        order = {"url": url, "region": "r", "keys": ["a", "s", ""], "authority": None}
+        clients.append(bucket_agent.SignedRequests(order))
+        return clients[-1]
+
+    yield start
+    for client in clients:
+        client.close()
+    listener.close()
+    for link in links:
+        link.close()
+    signal.signal(signal.SIGALRM, before)
+
+
+def test_an_honest_server_is_believed(
+    liar: Callable[[Answer], bucket_agent.SignedRequests], capsys: pytest.CaptureFixture[str]
+) -> None:
+    left = [versions(1, 2), versions(3)]
+    lines: List[str] = []
+
+    def answer(line: str) -> Iterator[str]:
+        lines.append(line.split("?")[0])
+        return whole(left.pop(0)) if "versions=" in line and left else honest(line)
+
+    bucket_agent.remove(liar(answer), "b")
+    assert capsys.readouterr().out.splitlines() == ['{"objects": 2}', '{"objects": 3}']
+    assert lines[-1].startswith("DELETE /b ")
+
+
+@pytest.mark.parametrize("name", OF_LISTINGS)
+def test_a_listing_that_lies_ends_with_an_error(liar: Callable[[Answer], Any], name: str) -> None:
+    lie, text = OF_LISTINGS[name]
+    with pytest.raises(bucket_agent.S3Error) as error:
+        bucket_agent.remove(liar(lambda line: lie() if "versions=" in line else honest(line)), "b")
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize("name", OF_REMOVALS)
+def test_a_removal_that_lies_ends_with_an_error(liar: Callable[[Answer], Any], name: str) -> None:
+    lie, text = OF_REMOVALS[name]
+
+    def answer(line: str) -> Iterator[str]:
+        return lie() if line.startswith("POST") else whole(versions(1)) if "versions=" in line else honest(line)
+
+    with pytest.raises(bucket_agent.S3Error) as error:
+        bucket_agent.remove(liar(answer), "b")
+    assert text in str(error.value)
+
+
+@pytest.mark.parametrize("name", OF_THE_BUCKET)
+def test_a_bucket_that_is_not_removed_is_an_error(liar: Callable[[Answer], Any], name: str) -> None:
+    lie, text = OF_THE_BUCKET[name]
+    with pytest.raises(bucket_agent.S3Error) as error:
+        bucket_agent.remove(liar(lambda line: lie() if line.startswith("DELETE /b ") else honest(line)), "b")
+    assert text in str(error.value)
