@@ -11,7 +11,7 @@ from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.flight import rates
-from cbt_plugins.results.job import kind, missing
+from cbt_plugins.results.job import OTHER_OBJECT, kind, missing
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
 
@@ -36,7 +36,7 @@ def _dry(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, A
 
 def _checksums(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     said = sum(int(job.driver_end.get("checksum_errors") or 0) for job in made.phase.jobs)
-    seen = sum(n for of in made.ops.values() for text, n in of.messages.items() if kind(text) == "checksum")
+    seen = sum(n for of in made.ops.values() for text, n in of.messages.items() if kind(text) in OTHER_OBJECT)
     if max(said, seen):
         read = several(max(said, seen), "object")
         text = f"{read} read with other content than was written: the cluster returned wrong data"

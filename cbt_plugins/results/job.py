@@ -314,7 +314,9 @@ def _merge_cell(into: Dict[str, int], cell: Mapping[str, int]) -> None:
 
 
 #: of cbt-load's errors
-KINDS = ("http", "refused", "reset", "timeout", "checksum", "cut", "protocol")
+KINDS = ("http", "refused", "reset", "timeout", "checksum", "length", "etag", "cut", "protocol")
+#: those that say that an object is not what was written or listed
+OTHER_OBJECT = ("checksum", "length", "etag")
 
 
 def kind(text: str) -> Optional[str]:

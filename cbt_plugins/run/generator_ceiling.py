@@ -128,7 +128,11 @@ class _Trial:
         server = [CBT_LOAD, "null", "--listen", address, "--keys", str(_OBJECTS), "--size", str(size)]
         server += ["--tls"] if self.plan.s3.urls[0].startswith("https:") else []
         argv = (word.replace(_NOBODY, address) for word in job.argv)
-        spec = None if job.spec is None else {**job.spec, "hosts": [self.plan.s3.urls[0].replace(_NOBODY, address)]}
+        spec = None
+        if job.spec is not None:
+            # cbt-load takes no answer of another length than the object's, and all of the server's objects have one
+            spaces = [{**space, "sizes": [[size, size, 1.0]]} for space in job.spec["spaces"]]
+            spec = {**job.spec, "hosts": [self.plan.s3.urls[0].replace(_NOBODY, address)], "spaces": spaces}
         return replace(job, argv=(*server, "--", *argv), spec=spec)
 
 

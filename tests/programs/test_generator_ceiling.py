@@ -105,6 +105,14 @@ def test_each_shape_is_measured_once(tmp_path: Path, cache: Path, monkeypatch: p
     assert tried[0].plan.drivers[0].workers == 64
 
 
+def test_the_server_has_objects_of_the_size_that_is_expected() -> None:
+    """cbt-load takes an answer of another length for a failure, and the server's objects have one size."""
+    mixed = replace(plan(HYBRID), buckets=(Bucket("b", ((1000, 2000, 0.5), (9000, 9000, 0.5))),))
+    (job,) = generator_ceiling._Trial.of(mixed, HYBRID, "signed").jobs([NODE], {NODE: iter([1])})
+    size = int(job.argv[job.argv.index("--size") + 1])
+    assert size == 5250 and job.spec and [space["sizes"] for space in job.spec["spaces"]] == [[[size, size, 1.0]]]
+
+
 def test_a_failure_is_no_failure_of_the_run(tmp_path: Path, cache: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def fail(*_: Any) -> None:
         raise generator_ceiling.LoadError("no reply")

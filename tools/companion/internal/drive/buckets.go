@@ -64,18 +64,18 @@ func (versioning) Section(int64, int64) s3.Body { return versioning{} }
 
 // aboutBucket makes one request, again when it fails in a way that may pass.
 func (e *engine) aboutBucket(request *s3.Request, result *s3.Result) error {
-	for try := 1; ; try++ {
+	for begun, try := time.Now(), 1; ; try++ {
 		if e.stopped() {
 			return errStopped
 		}
-		request.Until = time.Now().Add(listLimit)
+		request.Until = time.Now().Add(e.patience())
 		e.client.Do(request, result)
 		switch {
 		case result.Kind == "", request.Op == s3.Stat && result.Status == 404:
 			return nil
 		case strings.Contains(result.Message, "BucketAlreadyOwnedByYou"), strings.Contains(result.Message, "BucketAlreadyExists"):
 			return nil // another driver was faster
-		case try == listTries || !repeats(result):
+		case !repeats(result), try >= listTries && (result.Kind == s3.KindProtocol || time.Since(begun) > listLimit):
 			return fmt.Errorf("bucket %s: %s: %s", request.Bucket, result.Kind, result.Message)
 		}
 		select {

@@ -46,6 +46,9 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 			hurry = true
 		}
 	}
+	if hurry {
+		e.hurried = time.Now()
+	}
 	close(e.cut)
 	e.Cut()
 	select {
@@ -64,6 +67,9 @@ func (e *engine) atLast(d time.Duration) {
 
 // settling is how long it may be asked for unknown objects.
 func (e *engine) settling(hurry bool) time.Duration {
+	if !e.hurried.IsZero() {
+		return max(hurriedSettling-time.Since(e.hurried), 0)
+	}
 	if hurry {
 		return hurriedSettling
 	}

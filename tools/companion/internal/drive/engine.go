@@ -76,6 +76,8 @@ type engine struct {
 	retries    atomic.Int64
 	reconnects atomic.Int64
 	checksums  atomic.Int64
+	cuts       atomic.Int64 // requests that the end of the run cut off
+	hurried    time.Time    // since when the rest has to be short; zero: it has not
 }
 
 // work is a mix of operations, and who makes it.
@@ -93,7 +95,7 @@ type work struct {
 func Run(o Options) int {
 	e := &engine{Options: o, spec: o.Spec, client: o.Client, start: make(chan struct{}), stop: make(chan struct{}), cut: make(chan struct{})}
 	begun := time.Now()
-	if err := e.openSpaces(); err != nil {
+	if err := e.openUnlessStopped(); err != nil {
 		if !e.stopped() {
 			return e.fail(err.Error())
 		}
@@ -116,6 +118,23 @@ func Run(o Options) int {
 		}
 	}
 	return e.load(base)
+}
+
+// openUnlessStopped finds out what there is; a request that is under way does not keep the process from its end.
+func (e *engine) openUnlessStopped() error {
+	opened, watched := make(chan struct{}), make(chan struct{})
+	go func() {
+		defer close(watched)
+		select {
+		case <-e.Stop:
+			e.Cut()
+		case <-opened:
+		}
+	}()
+	err := e.openSpaces()
+	close(opened)
+	<-watched
+	return err
 }
 
 func (e *engine) fail(text string) int {

@@ -46,8 +46,9 @@ type summary struct {
 	Dry        map[string]int64 `json:"dry"`
 	Issued     map[string]int64 `json:"issued"`
 	Retries    int64            `json:"retries"`
-	Reconnects int64            `json:"reconnects"` // requests sent again: the server had closed the idle connection
-	Checksums  int64            `json:"checksum_errors"`
+	Reconnects int64            `json:"reconnects"`      // requests sent again: the server had closed the idle connection
+	Checksums  int64            `json:"checksum_errors"` // objects that are not what was written, their lengths and ETags too
+	Cut        int64            `json:"cut"`             // requests that the end of the run cut off
 	Works      []workSummary    `json:"works"`
 	Warnings   []warning        `json:"warnings"`
 }
@@ -138,7 +139,7 @@ func (e *engine) dry() map[string]int64 {
 func (e *engine) summary(base time.Time) summary {
 	s := summary{
 		Event: "end", T: epoch(time.Now()), Reason: e.reason, Began: epoch(base), Ended: epoch(e.ended),
-		Dry: e.dry(), Issued: map[string]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(),
+		Dry: e.dry(), Issued: map[string]int64{}, Retries: e.retries.Load(), Checksums: e.checksums.Load(), Cut: e.cuts.Load(),
 		Reconnects: e.reconnects.Load(), Works: []workSummary{}, Spaces: []spaceSummary{}, Warnings: []warning{},
 	}
 	issued := int64(0)

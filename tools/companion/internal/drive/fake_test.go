@@ -152,7 +152,10 @@ func (v *server) list(r *s3.Request, result *s3.Result) {
 	keys = keys[:min(len(keys), r.MaxKeys)]
 	result.Objects = int64(len(keys))
 	if r.WantKeys {
-		result.Keys = keys
+		result.Keys, result.Sizes, result.ETags = keys, nil, make([]uint64, len(keys))
+		for _, key := range keys {
+			result.Sizes = append(result.Sizes, int64(len(v.objects[r.Bucket+"/"+key])))
+		}
 	}
 }
 

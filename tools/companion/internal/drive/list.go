@@ -16,24 +16,26 @@ const (
 	pageKeys  = 1000
 	listers   = 16
 	listTries = 5
-	listLimit = 60 * time.Second // of one page
 )
+
+// listLimit is for one request before the load; and a page is asked for again as long.
+var listLimit = 60 * time.Second
 
 var errStopped = errors.New("stopped")
 
 // page is one LIST, tried again when it fails.
 func (e *engine) page(request *s3.Request, result *s3.Result) error {
 	request.Op, request.WantKeys = s3.List, true
-	for try := 1; ; try++ {
+	for begun, try := time.Now(), 1; ; try++ {
 		if e.stopped() {
 			return errStopped
 		}
-		request.Until = time.Now().Add(listLimit)
+		request.Until = time.Now().Add(e.patience())
 		e.client.Do(request, result)
 		if result.Kind == "" {
 			return nil
 		}
-		if try == listTries || !repeats(result) {
+		if !repeats(result) || try >= listTries && (result.Kind == s3.KindProtocol || time.Since(begun) > listLimit) {
 			return fmt.Errorf("LIST of %s/%s: %s: %s", request.Bucket, request.Key, result.Kind, result.Message)
 		}
 		select {
@@ -42,6 +44,9 @@ func (e *engine) page(request *s3.Request, result *s3.Result) error {
 		}
 	}
 }
+
+// patience is how long a request before the load may take.
+func (e *engine) patience() time.Duration { return min(seconds(e.spec.Deadline), listLimit) }
 
 // findNames lists a space that is not numbered.
 func (e *engine) findNames(s *space) error {
@@ -65,16 +70,16 @@ func (e *engine) findNames(s *space) error {
 		if err := e.page(request, &result); err != nil {
 			return err
 		}
-		for _, key := range result.Keys {
+		for i, key := range result.Keys {
 			if slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 				continue
 			}
 			if s.spec.Limit > 0 && s.names.len() >= s.spec.Limit {
 				return nil
 			}
-			s.names.add(key)
+			s.names.add(key, s3.Expected{Sized: true, Size: result.Sizes[i], ETag: result.ETags[i]})
 		}
-		if !result.Truncated || len(result.Keys) == 0 {
+		if !result.Truncated {
 			s.n, s.used = s.names.len(), s.names.len()
 			return nil
 		}
@@ -150,7 +155,7 @@ func (e *engine) findRange(s *space, from, to int64) error {
 			}
 		}
 		s.mu.Unlock()
-		if !result.Truncated || len(result.Keys) == 0 {
+		if !result.Truncated {
 			return nil
 		}
 		request.StartAfter = result.Keys[len(result.Keys)-1]

@@ -1,19 +1,24 @@
 package drive
 
-import "unsafe"
+import (
+	"unsafe"
 
-// names are the keys that a LIST has found, one after the other in one piece of memory.
+	"cbt-plugins/companion/internal/s3"
+)
+
+// names are the keys that a LIST has found, one after the other in one piece of memory, and what it has said of each.
 type names struct {
-	prefix string
-	text   []byte
-	ends   []uint64 // in text
+	text    []byte
+	ends    []uint64 // in text
+	objects []s3.Expected
 }
 
 func (n *names) len() int64 { return int64(len(n.ends)) }
 
-func (n *names) add(key string) {
+func (n *names) add(key string, object s3.Expected) {
 	n.text = append(n.text, key...)
 	n.ends = append(n.ends, uint64(len(n.text)))
+	n.objects = append(n.objects, object)
 }
 
 // at is the key with this number, from 1. It stays as it is: nothing is added once the run begins.

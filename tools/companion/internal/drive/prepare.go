@@ -19,7 +19,7 @@ func (w *worker) prepare() {
 		r.StartAfter = w.somewhere(s)
 		return
 	case !s.numbered():
-		r.Key = s.names.at(c.number)
+		r.Key, r.Expected = s.names.at(c.number), s.names.objects[c.number-1]
 		return
 	}
 	r.Key = w.keyOf(s.spec.Prefix, c.number)
@@ -33,9 +33,12 @@ func (w *worker) prepare() {
 			w.hashing = time.Since(begin)
 		}
 		r.Body = &w.body
-	case r.Op == s3.Get && w.e.spec.Verify:
-		s.maker.Expect(&w.sink, c.number, s.sizes.Of(c.number))
-		r.Sink = &w.sink
+	case r.Op == s3.Get, r.Op == s3.Stat:
+		r.Expected = s.expected(c.number)
+		if r.Op == s3.Get && w.e.spec.Verify {
+			s.maker.Expect(&w.sink, c.number, r.Expected.Size)
+			r.Sink = &w.sink
+		}
 	}
 }
 

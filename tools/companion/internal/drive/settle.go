@@ -76,6 +76,7 @@ func (e *engine) settle(budget time.Duration) {
 func (e *engine) ask(client Client, one question, until time.Time) {
 	prefix := one.space.spec.Prefix
 	request := s3.Request{Op: s3.Stat, Bucket: one.space.spec.Bucket, Key: string(appendKey(nil, prefix, one.object.Number))}
+	request.Expected = one.space.expected(one.object.Number)
 	var result s3.Result
 	for left := time.Until(until); left > 0; left = time.Until(until) {
 		request.Until = time.Now().Add(min(left, seconds(e.spec.Deadline)))

@@ -83,6 +83,11 @@ func numberOf(key, prefix string) int64 {
 	return number
 }
 
+// expected is what an object of a numbered space must be.
+func (s *space) expected(number int64) s3.Expected {
+	return s3.Expected{Sized: true, Size: s.sizes.Of(number)}
+}
+
 func (s *space) numbered() bool { return s.names == nil }
 
 // settled makes the count that is read without the lock the real one.

@@ -163,8 +163,10 @@ func (w *worker) do(started, intended time.Time) {
 		if result.Kind == "" && w.request.Sink != nil {
 			if mismatch := w.sink.Mismatch(); mismatch != "" {
 				result.Kind, result.Message = s3.KindChecksum, mismatch
-				w.e.checksums.Add(1)
 			}
+		}
+		if isOtherObject(result.Kind) {
+			w.e.checksums.Add(1)
 		}
 		unsure = unsure || result.Unsure()
 		silent = silent || result.Unsure() && (result.Status == 0 || result.Resent)
@@ -189,6 +191,9 @@ func (w *worker) do(started, intended time.Time) {
 	} else {
 		w.counts[o.kind].failed.Add(1)
 	}
+	if result.Kind == s3.KindCut {
+		w.e.cuts.Add(1)
+	}
 	w.since.Store(0)
 	w.report(intended)
 }
@@ -203,10 +208,15 @@ func (w *worker) until(now time.Time) bool {
 	return false
 }
 
+// isOtherObject tells whether an error says that an object is not what was written.
+func isOtherObject(kind string) bool {
+	return kind == s3.KindChecksum || kind == s3.KindLength || kind == s3.KindETag
+}
+
 // repeats tells whether trying again may help.
 func repeats(result *s3.Result) bool {
 	switch result.Kind {
-	case s3.KindCut, s3.KindChecksum:
+	case s3.KindCut, s3.KindChecksum, s3.KindLength, s3.KindETag:
 		return false
 	case s3.KindHTTP:
 		return result.Status >= 500 || result.Status == 429 || result.Status == 408
@@ -214,8 +224,11 @@ func repeats(result *s3.Result) bool {
 	return true
 }
 
+// firstBackOff is before the first repetition; the next ones wait twice as long each.
+var firstBackOff = 100 * time.Millisecond
+
 func backOff(again int) time.Duration {
-	return min(100*time.Millisecond<<min(again, 10), 5*time.Second)
+	return min(firstBackOff<<min(again, 10), 5*time.Second)
 }
 
 // pauses are all back-offs of a request.
@@ -233,8 +246,8 @@ func (w *worker) report(intended time.Time) {
 	switch c.op.spec.Op {
 	case s3.Get:
 		// of a failed one what it was to have, as warp says it: its size class is that of the object
-		if r.Bytes = result.Bytes; result.Kind != "" && c.space.numbered() {
-			r.Bytes = c.space.sizes.Of(c.number)
+		if r.Bytes = result.Bytes; result.Kind != "" {
+			r.Bytes = w.request.Expected.Size
 		}
 	case s3.Put, s3.Multipart:
 		r.Bytes = w.body.Size()

@@ -80,25 +80,30 @@ func (x *conn) receive(c *call) failure {
 	if broke := x.receiveHead(c); broke.kind != "" {
 		return broke
 	}
+	x.text.reset()
 	keep := !x.header.ConnectionClose()
 	length := int64(x.header.ContentLength())
-	if c.method == "HEAD" || c.status == fasthttp.StatusNoContent || c.status == fasthttp.StatusNotModified {
-		if length == endless { // no length said, and none needed: no reason to close
+	switch {
+	case c.method == "HEAD" || c.status == fasthttp.StatusNoContent || c.status == fasthttp.StatusNotModified:
+		if c.bytes = max(length, 0); length == endless { // no length said, and none needed: no reason to close
 			keep = x.header.IsHTTP11()
-		} else if c.method == "HEAD" {
-			c.bytes = max(length, 0)
 		}
 		x.alive = keep && x.in.Buffered() == 0
-		return c.judge(nil)
-	}
-	if c.status >= 300 {
+		if length < 0 && c.object.Sized && c.status == fasthttp.StatusOK {
+			return failure{KindLength, "not said"}
+		}
+		return x.judge(c)
+	case c.status != fasthttp.StatusOK:
 		return x.receiveError(c, length, keep)
-	}
-	if broke := x.receiveBody(c, c.into, length); broke.kind != "" {
-		return broke
+	case c.object.Sized && length != c.object.Size:
+		return x.receiveOdd(c, length, keep)
+	default:
+		if broke := x.receiveBody(c, c.into, length); broke.kind != "" {
+			return broke
+		}
 	}
 	x.alive = keep && length != endless && x.in.Buffered() == 0
-	return c.judge(nil)
+	return x.judge(c)
 }
 
 func (x *conn) receiveHead(c *call) failure {
@@ -126,18 +131,38 @@ func (x *conn) receiveHead(c *call) failure {
 
 // receiveError reads what an error answer says, up to a limit; beyond it the connection is given up.
 func (x *conn) receiveError(c *call, length int64, keep bool) failure {
-	x.text.reset()
 	if length > int64(errorLimit) {
 		length, keep = errorLimit, false
 	}
 	broke := x.receiveBody(c, &x.text, length)
 	c.bytes = 0
 	x.alive = keep && broke.kind == "" && length != endless && x.in.Buffered() == 0
-	return c.judge(x.text.kept)
+	return x.judge(c)
 }
 
-// receiveBody passes a body on. An error of into ends it; so does the end of an error answer's limit.
+// receiveOdd reads the body of an answer whose head does not say the object's length: it may be an error, or the object
+// all the same. Of one that is too long only the beginning is read, and the connection is given up.
+func (x *conn) receiveOdd(c *call, length int64, keep bool) failure {
+	x.odd = beginning{&x.text, c.into}
+	c.most = max(c.object.Size, errorLimit)
+	announced := length
+	if length > c.most {
+		length, keep = errorLimit, false
+	}
+	broke := x.receiveBody(c, &x.odd, length)
+	c.bytes = max(c.bytes, announced)
+	x.alive = keep && broke.kind == "" && length != endless && x.in.Buffered() == 0
+	if broke.kind != "" {
+		return broke
+	}
+	return x.judge(c)
+}
+
+// receiveBody passes a body on. An error of into ends it; so does the end of an answer's limit.
 func (x *conn) receiveBody(c *call, into io.Writer, length int64) failure {
+	if into == nil && (c.method != "GET" || c.key == "") {
+		into = &x.text
+	}
 	if length == chunked {
 		return x.receiveChunks(c, into)
 	}
@@ -172,10 +197,12 @@ func (x *conn) pass(c *call, into io.Writer, length int64) failure {
 			n = int(min(int64(n), length))
 			length -= int64(n)
 		}
-		c.bytes += int64(n)
+		if c.bytes += int64(n); c.most > 0 && c.bytes > c.most {
+			return failure{KindLength, tooLong}
+		}
 		if into != nil {
 			piece, _ := x.in.Peek(n)
-			if _, err := into.Write(piece); err == errListing || err == errExcerpt {
+			if _, err := into.Write(piece); isNonsense(err) {
 				return failure{KindProtocol, err.Error()}
 			} else if err != nil {
 				return failure{KindChecksum, oneLine(err.Error())}
@@ -257,23 +284,44 @@ func (x *conn) failed(err error) failure {
 	return failure{KindProtocol, oneLine(err.Error())}
 }
 
-// judge says whether an answer's status is a success of what was asked for; text is what an error answer said.
-func (c *call) judge(text []byte) failure {
-	switch c.status {
-	case fasthttp.StatusOK:
-		return failure{}
-	case fasthttp.StatusNoContent:
-		if c.method == "PUT" || c.method == "DELETE" {
-			return failure{}
-		}
-	case fasthttp.StatusPartialContent:
-		if c.method == "GET" {
-			return failure{}
-		}
+// judge says whether an answer is a success of what was asked for.
+func (x *conn) judge(c *call) failure {
+	if c.object.Sized && c.status == fasthttp.StatusOK {
+		return x.compare(c)
 	}
-	code := errorCode(text)
-	if code == "" {
-		code = fasthttp.StatusMessage(c.status)
+	code := errorCode(x.text.kept) // also in an answer that begins as a success
+	if c.status != fasthttp.StatusOK && !(c.status == fasthttp.StatusNoContent && c.method == "DELETE") || code != "" {
+		if code == "" {
+			code = fasthttp.StatusMessage(c.status)
+		}
+		return failure{KindHTTP, strconv.Itoa(c.status) + " " + code}
 	}
-	return failure{KindHTTP, strconv.Itoa(c.status) + " " + code}
+	switch {
+	case c.method == "PUT" && c.key != "" && len(x.header.Peek("ETag")) == 0:
+		return failure{KindProtocol, "no ETag: nothing was stored"}
+	case c.method == "DELETE" && len(x.text.kept) > 0:
+		return failure{KindProtocol, "a DELETE answered with a text"}
+	}
+	return failure{}
+}
+
+const (
+	tooShort = "shorter than the object"
+	tooLong  = "longer than the object"
+)
+
+// compare says whether an answer is about the object that was asked for: its length, and its ETag where that is known.
+func (x *conn) compare(c *call) failure {
+	code := errorCode(x.text.kept)
+	switch {
+	case c.bytes != c.object.Size && code != "":
+		return failure{KindHTTP, strconv.Itoa(c.status) + " " + code}
+	case c.bytes < c.object.Size:
+		return failure{KindLength, tooShort}
+	case c.bytes > c.object.Size:
+		return failure{KindLength, tooLong}
+	case c.object.ETag != 0 && Fingerprint(x.header.Peek("ETag")) != c.object.ETag:
+		return failure{KindETag, "another than in the listing"}
+	}
+	return failure{}
 }

@@ -91,6 +91,10 @@ func BenchmarkClient(b *testing.B) {
 		"put-16MiB":    {url, []s3.Op{s3.Put}, make(block, 16<<20), true},
 	} {
 		b.Run(name, func(b *testing.B) {
+			expected := s3.Expected{Sized: true, Size: 4096, ETag: s3.Fingerprint([]byte("d41d8cd98f00b204e9800998ecf8427e"))}
+			if c.url == large {
+				expected.Size = 16 << 20
+			}
 			client, err := s3.New(s3.Config{Hosts: []string{c.url}, AccessKey: "a", SecretKey: "s", Workers: 32, Unsigned: c.unsigned})
 			if err != nil {
 				b.Fatal(err)
@@ -105,7 +109,7 @@ func BenchmarkClient(b *testing.B) {
 				workers.Add(1)
 				go func() {
 					defer workers.Done()
-					request, result := s3.Request{Bucket: "bucket", Key: "cbt-load/01-4KiB/0000000017", Body: c.body, MaxKeys: 1000}, s3.Result{}
+					request, result := s3.Request{Bucket: "bucket", Key: "cbt-load/01-4KiB/0000000017", Body: c.body, MaxKeys: 1000, Expected: expected}, s3.Result{}
 					for {
 						n := next.Add(1)
 						if n > int64(b.N) {
@@ -152,7 +156,7 @@ func TestRequestsDoNotAllocate(t *testing.T) {
 	defer client.Close()
 	var result s3.Result
 	for _, op := range []s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete} {
-		request := s3.Request{Op: op, Bucket: "bucket", Key: "key", Body: make(block, 4096)}
+		request := s3.Request{Op: op, Bucket: "bucket", Key: "key", Body: make(block, 4096), Expected: s3.Expected{Sized: true, Size: 4096}}
 		if n := testing.AllocsPerRun(500, func() {
 			request.Until = time.Now().Add(10 * time.Second)
 			if client.Do(&request, &result); result.Kind != "" {

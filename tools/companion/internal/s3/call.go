@@ -18,13 +18,15 @@ type call struct {
 	extra     *extraHeaders // nil: none
 	body      Body          // nil: none
 	text      []byte        // a short body instead
-	into      io.Writer
+	into      io.Writer     // of the answer's body; nil: an object is thrown away, all else is kept as far as errors need it
+	object    Expected
 	until     time.Time // zero: no limit
 
 	sent      bool      // something of it left this program
 	status    int       // 0: no answer
 	firstByte time.Time // zero: no answer
 	bytes     int64     // of the answer's body
+	most      int64     // so many may come, where the answer does not say how many; 0: no limit
 	path      []byte    // encoded
 }
 
@@ -87,14 +89,14 @@ func (c *call) prepare(request *Request, config *Config) {
 	}
 	switch request.Op {
 	case Get:
-		c.method, c.into, c.extra = "GET", request.Sink, encryption.ofData
+		c.method, c.into, c.object, c.extra = "GET", request.Sink, request.Expected, encryption.ofData
 	case Put:
 		c.method, c.body, c.payload, c.extra = "PUT", request.Body, config.payloadOf(request.Body), encryption.ofNew
 		if request.Query != "" {
 			c.query = append(c.query, request.Query...)
 		}
 	case Stat:
-		c.method, c.extra = "HEAD", encryption.ofData
+		c.method, c.object, c.extra = "HEAD", request.Expected, encryption.ofData
 	case Delete:
 		c.method = "DELETE"
 	case List:

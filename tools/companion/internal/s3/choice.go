@@ -117,7 +117,7 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said fail
 	case status != 0 || said.kind == KindProtocol:
 		h.moved.Store(int64(now.Sub(began)))
 		h.down = false
-		if said.kind == KindProtocol || status == 429 || status >= 500 {
+		if wrong := said.kind != "" && status < 300; wrong || said.kind == KindProtocol || status == 429 || status >= 500 {
 			h.errors, h.tryAt = h.errors+1, now.Add(firstBackoff)
 		} else {
 			h.errors = 0

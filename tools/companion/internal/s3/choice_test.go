@@ -125,10 +125,14 @@ func TestProbes(t *testing.T) {
 
 // One host answers after ten steps, the other one at once, with errors: eight workers do not all run into it.
 func TestAHostThatFailsFast(t *testing.T) {
+	hostThatFailsFast(t, 503, failure{KindHTTP, "503 SlowDown"})
+	hostThatFailsFast(t, 200, failure{KindLength, tooShort})
+}
+
+func hostThatFailsFast(t *testing.T, status int, said failure) {
 	for inTurn, most := range map[bool]int{false: 30, true: 55} {
 		client := chosen(t, 2, 8, inTurn)
 		slow, broken := client.hosts[0], client.hosts[1]
-		busy := failure{KindHTTP, "503 SlowDown"}
 		now := time.Now()
 		goods, fails := 0, 0
 		work := func(steps int, status int, said failure) {
@@ -155,7 +159,7 @@ func TestAHostThatFailsFast(t *testing.T) {
 				client.release(slow, nil, false, now, failure{}, 200)
 			}
 		}
-		work(1000, 503, busy)
+		work(1000, status, said)
 		if 100*fails > most*(goods+fails) || fails == 0 {
 			t.Fatalf("%d of %d at the host that fails, in turn: %v", fails, goods+fails, inTurn)
 		}

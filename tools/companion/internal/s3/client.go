@@ -72,7 +72,7 @@ func New(config Config) (*Client, error) {
 
 // Do makes one request and fills in all of its result. Request and Result are the caller's again when it returns.
 func (c *Client) Do(request *Request, result *Result) {
-	*result = Result{Keys: result.Keys[:0], Sizes: result.Sizes[:0]}
+	*result = Result{Keys: result.Keys[:0], Sizes: result.Sizes[:0], ETags: result.ETags[:0]}
 	t := c.tasks.Get().(*task)
 	t.client, t.request, t.result = c, request, result
 	if request.Op == Multipart {

@@ -29,8 +29,9 @@ type conn struct {
 	out    *bufio.Writer
 	header fasthttp.ResponseHeader
 	sign   sigV4
-	text   excerpt // of an error answer
-	bucket string  // of hostName
+	text   excerpt // of an answer that is no object
+	odd    beginning
+	bucket string // of hostName
 	name   string
 	call   *call // under way
 

@@ -30,7 +30,7 @@ type host struct {
 	backoff time.Duration
 	probeAt time.Time
 	why     string       // it is down
-	errors  int          // 5xx, 429 and answers that are none since its last good one
+	errors  int          // 5xx, 429, answers that are none and those to another question since its last good one
 	tryAt   time.Time    // with errors and nothing under way, it gets a request then
 	busy    int64        // since began: when it got its first request after it had none
 	moved   atomic.Int64 // since began: when it last answered or took or gave a piece of a large object

@@ -15,12 +15,12 @@ func TestListings(t *testing.T) {
 		}
 		for cut := range text {
 			var list listing
-			list.reset(true, nil, nil)
+			list.reset(&Request{WantKeys: true}, &Result{})
 			list.Write(text[:cut])
 			if err := list.finish(); err == nil {
 				t.Fatalf("%s: complete after %d of %d bytes", file, cut, len(text))
 			}
-			list.reset(true, nil, nil)
+			list.reset(&Request{WantKeys: true}, &Result{})
 			for _, piece := range [][]byte{text[:cut], text[cut:]} {
 				if _, err := list.Write(piece); err != nil {
 					t.Fatal(err)
@@ -39,7 +39,7 @@ func TestListings(t *testing.T) {
 
 func TestAListingIsBounded(t *testing.T) {
 	var list listing
-	list.reset(true, nil, nil)
+	list.reset(&Request{WantKeys: true}, &Result{})
 	for range 100 {
 		if _, err := list.Write(make([]byte, 1<<10)); err != nil {
 			return

@@ -44,7 +44,7 @@ func TestOverTLS(t *testing.T) {
 		if result.Bytes != int64(len(object)) {
 			t.Fatalf("%+v", result)
 		}
-		expect(t, do(client, Request{Op: Put, Body: block(object)}), "")
+		expect(t, do(client, Request{Op: Get, Expected: Expected{true, int64(len(object)), 0}}), "")
 		for _, h := range client.hosts { // as if they had been idle for long
 			for _, x := range h.idle {
 				x.since = time.Time{}

@@ -25,7 +25,7 @@ type task struct {
 func (t *task) single() {
 	t.call.prepare(t.request, &t.client.config)
 	if t.request.Op == List {
-		t.list.reset(t.request.WantKeys, t.result.Keys, t.result.Sizes)
+		t.list.reset(t.request, t.result)
 		t.call.into = &t.list
 	}
 	said := t.begin(trusted)
@@ -46,8 +46,8 @@ func (t *task) single() {
 		}
 	}
 	if t.request.Op == List {
-		r.Keys, r.Sizes, r.Truncated = t.list.keys, t.list.sizes, t.list.truncated
-		t.list.keys, t.list.sizes = nil, nil
+		r.Keys, r.Sizes, r.ETags, r.Truncated = t.list.keys, t.list.sizes, t.list.etags, t.list.truncated
+		t.list.keys, t.list.sizes, t.list.etags = nil, nil, nil
 	}
 	t.finish(said)
 	if t.request.Op == List {

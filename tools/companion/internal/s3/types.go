@@ -55,8 +55,16 @@ type Request struct {
 	Sink       io.Writer // GET: gets the object; nil: it is thrown away. Its error is KindChecksum
 	StartAfter string    // LIST
 	MaxKeys    int       // LIST
-	WantKeys   bool      // LIST: fill Result.Keys and Result.Sizes
+	WantKeys   bool      // LIST: fill Result.Keys, Result.Sizes and Result.ETags
+	Expected   Expected  // GET, STAT: what the object is known to be
 	Until      time.Time // the deadline; the request is over by then. A MULTIPART that failed may take a second more
+}
+
+// Expected is what is known of an object before it is asked for; the zero value knows nothing.
+type Expected struct {
+	Sized bool
+	Size  int64
+	ETag  uint64 // its Fingerprint; 0: not known
 }
 
 // Result is what came of a request.
@@ -75,6 +83,7 @@ type Result struct {
 	Truncated bool  // LIST: there are more
 	Keys      []string
 	Sizes     []int64
+	ETags     []uint64 // Fingerprints
 }
 
 // Kinds of errors; a row's error is "kind: message".
@@ -84,6 +93,8 @@ const (
 	KindReset    = "reset"    // the connection broke
 	KindTimeout  = "timeout"  // the deadline passed
 	KindChecksum = "checksum" // the object is not what was written
+	KindLength   = "length"   // the answer is shorter or longer than the object
+	KindETag     = "etag"     // the object is another than the listing's
 	KindCut      = "cut"      // the run ended first
 	KindProtocol = "protocol" // an answer that is none
 )

@@ -86,13 +86,11 @@ func (t *task) again() (said failure) {
 func (t *task) initiate() (id string, said failure) {
 	t.renew("POST")
 	t.call.query, t.call.extra = append(t.call.query, "uploads="...), t.client.config.Encryption.ofNew
-	var answer excerpt
-	t.call.into = &answer
 	t.conn.alive = true // nothing has been asked on it yet
 	if said = t.again(); said.kind != "" {
 		return "", said
 	}
-	if id = element(answer.kept, "UploadId"); id == "" {
+	if id = element(t.conn.text.kept, "UploadId"); id == "" {
 		return "", failure{KindProtocol, "an upload without a name"}
 	}
 	return id, failure{}
@@ -106,15 +104,10 @@ func (t *task) complete(id string, list []byte) failure {
 		sum := sha256.Sum256(list)
 		t.call.payload = hex.EncodeToString(sum[:])
 	}
-	var answer excerpt
-	t.call.into = &answer
 	if said := t.again(); said.kind != "" {
 		return said
 	}
-	if code := errorCode(answer.kept); code != "" { // found after the status was sent
-		return failure{KindHTTP, strconv.Itoa(t.call.status) + " " + code}
-	}
-	if !bytes.Contains(answer.kept, []byte("<CompleteMultipartUploadResult")) {
+	if !bytes.Contains(t.conn.text.kept, []byte("<CompleteMultipartUploadResult")) {
 		return failure{KindProtocol, "a completion that is none"}
 	}
 	return failure{}

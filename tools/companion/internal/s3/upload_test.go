@@ -125,7 +125,7 @@ func TestUploadsThatFail(t *testing.T) {
 		"part refused":         {linePart2, saying(slow), "http: 503 SlowDown", true, false},
 		"part lost":            {linePart2, lost, "reset: closed by the server", true, false},
 		"part hangs":           {linePart2, hang, "timeout: no answer in time", true, false},
-		"part closes":          {linePart2, saying("HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), "", false, false},
+		"part closes":          {linePart2, saying("HTTP/1.1 200 OK\r\nETag: e\r\nConnection: close\r\nContent-Length: 0\r\n\r\n"), "", false, false},
 		"completion refused":   {lineComplete, saying(slow), "http: 503 SlowDown", true, false},
 		"completion breaks":    {lineComplete, saying("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), "http: 500 Internal Server Error", true, true},
 		"completion fails":     {lineComplete, saying(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(failed), failed)), "http: 200 InternalError", true, true},

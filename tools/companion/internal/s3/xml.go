@@ -2,15 +2,25 @@ package s3
 
 import (
 	"bytes"
-	"errors"
 	"html"
+	"io"
 	"strings"
 )
 
 // errorLimit is how much of an error answer is read.
 const errorLimit = 16 << 10
 
-var errExcerpt = errors.New("more than such an answer says")
+// nonsense is why an answer is none.
+type nonsense string
+
+func (n nonsense) Error() string { return string(n) }
+
+func isNonsense(err error) bool {
+	_, is := err.(nonsense)
+	return is
+}
+
+const errExcerpt = nonsense("more than such an answer says")
 
 // excerpt keeps the beginning of what is written to it, and refuses the rest.
 type excerpt struct{ kept []byte }
@@ -24,6 +34,20 @@ func (e *excerpt) Write(p []byte) (int, error) {
 		return n, errExcerpt
 	}
 	return n, nil
+}
+
+// beginning keeps the first bytes of what is written to it, and passes all of it on.
+type beginning struct {
+	text *excerpt
+	into io.Writer // nil: nobody
+}
+
+func (b *beginning) Write(p []byte) (int, error) {
+	b.text.kept = append(b.text.kept, p[:min(len(p), errorLimit-len(b.text.kept))]...)
+	if b.into == nil {
+		return len(p), nil
+	}
+	return b.into.Write(p)
 }
 
 // element is the text of the first element of that name in a small document; empty: there is none.
