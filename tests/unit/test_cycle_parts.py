@@ -220,6 +220,7 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
     ("end", "status"),
     [
         (JobEnd({"PUT": Counts(good=9)}, exit=0, cut=True, driver_end={"spaces": []}), "ok"),
+        (JobEnd({"PUT": Counts(good=9, failed=4)}, exit=0, cut=True, driver_end={"spaces": [], "cut": 4}), "ok"),
         (JobEnd({"PUT": Counts(good=9)}, exit=1, cut=True, driver_end={"spaces": []}, message="no state"), "failed"),
         (JobEnd({"PUT": Counts(good=9)}, signal=9, cut=True), "failed"),
         (JobEnd({"PUT": Counts(good=9)}, exit=0, cut=True), "failed"),
