@@ -7,7 +7,7 @@ import os
 import stat
 from contextlib import contextmanager
 from pathlib import Path
-from typing import BinaryIO, Iterator, Optional, Set, Tuple
+from typing import BinaryIO, Dict, Iterator, Mapping, Optional, Set, Tuple
 
 #: modes of files that a run writes: nobody else may write one; journals that an undo obeys are nobody else's at all
 SHARED, PRIVATE = 0o644, 0o600
@@ -21,6 +21,26 @@ _confined: Set[str] = set()
 def confine(folder: Path) -> None:
     """Follow no link below a folder from now on. The folder itself may be a link: the user has named it."""
     _confined.update((os.path.abspath(folder), os.path.realpath(folder)))
+
+
+#: folders of runs, and in each the files that are not read: path in it -> why
+_refused: Dict[str, Mapping[str, str]] = {}
+
+
+def refuse(folder: Path, files: Mapping[str, str]) -> None:
+    """Let `open_regular` refuse these files of a folder from now on, and no others: path in it -> why."""
+    for name in (os.path.abspath(folder), os.path.realpath(folder)):
+        _refused[name] = files
+
+
+def _refusal(path: Path) -> Optional[str]:
+    full = os.path.abspath(path)
+    for root, files in _refused.items():
+        if files and full.startswith(f"{root}{os.sep}"):
+            why = files.get(os.path.relpath(full, root))
+            if why:
+                return why
+    return None
 
 
 def keep_from_others(folder: Path) -> None:
@@ -63,11 +83,15 @@ def _open_folder(name: str, parent: int, path: Path) -> int:
         raise
 
 
-def open_regular(path: Path, most: Optional[int] = None, own: bool = False) -> BinaryIO:
+def open_regular(path: Path, most: Optional[int] = None, own: bool = False, judged: bool = True) -> BinaryIO:
     """Open a regular file of at most `most` bytes; with `own` one of this user's, with no other name.
 
-    It never waits: a pipe or a device is an error. Raises OSError.
+    It never waits: a pipe or a device is an error, and so is a file that `refuse` names, unless it is to be `judged`
+    only now. Raises OSError.
     """
+    why = _refusal(path) if judged else None
+    if why:
+        raise FileNotFoundError(errno.ENOENT, why, str(path))  # it counts as one that is not there
     handle = _open(path, os.O_RDONLY, own)
     size = os.fstat(handle).st_size
     if most is not None and size > most:

@@ -19,7 +19,7 @@ from .command import STATUSES, CommandError, Parser, call, explain
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (
     *("build", "lab", "import", "plan", "size", "inject", "undo", "snapshot"),
-    *("report", "sql", "export", "flame", "compare", "gate", "history", "campaign", "bisect"),
+    *("report", "sql", "export", "flame", "verify", "compare", "gate", "history", "campaign", "bisect"),
 )
 #: a word of Python's is no name of a module
 _MODULES = {"import": "import_"}

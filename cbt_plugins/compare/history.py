@@ -256,7 +256,8 @@ def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
 def _warnings(history: History) -> Iterator[str]:
     for run in history.runs:
         if not run.usable:
-            yield f"not-usable ({run.source}): its numbers are left out"
+            changes = [its.text for its in run.warnings if its.code == "changed-file"]
+            yield f"not-usable ({run.source}): its numbers are left out{''.join(f'; {text}' for text in changes)}"
     runs = tuple(run for run in history.runs if run.usable)
     for track in history.tracks:
         without = unrecovered(runs, (track.phase, track.op, track.metric))

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.archive_files import confine
+from cbt_plugins.evidence import judge
 from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, is_held, journal_lines, read_json, read_text
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
 from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
@@ -111,6 +112,7 @@ class ArchivedRun:
     ceilings: Mapping[str, Mapping[str, Ceiling]] = field(default_factory=dict)  # phase -> node
     partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
     errors: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
+    changed: Mapping[str, str] = field(default_factory=dict)  # files that are not as they were at the end -> why
 
 
 def find_runs(path: Path) -> List[Path]:
@@ -143,8 +145,9 @@ def read_run(path: Path) -> ArchivedRun:
     refusal = archive_refusal(path)
     if refusal:
         raise Unreadable(refusal)
+    changed = judge(path).changed
     path = path.resolve()
-    run = ArchivedRun(path, f"{path.parent.name}/{path.name}")
+    run = ArchivedRun(path, f"{path.parent.name}/{path.name}", changed=changed)
     run.complete = _document(run, path / "complete", needed=False)
     run.going_on = run.complete is None and _is_going_on(path)
     run.plan = _document(run, path / "plan.json") or {}

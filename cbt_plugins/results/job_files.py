@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.archive_files import open_regular
+from cbt_plugins.evidence import row_change
 from cbt_plugins.host import own_program
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
@@ -86,6 +87,9 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
         open_regular(path).close()
     except OSError as e:
         raise Unreadable(f"{path}: {e.strerror or e}") from e
+    change = row_change(path)
+    if change:
+        raise Unreadable(f"{path}: {change}")
     with tempfile.TemporaryDirectory(prefix="cbt-rows-") as scratch:
         made = Path(scratch) / "rows.aggregates"
         argv = [str(program), "reduce", *options, "-o", str(made), str(path)]

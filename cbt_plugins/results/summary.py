@@ -161,6 +161,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         yield {"code": "incomplete", "text": text}
     if run.plan.get("admin") is False:
         yield {"code": "no-admin", "text": _WITHOUT_ADMIN}
+    yield from _changes(run)
     for directory, text in run.errors:
         where = {"phase": directory} if directory else {}
         yield {"code": "unreadable-phase" if directory else "damaged-archive", "text": text, **where}
@@ -176,6 +177,25 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
         in_jobs = any(job.node == node["node"] for phase in run.phases for job in phase.jobs)
         if offset is not None and abs(offset) > CLOCK and not in_jobs:
             yield {"code": "clock-offset", "text": f"the clock of {node['node']} is {offset:+.3f} s off"}
+
+
+#: files of a run without which its requests and its cluster are known: of attempts, and of monitors of nodes
+_BESIDE = re.compile(r"phases/[^/]+\.partial-|monitors/[^/]+/(resources|internals|backlog|stacks|collectl|nodes)\b")
+#: changed files that a warning names
+_SHOWN = 5
+
+
+def _changes(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
+    """Yield what SHA256SUMS says of the files of a run; what was changed is not read."""
+    named: Dict[Tuple[str, str, str], List[str]] = {}
+    for name, why in run.changed.items():
+        phase = re.match(r"phases/\d+-([^/]+)/", name)
+        code = "changed-beside" if _BESIDE.match(name) else "changed-file"
+        named.setdefault((code, why, phase[1] if phase and code == "changed-file" else ""), []).append(name)
+    for (code, why, phase_name), names in named.items():
+        others = f" and {several(len(names) - _SHOWN, 'file')} more" if len(names) > _SHOWN else ""
+        where = {"phase": phase_name} if phase_name else {}
+        yield {"code": code, "text": f"{why}: {', '.join(names[:_SHOWN])}{others}", **where}
 
 
 def sentence(phase: ArchivedPhase, line: Mapping[str, Any]) -> Optional[str]:

@@ -5,13 +5,18 @@ Report, compare, CBT's compare.py, export and SQL read summaries here. Needs num
 
 from __future__ import annotations
 
+import hashlib
 import json
+import os
+import re
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
 
-from cbt_plugins.journal import read_json, write_whole
+from cbt_plugins.evidence import FILE as SUMS
+from cbt_plugins.evidence import judge, sum_of_sums
+from cbt_plugins.journal import read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import is_calibration, is_measurement
 from cbt_plugins.results.source import Unreadable, reading
@@ -19,6 +24,9 @@ from cbt_plugins.results.source import Unreadable, reading
 FILE = "summary.json"
 #: 1 (0.1.0): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
 VERSION = 2
+#: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
+_SEAL = "seal"
+_LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
 
 SCHEMA = Path(__file__).with_name("summary.schema.json")
 _NUMBERS: Mapping[str, Set[type]] = {"integer": {int}, "number": {int, float}, "null": {type(None)}}
@@ -75,12 +83,18 @@ def _all_numbers(values: Any, schema: Mapping[str, Any]) -> bool:
 def read_summary(path: Path) -> Dict[str, Any]:
     """Read a summary.json of the version that this program knows. Raises Unreadable."""
     try:
-        data = read_json(path)
+        text = read_text(path)
+        data = json.loads(text)
         version = data["version"]
+        seal = data.pop(_SEAL, None)
     except (OSError, ValueError, KeyError, TypeError) as e:
         raise Unreadable(f"{path}: no summary can be read: {e}") from e
     if version != VERSION:
         raise Unreadable(f"{path}: version {version!r} of the format; this program reads version {VERSION}")
+    if seal is not None and seal != _seal_of(_LINE.sub("", text, count=1), path.parent):
+        raise Unreadable(f"{path}: it, or a file that it was made from, changed since")
+    if seal is None and os.path.lexists(path.parent / SUMS):
+        raise Unreadable(f"{path}: made by another program than the files of its run")
     try:
         check(data)
     except ValueError as e:
@@ -108,10 +122,11 @@ def summary_of(path: Path) -> Dict[str, Any]:
     if path.is_file():
         return read_summary(path)
     try:
+        changed = judge(path).changed
         stored = read_summary(path / FILE)
-        if is_current(stored, path):
+        if not changed and is_current(stored, path):
             return stored
-        why = f"{path / FILE} was made before the run had ended"
+        why = f"{path / FILE} was made before the run had ended, or a file has changed since"
     except Unreadable as e:
         why = str(e)
     try:
@@ -132,8 +147,18 @@ def summarize(path: Path) -> Dict[str, Any]:
 
 
 def write_summary(summary: Mapping[str, Any], path: Path) -> None:
-    """Write a summary completely or not at all; the same summary gives the same bytes."""
-    write_whole(path, dumps(summary) + "\n")
+    """Write a summary completely or not at all; the same summary gives the same bytes.
+
+    Beside SHA256SUMS it is bound to that, and to what it says itself.
+    """
+    text = dumps(summary) + "\n"
+    if os.path.lexists(path.parent / SUMS):
+        text = f"{{\n \"{_SEAL}\": {json.dumps(_seal_of(text, path.parent))},\n{text[2:]}"
+    write_whole(path, text)
+
+
+def _seal_of(text: str, run: Path) -> Dict[str, str]:
+    return {"files": sum_of_sums(run), "summary": hashlib.sha256(text.encode()).hexdigest()}
 
 
 def dumps(value: Any, indent: str = "") -> str:

@@ -14,7 +14,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Iterator, List, Tuple
 
-from cbt_plugins import signals
+from cbt_plugins import evidence, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
@@ -133,7 +133,7 @@ class Engine:
         """Write the end marker and the summary. Raises RunFailed for a result that is not to be trusted."""
         events.write("run-done", degraded=degraded)
         run_id = journal.last("run")["run_id"]
-        write_json(self._archive.complete, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+        evidence.end_run(self._archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self._archive.folder)
         if degraded:
             raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
@@ -167,6 +167,7 @@ class Engine:
         self.check_plan()
         host, name = self._host, PurePosixPath(self._host.run_dir).name
         if bring_noted(host.cluster, host.common, name, self._archive.monitors):
+            evidence.add_sums(self._archive.folder)
             summarize(self._archive.folder)
 
     def check_plan(self) -> None:

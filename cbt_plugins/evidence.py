@@ -1,0 +1,211 @@
+"""SHA256SUMS of a finished run: what each of its files was when the run ended, and which ones are so no more.
+
+They show damage and careless edits. Whoever forges a file can forge the sums too: keep the sum of SHA256SUMS elsewhere.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import re
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+
+from cbt_plugins.archive_files import open_regular, refuse
+from cbt_plugins.journal import MOST, read_json, read_text, write_whole
+
+FILE = "SHA256SUMS"
+#: ends a run; says under SEALED that it has a SHA256SUMS
+END, SEALED = "complete", "sealed"
+#: made from the other files, at any time
+_DERIVED = (FILE, "summary.json", "report.html")
+#: journals of what an undo obeys: each line has a seal, nobody else may read them, and no number comes from them
+_JOURNALS = ("undo.jsonl", "journal.jsonl")
+#: a note of files that are still on nodes; what an export writes beside the rows
+_CHANGING = re.compile(r"monitors/[^/]+/left\.json|phases/[^/]+/json_output\.[^/]*")
+#: folders of which readers take every file
+_READ_WHOLE = ("phases/", "monitors/", "cluster/")
+#: rows of requests: nearly all bytes of an archive, and read only where there are no aggregates
+_ROWS = re.compile(r"phases/[^/]+/rows/")
+_LETTERS = {"\\": "\\", "n": "\n", "r": "\r"}
+_LINE = re.compile(r"(\\?)([0-9a-f]{64})  (.+)")
+#: folders above a rows file, up to its run's
+_DEEP = 4
+_CHUNK = 1 << 20
+#: bytes that a file may have in any case: one without end must not be read to its end
+_LARGE = 1 << 30
+
+
+@dataclass(frozen=True)
+class Evidence:
+    """What SHA256SUMS says of the files of a run; `changed` has the path of each that is not as it was -> why."""
+
+    sealed: bool = False  # there is a SHA256SUMS
+    files: int = 0
+    changed: Mapping[str, str] = field(default_factory=dict)
+    note: str = ""  # why there are no sums to compare with
+
+
+def end_run(run: Path, facts: Mapping[str, Any]) -> None:
+    """Write SHA256SUMS with the sums of all files of a run, and then its end marker, with these facts. Raises OSError.
+    """
+    names = [name for name in _files(run) if name != END]
+    sizes = [os.lstat(run / name).st_size for name in names]
+    marker = {**facts, SEALED: {"files": len(names) + 1, "bytes": sum(sizes)}}
+    text = json.dumps(marker, indent=1) + "\n"
+    _write(run, {**_sums_of(run, names), END: hashlib.sha256(text.encode()).hexdigest()})
+    write_whole(run / END, text)
+
+
+def add_sums(run: Path) -> None:
+    """Add the sums of files that came since the run ended; those of the others stay as they are. Raises OSError."""
+    if not os.path.lexists(run / FILE):
+        return
+    known = _read(run)
+    _write(run, {**_sums_of(run, [name for name in _files(run) if name not in known]), **known})
+
+
+def judge(run: Path, rows: bool = False) -> Evidence:
+    """Compare the files of a run with its SHA256SUMS, `rows` too; those that were changed are not read any more.
+
+    Where rows are read they are judged by `row_change`. A run that has not ended has no sums yet.
+    """
+    evidence = _judged(run, rows)
+    refuse(run, {name: f"{why}: not read" for name, why in evidence.changed.items()})
+    return evidence
+
+
+def _judged(run: Path, rows: bool) -> Evidence:
+    if not os.path.lexists(run / END):
+        return Evidence(note="the run has not ended")
+    if not os.path.lexists(run / FILE):
+        return _without_sums(run)
+    try:
+        known = _read(run)
+    except OSError as error:
+        return Evidence(True, 0, {FILE: f"cannot be read: {error.strerror}"})
+    present = set(_files(run))
+    changed = {name: "is missing" for name in known if name not in present}
+    added = [name for name in present if name not in known and name.startswith(_READ_WHOLE)]
+    changed.update(dict.fromkeys(added, "came after the run ended"))
+    wanted = [name for name in known if name in present and (rows or not _ROWS.match(name))]
+    for name, digest in _digests(run, wanted, _most(run)):
+        if digest != known[name]:
+            changed[name] = "changed since the run ended" if _is_digest(digest) else digest
+    return Evidence(True, len(known), dict(sorted(changed.items())))
+
+
+def _most(run: Path) -> int:
+    """Return the bytes that a file of a run can have."""
+    try:
+        return max(int(read_json(run / END)[SEALED]["bytes"]), _LARGE)
+    except (OSError, ValueError, KeyError, TypeError):
+        return _LARGE
+
+
+def _without_sums(run: Path) -> Evidence:
+    try:
+        sealed = SEALED in read_json(run / END)
+    except (OSError, ValueError, TypeError):
+        sealed = False
+    if sealed:
+        return Evidence(True, 0, {FILE: "is missing"})
+    return Evidence(note="written by a version that made no SHA256SUMS: a changed file would not be noticed")
+
+
+def row_change(path: Path) -> Optional[str]:
+    """Return why a file of a run is not as it was when the run ended; None where it is, or nobody knows."""
+    run = next((folder for folder in list(path.parents)[:_DEEP] if os.path.lexists(folder / FILE)), None)
+    if run is None or not os.path.lexists(run / END):
+        return None
+    name = os.path.relpath(path, run)
+    try:
+        wanted = _read(run).get(name)
+    except OSError:
+        return None
+    ((_, digest),) = _digests(run, [name], _most(run))
+    return None if digest == wanted else "changed since the run ended" if _is_digest(digest) else digest
+
+
+def sum_of_sums(run: Path) -> str:
+    """Return the SHA-256 of SHA256SUMS itself; "" where there is none."""
+    ((_, digest),) = _digests(run, [FILE], MOST)
+    return digest if _is_digest(digest) else ""
+
+
+def _files(run: Path) -> Iterator[str]:
+    """Yield the files of a run that have sums, as paths in it."""
+    for top, folders, names in os.walk(run):
+        links = [folder for folder in folders if os.path.islink(os.path.join(top, folder))]
+        for name in [*names, *links]:
+            path = os.path.relpath(os.path.join(top, name), run)
+            if not name.startswith(".") and path not in (*_DERIVED, *_JOURNALS) and not _CHANGING.fullmatch(path):
+                yield path
+
+
+def _sums_of(run: Path, names: List[str]) -> Dict[str, str]:
+    sums = dict(_digests(run, names, None))
+    for name, digest in sums.items():
+        if not _is_digest(digest):
+            raise OSError(f"{run / name}: {digest}")
+    return sums
+
+
+def _is_digest(text: str) -> bool:
+    return len(text) == 64
+
+
+def _write(run: Path, sums: Mapping[str, str]) -> None:
+    write_whole(run / FILE, "".join(_line(sums[name], name) for name in sorted(sums)))
+
+
+def _line(digest: str, name: str) -> str:
+    """Return a line as `sha256sum` writes it."""
+    plain = name.replace("\\", "\\\\").replace("\n", "\\n").replace("\r", "\\r")
+    return f"{'' if plain == name else chr(92)}{digest}  {plain}\n"
+
+
+def _read(run: Path) -> Dict[str, str]:
+    """Return path -> sum; a damaged line is left out, so that its file has none. Raises OSError."""
+    sums = {}
+    for line in read_text(run / FILE).split("\n"):
+        found = _LINE.fullmatch(line)
+        if found:
+            escaped, digest, name = found.groups()
+            plain = re.sub(r"\\(.)", lambda its: _LETTERS.get(its[1], its[0]), name) if escaped else name
+            sums[plain] = digest
+    return sums
+
+
+#: sums of files that this process has read: (path, size, times, inode) -> sum
+_seen: Dict[Tuple[Any, ...], str] = {}
+
+
+def _digests(run: Path, names: List[str], most: Optional[int]) -> Iterator[Tuple[str, str]]:
+    """Yield each file with its SHA-256, or why it cannot be read; one of more than `most` bytes is not."""
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # hashing lets other threads run
+        yield from zip(names, pool.map(partial(_digest, most=most), (run / name for name in names)))
+
+
+def _digest(path: Path, most: Optional[int]) -> str:
+    digest = hashlib.sha256()
+    try:
+        with open_regular(path, most, judged=False) as file:
+            facts = os.fstat(file.fileno())
+            key = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
+            if key not in _seen:
+                while True:
+                    chunk = file.read(_CHUNK)
+                    if not chunk:
+                        break
+                    digest.update(chunk)
+                _seen[key] = digest.hexdigest()
+            return _seen[key]
+    except FileNotFoundError:
+        return "is missing"
+    except OSError as error:
+        return f"cannot be read: {error.strerror or error}"

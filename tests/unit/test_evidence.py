@@ -1,0 +1,208 @@
+"""SHA256SUMS of a finished run: any damage of an archive is named, or changes no number."""
+
+from __future__ import annotations
+
+import json
+import os
+import random
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Tuple
+
+import pytest
+import sql_archive
+
+from cbt_plugins import evidence
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.summary_file import FILE, summarize, summary_of, write_summary
+from cbt_plugins.tools.__main__ import main
+
+LONG = bool(os.environ.get("CBT_PLUGINS_LONG"))
+DAMAGES = 500 if LONG else 25
+
+
+@pytest.fixture
+def no_error_of_ours_passes_for_damage() -> None:
+    """Not here: values of another kind lead to any error."""
+
+
+@pytest.fixture(scope="module")
+def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """An archive with everything that readers know, sealed."""
+    archive = tmp_path_factory.mktemp("whole") / "archive"
+    sql_archive.build(archive)
+    return seal(next(archive.glob("results/*/id-*")))
+
+
+@pytest.fixture(scope="module")
+def expected(whole: Path) -> str:
+    return numbers(summary_of(whole))
+
+
+def seal(run: Path) -> Path:
+    facts = json.loads((run / "complete").read_text())
+    (run / "complete").unlink()
+    evidence.end_run(run, facts)
+    write_summary(summarize(run), run / FILE)
+    return run
+
+
+def cut(data: bytes, chance: random.Random) -> bytes:
+    return data[: chance.randrange(len(data) + 1)]
+
+
+def flip(data: bytes, chance: random.Random) -> bytes:
+    changed = bytearray(data)
+    for _ in range(chance.choice((1, 8))):
+        if changed:
+            changed[chance.randrange(len(changed))] ^= 1 << chance.randrange(8)
+    return bytes(changed)
+
+
+def double(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    return b"".join(line * chance.choice((1, 1, 2)) for line in lines)
+
+
+def swap(data: bytes, chance: random.Random) -> bytes:
+    lines = data.splitlines(keepends=True)
+    chance.shuffle(lines)
+    return b"".join(lines)
+
+
+def lose(data: bytes, chance: random.Random) -> bytes:
+    return b"".join(line for line in data.splitlines(keepends=True) if chance.random() > 0.2)
+
+
+def other_type(data: bytes, chance: random.Random) -> bytes:
+    others = data.replace(b"1", b'"1"'), data.replace(b"0", b"9")
+    return chance.choice((b"[]", b"null", b'"x"', b"7", b"{}\n" * 3, *others))
+
+
+CONTENT: List[Callable[[bytes, random.Random], bytes]] = [cut, flip, double, swap, lose, other_type]
+
+
+def damage(run: Path, chance: random.Random) -> Tuple[str, str]:
+    """Damage one file; return its path in the run, and how."""
+    files = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
+    name, how = chance.choice(files), chance.randrange(9)
+    path = run / name
+    if how < len(CONTENT):
+        path.write_bytes(CONTENT[how](path.read_bytes(), chance))
+        return name, CONTENT[how].__name__
+    if how == 6:
+        path.unlink()
+        return name, "lost"
+    other = run / chance.choice(files)
+    if how == 7:
+        copy = path.read_bytes()
+        path.write_bytes(other.read_bytes())
+        other.write_bytes(copy)
+        return name, f"swapped with {other.relative_to(run)}"
+    shutil.copy(path, path.with_name(f"x{path.name}"))
+    return name, "copied"
+
+
+def numbers(summary: Dict[str, Any]) -> str:
+    return json.dumps({key: value for key, value in summary.items() if key not in ("warnings", "usable")})
+
+
+@pytest.mark.parametrize("number", range(DAMAGES))
+def test_damage_is_named_or_changes_no_number(number: int, whole: Path, expected: str, tmp_path: Path) -> None:
+    run = tmp_path / "results" / "00000000" / whole.name
+    shutil.copytree(whole, run)
+    chance = random.Random(number)
+    name, how = damage(run, chance)
+    for read in (summary_of, summarize):  # as compare, gate, history and export read it, and as report does
+        try:
+            summary = read(run)
+        except Unreadable:
+            continue
+        told = " ".join(warning["text"] for warning in summary["warnings"] if warning["code"] != "aggregates")
+        named = name in told or "SHA256SUMS" in told or not summary["usable"]
+        assert named or numbers(summary) == expected, (number, name, how)
+
+
+def copy_of(whole: Path, folder: Path) -> Path:
+    run = folder / "results" / "00000000" / whole.name
+    shutil.copytree(whole, run)
+    return run
+
+
+def test_sums_are_those_of_sha256sum(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    check = ["sha256sum", "--check", "--strict", "--quiet", evidence.FILE]
+    assert subprocess.run(check, cwd=run, check=False).returncode == 0
+    (run / "a\nname\\of two lines").write_text("x")
+    evidence.add_sums(run)
+    assert subprocess.run(check, cwd=run, check=False).returncode == 0
+    assert evidence.judge(run).changed == {}
+
+
+def test_verify_says_what_was_changed(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = copy_of(whole, tmp_path)
+    assert main(["verify", str(tmp_path)]) == 0
+    assert f"SHA-256 of SHA256SUMS is {evidence.sum_of_sums(whole)}" in capsys.readouterr().out
+    rows = next(run.glob("phases/01-*/rows/*"))
+    rows.write_bytes(rows.read_bytes() + b"x")
+    (run / "events.jsonl").unlink()
+    shutil.copy(run / "plan.json", run / "phases" / "01-new" / "x.json")
+    assert main(["verify", str(tmp_path)]) == 1
+    said = capsys.readouterr().out
+    assert f"changed since the run ended: {rows.relative_to(run)}" in said and "is missing: events.jsonl" in said
+    assert "came after the run ended: phases/01-new/x.json" in said
+    (run / evidence.FILE).unlink()
+    assert main(["verify", str(tmp_path)]) == 1 and "is missing: SHA256SUMS" in capsys.readouterr().out
+    (run / "complete").write_text('{"run_id": "x"}')
+    assert main(["verify", str(tmp_path)]) == 4
+    assert "not verified: written by a version that made no SHA256SUMS" in capsys.readouterr().out
+    assert summarize(run)["usable"] is not None  # and is read all the same
+
+
+@pytest.mark.parametrize("verb", ["report", "compare", "gate", "history", "export"])
+def test_readers_name_a_changed_file(
+    verb: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    events = run / "events.jsonl"
+    events.write_text(events.read_text() + events.read_text().splitlines()[-1] + "\n")
+    first = [str(whole)] if verb in ("compare", "gate") else []
+    limit = ["--limit", "p99_ms=5%"] if verb == "gate" else []
+    assert main([verb, *first, str(run), *limit]) == 4
+    told = capsys.readouterr()
+    assert "changed since the run ended: events.jsonl" in told.out + told.err
+
+
+def test_late_files_get_sums_and_others_keep_theirs(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    (run / "plan.json").write_text("{}")
+    late = run / "monitors" / "01" / "resources.node9"
+    late.mkdir(parents=True)
+    (late / "node9.jsonl").write_text("{}\n")
+    (late.parent / "left.json").write_text("{}")
+    assert set(evidence.judge(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl"}
+    evidence.add_sums(run)
+    assert set(evidence.judge(run).changed) == {"plan.json"}
+    write_summary(summarize(run), run / FILE)
+    assert "plan.json" in str(summary_of(run)["warnings"])
+
+
+def test_a_stored_summary_belongs_to_its_run(whole: Path, tmp_path: Path) -> None:
+    """Neither one that was edited nor that of another run is taken."""
+    run = copy_of(whole, tmp_path)
+    before = summary_of(run)
+    text = (run / FILE).read_text()
+    (run / FILE).write_text(text.replace('"requests": 3', '"requests": 4'))
+    assert summary_of(run) == summarize(run)
+    (run / FILE).write_text(text)
+    assert summary_of(run) == before
+    (run / evidence.FILE).write_text((run / evidence.FILE).read_text() + "# another\n")
+    assert summary_of(run) == summarize(run)
+
+
+def test_a_run_that_is_broken_off_has_no_sums(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    (run / "complete").unlink()  # it was killed between the two, and is resumed
+    (run / "events.jsonl").write_text("")
+    assert evidence.judge(run) == evidence.Evidence(note="the run has not ended")

@@ -1,0 +1,38 @@
+"""Say which files of a run are not as they were when it ended."""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+
+from cbt_plugins.evidence import judge, sum_of_sums
+from cbt_plugins.results.archive import find_runs
+
+from .command import FAILED, OK, UNUSABLE, explain
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    statuses = {FAILED: "a file was changed, lost or added", UNUSABLE: "a run has no SHA256SUMS"}
+    explain(parser, ("cbt-tools verify archive",), statuses)
+    parser.add_argument("archive", type=Path, help="an archive (all of its runs), or a run's id-... directory")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Read every file of every run, rows too; returns the exit status."""
+    statuses = [_verify(folder) for folder in find_runs(args.archive)]
+    return FAILED if FAILED in statuses else max(statuses)
+
+
+def _verify(folder: Path) -> int:
+    evidence = judge(folder, rows=True)
+    if not evidence.sealed:
+        print(f"{folder}: not verified: {evidence.note}")
+        return UNUSABLE
+    for name, why in evidence.changed.items():
+        print(f"{folder}: {why}: {name}")
+    if evidence.changed:
+        return FAILED
+    print(f"{folder}: {evidence.files} files are as they were when the run ended")
+    print(f"{folder}: the SHA-256 of SHA256SUMS is {sum_of_sums(folder)}")
+    return OK
