@@ -26,7 +26,7 @@ def test_a_run_and_two_releases(
         said = capsys.readouterr()
         return said.out + said.err + (f"{code}\n" if status else "")
 
-    assert play("A run: size, import, plan, report, sql, export, flame", tmp_path, run) == 8
+    assert play("A run: size, import, plan, report, sql, export, flame", tmp_path, run) == 9
     assert play("Two releases: compare, gate, history, campaign, bisect", tmp_path, run) == 5
 
 
