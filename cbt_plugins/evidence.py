@@ -41,7 +41,7 @@ _LARGE = 1 << 30
 
 
 @dataclass(frozen=True)
-class Evidence:
+class FileSums:
     """What SHA256SUMS says of the files of a run; `changed` has the path of each that is not as it was -> why."""
 
     sealed: bool = False  # there is a SHA256SUMS
@@ -69,7 +69,7 @@ def add_sums(run: Path) -> None:
     _write(run, {**_sums_of(run, [name for name in _files(run) if name not in known]), **known})
 
 
-def judge(run: Path, rows: bool = False) -> Evidence:
+def judge(run: Path, rows: bool = False) -> FileSums:
     """Compare the files of a run with its SHA256SUMS, `rows` too; those that were changed are not read any more.
 
     Where rows are read they are judged by `row_change`. A run that has not ended has no sums yet.
@@ -79,15 +79,15 @@ def judge(run: Path, rows: bool = False) -> Evidence:
     return evidence
 
 
-def _judged(run: Path, rows: bool) -> Evidence:
+def _judged(run: Path, rows: bool) -> FileSums:
     if not os.path.lexists(run / END):
-        return Evidence(note="the run has not ended")
+        return FileSums(note="the run has not ended")
     if not os.path.lexists(run / FILE):
         return _without_sums(run)
     try:
         known = _read(run)
     except OSError as error:
-        return Evidence(True, 0, {FILE: f"cannot be read: {error.strerror}"})
+        return FileSums(True, 0, {FILE: f"cannot be read: {error.strerror}"})
     present = set(_files(run))
     changed = {name: "is missing" for name in known if name not in present}
     added = [name for name in present if name not in known and name.startswith(_READ_WHOLE)]
@@ -96,7 +96,7 @@ def _judged(run: Path, rows: bool) -> Evidence:
     for name, digest in _digests(run, wanted, _most(run)):
         if digest != known[name]:
             changed[name] = "changed since the run ended" if _is_digest(digest) else digest
-    return Evidence(True, len(known), dict(sorted(changed.items())))
+    return FileSums(True, len(known), dict(sorted(changed.items())))
 
 
 def _most(run: Path) -> int:
@@ -107,14 +107,14 @@ def _most(run: Path) -> int:
         return _LARGE
 
 
-def _without_sums(run: Path) -> Evidence:
+def _without_sums(run: Path) -> FileSums:
     try:
         sealed = SEALED in read_json(run / END)
     except (OSError, ValueError, TypeError):
         sealed = False
     if sealed:
-        return Evidence(True, 0, {FILE: "is missing"})
-    return Evidence(note="written by a version that made no SHA256SUMS: a changed file would not be noticed")
+        return FileSums(True, 0, {FILE: "is missing"})
+    return FileSums(note="written by a version that made no SHA256SUMS: a changed file would not be noticed")
 
 
 def row_change(path: Path) -> Optional[str]:

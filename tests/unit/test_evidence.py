@@ -205,4 +205,4 @@ def test_a_run_that_is_broken_off_has_no_sums(whole: Path, tmp_path: Path) -> No
     run = copy_of(whole, tmp_path)
     (run / "complete").unlink()  # it was killed between the two, and is resumed
     (run / "events.jsonl").write_text("")
-    assert evidence.judge(run) == evidence.Evidence(note="the run has not ended")
+    assert evidence.judge(run) == evidence.FileSums(note="the run has not ended")
