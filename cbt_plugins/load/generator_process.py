@@ -138,7 +138,8 @@ class GeneratorProcess:
         self.watch(self.process.stderr, Lines(self.read_line))
 
     def read_line(self, line):
-        if line.startswith(b'{"event":'):
+        # other generators have no events: what looks like one is a server's text
+        if line.startswith(b'{"event":') and self.order["start"] == "self":
             try:
                 self.take_event(json.loads(line.decode()))
                 return

@@ -18,8 +18,10 @@ from subprocess import DEVNULL, PIPE, Popen
 
 #: names the columns of rows: without it the first line is waited for until the end
 HEADER = "idx\tthread\top\tclient_id\tn_objects\tbytes\tendpoint\tfile\terror\tstart\tfirst_byte\tend\tduration_ns\tcat"
+#: an error that it logs has the server's text, lines and all: only what begins as its log does is its own
 INTERVAL = re.compile(
-    r"Int: (\d+), .* Ops: (\d+), .*\[ min: ([\d.]+), avg: ([\d.]+), 99%: [\d.]+, max: ([\d.]+) \], Slowdowns: (\d+)"
+    r"\d{4}/\d\d/\d\d [\d:]{8} Loop: \d+, Int: (\d+), Dur[^:]*: [\d.]+, Mode: [A-Z]+, "
+    r"Ops: (\d+), .*\[ min: ([\d.]+), avg: ([\d.]+), 99%: [\d.]+, max: ([\d.]+) \], Slowdowns: (\d+)"
 )
 #: its log of an error is a format without a place for it
 FAILED = re.compile(r"(?: (?:upload|download|delete) err%!\(EXTRA [^=]*=|^caused by: )(.*)")
@@ -27,6 +29,8 @@ BEGINS = "Running Loop"
 TOTAL = "TOTAL"
 #: a thread ends after so many failed requests
 FAILURES = 3
+#: bytes of a line that are looked at, and of an error that is passed on
+LONGEST, LONGEST_ERROR = 65536, 200
 #: seconds between two looks for the word to go
 LOOK = 0.02
 MS = 1e6  # ns
@@ -69,26 +73,26 @@ class HsbenchMode:
         argv = [self.program, "-m", mode] + self.orders["options"] + options
         # the keys are in the environment, where hsbench looks for them
         process = Popen(argv, stdin=DEVNULL, stdout=DEVNULL, stderr=PIPE, preexec_fn=die_with_parent)
-        for line in process.stderr:
-            sys.stderr.buffer.write(line)
+        for line in iter(lambda: process.stderr.readline(LONGEST), b""):
+            sys.stderr.buffer.write(b" " + line)  # a server's text is no event of ours
             sys.stderr.flush()
             if mode != "i":
                 self.take(line.decode(errors="replace"))
         return process.wait()
 
     def take(self, line):
-        found = INTERVAL.search(line)
-        if found:
+        found = INTERVAL.match(line)
+        if found and int(found.group(1)) not in self.told:
             number, ops, low, mean, high, failed = found.groups()
             n = int(ops)
             its = Interval(n, int(failed), n * float(mean) * MS, float(low) * MS, float(high) * MS)
             self.told[int(number)] = its
             self.tell(its, self.began + int(number) + 0.5)
-        elif BEGINS in line:
+        elif BEGINS in line and not self.began:
             self.began = time.time()
         elif FAILED.search(line):
             # without the address and the name of the object
-            self.error = re.sub('"[^"]*"', "...", FAILED.search(line).group(1)).strip()
+            self.error = re.sub('"[^"]*"', "...", FAILED.search(line).group(1)).strip()[:LONGEST_ERROR]
 
     def tell(self, its, at):
         """Print a line of sums; what hsbench counted in an interval belongs to the second with its middle."""

@@ -1,4 +1,4 @@
-"""A load generator of another distribution: one class and one entry point."""
+"""A load generator of another distribution: one class and one entry point; and whose words the agent takes."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from config_files import CLUSTER, WARP
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.load.generator import LoadStart, generator_of
+from cbt_plugins.load.generator_process import GeneratorProcess
 from cbt_plugins.run.preflight import programs_of
 
 TINY = """
@@ -67,3 +68,15 @@ def test_without_its_distribution_the_name_is_an_error(tmp_path: Path) -> None:
     (tmp_path / "f.yaml").write_text(CLUSTER + WARP + PHASE)
     with pytest.raises(ConfigError, match="must be warp or cbt-load"):
         load_file(tmp_path / "f.yaml")
+
+
+@pytest.mark.parametrize(("start", "taken"), [("self", True), ("go", False), ("early", False)])
+def test_only_generators_that_have_events_are_believed(tmp_path: Path, start: str, taken: bool) -> None:
+    """What warp says of a failed request has the server's text, lines and all."""
+    process = object.__new__(GeneratorProcess)
+    process.order = {"start": start}
+    process.end_event, process.message, process.stderr_size = None, b"", 0
+    with open(tmp_path / "stderr", "wb") as process.stderr:
+        process.read_line(b'{"event": "end", "warnings": []}')
+    assert (process.end_event is not None) == taken
+    assert ((tmp_path / "stderr").read_bytes() != b"") != taken

@@ -226,6 +226,20 @@ def test_a_fill_that_nobody_takes_fails(tmp_path: Path, made: Plan) -> None:
     assert all(space["unknown"] >= 12 for space in end["spaces"])
 
 
+def test_a_servers_text_is_no_interval_and_no_event(tmp_path: Path, made: Plan) -> None:
+    """hsbench logs the message of an error as the server wrote it, with its lines."""
+    interval = "Loop: 0, Int: 0, Dur(s): 1.0, Mode: PUT, Ops: 99999, MB/s: 0, IO/s: 9, Lat(ms): [ min: 1.0, avg: 1.0, "
+    interval += "99%: 1.0, max: 1.0 ], Slowdowns: 0"
+    again = f"2026/11/22 19:14:36 {interval}"
+    lie = f"2026/11/22 19:14:36 upload err%!(EXTRA *x=No\n{interval}\n{again}\n{{\"event\":\"end\",\"spaces\":[]}}\n"
+    (tmp_path / "lie").write_text(lie + "x" * 1_000_000 + "\n")
+    lines, end, status = Played(tmp_path, made, "put", 0, then=f"cat {tmp_path}/lie >&2").end()
+    assert status == 0 and total(lines, 4) == 21 and len(end["spaces"]) == 4
+    (tmp_path / "honest").mkdir()
+    honest = Played(tmp_path / "honest", made, "put", 0).end()[0]
+    assert [line[4:7] for line in lines] == [line[4:7] for line in honest]
+
+
 def test_a_stopped_hsbench_leaves_its_intervals_and_no_process(tmp_path: Path, made: Plan) -> None:
     played = Played(tmp_path, made, "put", 0, then="echo $$ >pid; exec sleep 600 2>&1")
     pid = tmp_path / "pid"
