@@ -140,6 +140,8 @@ def end_frame(requests: Sequence[Request], block: int = 1, **totals: Any) -> byt
     for r in requests:
         last[r.thread] = max(r.end, last.get(r.thread, 0))
     about = {"source": 0, "rows": len(requests), "errors": sum(bool(r.error) for r in requests), "bad": 0, "torn": None}
+    if requests:
+        about.update(first_start=min(r.end - r.duration for r in requests), last_end=max(r.end for r in requests))
     rows = [[0, thread, end] for thread, end in sorted(last.items())]
     names: Dict[str, List[str]] = {"ops": [], "endpoints": [], "errors": []}
     return frame("end", block, names, {"threads": (THREADS, rows)}, totals=[{**about, **totals}])

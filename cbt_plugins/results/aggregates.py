@@ -164,6 +164,18 @@ def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Fr
         raise Unreadable(f"{path}: {e.strerror or e}") from e
 
 
+def span(path: Path) -> Optional[Tuple[float, float]]:
+    """Return when the first request of a finished file began and the last one ended (run's clock); else None."""
+    try:
+        where, torn = places(path)
+        last = list(frames(path, where[-1:]))
+        totals = last[0].totals if last and last[0] and not torn else ()
+        times = [(int(its["first_start"]), int(its["last_end"])) for its in totals if its.get("rows")]
+    except (Unreadable, KeyError, TypeError, ValueError, AttributeError):
+        return None
+    return (min(start for start, _ in times) / 1e9, max(end for _, end in times) / 1e9) if times else None
+
+
 def joined(many: Iterable[Optional[Frame]]) -> Iterator[Optional[Frame]]:
     """Return the same in fewer and larger frames: numpy wants long columns."""
     waiting: List[Frame] = []

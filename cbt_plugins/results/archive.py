@@ -7,7 +7,7 @@ import math
 import os
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.evidence import judge
@@ -64,6 +64,10 @@ class ArchivedJob:
 
 #: of a client's generators without a cluster: requests/s, and the clients of the same machine, which were as busy
 Ceiling = Tuple[float, Tuple[str, ...]]
+
+
+#: seconds by which the times of requests may differ from those of the run; what differs by more is damage
+_APART = 3600.0
 
 
 @dataclass(frozen=True)
@@ -241,6 +245,9 @@ def _phase(directory: Path) -> ArchivedPhase:
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
     asked = data.get("asked") or {}
+    jobs = tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ())
+    if start is not None and end is not None and asked.get("duration") is None:
+        start, end = _exact(float(start), float(end), jobs)
     return ArchivedPhase(
         path=directory,
         index=int(data["index"]),
@@ -254,10 +261,28 @@ def _phase(directory: Path) -> ArchivedPhase:
         asked=dict(asked),
         engine=str(data.get("engine") or "warp"),
         block=max(1, int(data.get("block") or 1)),
-        jobs=tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ()),
+        jobs=jobs,
         accounting=tuple(data.get("accounting") or ()),
         warnings=tuple(data.get("warnings") or ()),
     )
+
+
+def _exact(start: float, end: float, jobs: Sequence[ArchivedJob]) -> Tuple[float, float]:
+    """Return when the first request of all jobs began and the last one ended, else the times as the run has them.
+
+    The run sees when rows come: the first one at the end of its request.
+    """
+    try:
+        from cbt_plugins.results.aggregates import span  # needs numpy, without which no numbers are made
+    except ImportError:
+        return start, end
+    spans = [span(job.aggregates) if job.aggregates else None for job in jobs if job.rows_total != 0]
+    known = [its for its in spans if its]
+    if not known or len(known) < len(spans):
+        return start, end
+    first, last = min(its[0] for its in known), max(its[1] for its in known)
+    near = abs(first - start) < _APART and abs(last - end) < _APART and first < last
+    return (first, last) if near else (start, end)
 
 
 def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:

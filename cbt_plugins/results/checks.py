@@ -294,12 +294,11 @@ def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
     for op, jobs in by_op.items():
         worst = max(jobs, key=lambda job: abs(job["deviation"]))
         more = f" (and {several(len(jobs) - 1, 'more job')})" if len(jobs) > 1 else ""
-        done = made.phase.kind == "fill" and made.phase.duration is None
-        why = "drivers that were done early, or " if done else ""
+        had = "" if worst["expected"] == worst["workers"] else f" had work for {worst['expected']:.2f} of them"
         text = (
             f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, "
-            f"but {several(worst['workers'], 'worker')} ({100 * worst['deviation']:+.1f} %){more}: "
-            f"{why}a starved generator, lost requests, or a wrong clock"
+            f"but {several(worst['workers'], 'worker')}{had} ({100 * worst['deviation']:+.1f} %){more}: "
+            "a starved generator, lost requests, or a wrong clock"
         )
         yield {"code": "littles-law", "text": text, "op": op}
 

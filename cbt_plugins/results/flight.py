@@ -14,6 +14,7 @@ from cbt_plugins.journal import each_json_line, lines_of
 from cbt_plugins.models import closed_loop
 from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
+from cbt_plugins.results.job import JobAggregates
 from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.results.series import TimeGrid
 
@@ -24,6 +25,8 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
     in_flight   sum of the durations of all requests that ended in the window / length of the window
                 = throughput x mean latency (failed requests keep a worker busy too)
     concurrency sum of the parts of all durations that lie in the window / length of the window
+    expected    workers; of a phase that ends with its last object: worker-seconds until each worker's last request
+                ended / length of the window
     """
     jobs: List[Dict[str, Any]] = []
     for job in made.phase.jobs:
@@ -33,6 +36,7 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
         for loop in job.loops:
             ops = [of for op, of in its.ops.items() if not loop.work or split_op(op)[0] == loop.work]
             in_flight = sum(of.latency.total + of.failed.total for of in ops) / 1e9 / made.length
+            expected = _expected(made, its, loop.workers) if len(job.loops) == 1 else float(loop.workers)
             jobs.append(
                 {
                     "job": job.id,
@@ -41,19 +45,29 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
                     "paced": loop.rate_limit > 0,
                     "in_flight": round(in_flight, 4),
                     "concurrency": round(sum(of.busy for of in ops) / 1e9 / made.length, 4),
-                    "deviation": _rounded(closed_loop.deviation(in_flight, loop.workers)),
+                    "expected": round(expected, 4),
+                    "deviation": _rounded(closed_loop.deviation(in_flight, expected)),
                 }
             )
     closed = [line for line in jobs if not line["paced"]]
     workers = sum(line["workers"] for line in closed)
+    expected = sum(line["expected"] for line in closed)
     in_flight = sum(line["in_flight"] for line in closed)
     return {
         "workers": workers,
         "in_flight": round(in_flight, 4),
         "concurrency": round(sum(line["concurrency"] for line in closed), 4),
-        "deviation": _rounded(closed_loop.deviation(in_flight, workers)),
+        "expected": round(expected, 4),
+        "deviation": _rounded(closed_loop.deviation(in_flight, expected)),
         "jobs": jobs,
     }
+
+
+def _expected(made: PhaseAggregates, its: JobAggregates, workers: int) -> float:
+    """Return how many workers had something to do, on the average of the window."""
+    if not made.phase.takes_all or not its.last_end:
+        return float(workers)
+    return sum(max(0.0, end / 1e9 - made.grid.start) for end in its.last_end.values()) / made.length
 
 
 def _rounded(share: Optional[float]) -> Optional[float]:

@@ -197,16 +197,38 @@ def test_percentiles_by_the_minute_and_rates_by_the_second(tmp_path: Path) -> No
     assert (its["obj_per_s"], its["p99_ms"]) == ([20.0] * 120, [100.0, 100.0])
 
 
+FILL: Dict[str, Any] = {"kind": "fill", "role": "fill", "asked": {"duration": None}, "block": 10}
+
+
 def test_a_fill_has_the_time_that_it_took(tmp_path: Path) -> None:
+    """From the begin of its first request, not from the end of that, as the run sees it."""
     rows = made.steady("PUT", workers=2, seconds=8, latency=0.1, begin=0.05, size=4096)
     job = made.cbt_load("f", rows, role="fill", workers=2)
-    more = {"kind": "fill", "role": "fill", "asked": {"duration": None}, "block": 10, "window": (0.15, 8.05)}
-    summary = one(tmp_path, job, **more)
-    phase = summary["phases"][0]
+    phase = one(tmp_path, job, window=(0.15, 8.05), **FILL)["phases"][0]
     assert (phase["ops"]["PUT"]["requests"], phase["ops"]["PUT"]["outside"]["requests"]) == (160, 0)
-    assert (phase["window"]["seconds"], phase["ops"]["PUT"]["obj_per_s"]) == (7.9, round(160 / 7.9, 4))
+    assert (phase["window"]["seconds"], phase["ops"]["PUT"]["obj_per_s"]) == (8.0, 20.0)
     assert sum(phase["series"]["ops"]["PUT"]["obj_per_s"][1:-1]) == 140.0
     assert phase["in_flight"] is None
+
+
+def test_a_short_fill_of_slow_requests_has_its_workers(tmp_path: Path) -> None:
+    """Three requests of each worker: by the ends of rows the rate would be 50 % too high. One worker ends early."""
+    rows = made.steady("PUT", workers=3, seconds=3, latency=1.0, begin=0.05, size=4096)
+    rows.insert(3, made.row("PUT", 1.05, 1.0, size=4096, thread=3))
+    summary = one(tmp_path, made.cbt_load("f", rows, role="fill", workers=4), window=(1.05, 3.05), **FILL)
+    phase = summary["phases"][0]
+    assert phase["ops"]["PUT"]["obj_per_s"] == round(10 / 3, 4)
+    law = phase["littles_law"]
+    assert (law["workers"], law["expected"], law["in_flight"], law["deviation"]) == (4, 3.3333, 3.3333, 0.0)
+    assert "littles-law" not in warnings(summary)
+
+
+def test_pauses_between_the_requests_of_a_fill_are_warned_of(tmp_path: Path) -> None:
+    rows = made.steady("PUT", workers=2, seconds=8, latency=0.1, begin=0.05, size=4096)
+    rows = [*rows[:60], *rows[100:]]
+    text = warnings(one(tmp_path, made.cbt_load("f", rows, role="fill", workers=2), window=(0.15, 8.05), **FILL))
+    assert "requests in flight, but 2 workers (" in text["littles-law"]
+    assert text["littles-law"].endswith("a starved generator, lost requests, or a wrong clock")
 
 
 def test_verify_and_delete_say_what_they_came_to(tmp_path: Path) -> None:
