@@ -106,7 +106,7 @@ class Load:
                 job.collect(self.now())
             if now >= next_second:
                 next_second += 1.0
-                self.agent.mention(t=now, jobs={j.id: j.beat() for j in self.jobs})
+                self.agent.mention(t=now, jobs={j.id: j.beat(now) for j in self.jobs})
             if not any(j.busy for j in self.jobs) and (self.stopping or self.over(now)):
                 break
         self.finish()

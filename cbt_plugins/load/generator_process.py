@@ -214,12 +214,14 @@ class GeneratorProcess:
         count = self.counts.get(measured)
         return count[FIRST_ROW] if count else None
 
-    def beat(self):
+    def beat(self, now):
         exit = self.exit if self.signal is None else -self.signal
         return {
             "state": self.state,
             "last_row": self.reducer.said["last"],
             "counts": self.counts,
+            # what has ended counts no further
+            "counted_at": now if self.state == "done" else self.reducer.said["t"],
             "exit": exit,
             "driver": self.beat_event,
             "error": self.reducer.said.get("error", ""),

@@ -47,7 +47,8 @@ class Beat:
     at: float
     states: Mapping[str, str]  # job -> waiting | prepare | running | done
     last_row: Mapping[str, float]
-    counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start
+    counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start ...
+    counted_at: Mapping[str, float]  # ... until then
     exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
     driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
     errors: Mapping[str, str] = field(default_factory=dict)  # job -> the text of its first request that failed
@@ -329,6 +330,7 @@ def _beat(node: str, said: Mapping[str, Any]) -> Beat:
         states={j: its["state"] for j, its in jobs.items()},
         last_row={j: its["last_row"] for j, its in jobs.items()},
         counts={j: parse_counts(its["counts"]) for j, its in jobs.items()},
+        counted_at={j: its["counted_at"] for j, its in jobs.items()},
         exits={j: its["exit"] for j, its in jobs.items()},
         driver={j: its["driver"] for j, its in jobs.items() if its["driver"]},
         errors={j: its["error"] for j, its in jobs.items() if its["error"]},

@@ -27,7 +27,7 @@ from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
-from cbt_plugins.run.progress import Now, Progress
+from cbt_plugins.run.progress import Now, Progress, RateMeter, Remainder
 
 log = logging.getLogger(__name__)
 
@@ -208,7 +208,7 @@ class _Observer:
     folder: Path
     before: Pending[Dict[str, int]]  # the objects at the begin: nothing is written until they are counted
     _counts: Dict[str, Mapping[str, Counts]] = field(default_factory=dict)
-    _rates: List[float] = field(default_factory=lambda: [0.0, 0.0])
+    _meter: RateMeter = field(default_factory=RateMeter)
     _stalled: Dict[str, bool] = field(default_factory=dict)
     _first_rows: Dict[str, float] = field(default_factory=dict)  # run's clock
     _stopping: Optional[float] = None
@@ -224,7 +224,6 @@ class _Observer:
         self._progress = Progress(self.duration)
         # a day of seconds would be a hundred megabytes
         self._every = 1.0 if block_of(self.outcome.phase) < 60 else 10.0
-        self._previous = (time.monotonic(), Counts())
 
     def close(self) -> None:
         self._progress.close()
@@ -315,6 +314,7 @@ class _Observer:
         offset = self.load.ready.offsets[beat.node].seconds
         for job, counts in beat.counts.items():
             self._counts[job] = counts
+            self._meter.take(job, beat.counted_at[job], sum(counts.values(), Counts()))
             seen = [c.first for c in counts.values() if c.first is not None]
             if seen:
                 self._first_rows.setdefault(job, min(seen) - offset)
@@ -410,11 +410,6 @@ class _Observer:
 
     def _show(self) -> None:
         total = sum((c for counts in self._counts.values() for c in counts.values()), Counts())
-        moment, last = self._previous
-        passed = time.monotonic() - moment
-        if passed >= 1.0:
-            self._rates = [(total.good - last.good) / passed, (total.size - last.size) / passed / (1 << 20)]
-            self._previous = (time.monotonic(), total)
         begun = self.session.go_at
         elapsed = max(0.0, time.time() - begun) if begun else 0.0
         left = None
@@ -428,11 +423,11 @@ class _Observer:
                 state="starting" if begun is None else "stopping" if self._stopping else "running",
                 elapsed=elapsed,
                 left=left,
-                objects_per_second=self._rates[0],
-                mib_per_second=self._rates[1],
+                rate=self._meter.rate(),
                 errors=total.failed,
                 not_clean=self.watch.latest.not_clean if fresh and self.watch.latest else None,
                 note="; ".join(f"{what} {', '.join(whom)}" for what, whom in notes.items() if whom),
+                after=Remainder.of(self.load.context.plan.phases[self.outcome.index :]),
             )
         )
 

@@ -7,7 +7,7 @@ import logging
 import threading
 import time
 from dataclasses import dataclass
-from typing import Callable, List, Optional, Set, Tuple, TypeVar
+from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.remote import TRIES, TRY_AGAIN
@@ -20,7 +20,7 @@ from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.outcome import PhaseOutcome
-from cbt_plugins.run.progress import Now, Progress
+from cbt_plugins.run.progress import NOTHING_AFTER, Now, Progress, Remainder
 
 log = logging.getLogger(__name__)
 
@@ -44,6 +44,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     folder.mkdir(parents=True)
     outcome = PhaseOutcome(index, phase)
     waiting = _Waiting(phase.name, lambda status: status.not_clean)
+    waiting.after = Remainder.of(run.plan.phases[index:])
     if phase.wait_clean or phase.wait_gc:
         waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
     else:
@@ -177,6 +178,7 @@ class _Waiting:
     at_most: Optional[float] = None  # seconds after which the wait is given up
     stalled: Optional[float] = None  # seconds without progress after which it is given up
     note: str = ""
+    after: Remainder = NOTHING_AFTER
     what: str = "PGs are not active+clean"
     garbage: Optional[_Garbage] = None
     not_clean: Optional[int] = None
@@ -211,7 +213,8 @@ class _Waiting:
                     self._take(time.time(), self.garbage.left, 0, stale=False)
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
-                progress.show(Now(self.phase, "waiting", elapsed, left, not_clean=self.not_clean, note=self.note))
+                shown: Dict[str, Any] = {"not_clean": self.not_clean, "note": self.note, "after": self.after}
+                progress.show(Now(self.phase, "waiting", elapsed, left, **shown))
                 if self.duration is not None:
                     if elapsed >= self.duration:
                         return None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import random
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -23,7 +24,7 @@ from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import s3_keys
-from cbt_plugins.run.progress import Now, clock
+from cbt_plugins.run.progress import Now, Rate, RateMeter, Remainder, clock
 
 
 def test_what_takes_long_is_named_when_it_begins(
@@ -320,8 +321,51 @@ def test_one_process_at_a_time_works_in_an_archive(tmp_path: Path) -> None:
 
 def test_the_progress_line() -> None:
     assert clock(3723) == "1:02:03" and clock(59.9) == "0:59"
-    line = str(Now("age", "running", 65, 5, 1234.4, 5.25, 2, None, "stalled: x"))
+    line = str(Now("age", "running", 65, 5, Rate(1234.4, 5.25), 2, None, "stalled: x"))
     assert line == "age: 1:05, 0:05 left  1,234 obj/s 5.2 MiB/s  2 errors  PGs ?  stalled: x"
+    # no rate is no rate of 0
+    assert str(Now("gc", "waiting", 65, None, not_clean=2)) == "gc: 1:05, waiting  0 errors  2 PGs not clean"
+
+
+def test_the_progress_line_has_the_time_left_of_the_run() -> None:
+    timed, counted = hybrid(ramp=20.0), Phase("v", "verify")
+    line = str(Now("age", "running", 65, 5, None, 0, 0, after=Remainder.of([timed, timed])))
+    assert line.startswith("age: 1:05, 0:05 left, 2:45 of the run  0 errors")
+    line = str(Now("fill", "running", 65, None, None, 0, 0, after=Remainder.of([timed, counted])))
+    assert line.startswith("fill: 1:05, running, more than 1:20 of the run  ")
+
+
+def test_rates_of_progress_are_those_of_the_seconds() -> None:
+    """Two jobs with beats late by up to a second, polled at any time: each line against the rows of its seconds."""
+    chance = random.Random(7)
+    meter, rates = RateMeter(), [chance.randrange(100, 600) for _ in range(60)]
+
+    def made(until: float) -> Counts:
+        whole = int(until)
+        good = sum(rates[:whole]) + (rates[whole] * (until - whole) if whole < len(rates) else 0.0)
+        return Counts(good=round(good), size=round(good) * 1024)
+
+    assert meter.rate() is None
+    shown = []
+    for beat in range(1, 59):
+        for job in ("a", "b"):
+            at = beat + chance.random() * 0.9
+            meter.take(job, at, made(at))
+            meter.take(job, at, Counts())  # the same line of counts once more
+        rate = meter.rate()
+        if rate:
+            # of two jobs: no second was faster or slower
+            seconds = rates[max(0, beat - 7) : beat + 1]
+            assert 2 * min(seconds) <= rate.objects_per_second + 1 and rate.objects_per_second - 1 <= 2 * max(seconds)
+            assert rate.mib_per_second == pytest.approx(rate.objects_per_second / 1024)
+            shown.append(rate.objects_per_second)
+        assert beat <= 6 or rate
+    assert len(shown) <= 54  # five seconds at least
+    # a job that has ended, and one that is not heard of for long
+    meter.take("a", 70.0, made(59.0))
+    meter.take("b", 70.0, made(59.0))
+    later = meter.rate()
+    assert later is not None and later.objects_per_second < 600
 
 
 def hybrid(**keys: Any) -> Phase:

@@ -28,7 +28,7 @@ from cbt_plugins.run.outcome import PhaseOutcome
 def beat_of(good: int, failed: int, first: float) -> Beat:
     counts = {"a": {"PUT": Counts(good, failed, first=first, last=100.0)}}
     errors = {"a": "http: 403 AccessDenied: no"}
-    return Beat("c1", 100.0, {"a": "running"}, {"a": 100.0}, counts, {"a": None}, {}, errors)
+    return Beat("c1", 100.0, {"a": "running"}, {"a": 100.0}, counts, {"a": 100.0}, {"a": None}, {}, errors)
 
 
 def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words() -> None:
