@@ -1,16 +1,18 @@
-"""The agent that removes buckets through S3, against a server that lies."""
+"""What reads S3 in Python, against a server that lies: the agent that removes buckets, the look at the endpoints."""
 
 from __future__ import annotations
 
 import itertools
 import signal
 import socket
+import subprocess
+import sys
 import threading
 from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
-from cbt_plugins.run import bucket_agent
+from cbt_plugins.run import bucket_agent, preflight
 
 HEAD = "HTTP/1.1 200 OK\r\n"
 VERSION = "<Version><Key>k%d</Key><VersionId>v</VersionId></Version>"
@@ -174,3 +176,10 @@ def test_a_bucket_that_is_not_removed_is_an_error(liar: Callable[[Answer], Any],
     with pytest.raises(bucket_agent.S3Error) as error:
         bucket_agent.remove(liar(lambda line: lie() if line.startswith("DELETE /b ") else honest(line)), "b")
     assert text in str(error.value)
+
+
+def test_an_endpoint_is_there_although_its_body_has_no_end(liar: Callable[[Answer], Any]) -> None:
+    client = liar(lambda line: chunks("x" * 65536))
+    argv = [sys.executable, "-c", preflight._REACH, "no", "", f"http://{client.host}", "http://127.0.0.1:1"]
+    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    assert done.stdout.startswith("http://127.0.0.1:1 ConnectionRefusedError") and client.host not in done.stdout

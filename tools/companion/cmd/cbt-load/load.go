@@ -60,7 +60,7 @@ func load(args []string) int {
 		<-asked
 		close(stop)
 	}()
-	users, err := newUsers(what, config)
+	users, err := usersUnless(stop, what, config)
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitFailed)
 	}
@@ -85,6 +85,26 @@ func load(args []string) int {
 		Stop:   stop,
 		AtLast: func(d time.Duration) { time.AfterFunc(d, func() { os.Exit(drive.ExitFailed) }) },
 	})
+}
+
+// usersUnless makes the clients, which look their hosts up: that takes as long as a name server does, unless it is stopped.
+func usersUnless(stop <-chan struct{}, what *spec.Spec, config s3.Config) (*users, error) {
+	all, failure := make(chan *users, 1), make(chan error, 1)
+	go func() {
+		if u, err := newUsers(what, config); err != nil {
+			failure <- err
+		} else {
+			all <- u
+		}
+	}()
+	select {
+	case u := <-all:
+		return u, nil
+	case err := <-failure:
+		return nil, err
+	case <-stop:
+		return nil, errors.New("stopped before its hosts were found")
+	}
 }
 
 func failed(events *drive.Events, text string, status int) int {

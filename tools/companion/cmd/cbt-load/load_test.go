@@ -63,6 +63,19 @@ func TestEachBucketHasItsOwner(t *testing.T) {
 	}
 }
 
+func TestASignalDoesNotWaitForANameServer(t *testing.T) {
+	stop := make(chan struct{})
+	close(stop)
+	what := &spec.Spec{Spaces: []spec.Space{{Name: "a", Keys: "9"}}}
+	_, err := usersUnless(stop, what, s3.Config{Hosts: []string{"http://nobody.invalid"}})
+	if err == nil {
+		t.Fatal("it has hosts")
+	}
+	if _, err = usersUnless(make(chan struct{}), what, s3.Config{}); err == nil || err.Error() != "no hosts" {
+		t.Fatal(err)
+	}
+}
+
 func TestArguments(t *testing.T) {
 	for _, one := range []struct {
 		args         []string
