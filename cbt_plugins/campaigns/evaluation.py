@@ -24,8 +24,8 @@ from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.record import RunRecord
 from cbt_plugins.warning_kinds import caps, forbids_verdict
 
-#: effects that the outlook is given for; 0: to call it equivalent
-EFFECTS = (0.03, 0.05, 0.0)
+#: true changes that the outlook is given for, in margins; 0: nothing changed
+EFFECTS = (0.0, 1.0, 2.0)
 Key = Tuple[str, str, str]  # phase, operation, metric
 
 
@@ -285,9 +285,9 @@ def _state(row: RowId, decision: Decision, its: _Observed, family: Tuple[int, Sc
 
 
 def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
-    """Return what 3 %, 5 % and "equivalent" take with a scatter of the blocks' log ratios."""
+    """Return what EFFECTS take with a scatter of the blocks' log ratios."""
     design = replace(schedule.design, margin=schedule.rules.margin_of(metric))
-    return tuple(outlook(effect, scatter, rows, design) for effect in EFFECTS)
+    return tuple(outlook(effect * design.margin, scatter, rows, design) for effect in EFFECTS)
 
 
 def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]]:

@@ -10,8 +10,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import margins, number
-from cbt_plugins.compare.statistics.sequential import FIRST, Outlook, critical
-from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Outlook, interval
+from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
 from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, plain, seconds, several
 from cbt_plugins.metrics import METRICS
@@ -44,31 +44,41 @@ def blocks(its: Evaluation) -> List[Block]:
         TableGrid(_HEAD, tuple(_line(row, its) for row in its.rows), left=2),
     ]
     if not its.ended:
-        title = "blocks needed in all, with the noise seen so far"
+        title = "blocks needed in all for a true verdict in 80 % of campaigns, with the noise seen so far"
         made.append(TableGrid(_OUTLOOK, tuple(_outlooks(its)), left=2, title=title))
     return [*made, Notes("notes", tuple(_notes(its)))]
 
 
 _HEAD = ("row", "of", "base", "new", "change", "interval", "block scatter", "blocks", "verdict")
-_OUTLOOK = ("row", "of", "to find 3 %", "to find 5 %", "to call it equivalent")
+_OUTLOOK = ("row", "of", "change that matters", "if nothing changed", "if it changed so much", "if twice as much")
 
 
 def _line(row: RowState, its: Evaluation) -> Tuple[str, ...]:
     decision = row.decision
     base, new = _medians(row, its.schedule)
     verdict = its.verdict_of(row)
-    ends = "-" if decision.low is None else f"[{percent(decision.low)}, {percent(decision.high)}]"
     return (
         row.id.text,
         row.id.contrast,
         plain(base),
         plain(new),
         percent(decision.change),
-        ends,
+        _ends(decision) or "-",
         "-" if decision.scatter is None else f"{100 * decision.scatter:.1f} %",
         str(decision.n),
-        verdict.value if verdict else "not decided",
+        _word(verdict, decision),
     )
+
+
+def _ends(decision: Decision) -> str:
+    return "" if decision.low is None else f"[{percent(decision.low)}, {percent(decision.high)}]"
+
+
+def _word(verdict: Optional[Verdict], decision: Decision) -> str:
+    """Return "equivalent (worse)" of a row that surely differs, and surely by less than the margin."""
+    if verdict is Verdict.EQUIVALENT and decision.differs:
+        return f"{verdict.value} ({decision.differs})"
+    return verdict.value if verdict else "not decided"
 
 
 def _medians(row: RowState, schedule: Schedule) -> Tuple[Optional[float], Optional[float]]:
@@ -83,11 +93,15 @@ def _outlooks(its: Evaluation) -> Iterator[Tuple[str, ...]]:
     for row in its.rows:
         if not row.verdict:
             cells = [needed(one, its.schedule, its.block_seconds) for one in row.outlooks] or ["-", "-", "-"]
-            yield (row.id.text, row.id.contrast, *cells)
+            yield (row.id.text, row.id.contrast, _margin(row.id.metric, its.schedule), *cells)
+
+
+def _margin(metric: str, schedule: Schedule) -> str:
+    return f"{100 * schedule.rules.margin_of(metric):.3g} %"
 
 
 def needed(its: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
-    """Return how many blocks, and how long, an effect takes: "8 blocks (3 h 20 min)"."""
+    """Return after how many blocks 80 % of campaigns have a true verdict, and how long they take: "8 blocks (3 h)"."""
     if its.blocks is None:
         return f"more than {schedule.section.blocks} blocks (chance {100 * its.chance:.0f} %)"
     return several(its.blocks, "block") + (f" ({seconds(its.blocks * of_block)})" if of_block else "")
@@ -97,14 +111,14 @@ def progress(its: Evaluation) -> Iterator[str]:
     """Yield what is said after each block: the rows, and what the noisiest one still needs."""
     for row in its.rows:
         decision, verdict = row.decision, its.verdict_of(row)
-        ends = "" if decision.low is None else f" [{percent(decision.low)}, {percent(decision.high)}]"
-        word = verdict.value if verdict else "not decided"
-        yield f"block {its.blocks}: {row.id.contrast}: {row.id.text}: {percent(decision.change)}{ends}: {word}"
+        change = " ".join(filter(None, (percent(decision.change), _ends(decision))))
+        yield f"block {its.blocks}: {row.id.contrast}: {row.id.text}: {change}: {_word(verdict, decision)}"
     still = [row for row in its.rows if not row.verdict and row.outlooks]
     if still and not its.ended:
         worst = max(still, key=lambda row: row.decision.scatter or 0.0)
-        three, five, _ = (needed(one, its.schedule, its.block_seconds) for one in worst.outlooks)
-        yield f"block {its.blocks}: to find 3 %: {three}; to find 5 %: {five} ({worst.id.text})"
+        none, least, _ = (needed(one, its.schedule, its.block_seconds) for one in worst.outlooks)
+        margin = _margin(worst.id.metric, its.schedule)
+        yield f"block {its.blocks}: needed if nothing changed: {none}; if {margin} changed: {least} ({worst.id.text})"
 
 
 def _notes(its: Evaluation) -> Iterator[str]:
@@ -120,6 +134,10 @@ def _notes(its: Evaluation) -> Iterator[str]:
             yield f"no row of key {pattern}: nothing of it is decided"
     for row in its.rows:
         name = f"{row.id.text} ({row.id.contrast})"
+        if row.decision.differs and row.decision.within and row.decision.low is not None:
+            ends = row.decision.low, row.decision.high or 0.0
+            margin = its.schedule.rules.margin_of(row.id.metric)
+            yield f"{name}: {small_difference(row.decision.differs, ends, margin)}"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
         if row.unrecovered:
             yield f"{name}: no verdict: {row.unrecovered}"
@@ -168,6 +186,8 @@ def _data_of(row: RowState, its: Evaluation) -> Dict[str, Any]:
         "scatter": number(decision.scatter),
         "n": decision.n,
         "verdict": verdict.value if verdict else None,
+        "differs": decision.differs,
+        "within": decision.within,
         "decided_at": decision.decided_at,
         "log_ratios": [number(value) for value in row.ratios],
         "left_out": list(row.left_out),
@@ -222,21 +242,21 @@ def _class(verdict: Optional[Verdict]) -> str:
 
 def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
     """Return the picture of a row: the log ratio of each block, their mean so far with its bounds, and the margin."""
-    section = its.schedule.section
-    bound = critical(section.alpha / max(1, len(its.rows)), section.blocks, section.spending)
+    section, design = its.schedule.section, its.schedule.design
+    levels = {"bounds": section.alpha / max(1, len(its.rows)), "inner": 2 * section.alpha}
     points, means, values = [], [], []
+    reaches: Dict[str, List[Tuple[int, float, float]]] = {name: [] for name in levels}
     for block, ratio in enumerate(row.ratios, 1):
         if ratio is None:
             continue
         values.append(ratio)
         points.append((block, ratio))
-        middle = sum(values) / len(values)
-        n = len(values)
-        spread = math.sqrt(sum((v - middle) ** 2 for v in values) / (n - 1) / n) if n > 1 else 0.0
-        reach = bound[n] * spread if n > 1 and not math.isinf(bound[n]) else None
-        means.append((block, middle, reach))
+        means.append((block, sum(values) / len(values)))
+        for name, alpha in levels.items():
+            reach = interval(values, alpha, design)
+            reaches[name] += [(block, *reach)] if reach else []
     margin = its.schedule.rules.margin_of(row.id.metric)
-    ends = [abs(v) for _, v in points] + [abs(m) + (r or 0.0) for _, m, r in means] + [2 * margin]
+    ends = [abs(v) for _, v in points] + [abs(end) for _, *two in reaches["bounds"] for end in two] + [2 * margin]
     scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [margin]))
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
     return {
@@ -245,8 +265,8 @@ def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
         "width": 16 * (section.blocks + 1),
         "margin": round(_HALF * min(1.0, margin / scale), 1),
         "points": [(16 * block, place(v)) for block, v in points],
-        "bounds": [(16 * b, place(m - r), place(m + r)) for b, m, r in means if r is not None],
-        "line": " ".join(f"{16 * b},{place(m)}" for b, m, _ in means),
+        **{name: [(16 * b, place(low), place(high)) for b, low, high in found] for name, found in reaches.items()},
+        "line": " ".join(f"{16 * b},{place(m)}" for b, m in means),
     }
 
 
@@ -263,6 +283,7 @@ def _decided(its: Evaluation) -> Compared:
             if mine:
                 of = mine.decision
                 made = replace(made, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None)
+                made = replace(made, inner_low=of.low, inner_high=of.high, differs=of.differs)
             if made.key or not its.ended:
                 made = replace(made, verdict=(its.verdict_of(mine) if mine else None) or Verdict.INCONCLUSIVE)
             rows.append(replace(row, comparison=made))
@@ -299,14 +320,15 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     of_block = len(schedule.block(1)) * facts["cycle_seconds"]
     rows = [
         (" ".join((*key[:2], METRICS[key[2]].title)), f"{100 * scatter.value:.1f} %",
-         *(needed(one, schedule, of_block) for one in outlooks))
+         _margin(key[2], schedule), *(needed(one, schedule, of_block) for one in outlooks))
         for key, (scatter, outlooks) in expected.items()
     ]  # fmt: skip
     if rows:
         head = ("row", "block scatter", *_OUTLOOK[2:])
-        made.append(TableGrid(head, tuple(rows), title="needed, with the noise of the history (load only)"))
+        title = "needed for a true verdict in 80 % of campaigns, with the noise of the history (load only)"
+        made.append(TableGrid(head, tuple(rows), title=title))
     else:
-        text = "blocks for a 3 % and a 5 % effect: known from the noise, with --history ARCHIVE..., or after 3 blocks"
+        text = "blocks that are needed: known from the noise, with --history ARCHIVE..., or after 3 blocks"
         made.append(Words((text,)))
     return made
 

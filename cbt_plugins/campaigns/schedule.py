@@ -13,7 +13,7 @@ from __future__ import annotations
 import random
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.options import FOLDER, SCRIPT, OptionReader, Settings, Swapped, lines_of, merged, set_line
 from cbt_plugins.campaigns.options import stored as stored_options
@@ -57,6 +57,20 @@ class PlannedTrial:
         return f"{self.block:02d}-{self.place}-{self.arm}"
 
 
+def block_order(arms: Sequence[str], number: int, seed: int) -> List[str]:
+    """Return the arms of the trials of a block. Two arms: A B B A or B A A B, so that a steady drift cancels out.
+
+    More arms: each once. Of four blocks the first two have an order that is drawn, the next two reverse it. Were the
+    reverse next to its order, an arm would end one block and begin the next, and trials that resemble their neighbours
+    would make blocks resemble each other.
+    """
+    drawn = number if len(arms) == 2 or (number - 1) % 4 < 2 else number - 2
+    order = random.Random(f"{seed}/{drawn}").sample(list(arms), len(arms))
+    if len(arms) == 2:
+        return [*order, *reversed(order)]
+    return order if drawn == number else order[::-1]
+
+
 @dataclass(frozen=True)
 class Schedule:
     """A campaign as its file asks for it."""
@@ -85,16 +99,8 @@ class Schedule:
         return 2 if len(self.arms) == 2 else 1
 
     def block(self, number: int) -> List[PlannedTrial]:
-        """Return the trials of a block. Two arms: A B B A or B A A B, so that a steady drift cancels out.
-
-        More arms: each once, in an order that is drawn for every odd block and reversed in the next.
-        """
-        odd = number if len(self.arms) == 2 else number - (number - 1) % 2
-        order = random.Random(f"{self.section.seed}/{odd}").sample(self.arms, len(self.arms))
-        if len(self.arms) == 2:
-            order = [*order, *reversed(order)]
-        elif number != odd:
-            order.reverse()
+        """Return the trials of a block."""
+        order = block_order(self.arms, number, self.section.seed)
         return [PlannedTrial(number, place, arm) for place, arm in enumerate(order, 1)]
 
     def folder_of(self, trial: PlannedTrial) -> Path:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from pathlib import Path
 from typing import Dict, List, Optional, Sequence
 
@@ -143,10 +144,34 @@ def test_blocks_without_any_scatter_decide_nothing_unless_they_are_equal() -> No
 
 def test_the_table_of_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "CAMPAIGN.md").read_text(encoding="utf-8")
-    for scatter in (1, 2, 4):
-        found = [outlook(effect, Scatter(scatter / 100), 3, Design()).blocks for effect in (0.03, 0.05, 0.1, 0.2)]
-        first = f"{found[0]} blocks" if scatter == 1 else str(found[0] or "more than 20")
-        assert f"| {scatter} % | {first} | {' | '.join(map(str, found[1:]))} |" in page, found
+    lines = re.findall(r"^\| (\d)% \| (-?\d+)% \| (\S+) \| (\S+) \| \S+ \| (\S+) \| (\d+) \|$", page, re.MULTILINE)
+    assert len(lines) == 15
+    for scatter, change, found, equivalent, open_, blocks in lines:
+        its = outlook(int(change) / 100, Scatter(int(scatter) / 100), 3, Design())
+        shares = its.found, its.equivalent, 1 - its.found - its.equivalent
+        assert [float(found), float(equivalent), float(open_)] == pytest.approx(shares, abs=0.08), (scatter, change)
+        assert its.blocks == pytest.approx(int(blocks), abs=1)
+
+
+def test_a_small_change_says_both_and_the_first_verdict_stays() -> None:
+    """3 % lower: within 5 %, and surely not 0, whichever is sure first; the interval shown agrees with both."""
+    first = set()
+    for seed in range(20):
+        made = decide(table(np.random.default_rng(seed), (-0.03,), 0.01), {0: UP}, Design())[0]
+        assert made.within and made.differs == "worse" and made.verdict in (Verdict.WORSE, Verdict.EQUIVALENT)
+        assert made.low is not None and made.high is not None and -0.05 < made.low <= made.high < 0
+        first.add(made.verdict)
+    assert first == {Verdict.WORSE, Verdict.EQUIVALENT}
+
+
+def test_the_interval_of_a_row_agrees_with_its_verdict_at_each_later_look() -> None:
+    for seed in range(8):
+        rows = table(np.random.default_rng(seed), (0.0, -0.04), 0.03)
+        for blocks in range(4, 21):
+            for made in decide({k: its[:blocks] for k, its in rows.items()}, {0: UP, 1: UP}, Design()).values():
+                ends = made.low or 0.0, made.high or 0.0
+                assert made.verdict is not Verdict.EQUIVALENT or -0.05 < ends[0] <= ends[1] < 0.05
+                assert not made.differs or ends[0] * ends[1] > 0
 
 
 def test_the_outlook_is_what_campaigns_do() -> None:

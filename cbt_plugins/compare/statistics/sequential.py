@@ -8,12 +8,15 @@ normal observations has one distribution, whatever the scatter, and c[n] are its
 
 Several rows share alpha by Holm's rule at each look, which holds for spending functions that grow with alpha (Maurer
 and Bretz, 2013). "Equivalent" needs the interval of both one-sided plans of alpha (c for 2 alpha) within the margin.
+
+The verdict of a row is the first of both that it reaches, and stays; the other one may come later, and is said with it.
+Since intervals hold at every look together, so does what all looks have in common: that is the interval of a decision.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar
 
@@ -39,13 +42,16 @@ class Design:
 
     most: int = 20  # blocks
     alpha: float = 0.05  # chance of any false "better" or "worse" in all rows
-    margin: float = 0.05
+    margin: float = 0.05  # the smallest change that matters
     spending: str = POCOCK
 
 
 @dataclass(frozen=True)
 class Decision:
-    """What is known of one row. `change` and its ends are relative; the interval holds at every look together."""
+    """What is known of one row. `change` and its ends are relative; the interval is what all looks have in common.
+
+    Of a row that is within the margin it is the interval of both one-sided plans, which decides that.
+    """
 
     n: int  # observations
     change: Optional[float]
@@ -54,6 +60,8 @@ class Decision:
     scatter: Optional[float]  # standard deviation of the observations
     verdict: Optional[Verdict]  # None: not decided
     decided_at: Optional[int] = None  # observations
+    differs: str = ""  # better or worse: surely not 0
+    within: bool = False  # surely smaller than the margin
 
 
 def spent(alpha: float, share: float, spending: str) -> float:
@@ -114,7 +122,21 @@ def interval(observations: Sequence[float], alpha: float, design: Design) -> Opt
 
 Key = TypeVar("Key", bound=Hashable)
 Rows = Mapping[Key, Sequence[Optional[float]]]  # for each block the log ratio; None: that block says nothing of the row
-_FOUND = (Verdict.BETTER, Verdict.WORSE)
+
+
+@dataclass
+class _Findings:
+    """What the looks so far have found: row -> the observations after which."""
+
+    within: Dict[Hashable, int] = field(default_factory=dict)
+    differs: Dict[Hashable, Tuple[Verdict, int]] = field(default_factory=dict)
+
+    def verdict(self, key: Hashable) -> Tuple[Optional[Verdict], Optional[int]]:
+        """Return the first one of a row, and the observations that it took; of both at one look: equivalent."""
+        verdict, at = self.differs.get(key, (None, None))
+        if key in self.within and (at is None or self.within[key] <= at):
+            return Verdict.EQUIVALENT, self.within[key]
+        return verdict, at
 
 
 def decide(
@@ -127,16 +149,18 @@ def decide(
 
     `margins`: of rows that have another than the design's.
     """
-    verdicts: Dict[Key, Tuple[Verdict, int]] = {}
+    found, family = _Findings(), (len(rows), design)
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, its in rows.items() if len(its) >= block and its[block - 1] is not None]
-        seen = {key: _there(rows[key][:block]) for key in new}
-        _look(seen, verdicts, directions, (len(rows), design), margins or {})
-    found = sum(verdict in _FOUND for verdict, _ in verdicts.values())
+        _look({key: _there(rows[key][:block]) for key in new}, found, directions, family, margins or {})
     made = {}
     for key, its in rows.items():
-        own = key in verdicts and verdicts[key][0] in _FOUND
-        made[key] = _decision(_there(its), verdicts.get(key), len(rows) - found + own, design)
+        parts = len(rows) - len(found.differs) + (key in found.differs)
+        verdict, at = found.verdict(key)
+        differs = found.differs[key][0].value if key in found.differs else ""
+        alpha = 2 * design.alpha if key in found.within else design.alpha / parts
+        seen = _decision(_there(its), alpha, design)
+        made[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in found.within)
     return made
 
 
@@ -146,32 +170,32 @@ def _there(values: Sequence[Optional[float]]) -> List[float]:
 
 def _look(
     seen: Mapping[Key, List[float]],
-    verdicts: Dict[Key, Tuple[Verdict, int]],
+    found: _Findings,
     directions: Mapping[Key, Direction],
     rules: Tuple[int, Design],
     margins: Mapping[Key, float],
 ) -> None:
-    """Add the verdicts of one look; each change that is found leaves its part of alpha to the others."""
+    """Add what one look finds; each change that is found leaves its part of alpha to the others."""
     family, design = rules
     for key, values in seen.items():
         ends = interval(values, 2 * design.alpha, design)
-        if key not in verdicts and ends and _within(ends, margins.get(key, design.margin)):
-            verdicts[key] = Verdict.EQUIVALENT, len(values)
+        if key not in found.within and ends and _within(ends, margins.get(key, design.margin)):
+            found.within[key] = len(values)
     last = -1
-    while last != (last := sum(verdict in _FOUND for verdict, _ in verdicts.values())):
-        for key in [key for key in seen if key not in verdicts and directions[key] is not Direction.NONE]:
+    while last != (last := len(found.differs)):
+        for key in [key for key in seen if key not in found.differs and directions[key] is not Direction.NONE]:
             ends = interval(seen[key], design.alpha / (family - last), design)
             if ends and (ends[0] > 0 or ends[1] < 0):
                 good = (ends[0] > 0) == (directions[key] is Direction.HIGHER)
-                verdicts[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
+                found.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
 
 
 def _within(ends: Tuple[float, float], margin: float) -> bool:
     return math.log1p(-margin) < ends[0] and ends[1] < math.log1p(margin)
 
 
-def _decision(values: List[float], verdict: Optional[Tuple[Verdict, int]], parts: int, design: Design) -> Decision:
-    ends = interval(values, design.alpha / parts, design)
+def _decision(values: List[float], alpha: float, design: Design) -> Decision:
+    ends = _common([its for n in range(FIRST, len(values) + 1) if (its := interval(values[:n], alpha, design))])
     low, high = map(math.expm1, ends) if ends else (None, None)
     return Decision(
         len(values),
@@ -179,49 +203,64 @@ def _decision(values: List[float], verdict: Optional[Tuple[Verdict, int]], parts
         low,
         high,
         float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        *(verdict or (None, None)),
+        None,
     )
+
+
+def _common(looks: Sequence[Tuple[float, float]]) -> Optional[Tuple[float, float]]:
+    """Return what the intervals of all looks have in common; the last one where that is nothing."""
+    if not looks:
+        return None
+    low, high = max(low for low, _ in looks), min(high for _, high in looks)
+    return (low, high) if low <= high else looks[-1]
 
 
 @dataclass(frozen=True)
 class Outlook:
-    """What a plan needs for one effect: blocks after which it is found in 80 % of campaigns (None: more than planned),
-    and the chance of finding it at all."""
+    """What a plan does with one true change: what campaigns say, and when 80 % of them have a true verdict."""
 
     effect: float
-    blocks: Optional[int]
-    chance: float
+    blocks: Optional[int]  # None: more than planned
+    found: float  # the part of campaigns that says better or worse first
+    equivalent: float  # the part that says equivalent first; all others are inconclusive
+    chance: float  # the part with a true verdict
 
 
 def outlook(effect: float, scatter: Scatter, rows: int, design: Design, wanted: float = 0.8) -> Outlook:
-    """Return what it takes to find an effect (0.03: 3 %) in one of so many rows.
+    """Return what campaigns say of a true change (0.03: 3 %) of one of so many rows.
 
-    `scatter`: of the observations of blocks; how little of it is known is simulated, too. An effect of 0: what it takes
-    to call it equivalent.
+    A change of the margin or more is truly better or worse, one of 0 equivalent; of one between them both are true.
+    `scatter`: of the observations of blocks; how little of it is known is simulated, too.
     """
-    share = np.cumsum(_ends(effect, scatter, rows, design))
-    enough = np.flatnonzero(share >= wanted)
-    return Outlook(effect, int(enough[0]) if len(enough) else None, float(share[-1]))
+    found, equivalent = (np.cumsum(its) for its in _ends(effect, scatter, rows, design))
+    true = (found if effect else 0.0) + (equivalent if abs(effect) < design.margin else 0.0)
+    enough = np.flatnonzero(true >= wanted)
+    ends = (float(its[-1]) for its in (found, equivalent, true))
+    return Outlook(effect, int(enough[0]) if len(enough) else None, *ends)
 
 
-def _ends(effect: float, scatter: Scatter, rows: int, design: Design, campaigns: int = 4000) -> np.ndarray:
-    """Return the share of campaigns that end with a finding after 0, 1, ... blocks."""
+def _ends(
+    effect: float, scatter: Scatter, rows: int, design: Design, campaigns: int = 4000
+) -> Tuple[np.ndarray, np.ndarray]:
+    """Return the shares of campaigns that say better or worse, and equivalent, first after 0, 1, ... blocks."""
     chance = np.random.default_rng(1)
     freedom = max(1.0, min(scatter.freedom, 1e6))
     deviation = scatter.value * np.sqrt(freedom / chance.chisquare(freedom, campaigns))
-    bounds = critical(2 * design.alpha if not effect else design.alpha / rows, design.most, design.spending)
     values = chance.standard_normal((campaigns, design.most)) * deviation[:, None] + math.log1p(effect)
     counts = np.arange(1, design.most + 1)
     means = values.cumsum(axis=1) / counts
     spread = (values * values).cumsum(axis=1) / counts - means * means
     errors = np.sqrt(np.maximum(spread, 1e-300) / np.maximum(counts - 1, 1))
-    reach = errors * np.asarray(bounds[1:])
-    if effect:
-        found = np.abs(means) > reach
-    else:
-        found = (means - reach > math.log1p(-design.margin)) & (means + reach < math.log1p(design.margin))
-    found &= np.isfinite(reach)
-    first = np.where(found.any(axis=1), found.argmax(axis=1) + 1, 0)
-    share = np.bincount(first, minlength=design.most + 1) / campaigns
-    share[0] = 0.0
-    return np.asarray(share)
+    wide, narrow = (
+        errors * np.asarray(critical(alpha, design.most, design.spending)[1:])
+        for alpha in (design.alpha / rows, 2 * design.alpha)
+    )
+    within = (means - narrow > math.log1p(-design.margin)) & (means + narrow < math.log1p(design.margin))
+    within &= np.isfinite(narrow)
+    differs = np.isfinite(wide) & (np.abs(means) > wide) & ~within
+    either = differs | within
+    first = np.where(either.any(axis=1), either.argmax(axis=1), -1)
+    says = np.take_along_axis(within, np.maximum(first, 0)[:, None], axis=1)[:, 0]
+    made = (first[(first >= 0) & kind] + 1 for kind in (~says, says))
+    one, other = (np.bincount(its, minlength=design.most + 1) / campaigns for its in made)
+    return one, other

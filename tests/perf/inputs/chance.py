@@ -32,6 +32,11 @@ def series(chance: np.random.Generator, n: int, lag: float, scatter: float = 0.0
     return np.asarray(100 * (1 + scatter * noise + drift * chance.normal() * np.arange(n) / n))
 
 
+def share(value: float) -> str:
+    """Return ".05" of 0.05, "1.00" of 1."""
+    return f"{value:.2f}".removeprefix("0")
+
+
 def show(head: Sequence[object], lines: Sequence[Sequence[object]]) -> None:
     """A Markdown table."""
     print(f"| {' | '.join(map(str, head))} |")
