@@ -103,18 +103,31 @@ def at_end(made: PhaseAggregates) -> Dict[str, Any]:
 
 
 def rate(made: PhaseAggregates) -> Dict[str, Any]:
-    """Return the requests/s of its open loops together: {"asked", "issued", "deviation"}; all null in a closed loop.
+    """Return the requests/s of its open loops together; all null in a closed loop.
 
-    `issued` is what the drivers started, per second of their time; while the load grows (`ramp`), half of it is asked.
+    asked      requests/s
+    issued     what the drivers started, per second of their time; while the load grows (`ramp`), half of it is asked
+    deviation  issued / asked - 1
+    chance     its standard deviation by chance alone: arrivals of a Poisson process; 0 of even ones
+    unstarted  the share of due requests that no worker was free for, until the end
     """
     known = rates(made).values()
+    nothing: Dict[str, Any] = dict.fromkeys(("asked", "issued", "deviation", "chance", "unstarted"))
     if not known:
-        return {"asked": None, "issued": None, "deviation": None}
+        return nothing
     asked = made.phase.asked.get("rate") or sum(its.asked for its in known)
     issued = [its.issued for its in known if its.issued is not None]
     if len(issued) < len(known):
-        return {"asked": asked, "issued": None, "deviation": None}
-    return {"asked": asked, "issued": round(sum(issued), 4), "deviation": round(sum(issued) / asked - 1, 6)}
+        return {**nothing, "asked": asked}
+    requests, unstarted = sum(its.requests for its in known), sum(its.unstarted for its in known)
+    by_chance = sum(its.requests for its in known if its.poisson)
+    return {
+        "asked": asked,
+        "issued": round(sum(issued), 4),
+        "deviation": round(sum(issued) / asked - 1, 6),
+        "chance": round(math.sqrt(by_chance) / requests, 6) if requests else None,
+        "unstarted": round(unstarted / max(1, requests + unstarted), 6),
+    }
 
 
 @dataclass
@@ -125,6 +138,7 @@ class LoopRate:
     asked: float = 0.0  # requests/s
     issued: Optional[float] = 0.0  # requests/s; None: a driver has not said it
     requests: int = 0
+    unstarted: int = 0  # due requests that never started
 
 
 def rates(made: PhaseAggregates) -> Dict[str, LoopRate]:
@@ -145,6 +159,7 @@ def rates(made: PhaseAggregates) -> Dict[str, LoopRate]:
                 continue
             requests = sum(n for op, n in said.items() if split_op(op)[0] == loop.work)
             its.requests += requests
+            its.unstarted += loop.unstarted
             its.issued += requests / seconds
     return found
 
