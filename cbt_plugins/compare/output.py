@@ -61,7 +61,7 @@ def _side(which: str, side: Side) -> str:
 def _scale(section: Section, rules: Rules) -> Iterator[Block]:
     if rules.scale is None:
         return
-    head = ("scale-out", "op", "gain", "efficiency", "mean latency", "closed loop predicts")
+    head = ("scale-out", "op", "gain", "gain / added", "mean latency", "closed loop predicts")
     rows = []
     for its in gains(section, rules.scale):
         latency, predicted = (_percent(x) + "%" if x is not None else "-" for x in (its.latency, its.predicted))

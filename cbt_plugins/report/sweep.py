@@ -9,7 +9,6 @@ from statistics import median
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import is_essential, text
-from cbt_plugins.models.closed_loop import efficiency
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import measured, run_state
 
@@ -73,17 +72,28 @@ class Sweep:
         return point.obj_per_s / self.points[0].obj_per_s
 
     def efficiency(self, point: Point) -> Optional[float]:
-        """Share of the added endpoints that came out as throughput; None for the fewest endpoints."""
-        first = self.points[0].load
-        return efficiency(self.speed_up(point) - 1, first, point.load) if point.load > first else None
+        """Speed-up / factor of endpoints: 1 is linear; None for the fewest endpoints."""
+        factor = point.load / self.points[0].load
+        return self.speed_up(point) / factor if factor > 1 else None
 
     @property
     def about(self) -> str:
-        """The knee in words, or what the endpoints have added."""
+        """The knee in words, or what the endpoints have added, and what limits the trust in it."""
+        text = self._result
+        single = [its.load for its in self.points if its.runs == 1]
+        if not single:
+            return text
+        where = "each point" if len(single) == len(self.points) else f"{', '.join(f'{its:g}' for its in single)}"
+        return f"{text}; one run of {where}: how much repeated runs differ is not known"
+
+    @property
+    def _result(self) -> str:
         if self.unit == "endpoints":
             first, most = self.points[0], self.points[-1]
             gained = f"{self.speed_up(most):.3g} times the throughput"
-            share = f"{100 * (self.efficiency(most) or 0.0):.0f} % of what was added"
+            part = self.efficiency(most) or 0.0
+            strange = ", which endpoints alone do not explain" if part > 1 else ""
+            share = f"efficiency {100 * part:.0f} % (speed-up / factor of endpoints){strange}"
             return f"{first.load:g} to {most.load:g} endpoints: {gained}, {share}"
         if self.knee is not None:
             its = self.points[self.knee]

@@ -279,5 +279,5 @@ def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
     told = [round(100 * (found[job].predicted or 0), 1) for job in expected]
     assert told == [-35.5, -48.7, -43.5] and found["randread"].latency == pytest.approx(-0.29)
     text = formatting.text(output.blocks(made))
-    assert "randread   total  +55.0%       82.5%        -29.0%                -35.5%" in text
+    assert "randread   total  +55.0%         82.5%        -29.0%                -35.5%" in text
     assert as_json(made)["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)

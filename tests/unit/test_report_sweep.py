@@ -29,7 +29,8 @@ def test_the_knee_is_where_the_service_is_saturated(tmp_path: Path) -> None:
     assert sweep.points[0].obj_per_s == pytest.approx(1 / TOOK, rel=0.01)
     assert sweep.points[-1].obj_per_s == pytest.approx(SERVERS / TOOK, rel=0.02)
     assert sweep.knee is not None and sweep.points[sweep.knee].load == SERVERS
-    assert sweep.about == "knee at 8 workers: 1000 obj/s at 8 ms"
+    once = "; one run of each point: how much repeated runs differ is not known"
+    assert sweep.about == "knee at 8 workers: 1000 obj/s at 8 ms" + once
 
 
 def test_what_more_endpoints_add(tmp_path: Path) -> None:
@@ -47,8 +48,16 @@ def test_what_more_endpoints_add(tmp_path: Path) -> None:
     most = max((its for its in found if its.unit == "endpoints"), key=lambda its: len(its.points))
     assert [point.load for point in most.points] == [1, 2, 4] and most.knee is None
     assert [most.speed_up(point) for point in most.points] == pytest.approx([1.0, 1.75, 2.5])
-    assert [most.efficiency(point) for point in most.points[1:]] == pytest.approx([0.75, 0.5])
-    assert most.about == "1 to 4 endpoints: 2.5 times the throughput, 50 % of what was added"
+    assert [most.efficiency(point) for point in most.points[1:]] == pytest.approx([0.875, 0.625])
+    text = "1 to 4 endpoints: 2.5 times the throughput, efficiency 62 % (speed-up / factor of endpoints); one run of "
+    assert most.about.startswith(text)
+
+
+def test_an_efficiency_above_1_is_said_to_be_strange() -> None:
+    points = tuple(Point(load, 3, rate, None, 8.0, None, None) for load, rate in ((1, 100.0), (2, 236.0)))
+    sweep = Sweep("", "load", "total", "endpoints", points)
+    text = "efficiency 118 % (speed-up / factor of endpoints), which endpoints alone do not explain"
+    assert sweep.about == f"1 to 2 endpoints: 2.36 times the throughput, {text}"
 
 
 def test_a_knee_at_an_end_is_none() -> None:
