@@ -61,6 +61,8 @@ def state(session: BisectSession) -> SearchState:
     commits = session.commits[best.first : best.last + 1]
     if answer.none:
         return SearchState(NONE, _no_difference(session, held), held, (), held.none, None)
+    if answer.noisy:
+        return SearchState(OPEN, _too_noisy(session, held), held, (), 0.0, None)
     if answer.found:
         told = len(commits) == 1 or len(commits) <= min(_MOST_NAMED, evidence.last - 1)
         outcome, why = (FOUND, _culprit(session, held, best)) if told else (OPEN, _too_many(session, commits))
@@ -148,18 +150,31 @@ def _too_many(session: BisectSession, commits: Sequence[Commit]) -> str:
     return f"{text}Mend the cause{budget}: the same command tries them again"
 
 
-def _no_difference(session: BisectSession, held: Belief) -> str:
+def _of_bad(session: BisectSession) -> Tuple[float, float, int]:
+    """Return the middle log ratio of the bad commit, twice its standard error, and how many there are."""
     ratios = [its["ratio"] for its in session.blocks if its["sha"] == session.bad.sha]
     error = 2 * float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
-    middle = float(np.mean(ratios))
-    numbers = f"{percent(math.expm1(session.sign * middle))} ± {share(error)} in {several(len(ratios), 'measurement')}"
-    text = f"good and bad do not differ by {share(session.section.effect)} or more, as far as this shows: the bad "
-    text += f"commit is {numbers}; posterior of no such change {held.none:.0%}"
+    return float(np.mean(ratios)), error, len(ratios)
+
+
+def _bad_commit(session: BisectSession) -> str:
+    middle, error, number = _of_bad(session)
+    return f"{percent(math.expm1(session.sign * middle))} ± {share(error)} in {several(number, 'measurement')}"
+
+
+def _no_difference(session: BisectSession, held: Belief) -> str:
+    middle, error, _ = _of_bad(session)
+    text = f"good and bad do not differ by {share(session.section.effect)} or more: the bad commit is "
+    text += f"{_bad_commit(session)}; posterior of no such change {held.denied:.0%}"
     if middle < -error:
         return f"{text}. It is {_opposite(session)}: search for that with `change: {_opposite(session)}`"
-    if held.none < session.rules.posterior:
-        return f"{text}. There is too much noise: make the cycle longer, or `effect:` greater"
     return text
+
+
+def _too_noisy(session: BisectSession, held: Belief) -> str:
+    text = f"whether good and bad differ by {share(session.section.effect)} or more is not known: the bad commit is "
+    text += f"{_bad_commit(session)}; noise of one measurement {share(held.noise)}"
+    return f"{text}. There is too much noise: make the cycle longer, or `effect:` greater"
 
 
 def _more(session: BisectSession, evidence: Evidence, held: Belief) -> Optional[Tuple[int, float]]:
@@ -274,6 +289,8 @@ def differ(session: BisectSession) -> Tuple[bool, str]:
             answer = answer_of(evidence, session.rules, held)
             if answer.none:
                 return False, _no_difference(session, held)
+            if answer.noisy:
+                return False, _too_noisy(session, held)
             if len(evidence.seen) >= session.rules.pairs and held.none <= 0.03:
                 return True, _size(session, held)
         if session.over_budget:

@@ -89,9 +89,31 @@ def test_the_bad_commit_is_measured_first():
 
 
 def test_no_change_and_a_change_for_the_better_are_refused():
-    for ratios in ([0.0, 0.01, -0.01] * 4, [-0.1, -0.09, -0.11] * 3):
+    for ratios in ([0.0, 0.01, -0.01] * 4, [-0.1, -0.09, -0.11] * 5):
         evidence = _evidence({8: ratios})
         assert answer_of(evidence, RULES, belief(evidence, RULES)).none
+
+
+def test_what_lies_at_the_effect_is_not_denied():
+    """A change of 3 % at 2 % noise: on average over all sizes it is unlikely, but that of 3 % is not."""
+    evidence = _evidence({8: [0.03, -0.012, 0.02, 0.006, 0.0]})
+    held = belief(evidence, RULES)
+    assert held.none > RULES.posterior and held.denied < RULES.needed
+    assert not answer_of(evidence, RULES, held).none
+
+
+def test_runs_that_are_far_off_do_not_hide_a_change():
+    """Ten measurements of 3 %, of which two had a cycle 20 % off."""
+    usual = [0.03, 0.05, 0.02, 0.04, 0.03, 0.025, 0.035, 0.03]
+    held = belief(_evidence({8: [*usual, -0.2, 0.24]}), RULES)
+    assert held.none < 0.03 and held.noise < 0.03
+
+
+def test_too_much_noise_is_no_answer():
+    noisy = SearchRules(most_pairs=12)
+    evidence = _evidence({8: [0.3, -0.3, 0.2, -0.2, 0.33, -0.3, 0.25, -0.1, 0.15, 0.2, -0.28, 0.1]})
+    answer = answer_of(evidence, noisy, belief(evidence, noisy))
+    assert answer.noisy and not answer.none and answer.found is None
 
 
 def test_a_build_that_is_there_counts():

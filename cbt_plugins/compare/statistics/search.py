@@ -3,8 +3,14 @@
 A measurement is a log ratio of a commit against the reference (the good commit), both made in one block, so that a
 drift cancels; above 0 is worse. Position 0 is the reference, 1..N the commits after it, N the bad one. Hypotheses:
 nothing changed; the level rises at one commit; or at one commit to a share of the whole change, and at a later one to
-all of it. Size of the change and noise are unknown: both are summed over a grid. The likelihood is Student's t, so
-that one broken run does not decide.
+all of it. Size of the change and noise are unknown: both are summed over a grid.
+
+The likelihood is a mixture with long tails: mostly Student's t with the noise, and for one measurement in ten Cauchy's
+distribution, several times as wide. So one run in ten that is far off does not decide, and does not count as noise.
+
+That nothing changed is said only if the data speak against each size that counts, also against the smallest: its
+likelihood ratio to the size that fits best. By the average over all sizes a change of the smallest one, which few other
+sizes are near, would be denied too easily.
 """
 
 from __future__ import annotations
@@ -15,8 +21,8 @@ from typing import Dict, FrozenSet, List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
-#: degrees of freedom of the noise
-_FREEDOM = 5.0
+#: degrees of freedom of the noise; the part of measurements that are far off, and how many times as wide they are
+_FREEDOM, _FAR, _FAR_WIDTH = 5.0, 0.1, 6.0
 #: before the data: nothing changed, one change, two of them
 _NONE, _ONE, _TWO = 0.45, 0.45, 0.1
 #: the level between two changes, as a share of the whole: above 1 is a change that is partly taken back later
@@ -40,7 +46,7 @@ class SearchRules:
     effect: float = 0.03  # the smallest change that counts, as a log ratio
     posterior: float = 0.95
     pairs: int = 3  # measurements of the bad commit before the search
-    most_pairs: int = 60  # of them without a change: the two commits do not differ
+    most_pairs: int = 60  # of them without an answer to whether anything changed: there is too much noise
 
     @property
     def needed(self) -> float:
@@ -82,6 +88,7 @@ class Belief:
     """What the evidence says."""
 
     none: float  # nothing changed
+    denied: float  # nothing changed, where the size that fits best was as likely before
     suspects: Tuple[Suspects, ...]  # the posterior of a change for the worse in each; two changes are in two of them
     levels: np.ndarray  # position 1.. -> the probability of each of _LEVELS
     size: float  # of the whole change, a log ratio
@@ -140,6 +147,7 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     suspects = _suspects(knots, _included(single, pairs))
     return Belief(
         none=float(none[0]) / whole,
+        denied=_denied(before[-1], ones + np.log(mass + 1e-300)[:, None, None], grid),
         suspects=suspects,
         levels=_levels(knots, total, single, pairs),
         size=size,
@@ -148,6 +156,14 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
         second=float(pairs.sum()) / changed,
         second_suspects=_suspects(knots, _other(pairs, suspects.index(_best(suspects)))),
     )
+
+
+def _denied(unchanged: np.ndarray, changed: np.ndarray, grid: _Grid) -> float:
+    """Return the posterior of "nothing changed" against the size that fits best; of log likelihoods by size, noise."""
+    of_noises = grid.prior - grid.prior[:, :1]  # without the prior of sizes
+    none = _added((unchanged + of_noises)[:1])
+    sizes = _added(np.moveaxis(changed - grid.prior[:, :1], 1, 0))
+    return 1 / (1 + math.exp(min(float(sizes.max()) - float(none), 700.0)))
 
 
 class _Grid(NamedTuple):
@@ -195,8 +211,19 @@ def _sums(evidence: Evidence, knots: Sequence[int], grid: _Grid, levels: np.ndar
     for position, ratio in evidence.seen:
         if position:  # the reference against itself
             z = (ratio - means) / grid.noises
-            table[:, at[position] + 1] += -np.log(grid.noises) - (_FREEDOM + 1) / 2 * np.log1p(z * z / _FREEDOM)
+            table[:, at[position] + 1] += np.log(_density(z) / grid.noises)
     return np.asarray(table.cumsum(axis=1))
+
+
+def _density(z: np.ndarray) -> np.ndarray:
+    """Return the density of a measurement, z times the noise from its level."""
+    near = _NEAR_FACTOR * (1 + z * z / _FREEDOM) ** (-(_FREEDOM + 1) / 2)
+    far = 1 / (math.pi * _FAR_WIDTH * (1 + (z / _FAR_WIDTH) ** 2))
+    return np.asarray((1 - _FAR) * near + _FAR * far)
+
+
+#: makes Student's t a density
+_NEAR_FACTOR = math.gamma((_FREEDOM + 1) / 2) / math.gamma(_FREEDOM / 2) / math.sqrt(_FREEDOM * math.pi)
 
 
 def _added(cells: np.ndarray) -> np.ndarray:
@@ -272,7 +299,7 @@ def information(held: Belief) -> np.ndarray:
     ratio = min(held.size / held.noise, 12.0)
     y = np.arange(_LEVELS.min() * ratio - 8, _LEVELS.max() * ratio + 8, 0.25)
     z = y - _LEVELS[:, None] * ratio
-    density = (1 + z * z / _FREEDOM) ** (-(_FREEDOM + 1) / 2)
+    density = _density(z)
     density /= density.sum(axis=1, keepdims=True)
     each = -(density * np.log2(density)).sum(axis=1)
     mixed = held.levels @ density
@@ -309,10 +336,11 @@ def choose(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """What the search can say now: `found`, `none` (the two commits do not differ), or neither: go on."""
+    """What the search can say now: `found`, `none` (the two commits do not differ), `noisy`, or nothing yet: go on."""
 
     found: Optional[Suspects] = None
     none: bool = False
+    noisy: bool = False  # so many measurements do not tell whether they differ
 
 
 def answer_of(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAnswer:
@@ -320,8 +348,10 @@ def answer_of(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAns
     pairs = sum(one.position == evidence.last for one in evidence.seen)
     if pairs < rules.pairs:
         return SearchAnswer()
-    if held.none >= rules.posterior or (pairs >= rules.most_pairs and held.none > _CHANGED):
+    if held.none > _CHANGED and held.denied >= rules.needed:
         return SearchAnswer(none=True)
+    if pairs >= rules.most_pairs and held.none > _CHANGED:
+        return SearchAnswer(noisy=True)
     told = [
         its
         for its in held.suspects
