@@ -74,7 +74,7 @@ def main(ladders: int) -> None:
     head = ("true highest rate", "step", "wrong steps", "between met and missed", "within what the answer says")
     show(head, [line(service, seconds, ladders) for service in SERVICE for seconds in SECONDS])
     print(
-        f"{ladders} ladders of 10 steps a line: a share of .90 is known by ±{196 * math.sqrt(0.09 / ladders):.0f} points"
+        f"{ladders} ladders of 10 steps a line: .90 is known by ±{196 * math.sqrt(0.09 / ladders):.0f} points"
     )
 
 
