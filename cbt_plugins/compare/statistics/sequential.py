@@ -233,7 +233,7 @@ def outlook(effect: float, scatter: Scatter, rows: int, design: Design, wanted: 
     `scatter`: of the observations of blocks; how little of it is known is simulated, too.
     """
     found, equivalent = (np.cumsum(its) for its in _ends(effect, scatter, rows, design))
-    true = (found if effect else 0.0) + (equivalent if abs(effect) < design.margin else 0.0)
+    true = bool(effect) * found + (abs(effect) < design.margin) * equivalent
     enough = np.flatnonzero(true >= wanted)
     ends = (float(its[-1]) for its in (found, equivalent, true))
     return Outlook(effect, int(enough[0]) if len(enough) else None, *ends)
