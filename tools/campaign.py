@@ -30,7 +30,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     run.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
     run.add_argument("folder", type=Path, metavar="FOLDER", help="where its state and its archives are kept")
     status = verbs.add_parser("status", help="the decision so far, and what it would still take")
-    explain(status, ("cbt-tools campaign status FOLDER", "cbt-tools campaign status FOLDER -o page.html"), _STATUSES)
+    forms = ("FOLDER", "my.yaml FOLDER", "my.yaml FOLDER -o page.html")
+    explain(status, [f"cbt-tools campaign status {words}" for words in forms], _STATUSES)
+    status.add_argument("file", type=Path, metavar="FILE", nargs="?", help="CBT file with `campaign:`, as of `run`")
     status.add_argument("folder", type=Path, metavar="FOLDER", help="of `campaign run`")
     add_forms(status, TEXT, JSON, CSV, MD, HTML)
 
@@ -88,8 +90,9 @@ def _status(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.evaluation import evaluate
     from cbt_plugins.campaigns.output import blocks, data, page, table
     from cbt_plugins.campaigns.schedule import schedule_in
+    from cbt_plugins.config.check import load_file
 
-    state = evaluate(schedule_in(args.folder))
+    state = evaluate(schedule_in(args.folder, load_file(args.file) if args.file else None))
     forms = {
         TEXT: lambda: blocks(state),
         JSON: lambda: data(state),

@@ -186,11 +186,8 @@ class Schedule:
         """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
         state = {"version": VERSION, "file": self.config.file, "data": _masked(self.config.data)}
         there = stored(self.folder)
-        if there and _source(there).data != _source(state).data:
-            raise CampaignError(
-                f"{self.folder} was started with another content of {there.get('file')}: a change in the middle would "
-                "make the answer worthless; use a new folder, or restore the file"
-            )
+        if there:
+            _refuse_other(there, self.config, self.folder)
         write_json(self.folder / STATE, state)
         for arm in self.arms:
             write_whole(self.file_of(arm), text_of(self.data_of(arm)), mode=0o600)  # its cycles need its secrets
@@ -257,9 +254,23 @@ def ceph_command(cluster: Mapping[str, object]) -> str:
     return f"{cluster.get('ceph_cmd') or 'ceph'}{f' -c {conf}' if conf else ''}"
 
 
-def schedule_in(folder: Path) -> Schedule:
-    """Return the campaign of a folder, from the file that it was started with. Raises CampaignError, ConfigError."""
+def _refuse_other(state: Mapping[str, Any], config: Config, folder: Path) -> None:
+    """Raise CampaignError where a campaign was started with another file than this one."""
+    if _source(state).data != YamlSource(_masked(config.data).encode(), config.file).data:
+        raise CampaignError(
+            f"{folder} was started with another content of {state.get('file')}: a change in the middle would "
+            "make the answer worthless; use a new folder, or restore the file"
+        )
+
+
+def schedule_in(folder: Path, config: Optional[Config] = None) -> Schedule:
+    """Return the campaign of a folder, from the file that it was started with. Raises CampaignError, ConfigError.
+
+    A file that is given (`config`) must be that one.
+    """
     there = stored(folder)
     if there is None:
         raise CampaignError(f"{folder}: no campaign in it: there is no {STATE}")
+    if config is not None:
+        _refuse_other(there, config, folder)
     return schedule_of(load(_source(there)), folder)
