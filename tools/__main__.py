@@ -60,7 +60,7 @@ def parser_of(chosen: str) -> Parser:
     """Return the parser with all verbs, of which only the chosen one has its arguments."""
     parser = Parser(prog="cbt-tools", description="Prepare, run and evaluate benchmarks of cbt-plugins.")
     explain(parser, ("cbt-tools compare --help", "cbt-tools plan my.yaml", "cbt-tools report archive"), STATUSES)
-    parser.add_argument("--version", action="version", version=f"cbt-tools {__version__}")
+    parser.add_argument("-V", "--version", action="version", version=f"cbt-tools {__version__}")
     verbs = parser.add_subparsers(dest="verb", required=True, metavar="VERB")
     for name in VERBS:
         if chosen in VERBS and name != chosen:

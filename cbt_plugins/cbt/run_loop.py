@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
+from cbt_plugins import __version__
 from cbt_plugins.cbt import checkout, layout, session
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import refuse
@@ -37,6 +38,7 @@ def arguments() -> argparse.ArgumentParser:
     parser = _Parser(
         prog="python -m cbt_plugins", description="Run the benchmarks of a CBT file without a CBT checkout."
     )
+    parser.add_argument("-V", "--version", action="version", version=f"cbt-plugins {__version__}")
     parser.add_argument("-a", "--archive", required=True, help="directory where the results are archived")
     parser.add_argument("-c", "--conf", help="the ceph.conf file of the cluster")
     parser.add_argument("config_file", help="YAML file")
