@@ -14,6 +14,12 @@ from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence,
 ROLES = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
 
 _NAME = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?::[0-9]{1,5})?")
+_LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")
+#: characters of a host name (DNS), and of a user's name (LOGIN_NAME_MAX of Linux)
+_LONGEST_HOST, LONGEST_USER = 253, 255
+_HIGHEST_PORT = 65535
+#: characters of a wrong name in an error
+_SHOWN = 60
 
 
 class NodeName(NamedTuple):
@@ -37,9 +43,24 @@ def check_name(value: Any) -> str:
         raise ValueError("must be a host name (quote it when it is a number)")
     if value.count(":") > 1:
         raise ValueError("CBT takes no IPv6 address here; use a host name")
+    shown = value if len(value) <= _SHOWN else f"{value[:_SHOWN]}..."
     if not _NAME.fullmatch(value):
-        raise ValueError(f"{value!r} is not a host name")
+        hint = ": write the name alone, without http:// and without a path" if "/" in value else ""
+        raise ValueError(f"{shown!r} is not a host name{hint}")
+    name = NodeName.parse(value)
+    if not is_host(name.host):
+        limits = f"at most {_LONGEST_HOST} characters, and 1 to 63 of them between two dots"
+        raise ValueError(f"{shown!r} is not a host name: it has {limits}")
+    if len(name.user or "") > LONGEST_USER:
+        raise ValueError(f"{shown!r}: the name of a user has at most {LONGEST_USER} characters")
+    if name.port and not 0 < int(name.port) <= _HIGHEST_PORT:
+        raise ValueError(f"{shown!r}: a port is 1 to {_HIGHEST_PORT}")
     return value
+
+
+def is_host(text: str) -> bool:
+    """Return whether DNS allows this as the name of a host: lengths, and no label that begins with a dash."""
+    return len(text) <= _LONGEST_HOST and all(map(_LABEL.fullmatch, text.split(".")))
 
 
 def split_names(value: Any) -> Iterator[str]:

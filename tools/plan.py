@@ -18,10 +18,10 @@ from cbt_plugins.config.preview import (
     changes,
     data_text,
     forecast,
-    goal_text,
     pool_words,
     rgw_words,
     unchanged,
+    until_text,
     warnings,
 )
 from cbt_plugins.config.source import YamlSource, read
@@ -78,11 +78,12 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _unread_by_cbt(source: YamlSource) -> List[str]:
-    """Return the keys of CBT's own sections that the checkout does not read; none without a checkout."""
+    """Return the keys that nobody reads; those of CBT's own sections only where there is a checkout."""
     try:
-        return list(map(str, unread_keys(source, checkout.find())))
+        tree = checkout.find()
     except ValueError:  # CBT_HOME is no checkout: of no meaning here
-        return []
+        tree = None
+    return list(map(str, unread_keys(source, tree)))
 
 
 def _fault_file(source: YamlSource, args: argparse.Namespace) -> int:
@@ -198,7 +199,7 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
     yield "drivers", list(side_by_side(rows, len(rows[0]), columns))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
-        rows.append((f"    {index} {phase.name}", goal_text(phase), phase.role, _what(phase)))
+        rows.append((f"    {index} {phase.name}", until_text(plan, phase), phase.role, _what(phase)))
         rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
     yield "phases", list(side_by_side(rows, len(rows[0]), columns))
     faults = [*map(span_text, spans(plan)), *estimate(plan, cluster)]

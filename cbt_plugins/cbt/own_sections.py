@@ -1,4 +1,4 @@
-"""Sections of CBT's own benchmarks: keys that their class does not read, with the place and what may be meant."""
+"""Keys that nobody reads: of CBT's own benchmarks, of `cluster:` and at the top, each with its place."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ErrorAt, near_miss
 from cbt_plugins.config.sections import CBT_KEYS, HOST_KEYS
 from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.top_level import unknown_keys
 
 #: keys that CBT's base class reads, which is not found in every tree
 _OF_BASE = CBT_KEYS | HOST_KEYS | {"osd_ra"}
@@ -19,10 +20,25 @@ def unread_keys(source: YamlSource, tree: Optional[Path]) -> List[ErrorAt]:
     """Return the keys that CBT's classes in `tree` do not read: CBT says nothing of them and uses its defaults.
 
     A class reads what its module, and the modules of packages that it imports, have as text anywhere: a key that is
-    here is not read; one that is not here may be unread all the same. Without a tree nothing is known.
+    here is not read; one that is not here may be unread all the same. Without a tree, only keys at the top and in
+    `cluster:` are known: those that some version of CBT reads.
     """
-    benchmarks = source.data.get("benchmarks") if isinstance(source.data, dict) else None
-    return list(_unread(source, tree, benchmarks)) if tree and isinstance(benchmarks, dict) else []
+    if not isinstance(source.data, dict):
+        return []
+    unknown = list(unknown_keys(source))
+    if unknown and tree:
+        texts = _texts_of_tree(tree)
+        unknown = [error for error in unknown if error.path[-1] not in texts]
+    benchmarks = source.data.get("benchmarks")
+    return [*unknown, *(_unread(source, tree, benchmarks) if tree and isinstance(benchmarks, dict) else ())]
+
+
+def _texts_of_tree(tree: Path) -> Set[str]:
+    """Return every text in the modules that serve all benchmarks: those at the top, and of clusters."""
+    texts: Set[str] = set()
+    for module in (*tree.glob("*.py"), *(tree / "cluster").glob("*.py"), *(tree / "monitoring").glob("*.py")):
+        texts |= _texts(tree, module)[0]
+    return texts
 
 
 def _unread(source: YamlSource, tree: Path, benchmarks: Dict[object, object]) -> Iterator[ErrorAt]:

@@ -23,7 +23,7 @@ from cbt_plugins.config.cluster import (
 )
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.events import load_fault_file
-from cbt_plugins.config.sections import HOST_KEYS, section_of, understand
+from cbt_plugins.config.sections import HOST_KEYS, our_sections, section_of, understand
 from cbt_plugins.config.source import YamlSource, read, sweep
 from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
 from cbt_plugins.config.validate import FieldError, not_text, validate
@@ -245,12 +245,8 @@ def _section(
         text = f"too many runs: the lists of this section multiply to {number}, and {_MOST_RUNS} is the limit"
         return [], [FieldError((), text, of_key=True)]
     errors = list(_host_rules(name, section))
-    left_out = {(key,) for key, value in section.items() if key in _REFUSED or value == []}
-    usable = {
-        key: value
-        for key, value in section.items()
-        if isinstance(key, str) and key not in _REFUSED and value != []
-    }
+    left_out = {(key,) for key, value in section.items() if key in _REFUSED or value == [] or _is_split(key, value)}
+    usable = {key: value for key, value in section.items() if isinstance(key, str) and (key,) not in left_out}
     runs, parts = [], 0
     for taken, config in sweep(usable):
         plan, found = understand(name, config, cluster, endpoints)
@@ -268,12 +264,25 @@ def _section(
         if parts > _MOST_PARTS:
             text = f"the runs have more than {_MOST_PARTS} drivers, buckets and phases: split the section"
             return [], [*errors, FieldError((), text, of_key=True)]
+    errors = [_of_another(name, error) for error in errors]
     errors += _without_use(name, usable, errors, runs)
     errors += _equal_runs(name, usable, errors, runs)
     if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
         known = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
         errors += acceptable.errors(section["acceptable"], list(known))
     return runs, list(dict.fromkeys(errors))
+
+
+def _of_another(name: str, error: FieldError) -> FieldError:
+    """Return the error of an unknown key with the benchmarks that have such a key, where others of ours do."""
+    if len(error.path) > 1 or not error.text.startswith("unknown key; known here"):
+        return error
+    sections = our_sections(registry.BENCHMARKS)
+    others = [other for other, section in sections.items() if other != name and error.path[0] in section.model_fields]
+    if not others:
+        return error
+    owners = f"{' and '.join(others)} {'have' if others[1:] else 'has'}"
+    return error._replace(text=f"unknown key; {name} has none, {owners}")
 
 
 def _has_our_keys(benchmark: str) -> bool:
@@ -324,7 +333,7 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[FieldError]:
             yield FieldError((key,), text if own else _REFUSED[key], of_key=True)
         elif value == []:
             yield FieldError((key,), "empty list: CBT would silently make no run of this section")
-        elif key == "cycle" and isinstance(value, list) and not all(_is_cycle(one) for one in value):
+        elif _is_split(key, value):
             yield FieldError((key,), "CBT makes each element a run of its own; write cycle: {phases: [...]}")
         elif isinstance(value, list) and key != "acceptable":
             for index, element in enumerate(value):
@@ -335,8 +344,10 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[FieldError]:
     yield from _no_json((), {key: value for key, value in section.items() if key != "acceptable"})
 
 
-def _is_cycle(value: Any) -> bool:
-    return isinstance(value, dict) and "phases" in value
+def _is_split(key: Any, value: Any) -> bool:
+    """Return whether CBT would make a run of each phase."""
+    whole = isinstance(value, list) and all(isinstance(one, dict) and "phases" in one for one in value)
+    return key == "cycle" and isinstance(value, list) and not whole
 
 
 def _no_json(path: Path, value: Any) -> Iterator[FieldError]:

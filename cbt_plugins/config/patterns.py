@@ -12,31 +12,45 @@ from typing import Annotated, Any
 
 from pydantic import AfterValidator, WithJsonSchema
 
+from cbt_plugins.inventory import LONGEST_USER
+
 _WORD = r"[A-Za-z0-9_][A-Za-z0-9_.+-]*"
 
 
-def _text(pattern: str, must: str) -> Any:
+#: characters of a name, and of a path or a command (PATH_MAX of Linux)
+_LONGEST_NAME, _LONGEST_PATH = LONGEST_USER, 4095
+
+
+def _text(pattern: str, must: str, longest: int = _LONGEST_NAME) -> Any:
     """Return the type of a text that is all of this pattern; `must` ends the sentence "must be ..."."""
     whole = re.compile(pattern)
 
     def check(value: str) -> str:
         if not whole.fullmatch(value):
             raise ValueError(f"must be {must}")
+        if len(value) > longest:
+            raise ValueError(f"has {len(value)} characters, and {longest} are the limit")
         return value
 
-    return Annotated[str, AfterValidator(check), WithJsonSchema({"type": "string", "pattern": f"^(?:{pattern})$"})]
+    schema = {"type": "string", "pattern": f"^(?:{pattern})$", "maxLength": longest}
+    return Annotated[str, AfterValidator(check), WithJsonSchema(schema)]
 
 
 #: path on a node that is made there
 AbsolutePath = _text(
-    r"(?:/[A-Za-z0-9._+-]+)+", "an absolute path of letters, digits and . _ + - only, without / at its end"
+    r"(?:/[A-Za-z0-9._+-]+)+",
+    "an absolute path of letters, digits and . _ + - only, without / at its end",
+    _LONGEST_PATH,
 )
 #: path of a file that is there
-FilePath = _text(r"[A-Za-z0-9_./][A-Za-z0-9_./+:,@=-]*", "a path of letters, digits and / . _ + : , @ = - only")
+FilePath = _text(
+    r"[A-Za-z0-9_./][A-Za-z0-9_./+:,@=-]*", "a path of letters, digits and / . _ + : , @ = - only", _LONGEST_PATH
+)
 #: program with its first arguments, as in `sudo ceph`
 Program = _text(
     r"[A-Za-z0-9_./][A-Za-z0-9_./+-]*(?: [A-Za-z0-9_./+:,@=-]+)*",
     "a program and its arguments, of letters, digits and / . _ + : , @ = - only",
+    _LONGEST_PATH,
 )
 #: who logs in on nodes
 Login = _text(r"[A-Za-z_][A-Za-z0-9_.-]*\$?", "the name of a user: letters, digits and . _ - only, not - at first")

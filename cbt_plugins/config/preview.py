@@ -18,6 +18,9 @@ from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
 
+#: buckets that are named one by one
+_MOST_NAMED = 5
+
 
 @dataclass(frozen=True)
 class Forecast:
@@ -45,7 +48,7 @@ def forecast(plan: Plan) -> Forecast:
             objects += sum(number for number, _ in each)
             size += sum(number * mean for number, mean in each)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
-            unknown_time.append(f"{phase.name}: until {goal_text(phase)}")
+            unknown_time.append(f"{phase.name}: until {until_text(plan, phase)}")
         if phase.kind in ("verify", "delete") or phase.wait_clean or phase.wait_gc:
             unknown_time.append(f"{phase.name}: {goal_text(phase)}")
         unknown_data += _unknown_data(plan, phase)
@@ -57,6 +60,19 @@ def forecast(plan: Plan) -> Forecast:
         size if counted else None,
         tuple(unknown_data),
     )
+
+
+def until_text(plan: Plan, phase: Phase) -> str:
+    """Return what ends a phase of the plan: "20s", "2000 objects per bucket", "2000 objects per bucket, 64KiB 500"."""
+    text = goal_text(phase)
+    if phase.goal and phase.goal.objects:
+        groups = Counter(bucket.objects or phase.goal.objects for bucket in plan.buckets)
+        if len(groups) == 1:
+            return f"{next(iter(groups))} objects per bucket"
+        own = [f"{b.key} {b.objects}" for b in plan.buckets if b.objects and b.objects != phase.goal.objects]
+        shown = own if len(own) <= _MOST_NAMED else [*own[: _MOST_NAMED - 1], f"{len(own) - _MOST_NAMED + 1} more"]
+        return ", ".join([text, *shown])
+    return text
 
 
 def goal_text(phase: Phase) -> str:

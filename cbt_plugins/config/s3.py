@@ -23,6 +23,7 @@ from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.patterns import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
+from cbt_plugins.inventory import is_host
 
 _USER = TypeAdapter(RgwUser)
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
@@ -61,7 +62,8 @@ def _is_bare(url: str, host: str) -> bool:
     """Tell whether a URL is a scheme, a host and perhaps a port."""
     scheme, _, rest = url.partition("://")
     plain = not re.search(r"[/?#\s\\]", rest.rstrip("/"))
-    return scheme in ("http", "https") and plain and _HOST.fullmatch(host) is not None
+    named = _HOST.fullmatch(host) is not None and (":" in host or is_host(host))
+    return scheme in ("http", "https") and plain and named
 
 
 def _repeated(urls: Sequence[str]) -> List[int]:

@@ -90,7 +90,7 @@ class YamlSource:
                 key = self._key(key_node)
                 if key in seen:
                     first = seen[key].start_mark.line + 1
-                    text = f"duplicate key (first in line {first}); YAML would silently take the last"
+                    text = f"duplicate key (first in line {first}); YAML would silently take the last: keep one"
                     yield self._at(key_node.start_mark, (*path, key), text)
                 seen.setdefault(key, key_node)
 

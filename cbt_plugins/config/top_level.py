@@ -67,7 +67,8 @@ def errors_of_sections(source: YamlSource) -> List[ErrorAt]:
         if not source.data.get(name):
             errors.append(source.error_at((name,), "the section is missing or empty"))
         elif not isinstance(source.data[name], dict):
-            errors.append(source.error_at((name,), "must be a mapping (key: value)"))
+            hint = ", not a list: remove the - before its keys" if isinstance(source.data[name], list) else ""
+            errors.append(source.error_at((name,), f"must be a mapping (key: value){hint}"))
     return errors
 
 
@@ -80,6 +81,23 @@ def misspelt_keys(source: YamlSource, meant: Dict[str, str]) -> Iterator[ErrorAt
     yield from _misspelt(source, ("common",), _COMMON, {})
     monitors = frozenset([*_PROFILES, *registry.names(registry.MONITORS)])
     yield from _misspelt(source, ("monitoring_profiles",), monitors, {})
+
+
+def unknown_keys(source: YamlSource) -> Iterator[ErrorAt]:
+    """Yield the keys at the top and of `cluster:` that neither we nor any version of CBT read that we know of."""
+    named = {key for key in _watched(source.data.get("monitoring_profiles")) if isinstance(key, str)}
+    for path, known in (((), _SECTIONS), (("cluster",), _CLUSTER | named)):
+        data = source.data if not path else source.data.get(path[0])
+        for key in data if isinstance(data, dict) else ():
+            if isinstance(key, str) and key not in known:
+                yield source.error_at((*path, key), "unknown key: it has no effect; remove it", of_key=True)
+
+
+def _watched(profiles: Any) -> Iterator[Any]:
+    """Yield the keys of `cluster:` that monitors watch, whatever they are called."""
+    for profile in profiles.values() if isinstance(profiles, dict) else ():
+        nodes = profile.get("nodes") if isinstance(profile, dict) else None
+        yield from [nodes] if isinstance(nodes, str) else filter(None, nodes if isinstance(nodes, list) else ())
 
 
 def _misspelt(source: YamlSource, path: Path, known: FrozenSet[str], meant: Dict[str, str]) -> Iterator[ErrorAt]:

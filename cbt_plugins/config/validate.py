@@ -140,6 +140,7 @@ def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
         yield FieldError(path, f"must be {' or '.join(choices)}{hint}")
     else:
         text = _WORDS.get(kind, "{msg}").format(msg=detail["msg"], has=_kind_of(value), **context)
+        text += _correction(kind, value)
         time = isinstance(value, str) and _TIME.fullmatch(value) and "duration" in _keys_at(schema, detail["loc"])
         yield FieldError(path, f"{text}; write {{duration: {value}}}" if time else text)
 
@@ -148,6 +149,30 @@ def _yaml(literal: str) -> str:
     return literal.lower() if literal in ("True", "False") else literal.strip("'")
 
 
+def _correction(kind: str, value: Any) -> str:
+    """Return what to write instead of a value of another kind, "" where that is not clear; it never shows the value."""
+    if isinstance(value, str):
+        for expected, meant in _QUOTED.items():
+            if kind == expected and meant.fullmatch(value):
+                return ": write it without quotes"
+        if kind == "int_type" and _MULTIPLE.fullmatch(value):
+            return ": write all of its digits (10k is 10000)"
+    if kind == "list_type" and isinstance(value, (str, int, float)):
+        return ": put it into brackets: [...]"
+    if kind == "list_type" and isinstance(value, dict):
+        return ": write - before each element"
+    if kind in ("dict_type", "model_type") and isinstance(value, list):
+        return ": remove the - before its keys"
+    return ""
+
+
+#: text that is a value of another kind between quotes
+_QUOTED = {
+    "bool_type": re.compile("true|false|yes|no|on|off", re.IGNORECASE),
+    "int_type": re.compile("[0-9]{1,19}"),
+    "float_type": re.compile("[0-9]{1,19}([.][0-9]{1,19})?"),
+}
+_MULTIPLE = re.compile("[0-9.]+ ?[kKmMgG]")
 _TIME = re.compile(r"([0-9.]+(ms|[smhd]))+")
 _WORDS = {
     "bool_type": "must be true or false, not {has}",
@@ -195,7 +220,7 @@ def _keys_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[str]:
 
 
 def _elsewhere(schema: Mapping[str, Any], loc: Sequence[Any]) -> str:
-    """Return where else a key belongs that is not known here: inside keys that are, or in lists inside them."""
+    """Return where else a key belongs: inside keys that are known here, in lists inside them, or further out."""
     *here, key = loc
     below = [(*here, name) for name in _keys_at(schema, here)]
     inside = [str(place[-1]) for place in below if key in _keys_at(schema, place)]
@@ -203,7 +228,14 @@ def _elsewhere(schema: Mapping[str, Any], loc: Sequence[Any]) -> str:
         return f"; it belongs inside {', '.join(inside[:-1])}{' or ' if inside[1:] else ''}{inside[-1]}"
     lists = dict.fromkeys((*place, inner) for place in below for inner in _keys_at(schema, place))
     names = dict.fromkeys(str(place[-1]) for place in lists if key in _keys_at(schema, (*place, 0)))
-    return f"; it belongs inside the list {' or '.join(names)}" if names else ""
+    if names:
+        return f"; it belongs inside the list {' or '.join(names)}"
+    for depth in range(len(here) - 1, -1, -1):
+        if here[depth] == key:
+            return f"; it stands inside {key} already: move its keys one level out"
+        if isinstance(here[depth], str) and here[depth][:1] not in ("<", "[") and key in _keys_at(schema, here[:depth]):
+            return f"; it belongs beside {here[depth]}, not inside it: indent it less"
+    return ""
 
 
 def _branches(schema: Mapping[str, Any], nodes: Sequence[Mapping[str, Any]]) -> Iterator[Mapping[str, Any]]:

@@ -76,8 +76,8 @@ def test_merged_keys_have_the_place_of_their_origin() -> None:
 def test_duplicate_keys_are_found_at_the_second_one() -> None:
     found = source("a:\n  workers: 1\n  'workers': 2\nb: {x: 1, x: 2}\n")
     assert [str(fault) for fault in sorted(found.duplicates, key=lambda fault: fault.line or 0)] == [
-        "f.yaml:3:3: a.workers: duplicate key (first in line 2); YAML would silently take the last",
-        "f.yaml:4:11: b.x: duplicate key (first in line 4); YAML would silently take the last",
+        "f.yaml:3:3: a.workers: duplicate key (first in line 2); YAML would silently take the last: keep one",
+        "f.yaml:4:11: b.x: duplicate key (first in line 4); YAML would silently take the last: keep one",
     ]
 
 
