@@ -110,7 +110,7 @@ Workers = Annotated[
 
 def scaled_duration(seconds: Optional[float], scale: float) -> Optional[float]:
     """Return the scaled duration, at least 1 s unless less was asked for."""
-    return None if seconds is None else max(seconds * scale, min(seconds, 1.0))
+    return None if seconds is None else max(round(seconds * scale, 6), min(seconds, 1.0))
 
 
 def scaled_objects(number: Optional[int], scale: float) -> Optional[int]:

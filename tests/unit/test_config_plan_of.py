@@ -117,6 +117,8 @@ def test_scale_multiplies_durations_and_objects_and_leaves_percentages() -> None
     assert made.phases[5].warp == WarpOp("get", objects=50)
     assert made.phases[6].at_most == 600.0
     assert warp(phases, scale=2).phases[3].duration == 7200.0
+    decimal = warp([{"fill": {"objects": 100}}, {"hybrid": {"duration": "2m"}}], scale=0.03)
+    assert decimal.phases[1].duration == 3.6, "not 3.5999999999999996"
 
 
 def test_warp_names_and_roles_of_phases() -> None:
