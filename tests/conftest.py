@@ -71,8 +71,8 @@ def pytest_collection_modifyitems(items: List[pytest.Item]) -> None:
                 item.add_marker(pytest.mark.skip(reason=LONG))
 
 
-def pytest_terminal_summary(terminalreporter: Any) -> None:
-    """Say which long tests were left out and how to run them; print the cells of the matrix that were tried."""
+def pytest_terminal_summary(terminalreporter: Any, exitstatus: int) -> None:
+    """Say which long tests were left out and how to run them; write what was measured into docs/."""
     reports = terminalreporter.stats
     left = Counter(
         report.nodeid.split("::")[0] for report in reports.get("skipped", []) if report.longrepr[2].endswith(LONG)
@@ -84,16 +84,31 @@ def pytest_terminal_summary(terminalreporter: Any) -> None:
         terminalreporter.line("./run test all runs them, CBT_PLUGINS_LONG=1 ./run test FILE those of one file")
     cells = [dict(report.user_properties) for report in reports.get("passed", []) if report.when == "call"]
     rows = [(cell["ceph"], *cell["tested"], f"{cell['seconds']} s") for cell in cells if "tested" in cell]
-    years = [tuple(cell["cbt"]) for cell in cells if "cbt" in cell]
-    tables = [
-        ("tested (docs/TESTED.md)", ("Ceph", "engine", "cycle", "requests", "warnings", "took"), sorted(rows)),
-        ("CBT's trees (docs/TESTED.md)", ("CBT", "commit", "file", "seen", "took"), years),
-    ]
-    for title, head, found in tables:
-        if found:
-            terminalreporter.section(title)
-            for row in [head, ("---",) * len(head), *found]:
-                terminalreporter.line(f"| {' | '.join(row)} |")
+    if rows:
+        terminalreporter.section("tested (docs/TESTED.md)")
+        head = ("Ceph", "engine", "cycle", "requests", "warnings", "took")
+        for row in [head, ("---",) * len(head), *sorted(rows)]:
+            terminalreporter.line(f"| {' | '.join(row)} |")
+    write_tables(terminalreporter, interrupted=exitstatus not in (0, 1))
+
+
+def write_tables(terminalreporter: Any, interrupted: bool) -> None:
+    """Write what was measured into the tables of docs/, and say so."""
+    import tables
+
+    rows = tables.rows_of(terminalreporter.stats)
+    upstream = tables.upstream_row(terminalreporter.config, terminalreporter.stats)
+    if upstream and not interrupted:
+        rows[tables.TESTED, "upstream"] = [upstream]
+    if rows:
+        terminalreporter.section("rows of docs/")
+    for (page, table), lines in rows.items():
+        for line in lines:
+            terminalreporter.line(f"{page}: | {' | '.join(line)} |")
+        try:
+            tables.write_rows(tables.PROJECT / page, table, lines)
+        except OSError as error:
+            terminalreporter.line(f"not written: {error}")
 
 
 @pytest.fixture(autouse=True)
