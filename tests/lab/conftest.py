@@ -7,6 +7,7 @@ from typing import Any, Dict, Generator, Iterator, List
 import pytest
 from cluster_state import clean, facts, moving
 from cycles import Cycle, free
+from releases import BRING, RELEASES, home_of, releases
 from running_lab import RunningLab, lost_writes, need_machine
 from waiting import wait_for
 
@@ -25,6 +26,26 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     try:
         made.up(Topology(bind=(str(tmp_path_factory.getbasetemp()),)), detach=False)
         yield RunningLab(made, log)
+    finally:
+        made.down(wipe=True)
+
+
+@pytest.fixture(scope="module", params=RELEASES)
+def of_release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    """A lab of a release; a run in it has the Python of that release's root folder."""
+    need_machine()
+    root = next((root for version, root in releases().items() if version.startswith(request.param + ".")), None)
+    if root is None:
+        pytest.skip(f"no Ceph {request.param}: {BRING}")
+    if root == "/":
+        yield request.getfixturevalue("lab")
+        return
+    base = tmp_path_factory.mktemp(f"release-{request.param}")
+    home = home_of(root, base)
+    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
+    try:
+        made.up(Topology(root=root, bind=(str(tmp_path_factory.getbasetemp()),)), detach=False)
+        yield RunningLab(made, [], "/usr/bin/python3", home)
     finally:
         made.down(wipe=True)
 

@@ -16,6 +16,8 @@ from cbt_plugins.host import cache_dir
 from cbt_plugins.tools.lab.roots import inside
 from cbt_plugins.tools.lab.roots import releases as found_releases
 
+#: those of which each is tried where it is there
+RELEASES = ("16.2", "18.2", "20.2")
 #: how to get them, for people who read why a test was skipped
 BRING = "`cbt-tools lab root reef` makes one; or CBT_LAB_ROOTS=DIR[:DIR...] names them"
 

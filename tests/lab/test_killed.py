@@ -17,7 +17,7 @@ from cycles import S3, Cycle, buckets_of, generators
 from running_lab import RunningLab
 from test_hsbench_mesh import ONCE, need_hsbench
 from test_hsbench_mesh import section as mesh
-from test_matrix import MONITORS, of_release  # noqa: F401 -- a fixture
+from test_matrix import MONITORS
 from test_through_cbt import DOMAIN, NAMES
 from waiting import wait_for
 
@@ -32,7 +32,7 @@ PHASES = {
 
 
 @pytest.fixture
-def named(of_release: RunningLab) -> Iterator[RunningLab]:  # noqa: F811
+def named(of_release: RunningLab) -> Iterator[RunningLab]:
     """The lab of a release; its nodes have domain names, too."""
     hosts = of_release.dir / "etc" / "hosts"
     former = hosts.read_text()

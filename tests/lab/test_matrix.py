@@ -10,24 +10,21 @@ from __future__ import annotations
 import json
 import time
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, List
 
 import pytest
 import yaml
 from cluster_log import assert_as_logged
 from cluster_state import clean, facts, moving
 from cycles import Cycle
-from releases import BRING, home_of, releases
-from running_lab import PROJECT, RunningLab, need_machine
+from running_lab import PROJECT, RunningLab
 from test_osdfailure import failure
 from waiting import wait_for
 
 from cbt_plugins.results.samples import files_of, read_samples
-from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-RELEASES = ("16.2", "18.2", "20.2")
 MONITORS: Dict[str, Any] = {
     "resources": {},
     "recovery": {},
@@ -35,26 +32,6 @@ MONITORS: Dict[str, Any] = {
     "backlog": {"interval": 10},
     "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
 }
-
-
-@pytest.fixture(scope="module", params=RELEASES)
-def of_release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
-    """A lab of a release; a run in it has the Python of that release's root folder."""
-    need_machine()
-    root = next((root for version, root in releases().items() if version.startswith(request.param + ".")), None)
-    if root is None:
-        pytest.skip(f"no Ceph {request.param}: {BRING}")
-    if root == "/":
-        yield request.getfixturevalue("lab")
-        return
-    base = tmp_path_factory.mktemp(f"release-{request.param}")
-    home = home_of(root, base)
-    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
-    try:
-        made.up(Topology(root=root, bind=(str(tmp_path_factory.getbasetemp()),)), detach=False)
-        yield RunningLab(made, [], "/usr/bin/python3", home)
-    finally:
-        made.down(wipe=True)
 
 
 def quick_start(engine: str) -> Dict[str, Any]:

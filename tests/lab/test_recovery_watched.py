@@ -5,15 +5,14 @@ from __future__ import annotations
 import contextlib
 import json
 import subprocess
-import sys
 import time
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
 from cluster_log import assert_as_logged
-from cycles import CLUSTER
-from running_lab import PROJECT, RunningLab
+from cycles import CLUSTER, IN_HOME
+from running_lab import RunningLab
 from waiting import end_of, wait_for
 
 from cbt_plugins.results.recovery import milestones
@@ -41,9 +40,8 @@ class Watched:
     def __init__(self, lab: RunningLab, folder: Path, **profile: Any) -> None:
         self.lab, self.folder = lab, folder
         about = json.dumps([CLUSTER, profile, str(folder / "run"), str(folder / "local")])
-        line = [sys.executable, "-m", "cbt_plugins.tools", "lab", "exec", "--dir", str(lab.dir), "node0", "--"]
-        line += ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), sys.executable, "-c", WATCH, about]
-        self.process = subprocess.Popen(line, stdin=subprocess.PIPE, cwd=PROJECT)
+        line = lab.lab.enter("node0", ["sh", "-c", IN_HOME, str(lab.home), lab.python, "-c", WATCH, about])
+        self.process = subprocess.Popen(line, stdin=subprocess.PIPE, env=lab.lab.environment())
 
     def samples(self) -> Samples:
         return read_samples(self.folder.glob(f"run/*/recovery/{FILE}"))
