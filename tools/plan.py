@@ -7,6 +7,7 @@ import json
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
 
 from cbt_plugins.cbt import checkout
 from cbt_plugins.cbt.own_sections import unread_keys
@@ -28,7 +29,7 @@ from cbt_plugins.config.source import YamlSource, read
 from cbt_plugins.config.spans import estimate, event_text, span_text, spans
 from cbt_plugins.config.units import about_rate, about_size, format_duration, format_percent, size_texts
 from cbt_plugins.formatting import several, side_by_side
-from cbt_plugins.inventory import head_of, nodes_of
+from cbt_plugins.inventory import find_host, head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
@@ -42,13 +43,17 @@ _MANY = 12
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    statuses = {FAILED: "a fault would be refused", USAGE: "an error in the file, or --live cannot ask the cluster"}
+    statuses = {
+        FAILED: "a node, an endpoint or a key is not ready, or a fault would be refused",
+        USAGE: "an error in the file, or --live cannot ask the cluster",
+    }
     explain(parser, ("cbt-tools plan my.yaml", "cbt-tools plan my.yaml --live"), statuses)
     parser.add_argument("file", help="YAML file of CBT, or a fault file")
     parser.add_argument(
         "--live",
         action="store_true",
-        help="ask the cluster, without changing anything, for the blast radius of each fault, and show every command",
+        help="ask nodes, endpoints and the cluster, without changing anything: who does not reply, whether keys are "
+        "right, the blast radius of each fault; show every command",
     )
     add_forms(parser, TEXT, JSON)
     add_renamed(parser, {"--json": "--format json"})
@@ -72,9 +77,10 @@ def run(args: argparse.Namespace) -> int:
     lines = [*_lines(config, live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
     put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
-    for text in live.refused if live else ():
+    errors = (*live.errors, *live.refused) if live else ()
+    for text in errors:
         say("Error", text, FAILED)
-    return FAILED if live and live.refused else OK
+    return FAILED if errors else OK
 
 
 def _unread_by_cbt(source: YamlSource) -> List[str]:
@@ -175,11 +181,23 @@ def _lines(config: Config, live: Optional[Live], unread: Sequence[str], columns:
     yield "    undo: stopped at the end of each run"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
     warned = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
-    warned.update(dict.fromkeys(unread))
+    warned.update(dict.fromkeys((*_gateways_without_role(config), *unread)))
     if warned:
         yield ""
         yield "Warnings"
         yield from (f"  {text}" for text in warned)
+
+
+def _gateways_without_role(config: Config) -> Iterator[str]:
+    """Yield that URLs are nodes of the cluster, in a file that names no gateways."""
+    if config.cluster.get("rgws"):
+        return
+    nodes = nodes_of(config.cluster)
+    hosts = dict.fromkeys(urlsplit(url).hostname or "" for run in config.runs for url in run.plan.s3.urls)
+    gateways = dict.fromkeys(node for node in (find_host(host, nodes) for host in hosts) if node)
+    if gateways:
+        role = f"cluster: {{rgws: [{', '.join(gateways)}]}}"
+        yield f"the URLs of s3 are on nodes of the cluster: name them as gateways, {role}"
 
 
 def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> Iterator[Tuple[str, List[str]]]:

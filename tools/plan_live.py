@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import shlex
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.check import Config
 from cbt_plugins.config.errors import ConfigError
@@ -20,9 +20,12 @@ from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
+from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
 
 from .command import CommandError
 
+#: seconds for a question that a node answers at once
+_QUICK = 10.0
 #: `ceph` says it of an option that it does not know, and ends with this status
 _UNKNOWN, _UNKNOWN_STATUS = "ENOENT", 2
 
@@ -33,24 +36,35 @@ class Live:
 
     lines: Tuple[str, ...]
     refused: Tuple[str, ...]
+    #: nodes, endpoints and keys that are not as a run needs them
+    errors: Tuple[str, ...] = ()
 
     @property
     def answer(self) -> str:
         """The answer in a few words."""
-        return f"{several(len(self.refused), 'reason')} to refuse it" if self.refused else "no fault would be refused"
+        reasons = several(len(self.refused), "reason")
+        refused = f"{reasons} to refuse it" if self.refused else "no fault would be refused"
+        errors = several(len(self.errors), "error")
+        return f"{errors} of nodes, endpoints or keys; {refused}" if self.errors else refused
 
 
 def look(config: Config, source: YamlSource) -> Live:
-    """Ask the cluster about each of the plans that differ in their faults or settings. Changes nothing.
+    """Ask the nodes, the endpoints, and the cluster about each of the plans that differ in faults or settings.
 
-    Raises CommandError when it does not reply, and ConfigError for an option that it does not know.
+    Changes nothing. Raises CommandError when the cluster does not reply, and ConfigError for an option that it does not
+    know.
     """
     distinct: Dict[str, Tuple[int, Plan]] = {}
     for number, run in enumerate(config.runs, 1):
         distinct.setdefault(repr((run.plan.settings, spans(run.plan))), (number, run.plan))
     ceph = Ceph(Remote.from_host(config.cluster, config.common), config.cluster)
+    errors = _errors_of_nodes(ceph, config)
+    not_ready = [f"  not ready: {text}" for text in errors]
     if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
-        return Live((_title(ceph), "  nothing to ask: the file has no faults and no settings"), ())
+        ready = "every node, endpoint and key is as a run needs it; the file has no faults and no settings"
+        return Live((_title(ceph), *(not_ready or [f"  {ready}"])), (), errors)
+    if any(text.startswith(f"{ceph.head}: ") for text in errors):  # nobody else can say anything of faults
+        return Live((_title(ceph), *not_ready), (), errors)
     _refuse_unknown(ceph, config, source)
     lines: List[str] = []
     refused: List[str] = []
@@ -61,9 +75,38 @@ def look(config: Config, source: YamlSource) -> Live:
             lines += _faults(ceph, config.cluster, plan, refused)
         except FaultError as error:
             refused.append(str(error))
-    live = Live((), tuple(dict.fromkeys(refused)))
-    reasons = [f"  refused: {text}" for text in live.refused]
-    return Live((f"{_title(ceph)}: {live.answer}", *reasons, *_with_programs_once(lines)), live.refused)
+    live = Live((), tuple(dict.fromkeys(refused)), errors)
+    reasons = [*not_ready, *(f"  refused: {text}" for text in live.refused)]
+    return replace(live, lines=(f"{_title(ceph)}: {live.answer}", *reasons, *_with_programs_once(lines)))
+
+
+def _errors_of_nodes(ceph: Ceph, config: Config) -> Tuple[str, ...]:
+    """Return the nodes that do not reply, and the endpoints and keys that are not as a run needs them."""
+    remote, plans = ceph.remote, [run.plan for run in config.runs]
+    clients = nodes_of(config.cluster, "clients")
+    nodes = nodes_of(config.cluster) if any(plan.admin for plan in plans) else clients
+    answers = remote.run(nodes, "true", timeout=_QUICK, check=False)
+    silent = {node: answer for node, answer in answers.items() if answer.status}
+    errors = [f"{node}: {' '.join(answer.stderr.split()) or 'no reply'}" for node, answer in silent.items()]
+    reached = [node for node in clients if node not in silent]
+    for plan in {repr((plan.s3, plan.users, plan.rgw.make_user)): plan for plan in plans}.values():
+        errors += _errors_of_s3(ceph, plan, reached, ceph.head not in silent)
+    return tuple(dict.fromkeys(errors))
+
+
+def _errors_of_s3(ceph: Ceph, plan: Plan, clients: Sequence[str], head: bool) -> List[str]:
+    """Return what is wrong with the endpoints and keys of a plan, as these clients see them."""
+    errors: List[str] = []
+    owned: Mapping[str, S3Keys] = {}
+    authority = b""
+    try:
+        authority = authority_of(plan.s3)
+        # a run makes the user and its keys; without the head nobody knows those of a user
+        if not plan.rgw.make_user and (head or not (plan.s3.user or plan.users)):
+            owned = owners_of(plan, s3_keys(plan.s3, ceph), keys_of_users(plan, ceph))
+    except CephError as error:
+        errors.append(str(error))
+    return [*errors, *(errors_of_endpoints(ceph.remote, clients, plan.s3, authority, owned) if clients else ())]
 
 
 def _title(ceph: Ceph) -> str:

@@ -35,6 +35,8 @@ SNAPSHOT = {
 }
 
 
+#: exit status of `radosgw-admin user info` for a user that does not exist
+_NO_SUCH_USER = 22
 #: printed before and after the reply of a `ceph` process of its own
 _MARK, _STATUS = "cbt-plugins: next reply", "cbt-plugins: status"
 
@@ -390,6 +392,9 @@ class Ceph:
         try:
             keys = self.admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]
         except CephError as error:
+            cause = error.__cause__
+            if isinstance(cause, RemoteError) and cause.results[self.head].status != _NO_SUCH_USER:
+                raise CephError(f"keys of RGW user {uid!r}: {error}") from error
             raise CephError(f"RGW user {uid!r} not found: radosgw-admin user info failed on {self.head}") from error
         for key in keys:
             return S3Keys(key["access_key"], key["secret_key"])

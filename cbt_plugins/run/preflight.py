@@ -3,14 +3,10 @@ programs on the nodes."""
 
 from __future__ import annotations
 
-import base64
-import configparser
 import hashlib
 import logging
-import os
 import platform
 import shlex
-import ssl
 import sys
 import time
 from dataclasses import dataclass
@@ -21,7 +17,7 @@ import pydantic
 import yaml
 
 from cbt_plugins import __version__
-from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
+from cbt_plugins.cluster.ceph import CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
@@ -29,8 +25,9 @@ from cbt_plugins.config import registry
 from cbt_plugins.host import HostRun, cache_dir, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import Generator, generator_of
-from cbt_plugins.plan import S3, Plan
+from cbt_plugins.plan import Plan
 from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
 
 log = logging.getLogger(__name__)
 
@@ -40,43 +37,11 @@ MAX_SKEW = 1.0
 SETTLE, SETTLE_EVERY = 60.0, 2.0
 #: of what runs on nodes
 _OLDEST = "3.6"
-#: of a profile: the token is optional
-_AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
-#: bytes of s3.ca_file
-_LARGEST_AUTHORITY = 64 << 10
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
 #: prints what a node is, one `key value` a line
 _FACTS = Path(__file__).parent / "node_facts.sh"
-
-#: "verify" or "no", an authority in base64 ("": the system's), URLs: prints the endpoints that do not reply, one a line
-_REACH = """\
-import sys
-sys.path[:] = [path for path in sys.path if path]  # the current folder may be anybody's
-import base64, http.client, signal, ssl
-from urllib.parse import urlsplit
-verify, authority = sys.argv[1:3]
-def late(*_):
-    raise TimeoutError("no answer in 20 s")
-signal.signal(signal.SIGALRM, late)
-given = base64.b64decode(authority).decode() or None
-context = ssl.create_default_context(cadata=given) if verify == "verify" else ssl._create_unverified_context()
-for url in sys.argv[3:]:
-    parts = urlsplit(url)
-    try:
-        if parts.scheme == "https":
-            there = http.client.HTTPSConnection(parts.netloc, timeout=10, context=context)
-        else:
-            there = http.client.HTTPConnection(parts.netloc, timeout=10)
-        signal.alarm(20)  # the timeout of a connection is that of a byte
-        there.request("GET", "/")
-        there.getresponse()  # an answer has a head; its body may have no end
-    except Exception as error:
-        print(url, type(error).__name__, error)
-    signal.alarm(0)
-"""
-
 
 class PreflightError(Exception):
     """All errors that the checks have found; nothing was changed."""
@@ -117,12 +82,13 @@ def check(run: RunContext) -> Ready:
     ]
     errors += _scratch_errors(remote, clients, run.host.run_dir)
     try:
-        authority = _authority(run.plan.s3)
-        errors += _unreachable(remote, clients, run.plan.s3, authority)
+        authority = authority_of(run.plan.s3)
         # the keys of a user that the run makes are not there yet
         later = run.plan.rgw.make_user
         keys = S3Keys("", "") if later else s3_keys(run.plan.s3, ceph)
         others = () if later else keys_of_users(run.plan, ceph)
+        owned = {} if later else owners_of(run.plan, keys, others)
+        errors += errors_of_endpoints(remote, clients, run.plan.s3, authority, owned)
         versions: Any = {}
         if run.plan.admin:
             versions = ceph.json("versions")
@@ -272,79 +238,6 @@ def _scratch_errors(remote: Remote, clients: Sequence[str], run_dir: str) -> Lis
         elif (free := int(df.split()[3])) < ROOM:
             errors.append(f"{node}: need {ROOM >> 20} MiB free in {run_dir} for request rows, found {free >> 20}")
     return errors
-
-
-def _authority(s3: S3) -> bytes:
-    """Return the PEM text that s3.ca_file names. Raises CephError for what is none."""
-    if not s3.ca_file:
-        return b""
-    try:
-        with open(s3.ca_file, "rb") as file:
-            text = file.read(_LARGEST_AUTHORITY + 1)
-        if len(text) > _LARGEST_AUTHORITY:
-            raise ValueError  # a bundle of all authorities, of which nobody can say what it trusts
-        ssl.create_default_context(cadata=text.decode())
-    except (OSError, ValueError, ssl.SSLError) as error:
-        wrong = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
-        raise CephError(f"s3.ca_file: {s3.ca_file}: {wrong or 'not the certificates of an authority (PEM)'}") from None
-    return text
-
-
-def _unreachable(remote: Remote, clients: Sequence[str], s3: S3, authority: bytes) -> List[str]:
-    words = ["verify" if s3.verify_tls else "no", base64.b64encode(authority).decode(), *s3.urls]
-    command = f"python3 -c {shlex.quote(_REACH)} {shlex.join(words)}"
-    answers = remote.run(clients, command, timeout=15.0 * len(s3.urls) + 15.0, check=False)
-    errors = [f"{node}: no reply from {line}" for node, r in answers.items() for line in r.stdout.splitlines()]
-    if any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
-        errors.append("certificates are not trusted: name their authority, s3: {ca_file: PATH}, or verify_tls: false")
-    return errors
-
-
-def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
-    """Return the keys from where the plan says. Raises CephError."""
-    if s3.user:
-        return ceph.user_keys(s3.user)
-    if s3.profile:
-        return _profile(s3.profile)
-    token = _secret(s3.session_token_source, "session_token") if s3.session_token_source else ""
-    return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"), token)
-
-
-def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
-    """Return the keys of the other owners of buckets. Raises CephError."""
-    return tuple(ceph.user_keys(user) for user in plan.users)
-
-
-def _profile(name: str) -> S3Keys:
-    """Return the keys of a section of the AWS credentials file. Raises CephError; no text has a value of the file."""
-    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, configparser.Error) as error:
-        wrong = error.strerror if isinstance(error, OSError) else "cannot be read as a credentials file"
-        raise CephError(f"s3.profile: {path}: {wrong}") from None
-    if not parser.has_section(name):
-        known = ", ".join(parser.sections()) or "none"
-        raise CephError(f"s3.profile: {path} has no profile {name}; there are: {known}")
-    found = {key: parser.get(name, key, fallback="").strip() for key in _AWS}
-    missing = [key for key in _AWS[:2] if not found[key]]
-    if missing:
-        raise CephError(f"s3.profile: {path}: profile {name} has no {' and no '.join(missing)}")
-    return S3Keys(*(found[key] for key in _AWS))
-
-
-def _secret(source: Optional[str], name: str) -> str:
-    kind, _, place = (source or "").partition(":")
-    try:
-        value = os.environ[place] if kind == "env" else Path(place).expanduser().read_text().strip()
-    except KeyError:
-        raise CephError(f"s3.{name}: environment variable {place} is not set") from None
-    except OSError as error:
-        raise CephError(f"s3.{name}: {place}: {error.strerror}") from error
-    if not value:
-        raise CephError(f"s3.{name}: {place} is empty")
-    return value
 
 
 def programs_of(plan: Plan) -> Dict[str, str]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import signal
 import socket
 import subprocess
@@ -12,7 +13,7 @@ from typing import Any, Callable, Dict, Iterator, List
 
 import pytest
 
-from cbt_plugins.run import bucket_agent, preflight
+from cbt_plugins.run import bucket_agent, endpoint_probe, endpoints
 
 HEAD = "HTTP/1.1 200 OK\r\n"
 VERSION = "<Version><Key>k%d</Key><VersionId>v</VersionId></Version>"
@@ -178,8 +179,41 @@ def test_a_bucket_that_is_not_removed_is_an_error(liar: Callable[[Answer], Any],
     assert text in str(error.value)
 
 
-def test_an_endpoint_is_there_although_its_body_has_no_end(liar: Callable[[Answer], Any]) -> None:
+def test_what_an_endpoint_is_although_its_body_has_no_end(liar: Callable[[Answer], Any]) -> None:
     client = liar(lambda line: chunks("x" * 65536))
-    argv = [sys.executable, "-c", preflight._REACH, "no", "", f"http://{client.host}", "http://127.0.0.1:1"]
-    done = subprocess.run(argv, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
-    assert done.stdout.startswith("http://127.0.0.1:1 ConnectionRefusedError") and client.host not in done.stdout
+    urls = [f"http://{client.host}", "http://127.0.0.1:1"]
+    order = {"urls": urls, "region": "r", "verify": True, "authority": "", "keys": [["user u", "AK", "SECRET", ""]]}
+    argv = [sys.executable, *endpoints._PROBE.words()]
+    text = f"{endpoints._PROBE.text}{json.dumps(order)}\n"
+    done = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
+    errors = {line["url"]: line["error"] for line in map(json.loads, done.stdout.splitlines())}
+    assert errors[urls[0]].startswith("it replies, but is no S3 server") and "SECRET" not in done.stdout
+    assert errors[urls[1]] == "connection refused: nothing listens on this port"
+
+
+def code(name: str) -> Answer:
+    return lambda line: whole(f"<Error><Code>{name}</Code></Error>", "403 Forbidden")
+
+
+@pytest.mark.parametrize(
+    ("answer", "words"),
+    [
+        (code("InvalidAccessKeyId"), "the keys of user u are wrong: the endpoint does not know this access key"),
+        (code("SignatureDoesNotMatch"), "the secret key does not belong to the access key, or the region is wrong"),
+        (code("AccessDenied"), ""),
+        (lambda line: whole("<ListAllMyBucketsResult/>"), ""),
+        (lambda line: whole("<html>hello</html>"), "it replies, but is no S3 server (status 200"),
+    ],
+)
+def test_wrong_keys_are_told_from_other_servers(answer: Answer, words: str, liar: Callable[[Answer], Any]) -> None:
+    client = liar(answer)
+    order = {"region": "r", "verify": True, "authority": ""}
+    error = endpoint_probe.error_of(order, f"http://{client.host}", "user u", ["AK", "SECRET", ""])
+    assert words in error if words else error == ""
+
+
+def test_https_on_a_port_without_tls(liar: Callable[[Answer], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_probe, "TIMEOUT", 0.5)
+    order = {"region": "r", "verify": True, "authority": ""}
+    https = endpoint_probe.error_of(order, f"https://{liar(code('AccessDenied')).host}", "user u", ["AK", "SK", ""])
+    assert https == "no TLS on this port: write http:// instead of https://"

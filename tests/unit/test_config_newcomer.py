@@ -104,6 +104,14 @@ def test_the_own_number_of_objects_of_a_group(tmp_path: Path, capsys: pytest.Cap
     assert "1 fill  500 objects per bucket  " in answer(tmp_path, same + "        - fill: {objects: 9}\n", capsys, 0)
 
 
+def test_urls_on_nodes_of_a_cluster_without_rgws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = WARP.replace("http://r1:80", "http://n2.example.com:80") + "        - fill: {objects: 9}\n"
+    hint = "name them as gateways, cluster: {rgws: [n2]}"
+    assert hint in answer(tmp_path, file, capsys, 0)
+    assert hint not in answer(tmp_path, file.replace("iterations", "rgws: [n2], iterations"), capsys, 0)
+    assert hint not in answer(tmp_path, file.replace("n2.example", "n9.example"), capsys, 0)
+
+
 @pytest.mark.parametrize("option", ["-V", "--version"])
 def test_the_version(option: str, capsys: pytest.CaptureFixture[str]) -> None:
     from cbt_plugins import __version__

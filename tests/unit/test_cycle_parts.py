@@ -20,10 +20,10 @@ from cbt_plugins.plan import S3, Goal, Phase, Plan
 from cbt_plugins.run import fill_goal, load_phase, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.endpoints import s3_keys
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
-from cbt_plugins.run.preflight import s3_keys
 from cbt_plugins.run.progress import Now, Rate, RateMeter, Remainder, clock
 
 

@@ -202,8 +202,26 @@ def test_for_programs_and_without_faults(
     calls = cluster.calls
     quiet = FILE.split("    down_nodes")[0].replace("osdfailure", "rgwtest")
     assert main(["plan", "--live", write(tmp_path, quiet)]) == 0
-    assert "nothing to ask: the file has no faults and no settings" in capsys.readouterr().out
+    out = capsys.readouterr().out
+    assert "every node, endpoint and key is as a run needs it; the file has no faults and no settings" in out
+    assert len(cluster.fed) == 2 and b'["user cbt", "AK", "SK", ""]' in cluster.fed[-1] and "SK" not in out
     assert cluster.calls == calls
+
+
+def test_who_does_not_answer_is_named_in_any_file(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    quiet = FILE.split("    down_nodes")[0].replace("osdfailure", "rgwtest").replace("[c1]", "[c1, c2]")
+    cluster.silent = ["c2"]
+    wrong = {"url": "http://rgw1:7480", "owner": "user cbt", "error": "connection refused"}
+    cluster.endpoint_errors = [json.dumps(wrong) + "\n"]
+    assert main(["plan", "--live", write(tmp_path, quiet)]) == 1
+    out, err = capsys.readouterr()
+    assert err == "Error: c2: Connection refused\nError: c1: http://rgw1:7480: connection refused\n"
+    assert "  not ready: c2: Connection refused\n" in out and "2 errors of nodes, endpoints or keys" in out
+    cluster.silent = ["node0"]
+    assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
+    assert "Error: node0: Connection refused\n" in capsys.readouterr().err
 
 
 def test_two_runs_that_differ_are_both_asked_for(

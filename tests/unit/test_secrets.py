@@ -12,7 +12,7 @@ import pytest
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.plan import S3
-from cbt_plugins.run.preflight import s3_keys
+from cbt_plugins.run.endpoints import s3_keys
 
 NO_CLUSTER = cast(Any, None)
 

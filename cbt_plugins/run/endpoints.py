@@ -1,0 +1,121 @@
+"""S3 endpoints and keys of a plan: where the keys come from, and what each endpoint replies to each client."""
+
+from __future__ import annotations
+
+import configparser
+import json
+import os
+import shlex
+import ssl
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.plan import S3, Plan
+from cbt_plugins.run import bucket_agent
+
+#: of a profile: the token is optional
+_AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
+#: bytes of s3.ca_file
+_LARGEST_AUTHORITY = 64 << 10
+#: asks endpoints, from a client; seconds that it may take, a little more than it gives itself
+_PROBE, _PROBE_TIMEOUT = NodeProgram(Path(__file__).with_name("endpoint_probe.py"), (bucket_agent,)), 30.0
+
+
+def authority_of(s3: S3) -> bytes:
+    """Return the PEM text that s3.ca_file names. Raises CephError for what is none."""
+    if not s3.ca_file:
+        return b""
+    try:
+        with open(s3.ca_file, "rb") as file:
+            text = file.read(_LARGEST_AUTHORITY + 1)
+        if len(text) > _LARGEST_AUTHORITY:
+            raise ValueError  # a bundle of all authorities, of which nobody can say what it trusts
+        ssl.create_default_context(cadata=text.decode())
+    except (OSError, ValueError, ssl.SSLError) as error:
+        wrong = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
+        raise CephError(f"s3.ca_file: {s3.ca_file}: {wrong or 'not the certificates of an authority (PEM)'}") from None
+    return text
+
+
+def owners_of(plan: Plan, keys: S3Keys, others: Sequence[S3Keys]) -> Dict[str, S3Keys]:
+    """Return the keys of a plan by what an error calls their owner."""
+    s3 = plan.s3
+    owner = f"user {s3.user}" if s3.user else f"profile {s3.profile}" if s3.profile else "s3"
+    return {owner: keys, **{f"user {user}": of_user for user, of_user in zip(plan.users, others)}}
+
+
+def errors_of_endpoints(
+    remote: Remote, clients: Sequence[str], s3: S3, authority: bytes, owned: Mapping[str, S3Keys]
+) -> List[str]:
+    """Return the errors of all endpoints as each client sees them, with these keys; no error has a key."""
+    order = {
+        "urls": s3.urls,
+        "region": s3.region,
+        "verify": s3.verify_tls,
+        "authority": authority.decode(),
+        "keys": [[owner, *keys.all] for owner, keys in owned.items()],
+    }
+    data = f"{_PROBE.text}{json.dumps(order)}\n".encode()
+    answers = remote.feed(clients, shlex.join(["python3", *_PROBE.words()]), data, _PROBE_TIMEOUT)
+    nodes_with: Dict[str, List[str]] = {}
+    for node, answer in answers.items():
+        for line in answer.stdout.splitlines():
+            found = json.loads(line)
+            nodes_with.setdefault(f"{found['url']}: {found['error']}", []).append(node)
+        if answer.status:
+            why = (answer.stderr.strip().splitlines() or ["no reply in time"])[-1]
+            nodes_with.setdefault(f"could not ask the endpoints: {why}", []).append(node)
+    errors = [f"{', '.join(nodes)}: {text}" for text, nodes in nodes_with.items()]
+    if any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
+        errors.append("certificates are not trusted: name their authority, s3: {ca_file: PATH}, or verify_tls: false")
+    return errors
+
+
+def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
+    """Return the keys from where the plan says. Raises CephError."""
+    if s3.user:
+        return ceph.user_keys(s3.user)
+    if s3.profile:
+        return _profile(s3.profile)
+    token = _secret(s3.session_token_source, "session_token") if s3.session_token_source else ""
+    return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"), token)
+
+
+def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
+    """Return the keys of the other owners of buckets. Raises CephError."""
+    return tuple(ceph.user_keys(user) for user in plan.users)
+
+
+def _profile(name: str) -> S3Keys:
+    """Return the keys of a section of the AWS credentials file. Raises CephError; no text has a value of the file."""
+    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
+    parser = configparser.RawConfigParser()
+    try:
+        parser.read_string(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, configparser.Error) as error:
+        wrong = error.strerror if isinstance(error, OSError) else "cannot be read as a credentials file"
+        raise CephError(f"s3.profile: {path}: {wrong}") from None
+    if not parser.has_section(name):
+        known = ", ".join(parser.sections()) or "none"
+        raise CephError(f"s3.profile: {path} has no profile {name}; there are: {known}")
+    found = {key: parser.get(name, key, fallback="").strip() for key in _AWS}
+    missing = [key for key in _AWS[:2] if not found[key]]
+    if missing:
+        raise CephError(f"s3.profile: {path}: profile {name} has no {' and no '.join(missing)}")
+    return S3Keys(*(found[key] for key in _AWS))
+
+
+def _secret(source: Optional[str], name: str) -> str:
+    kind, _, place = (source or "").partition(":")
+    try:
+        value = os.environ[place] if kind == "env" else Path(place).expanduser().read_text().strip()
+    except KeyError:
+        raise CephError(f"s3.{name}: environment variable {place} is not set") from None
+    except OSError as error:
+        raise CephError(f"s3.{name}: {place}: {error.strerror}") from error
+    if not value:
+        raise CephError(f"s3.{name}: {place} is empty")
+    return value
