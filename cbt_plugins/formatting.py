@@ -356,8 +356,12 @@ NONE = "-"
 
 
 def csv_cell(value: Any) -> Any:
-    """Return a cell of CSV that no spreadsheet takes for a formula: one that begins like it gets an apostrophe."""
-    return f"'{value}" if isinstance(value, str) and _FORMULA.match(value) else value
+    """Return a printable cell of CSV that no spreadsheet takes for a formula: one that begins like it gets an
+    apostrophe.
+    """
+    if not isinstance(value, str):
+        return value
+    return printable(f"'{value}" if _FORMULA.match(value) else value)
 
 
 _FORMULA = re.compile(r"[=+@\t]|-(?!(?:[\d.]+(?:e[+-]?\d+)?)?$)", re.IGNORECASE)

@@ -64,9 +64,13 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
         style=Markup(style),
         script=Markup(script),
         # "<" would let a text of the archive end the script element
-        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).replace("<", "\\u003c")),
+        data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE_IN_DATA)),
         policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
     )
+
+
+#: what JSON of ASCII leaves: "\x7f" is a control character
+_UNSAFE_IN_DATA = {ord("<"): "\\u003c", 0x7F: "\\u007f"}
 
 
 @lru_cache(maxsize=1)
@@ -75,6 +79,7 @@ def _environment() -> jinja2.Environment:
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(_HERE)),
         autoescape=True,
+        finalize=lambda value: formatting.printable(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

@@ -174,3 +174,20 @@ def test_no_program_of_ours_imports_from_the_current_folder(module: str, tmp_pat
         done = subprocess.run(line, cwd=tmp_path, input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr
     assert os.listdir(tmp_path)
+
+
+@pytest.mark.parametrize("form", ["txt", "md", "csv", "html", "prom", "sql", "export"])
+def test_nothing_that_a_terminal_obeys_leaves_an_archive(form: str, archive: Path, tmp_path: Path) -> None:
+    """Colours, a bell, text from right to left: in the name of a release, of a node, of a phase's bucket."""
+    bad = "\x1b[2J\x07\u202e\x7f\u200b"
+    manifest = json.loads((archive / "manifest.json").read_text())
+    manifest["ceph"]["overall"] = {f"ceph version 18.2{bad} (x)": 4}
+    (archive / "manifest.json").write_text(json.dumps({**manifest, "run_id": f"r{bad}", "benchmark": f"warp{bad}"}))
+    job = json.loads((archive / "phases" / "01-x" / "phase.json").read_text())["jobs"][0]
+    change(archive, jobs=[{**job, "node": f"node{bad}", "driver": f"driver{bad}"}])
+    (archive / "config.yaml").write_text(f"a: {bad}\n")
+    verb = {"prom": "export", "export": "export", "sql": "sql"}.get(form, "report")
+    out = tmp_path / f"x.{'csv' if form in ('sql', 'export') else form}"
+    more = ["SELECT * FROM runs"] if form == "sql" else []
+    assert main([verb, str(archive), *more, "-o", str(out)]) in (0, 4)
+    assert not set(bad) & set(out.read_text(encoding="utf-8")) - set("[2J")

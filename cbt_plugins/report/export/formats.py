@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.compare.differences import text
-from cbt_plugins.formatting import csv_cell
+from cbt_plugins.formatting import csv_cell, printable
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.metrics import COLUMNS, METRICS, read
 from cbt_plugins.report.sweep import Run, differing_keys
@@ -77,7 +77,7 @@ def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, 
 
 
 def _escaped(text: str) -> str:
-    return text.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
+    return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 
 _ATTRIBUTES = ("time", "benchmark", "run", "run_id", "ceph", "cbt_plugins", "warnings")
