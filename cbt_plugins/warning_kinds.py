@@ -70,6 +70,7 @@ _ALL = (
     WarningKind("rate-given", "an open loop had the rate that it was asked for", Severity.INFO, caps=("*_per_s",)),
     _info("partial-attempt", "an interrupted attempt is kept, and in no number"),
     WarningKind("damaged-archive", "a document of the archive is missing or damaged"),
+    WarningKind("damaged-lines", "lines of a monitor were doubled, lost or damaged: they are left out"),
     WarningKind("changed-beside", "a monitor's file is not as it was when the run ended: nothing comes from it"),
     WarningKind("phase-status", "a phase did not end as ok"),
     WarningKind("short-window", "a window is shorter than was asked for"),

@@ -6,6 +6,7 @@ input closes.
 
 # mypy: disallow-untyped-defs=False
 
+import itertools
 import json
 import os
 import re
@@ -83,7 +84,12 @@ def sample(admin, sync):
     return record
 
 
+#: of lines, so that a reader sees which are doubled or lost
+NUMBERS = itertools.count()
+
+
 def line(record):
+    record["i"] = next(NUMBERS)
     # one write: a kill leaves whole lines
     os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 

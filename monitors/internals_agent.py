@@ -8,6 +8,7 @@ where it sees less. Ends when standard input closes.
 
 import contextlib
 import glob
+import itertools
 import json
 import os
 import re
@@ -166,7 +167,12 @@ def sample(score, shared):
     return found
 
 
+#: of lines, so that a reader sees which are doubled or lost
+NUMBERS = itertools.count()
+
+
 def line(record):
+    record["i"] = next(NUMBERS)
     # one write: a kill leaves whole lines
     os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 

@@ -195,7 +195,7 @@ class NodeSampler:
     """The lines of one connection; see docs/RESOURCES.md."""
 
     def __init__(self):
-        self.samples = 0
+        self.samples = self._lines = 0
         self._processes = Processes(os.getpid())
         self._disks, self._interfaces = Disks(), Interfaces()
         self._cpu = cpu_ticks()
@@ -205,6 +205,8 @@ class NodeSampler:
         self._limits, self._memory = Limits(), NodeMemory()
 
     def line(self, record):
+        record["i"] = self._lines
+        self._lines += 1
         # one write: a kill leaves whole lines
         os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 

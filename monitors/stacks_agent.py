@@ -9,6 +9,7 @@ looks for `seconds`. A line with "limit" says where it does less. Ends when stan
 import collections
 import contextlib
 import glob
+import itertools
 import json
 import os
 import re
@@ -132,7 +133,12 @@ def cpu():
     return sum(its.ru_utime + its.ru_stime for its in used)
 
 
+#: of lines, so that a reader sees which are doubled or lost
+NUMBERS = itertools.count()
+
+
 def line(record):
+    record["i"] = next(NUMBERS)
     # one write: a kill leaves whole lines
     os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 

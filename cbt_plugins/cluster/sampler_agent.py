@@ -288,10 +288,14 @@ class StateLines:
 
     def __init__(self):
         self._last = {}
+        self._lines = 0
         self._unwritten, self._written = None, 0.0  # the last line that was left out; the time of the last written
         self.samples = 0
 
     def write(self, record):
+        if "ask" not in record:  # an answer is in no file
+            record["i"] = self._lines
+            self._lines += 1
         # one write: a kill leaves whole lines
         os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 

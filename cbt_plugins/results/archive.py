@@ -116,6 +116,7 @@ class ArchivedRun:
     ceilings: Mapping[str, Mapping[str, Ceiling]] = field(default_factory=dict)  # phase -> node
     partials: List[str] = field(default_factory=list)  # directories of interrupted attempts
     errors: List[Tuple[Optional[str], str]] = field(default_factory=list)  # (phase directory, what is wrong)
+    damage: Dict[str, None] = field(default_factory=dict)  # what was wrong with lines of agents, by what has read them
     changed: Mapping[str, str] = field(default_factory=dict)  # files that are not as they were at the end -> why
 
 

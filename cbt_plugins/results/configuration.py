@@ -30,7 +30,7 @@ _DAEMONS = ("osd", "mon", "mgr", "mds", "rgw")
 
 def configuration(summary: Mapping[str, Any], run: Optional[Path]) -> Dict[str, Any]:
     """Return all known keys of RunRecord.config; `run` is the run's directory, if there is one."""
-    plan = _json(run, "plan.json") or {}
+    plan = _mapping(run, "plan.json")
     found = dict(_of_summary(summary, plan))
     for pairs in (_of_plan(plan), _of_nodes(run), _of_cluster(run)):
         found.update(pairs)
@@ -251,7 +251,7 @@ def _placed(placement: Mapping[str, str]) -> str:
 
 
 def _of_nodes(run: Optional[Path]) -> Pairs:
-    manifest = _json(run, "manifest.json") or {}
+    manifest = _mapping(run, "manifest.json")
     facts = [its for its in (manifest.get("nodes") or {}).values() if isinstance(its, dict)]
     tuned = sorted({name for its in facts for name in its if name.startswith(("sysctl.", "ulimit."))})
     for name in ("kernel", "os", "arch", "cores", "memory_kib", "tuned", "governor", "hugepages", *tuned):
@@ -259,7 +259,7 @@ def _of_nodes(run: Optional[Path]) -> Pairs:
         yield f"host.{name}", ", ".join(f"{value} ({n})" for value, n in sorted(seen.items())) or None
     for engine, payload in (manifest.get("payload") or {}).items():  # what the releases took, not what was asked
         yield f"payload.{engine}", payload
-    cluster = (_json(run, "cluster.json") or {}).get("cluster") or {}
+    cluster = _mapping(run, "cluster.json").get("cluster") or {}
     if cluster.get("rgws"):
         yield "cluster.rgws", len(nodes_of(cluster, "rgws"))
 
@@ -267,20 +267,20 @@ def _of_nodes(run: Optional[Path]) -> Pairs:
 def _of_cluster(run: Optional[Path]) -> Pairs:
     """The snapshot that was made before the first phase."""
     before = run / "cluster" / "before" if run else None
-    profiles = _json(before, "ec_profiles.json") or {}
-    own = {its.get("pool_name"): key for key, its in ((_json(run, "manifest.json") or {}).get("pools") or {}).items()}
-    placed = ((_json(run, "plan.json") or {}).get("rgw") or {}).get("placement") or {}
+    profiles = _mapping(before, "ec_profiles.json")
+    own = {its.get("pool_name"): key for key, its in (_mapping(run, "manifest.json").get("pools") or {}).items()}
+    placed = (_mapping(run, "plan.json").get("rgw") or {}).get("placement") or {}
     roles_of = {key: role for role, key in reversed(list(placed.items()))}
     own = {name: roles_of.get(key, key) for name, key in own.items()}
     roles = [(end, role) for end, role in _ROLES if role not in own.values()]
-    rules = {rule.get("rule_id"): rule for rule in _json(before, "crush_rules.json") or ()}
-    for pool in _json(before, "pools.json") or ():
+    rules = {rule.get("rule_id"): rule for rule in _list(before, "crush_rules.json")}
+    for pool in _list(before, "pools.json"):
         name = str(pool.get("pool_name"))
         role = own.get(name) or next((role for end, role in roles if name.endswith(end)), None)
         if role:
             yield from _of_pool(role, pool, profiles)
             yield from _of_rule(role, rules.get(pool.get("crush_rule")) or {})
-    nodes: List[Mapping[str, Any]] = (_json(before, "osd_tree.json") or {}).get("nodes") or []
+    nodes: List[Mapping[str, Any]] = _mapping(before, "osd_tree.json").get("nodes") or []
     osds = [node for node in nodes if node.get("type") == "osd"]
     if osds:
         ids = {node["id"] for node in osds}
@@ -289,8 +289,8 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
         yield "cluster.osd_nodes", len(hosts)
         classes = Counter(str(node.get("device_class") or "none") for node in osds)
         yield "osd.classes", " ".join(f"{name}:{n}" for name, n in sorted(classes.items()))
-    yield "osd.flags", " ".join(sorted((_json(before, "osd_dump.json") or {}).get("flags_set") or ())) or None
-    health = (_json(before, "status.json") or {}).get("health") or {}
+    yield "osd.flags", " ".join(sorted(_mapping(before, "osd_dump.json").get("flags_set") or ())) or None
+    health = _mapping(before, "status.json").get("health") or {}
     yield "health.before", " ".join([str(health["status"]), *sorted(health.get("checks") or ())]) if health else None
     options = _json(before, "config_dump.json")
     if options is not None:
@@ -340,6 +340,16 @@ def _of_conf(before: Optional[Path]) -> Pairs:
             name = option.replace(" ", "_")
             if name not in _NAMES and not _SECRET.search(name):
                 yield f"conf.{section}.{name}", value
+
+
+def _mapping(directory: Optional[Path], name: str) -> Dict[str, Any]:
+    found = _json(directory, name)
+    return found if isinstance(found, dict) else {}
+
+
+def _list(directory: Optional[Path], name: str) -> List[Any]:
+    found = _json(directory, name)
+    return found if isinstance(found, list) else []
 
 
 def _json(directory: Optional[Path], name: str) -> Any:

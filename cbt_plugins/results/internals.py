@@ -12,9 +12,10 @@ import numpy as np
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.formatting import plain, several
-from cbt_plugins.journal import json_lines, lines_of
+from cbt_plugins.journal import lines_of
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
+from cbt_plugins.results.numbered_lines import numbered_lines
 
 #: names of numbers that are a state, and no counter, beside all that end with "_bytes"
 _STATES = ("fragmentation_micros", "allocator_score", "queue", "active", "compact_queue", "rados_ops_active")
@@ -89,7 +90,7 @@ def _is_state(name: str) -> bool:
 def internals(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return {"phases": {name: {"lines", "backlog"}}} of a run; None without these monitors. docs/RESOURCES.md."""
     offsets = Clocks.of(run).nodes
-    daemons, backlog = _daemons(run.path, offsets), list(_backlog(run.path, offsets))
+    daemons, backlog = _daemons(run, offsets), list(_backlog(run, offsets))
     made: Dict[str, Any] = {}
     for line in phases:
         window = (line["window"]["start"], line["window"]["end"])
@@ -107,11 +108,11 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
         yield from ((node, folder / f"{name}.jsonl") for name in (node, monitor) if (folder / f"{name}.jsonl").exists())
 
 
-def _daemons(run: Path, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
+def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
     found: Dict[str, DaemonCounters] = {}
-    for node, path in _files(run, "internals"):
+    for node, path in _files(run.path, "internals"):
         asked, samples = INTERVAL, 0
-        for line in json_lines(path):
+        for line in numbered_lines(path, run.damage):
             if "version" in line:  # also where the monitor was connected anew
                 asked, samples = float(line.get("interval") or INTERVAL), 0
             elif "d" in line:
@@ -158,9 +159,9 @@ def _rounded(value: Any) -> Any:
     return float(f"{value:.10g}") if isinstance(value, float) else value
 
 
-def _backlog(run: Path, offsets: Mapping[str, float]) -> Iterator[Dict[str, Any]]:
-    for node, path in _files(run, "backlog"):
-        for line in json_lines(path):
+def _backlog(run: ArchivedRun, offsets: Mapping[str, float]) -> Iterator[Dict[str, Any]]:
+    for node, path in _files(run.path, "backlog"):
+        for line in numbered_lines(path, run.damage):
             if "s" in line:
                 yield {**line, "t": float(line["t"]) - offsets.get(node, 0.0)}
 

@@ -13,6 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Union
 import numpy as np
 
 from cbt_plugins.archive_files import open_regular
+from cbt_plugins.journal import lines_of
+from cbt_plugins.results.numbered_lines import LineOrder
 from cbt_plugins.results.thread_groups import GROUPS, Looks
 
 Edges = Union[Sequence[float], np.ndarray]
@@ -133,26 +135,38 @@ class NodeSamples:
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
+    damage: Tuple[str, ...] = ()  # what was wrong with lines, which are left out
 
 
 def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
     """Return the samples of a monitor's file; None when it has none. `offset` is the node's clock minus the run's."""
     node = NodeSamples(name)
     lines: Optional[_Lines] = None
+    order = LineOrder()
     try:
         with open_regular(path) as file:
-            for text in file:
+            for text in lines_of(file):
                 line = _mapping(text)
-                if "version" in line:
-                    if lines is not None:
-                        lines.add_to(node, offset)
-                    lines = _Lines(line) if line["version"] <= VERSION else None
-                elif lines is not None:
-                    lines.take(line)
+                if not order.takes(line):
+                    continue
+                try:
+                    if "version" in line:
+                        if lines is not None:
+                            lines.add_to(node, offset)
+                        lines = None
+                        lines = _Lines(line) if line["version"] <= VERSION else None
+                    elif lines is not None:
+                        if order.gap:
+                            lines.add_to(node, offset)
+                            lines = lines.again()
+                        lines.take(line)
+                except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
+                    order.bad += 1  # it costs that line
     except OSError:
         return None
     if lines is not None:
         lines.add_to(node, offset)
+    node.damage = tuple(order.note(path))
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
@@ -198,6 +212,7 @@ class _Lines:
 
     def __init__(self, about: Mapping[str, Any]) -> None:
         self._about = about
+        float(about["interval"]), int(about["cpus"]), float(about["hz"])
         self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}, "t": {}}
         self._times, self._ticks = array("d"), array("d")
         self._begin: Optional[float] = None
@@ -209,35 +224,56 @@ class _Lines:
         self._throttled: Dict[str, List[Tuple[float, int, int]]] = {}
         self._looks: List[Tuple[int, float]] = []  # number of the sample, seconds since the look before
 
+    def again(self) -> _Lines:
+        """Return what takes the lines of the same connection behind some that are lost: what rose then is not known."""
+        after = _Lines(self._about)
+        after._names = self._names
+        return after
+
     def take(self, line: Mapping[str, Any]) -> None:
-        for kind, its in (line.get("names") or {}).items():
-            self._names[kind].update(its)
-        if "s" not in line:
-            return
-        t = float(line["t"])
-        if self._begin is None:
-            self._begin = t - float(line["s"])
-        self._times.append(t)
-        self._ticks.extend(line["c"])
+        """Add a line. Raises TypeError, ValueError, LookupError or AttributeError for a damaged one, of which nothing
+        is added.
+        """
+        names = [(self._names[kind], _names_of(kind, its)) for kind, its in (line.get("names") or {}).items()]
+        if "s" in line:
+            self._take_sample(line)
+        for known, new in names:
+            known.update(new)
+
+    def _take_sample(self, line: Mapping[str, Any]) -> None:
+        t, seconds, ticks = float(line["t"]), float(line["s"]), array("d", line["c"])
+        if len(ticks) != len(_CPU) or not math.isfinite(t + seconds):
+            raise ValueError("not the processors of a node")
+        values: Dict[str, Tuple[array[float], int]] = {}
         for kind, columns in _COLUMNS.items():
             rows = line.get(kind) or ()
-            values = list(chain.from_iterable(rows))
-            if len(values) != len(columns) * len(rows):
-                rows = values = []
-            self._values[kind].extend(values)
-            self._numbers[kind].append(len(rows))
-        if "look" in line:
-            self._looks.append((len(self._times) - 1, float(line["look"])))
+            cells = array("d", chain.from_iterable(rows))
+            values[kind] = (cells, len(rows)) if len(cells) == len(columns) * len(rows) else (array("d"), 0)
+        looks = [(len(self._times), float(line["look"]))] if "look" in line else []
+        host = []
         if "h" in line:
             load, available, *swapped = line["h"]
-            self._host.append((t, float(load), float(available), _PAGE * sum(swapped)))
-        for index, periods, throttled in line.get("q") or ():
-            self._throttled.setdefault(str(index), []).append((t, periods, throttled))
-        if "gap" in line:
-            self._gaps.append({"t": t, "seconds": line["gap"][0], "why": line["gap"][1]})
-        for index, shares in (line.get("threads") or {}).items():
-            if shares:
-                self._threads.append((t, index, shares[0][0], shares[0][1]))
+            host.append((t, float(load), float(available), float(_PAGE * sum(swapped))))
+        throttled = [(str(index), (t, int(periods), int(waited))) for index, periods, waited in line.get("q") or ()]
+        gaps = [{"t": t, "seconds": float(line["gap"][0]), "why": str(line["gap"][1])}] if "gap" in line else []
+        busiest = [
+            (t, str(index), str(shares[0][0]), float(shares[0][1]))
+            for index, shares in (line.get("threads") or {}).items()
+            if shares
+        ]
+        # only now: of a damaged line nothing counts
+        self._begin = t - seconds if self._begin is None else self._begin
+        self._times.append(t)
+        self._ticks.extend(ticks)
+        for kind, (cells, number) in values.items():
+            self._values[kind].extend(cells)
+            self._numbers[kind].append(number)
+        for index, limited in throttled:
+            self._throttled.setdefault(index, []).append(limited)
+        self._looks += looks
+        self._host += host
+        self._gaps += gaps
+        self._threads += busiest
 
     def add_to(self, node: NodeSamples, offset: float) -> None:
         about, names = self._about, self._names
@@ -314,6 +350,17 @@ class _Lines:
         made.busiest = [(t - offset, name, share) for t, its, name, share in self._threads if its == index]
         node.daemons.append(made)
         return made
+
+
+def _names_of(kind: str, names: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """Return what the indices in lines mean. Raises LookupError, TypeError, ValueError or AttributeError."""
+    for about in names.values():
+        if kind == "d":
+            str(about["class"]), str(about["id"]), int(about["pid"]), float(about["since"]), bool(about["io"])
+            dict(about.get("disks") or {})
+        else:
+            str(about["name"])
+    return dict(names)
 
 
 def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarray) -> None:

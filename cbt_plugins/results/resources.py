@@ -63,6 +63,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
             continue
         # a phase's own folder: archives of before the monitors ran across phases
         its = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
+        run.damage.update(dict.fromkeys(text for node in its for text in node.damage))
         nodes = [node for node in its if node.processors.meets(*window)]
         if nodes:
             names = {node.name for node in nodes}

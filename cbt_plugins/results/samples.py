@@ -12,6 +12,7 @@ from cbt_plugins.conditions import is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import UNMEASURED, Clocks
+from cbt_plugins.results.numbered_lines import NUMBER, numbered_lines
 
 FILE = "recovery.jsonl"
 #: what an agent knows by following maps and counters
@@ -116,6 +117,7 @@ class Samples:
     changes: List[Change] = field(default_factory=list)
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     fallbacks: List[str] = field(default_factory=list)  # why `ceph` was asked instead of librados
+    damage: Dict[str, None] = field(default_factory=dict)  # what was wrong with lines, which are left out
     skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
 
     @property
@@ -141,7 +143,7 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     made = Samples(interval=0.0, period=0.0)
     for path in paths:
-        _add(made, json_lines(path), clocks.of_file(path), clocks.monitors)
+        _add(made, numbered_lines(path, made.damage), clocks.of_file(path), clocks.monitors)
     made.interval, made.period = made.interval or 1.0, made.period or 5.0
     made.samples.sort(key=lambda sample: sample.t)
     known = {change.epoch: change for change in made.changes}
@@ -166,7 +168,7 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_ma
         if "end" in line or "event" in line or not isinstance(line.get("t"), (int, float)):
             continue
         t = float(line["t"]) - offset
-        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap", "daemons")}
+        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap", "daemons", NUMBER)}
         if new:
             state = {**state, **new}
         if "pgs" in new or "num_pgs" in new:
@@ -224,7 +226,9 @@ Status = List[Mapping[str, Any]]
 
 def status_by_phase(run: ArchivedRun) -> Dict[Optional[str], Status]:
     """Return what `conditions` are found in, by phase; None: before, between and after the phases."""
-    samples = read_samples(files_of(run.path), Clocks.of(run)).samples
+    read = read_samples(files_of(run.path), Clocks.of(run))
+    run.damage.update(read.damage)
+    samples = read.samples
     borders: Dict[str, Dict[str, float]] = {"phase-begin": {}, "phase-end": {}}
     for event in json_lines(run.path / "events.jsonl"):
         if event.get("event") in borders and isinstance(event.get("t"), (int, float)):

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.journal import each_json_line
 from cbt_plugins.results.archive import find_runs, read_run
 from cbt_plugins.results.environment import Clocks
+from cbt_plugins.results.numbered_lines import each_numbered_line
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import loads, measured, summary_of, why_unusable
 from cbt_plugins.results.thread_groups import group_of
@@ -90,7 +90,7 @@ def _looks(run: Path, notes: Dict[str, None]) -> Iterator[_Look]:
     clocks = Clocks.of(read_run(run))
     for path in sorted(run.glob("monitors/[0-9][0-9]*/stacks.*/*.jsonl")):
         hz = 0.0
-        for line in each_json_line(path):
+        for line in each_numbered_line(path, notes):
             if "hz" in line:
                 hz = float(line["hz"])
             elif "error" in line or "limit" in line:

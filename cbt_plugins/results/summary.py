@@ -53,6 +53,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     inside = internals.internals(run, phases)
     warnings.extend(internals.warnings_of(inside))
     warnings.extend(internals.limits(path))
+    warnings.extend({"code": "damaged-lines", "text": text} for text in run.damage)
     warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
     found = ladders(run, phases)
     steps = {step["phase"] for ladder in found for step in ladder["steps"]}
