@@ -60,15 +60,13 @@ def errors_of_endpoints(
     }
     data = f"{_PROBE.text}{json.dumps(order)}\n".encode()
     answers = remote.feed(clients, shlex.join(["python3", *_PROBE.words()]), data, _PROBE_TIMEOUT)
-    nodes_with: Dict[str, List[str]] = {}
+    errors = []
     for node, answer in answers.items():
-        for line in answer.stdout.splitlines():
-            found = json.loads(line)
-            nodes_with.setdefault(f"{found['url']}: {found['error']}", []).append(node)
+        found = map(json.loads, answer.stdout.splitlines())
+        errors += [f"{node}: {line['url']}: {line['error']}" for line in found]
         if answer.status:
             why = (answer.stderr.strip().splitlines() or ["no reply in time"])[-1]
-            nodes_with.setdefault(f"could not ask the endpoints: {why}", []).append(node)
-    errors = [f"{', '.join(nodes)}: {text}" for text, nodes in nodes_with.items()]
+            errors.append(f"{node}: could not ask the endpoints: {why}")
     if any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
         errors.append("certificates are not trusted: name their authority, s3: {ca_file: PATH}, or verify_tls: false")
     return errors
