@@ -159,6 +159,7 @@ _ALL = (
     _invalid("unreadable", "a file cannot be read"),
     _invalid("missing-client", "a client left no result"),
     _invalid("job-failed", "a job ended with an error"),
+    _invalid("no-requests", "a job or an operation that was asked for did nothing"),
     _invalid("threads-lost", "hsbench's threads may have given up"),
     _invalid("no-faults", "the faults could not begin"),
     _invalid("faults-failed", "the faults did not go as planned"),

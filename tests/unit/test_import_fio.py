@@ -399,3 +399,16 @@ def test_client_and_server_of_3_43() -> None:
     assert value(record, "read", "mean_ms") == pytest.approx(everyone["clat_ns"]["mean"] / 1e6)
     assert value(record, "read", "max_ms") == everyone["clat_ns"]["max"] / 1e6
     assert record.config["load.mode"] == "randread" and record.config["load.op_size"] == 4096
+
+
+def test_a_job_without_any_request_is_not_usable(tmp_path: Path) -> None:
+    data = raw(DATA / "groups.json")
+    idle = data["jobs"][-1]
+    for way in ("read", "write", "trim", "mixed"):
+        if way in idle:
+            idle[way].update(total_ios=0, io_bytes=0)
+    (tmp_path / "groups.json").write_text(json.dumps(data))
+    assert all(record.usable for record in read_imported(DATA / "groups.json"))
+    (record,) = read_imported(tmp_path / "groups.json")
+    assert not record.usable
+    assert [its.text.endswith("did no I/O") for its in record.warnings if its.code == "no-requests"] == [True]

@@ -193,7 +193,7 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
     for line in its:
         if not line.count and line.op not in _UNCOUNTED:
             text = f"{line.stage}: no {line.op} ended well: all failed, or none was tried"
-            warnings.append(ResultWarning("errors", text))
+            warnings.append(ResultWarning("no-requests", text))
         if line.success is not None and line.success < 1:
             text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; rates and latencies are without them"
             warnings.append(ResultWarning("errors", text))
@@ -203,7 +203,7 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
         kind="cosbench",
         config=dict(_config(its, known)),
         measurements=tuple(made),
-        usable=not bad,
+        usable=not bad and all(its.code != "no-requests" for its in warnings),
         warnings=tuple(warnings),
         started=known.started.timestamp() if known and known.started else None,
     )

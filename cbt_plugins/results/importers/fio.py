@@ -98,8 +98,12 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
             made.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
         parts += _parts(job, phase, who, _start(data, job), its_logs)
         made.warnings += _warnings(options, job, phase, who)
-    made.usable = not any(warning.code in ("job-failed", "torn-output") for warning in made.warnings)
+    made.usable = not any(warning.code in _UNUSABLE for warning in made.warnings)
     return made
+
+
+#: warnings of a process whose numbers are not those of a complete run
+_UNUSABLE = ("job-failed", "torn-output", "no-requests")
 
 
 def _document(text: str) -> Tuple[Dict[str, Any], bool]:
@@ -274,6 +278,8 @@ def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
 def _warnings(options: Mapping[str, Any], job: FioJob, phase: str, client: str) -> Iterator[ResultWarning]:
     if job.get("error"):
         yield ResultWarning("job-failed", f"{phase}: {client} ended with error {job['error']}")
+    if not _sections(job):
+        yield ResultWarning("no-requests", f"{phase}: {client} did no I/O")
     if job.get("total_err"):
         text = f"{phase}: {job['total_err']} requests of {client} failed, the first with error {job.get('first_error')}"
         yield ResultWarning("errors", text)

@@ -152,6 +152,10 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
         warnings += its_warnings
         if window is None and not all(part.prepares for part in everything):
             usable = False
+        for part in everything:
+            if not part.requests and not part.prepares:
+                warnings.append(ResultWarning("no-requests", f"{phase}: no {part.op} of {part.client} ended well"))
+                usable = False
         lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, warnings)]
         made += lines
         made += _total(phase, lines, len(ops))
