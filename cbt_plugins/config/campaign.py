@@ -47,7 +47,7 @@ class CampaignSection(Strict):
     blocks: int = Field(20, ge=4, le=40, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
         0.05,
-        description="Changes within it are equivalent. Of success rates: 0.1%.",
+        description="The smallest change that matters: what is surely smaller is equivalent. Of success rates: 0.1%.",
         json_schema_extra={"default": "5%"},
     )
     alpha: Percent = Field(
