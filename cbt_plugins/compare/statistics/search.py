@@ -46,7 +46,7 @@ class SearchRules:
     effect: float = 0.03  # the smallest change that counts, as a log ratio
     posterior: float = 0.95
     pairs: int = 3  # measurements of the bad commit before the search
-    most_pairs: int = 60  # of them without an answer to whether anything changed: there is too much noise
+    most_pairs: int = 100  # of them without an answer to whether anything changed: there is too much noise
 
     @property
     def needed(self) -> float:
