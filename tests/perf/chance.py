@@ -12,7 +12,7 @@ import sys
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
-from inputs.chance import RUNS, TABLES, Noise, print_tables, series, show
+from inputs.chance import RUNS, TABLES, Noise, print_tables, series, share, show
 
 from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, limit
 from cbt_plugins.compare.sides import Side
@@ -21,18 +21,18 @@ from cbt_plugins.compare.statistics import (
     Comparison,
     Scatter,
     Verdict,
+    chances,
     compare_runs,
     compare_series,
     gate_false_alarms,
     judge,
     minimum_runs,
     pooled_scatter,
-    power,
     smallest_p,
 )
 from cbt_plugins.compare.statistics.verdicts import widened
 from cbt_plugins.compare.table import Rules
-from cbt_plugins.metrics import Direction
+from cbt_plugins.metrics import MARGIN, Direction
 from cbt_plugins.results.record import Measurement, RunRecord
 
 ROWS = 20
@@ -66,39 +66,58 @@ def smallest() -> None:
     show(["pairs", *sizes], [["signed ranks", *(f"{smallest_p(n, n, True):.2g}" for n in sizes)]])
 
 
-def single() -> None:
-    """Power of one row, by change and scatter."""
-    sizes = (3, 5, 8, 15)
-    cases = ((0.03, 0.01), (0.03, 0.02), (0.05, 0.02), (0.05, 0.05), (0.1, 0.05))
-    lines = [[f"{c:.0%}, {s:.0%}", *(power(n, c, Campaign(s)) for n in sizes)] for c, s in cases]
-    show(["change, scatter", *sizes], lines)
+#: changes of the tables of verdicts, with the scatters that they are tried at
+VERDICTS = ((0.0, 0.01), (-0.03, 0.01), (-0.05, 0.01), (0.0, 0.02), (-0.03, 0.02), (-0.05, 0.02), (-0.1, 0.05))
+
+
+def single(rounds: int = 1000) -> None:
+    """Verdicts on one row with a margin of 5 %, by change, scatter and runs of each side."""
+    lines = []
+    for change, scatter in VERDICTS:
+        for runs in (3, 5, 10, 20):
+            its = chances(runs, change, Campaign(scatter), rounds)
+            parts = (its.found, its.small + its.equivalent, its.small, its.inconclusive)
+            lines.append([f"{change:.0%}, {scatter:.0%}", runs, *map(share, parts)])
+    show(["true change, scatter", "runs", "worse (or better)", "equivalent", "of these (worse)", "inconclusive"], lines)
+    print(f"{rounds} comparisons a line: a share of .50 is known by ±{196 * math.sqrt(0.25 / rounds):.0f} points\n")
 
 
 def long() -> None:
-    """Power in a table of 20 rows."""
+    """Power in a table of 20 rows: better or worse, also within the margin."""
     sizes = (3, 4, 5, 6, 8, 10, 15)
     cases = ((0.03, 0.01), (0.03, 0.02), (0.05, 0.02), (0.1, 0.05))
-    lines = [[f"{c:.0%}, {s:.0%}", *(power(n, c, Campaign(s, rows=ROWS)) for n in sizes)] for c, s in cases]
+    lines = [[f"{c:.0%}, {s:.0%}", *(differs(n, c, Campaign(s, rows=ROWS)) for n in sizes)] for c, s in cases]
     show(["change, scatter", *sizes], lines)
 
 
-def fewest() -> None:
-    """Fewest runs on each side for a power of 0.8."""
-    changes = (0.02, 0.03, 0.05, 0.1)
+def differs(runs: int, change: float, campaign: Campaign, rounds: int = 1000) -> float:
+    """The part of comparisons that is said to differ from 0, be that within the margin or not."""
+    its = chances(runs, change, campaign, rounds)
+    return its.found + its.small
+
+
+def fewest(rounds: int = 500) -> None:
+    """Fewest runs on each side for a true verdict in 80 %, by the margin, in percent of the margin."""
+    changes = (0.0, 0.5, 1.0, 1.5, 2.0)
     lines = [
-        [f"{scatter:.0%}, {_rows(rows)}", *(_most(minimum_runs(c, Campaign(scatter, rows=rows))) for c in changes)]
-        for scatter in (0.01, 0.02, 0.05)
+        [f"{scatter:.0%} of the margin, {_rows(rows)}", *(_most(_fewest(c, scatter, rows, rounds)) for c in changes)]
+        for scatter in (0.2, 0.4, 0.6, 1.0)
         for rows in (1, ROWS)
     ]
-    show(["scatter, table", *(f"{change:.0%}" for change in changes)], lines)
+    show(["scatter, table", *("no change" if not c else f"{c:g} margin{'s' * (c != 1)}" for c in changes)], lines)
+
+
+def _fewest(change: float, scatter: float, rows: int, rounds: int) -> Optional[int]:
+    campaign = Campaign(scatter * MARGIN, rows=rows)
+    return minimum_runs(change * MARGIN, campaign, rounds=rounds)
 
 
 def interleaved() -> None:
     """Power with 1 % scatter and 3 % drift over the campaign, for a change of 3 %."""
     sizes = (3, 4, 5, 6, 7, 8, 10)
     lines = [
-        ["in turns, not as pairs", *(power(n, 0.03, Campaign(0.01, drift=0.03)) for n in sizes)],
-        ["in turns, as pairs", *(power(n, 0.03, Campaign(0.01, True, 0.03)) for n in sizes)],
+        ["in turns, not as pairs", *(differs(n, 0.03, Campaign(0.01, drift=0.03)) for n in sizes)],
+        ["in turns, as pairs", *(differs(n, 0.03, Campaign(0.01, paired=True, drift=0.03)) for n in sizes)],
     ]
     show(["runs on each side", *sizes], lines)
     lines = [["all of base, then all of new", *(_one_after_other(n) for n in sizes)]]
@@ -116,7 +135,10 @@ def level() -> None:
     """False alarms of one row without change, and 20 times those of one row of 20 (Holm's first step)."""
     sizes = (3, 4, 5, 6, 7, 8, 10)
     lines = [
-        [f"{kind}, {_rows(rows)}", *(rows * power(n, 0.0, Campaign(0.02, paired, rows=rows), 20_000) for n in sizes)]
+        [
+            f"{kind}, {_rows(rows)}",
+            *(rows * differs(n, 0.0, Campaign(0.02, paired=paired, rows=rows), 5000) for n in sizes),
+        ]
         for kind, paired in (("runs", False), ("pairs", True))
         for rows in (1, ROWS)
     ]
@@ -219,7 +241,7 @@ def _most(runs: Optional[int]) -> str:
 
 
 def single_runs() -> None:
-    """Better or worse of two single runs of equal software that scatter by 2 % from run to run, by their length."""
+    """Better or worse of two single runs that scatter by 2 % from run to run, by their length and autocorrelation."""
     sizes = (60, 300, 1800)
     known: Dict[str, Optional[Callable[[np.random.Generator], Scatter]]] = {
         "not known": None,
@@ -227,9 +249,13 @@ def single_runs() -> None:
         "learnt from 5 runs": lambda chance: _learnt(chance, 5),
     }
     lines = [
-        [f"{what}, scatter {name}", *(part(_single(n, scatter, change), ALARMS, SINGLE) for n in sizes)]
+        [
+            f"{what}, scatter {name}, AR {lag:g}",
+            *(part(_single(n, scatter, change, lag), ALARMS, SINGLE) for n in sizes),
+        ]
         for what, change in (("equal", 0.0), ("10 % lower", -0.1))
         for name, scatter in known.items()
+        for lag in (0.0, 0.8)
     ]
     show(["two runs", *sizes], lines)
 
@@ -241,10 +267,10 @@ def _learnt(chance: np.random.Generator, runs: int) -> Scatter:
 
 
 def _single(
-    n: int, scatter: Optional[Callable[[np.random.Generator], Scatter]], change: float = 0.0
+    n: int, scatter: Optional[Callable[[np.random.Generator], Scatter]], change: float = 0.0, lag: float = 0.0
 ) -> Callable[[np.random.Generator], Comparison]:
     def compared(chance: np.random.Generator) -> Comparison:
-        base, new = (series(chance, n, 0.0) * math.exp(0.02 * chance.normal()) for _ in range(2))
+        base, new = (series(chance, n, lag) * math.exp(0.02 * chance.normal()) for _ in range(2))
         return compare_series(base, (1 + change) * new, scatter=scatter(chance) if scatter else None)
 
     return compared
@@ -376,24 +402,37 @@ def limits() -> None:
     """Exit status 1 of a gate with a limit of 5 %, one row, by the true change."""
     sizes = (3, 5, 10, 20)
     lines = [
-        [f"{change:.0%}, {scatter:.0%}", *(_failed(n, change, scatter) for n in sizes)]
+        [f"{change:.0%}, {scatter:.0%}", *(_gated(n, change, scatter, GateOutcome.REGRESSION) for n in sizes)]
         for change in (-0.05, -0.08)
         for scatter in (0.01, 0.02, 0.03)
     ]
     show(["true change, scatter", *sizes], lines)
 
 
-def _failed(n: int, change: float, scatter: float) -> float:
+def turns() -> None:
+    """Exit status 0 of a gate with a limit of 5 %, nothing changed, by the order of the runs."""
+    sizes = (3, 5, 10, 20)
+    lines = [
+        [f"{name}, {scatter:.0%}", *(_gated(n, 0.0, scatter, GateOutcome.OK, in_turns) for n in sizes)]
+        for scatter in (0.01, 0.02)
+        for name, in_turns in (("in turns", True), ("one side after the other", False))
+    ]
+    show(["order, scatter", *sizes], lines)
+    print(f"{SINGLE} gates a cell: a share of .70 is known by ±{196 * math.sqrt(0.21 / SINGLE):.0f} points\n")
+
+
+def _gated(n: int, change: float, scatter: float, outcome: GateOutcome, in_turns: bool = True) -> float:
     chance, row = np.random.default_rng(0), ("measure", "GET", "obj_per_s")
-    only, failed = GateLimits((limit("GET.obj_per_s", "5%"),)), 0
+    only, found = GateLimits((limit("GET.obj_per_s", "5%"),)), 0
+    step, later = (2, 1) if in_turns else (1, n)
     for _ in range(SINGLE):
         values = np.exp(scatter * chance.normal(size=(2, n))) * [[1], [1 + change]]
         one, other = (
-            Side(name, tuple(_record(row, 2 * i + first, value) for i, value in enumerate(side)))
-            for name, first, side in zip(("base", "new"), (0, 1), values)
+            Side(name, tuple(_record(row, step * i + first, value) for i, value in enumerate(side)))
+            for name, first, side in zip(("base", "new"), (0, later), values)
         )
-        failed += gate(one, [other], only, Rules()).outcome is GateOutcome.REGRESSION
-    return failed / SINGLE
+        found += gate(one, [other], only, Rules()).outcome is outcome
+    return found / SINGLE
 
 
 def _record(row: Tuple[str, str, str], started: float, value: float) -> RunRecord:
@@ -412,8 +451,8 @@ def bins() -> None:
 
 
 PARTS = (
-    *(smallest, single, long, fewest, keys, interleaved, order, unequal, gates, limits, level, runs, single_runs),
-    *(unsteady, short, seconds, found, equivalence, bins),
+    *(smallest, single, long, fewest, keys, interleaved, order, unequal, gates, limits, turns, level, runs),
+    *(single_runs, unsteady, short, seconds, found, equivalence, bins),
 )
 
 

@@ -6,9 +6,10 @@ docs/STATISTICS.md has the rules, their false alarms and their power.
 from cbt_plugins.compare.statistics.changes import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.planning import (
     Campaign,
+    Chances,
+    chances,
     gate_false_alarms,
     minimum_runs,
-    power,
     smallest_p,
 )
 from cbt_plugins.compare.statistics.runs import compare_runs, estimate, pooled_scatter
@@ -27,6 +28,7 @@ from cbt_plugins.metrics import Direction
 
 __all__ = [
     "Campaign",
+    "Chances",
     "ChangePoint",
     "Comparison",
     "Direction",
@@ -35,6 +37,7 @@ __all__ = [
     "StatisticsWarning",
     "Verdict",
     "alpha_of_budget",
+    "chances",
     "change_points",
     "compare_runs",
     "compare_series",
@@ -46,7 +49,6 @@ __all__ = [
     "judge",
     "minimum_runs",
     "pooled_scatter",
-    "power",
     "series_warnings",
     "smallest_p",
 ]

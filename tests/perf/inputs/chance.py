@@ -34,7 +34,7 @@ def series(chance: np.random.Generator, n: int, lag: float, scatter: float = 0.0
 
 def share(value: float) -> str:
     """Return ".05" of 0.05, "1.00" of 1."""
-    return f"{value:.2f}".removeprefix("0")
+    return f"{max(value, 0.0):.2f}".removeprefix("0")
 
 
 def show(head: Sequence[object], lines: Sequence[Sequence[object]]) -> None:
