@@ -107,6 +107,9 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
     if law["workers"]:
         in_flight = f"{law['in_flight']:.2f} ({percent(law['deviation'])})"
         about.append(f"{several(law['workers'], 'worker')}, throughput x latency = {in_flight}")
+    if phase["corrected_ms"]:
+        p99, p999 = (plain(phase["corrected_ms"][name]) for name in ("p99", "p999"))
+        about.append(f"with what the closed loop could not ask: p99 {p99} ms, p99.9 {p999} ms")
     if phase["loop"] == "open":
         rate = phase["rate"]
         issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"

@@ -9,6 +9,7 @@ from cbt_plugins.conditions import LASTS, ConditionSpan, of_own_faults, spans
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import split_op
+from cbt_plugins.results import endpoint_stalls
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.flight import rates
 from cbt_plugins.results.job import OTHER_OBJECT, kind, missing
@@ -156,8 +157,7 @@ CLOCK = 1.0  # seconds
 
 def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """Return all warnings of one phase; `line` is its entry in the summary."""
-    checks = (_status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix, _samples, _stalls, _tail)
-    found = [warning for check in (_coarse, _paced, _readable, *checks, *_OF_CBT_LOAD) for warning in check(made, line)]
+    found = [warning for check in (*_OF_ALL, *_OF_CBT_LOAD) for warning in check(made, line)]
     recounted = {warning["code"] for warning in found}
     if not made.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")
@@ -287,6 +287,8 @@ def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
         off = (
             job["deviation"] is not None
             and abs(job["deviation"]) > LITTLE
+            # requests that began before the window, or ended after it, account for the workers
+            and abs(job["concurrency"] - job["expected"]) > LITTLE * job["expected"]
             and not (job["paced"] and job["deviation"] < 0)
         )
         if off:
@@ -357,7 +359,17 @@ def _stalls(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
             f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; "
             f"the longest gap is {seconds:.1f} s, {at - made.grid.start:.1f} s after the start"
         )
-        yield {"code": "stall", "text": text}
+        yield {"code": "stall", "text": text + _hidden(line)}
+
+
+def _stalled_endpoints(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for its in endpoint_stalls.stalls(made):
+        text = its.text(made.grid.start, made.length)
+        yield {"code": "stalled-endpoint", "text": text + (_hidden(line) if its.seconds else "")}
+
+
+def _hidden(line: Mapping[str, Any]) -> str:
+    return f"; {endpoint_stalls.correction_text(line['corrected_ms'])}" if line["corrected_ms"] else ""
 
 
 def _tail(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
@@ -366,3 +378,9 @@ def _tail(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     if oldest is not None and oldest > max(1.0, slowest):
         text = f"a request of {oldest:.1f} s or more was in flight when the jobs were stopped, and has no row"
         yield {"code": "unfinished-request", "text": text}
+
+
+_OF_ALL: Tuple[_Check, ...] = (
+    *(_coarse, _paced, _readable, _status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix),
+    *(_samples, _stalls, _stalled_endpoints, _tail),
+)

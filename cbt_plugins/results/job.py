@@ -65,6 +65,7 @@ class EndpointAggregates:
     cut: int = 0
     total: int = 0  # ns, of the successful ones
     max: int = 0
+    longest: int = 0  # ns, also of those that failed or were cut off
 
     def merge(self, other: EndpointAggregates) -> None:
         self.n += other.n
@@ -72,6 +73,7 @@ class EndpointAggregates:
         self.cut += other.cut
         self.total += other.total
         self.max = max(self.max, other.max)
+        self.longest = max(self.longest, other.longest)
 
 
 @dataclass
@@ -212,6 +214,7 @@ class JobAccumulator:
         latency = frame.histograms("latency")
         self._histograms["latency"].add(groups, *latency)
         some = inside & (counts["n"] > 0)
+        self.timeline.add_answers(counts["block"][some], counts["endpoint"][some], frame.endpoints, counts["n"][some])
         if some.any():
             timeline_ops = np.array([self.timeline.number(name) for name in frame.ops], np.int64)
             its_op = timeline_ops[counts["op"]]
@@ -269,6 +272,7 @@ class JobAccumulator:
                 of.failed_outside += cell["failed"]
                 continue
             its = EndpointAggregates(cell["n"], cell["failed"], 0, cell["total"], cell["max"])
+            its.longest = max(cell["max"], cell["failed_max"])
             job.endpoints.setdefault((endpoint, op), EndpointAggregates()).merge(its)
             of.objects += cell["objects"]
             of.bytes += cell["bytes"]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import Any, Dict, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -21,6 +21,8 @@ _COARSE_WIDTH = WIDTH >> _COARSE
 _SPARE = 64
 #: bins whose quantiles are looked for at once: as many as stay in the processor's cache
 _BINS_AT_ONCE = 256
+#: endpoints whose answers are counted block by block: more are no gateways
+_ENDPOINTS = 256
 _ADDED = ("n", "failed", "objects", "bytes", "total")
 _NEVER = np.iinfo(np.int64).max
 
@@ -76,6 +78,11 @@ class TimeGrid:
     def first_block(self) -> int:
         """The begin of the first bin of percentiles, epoch seconds."""
         return self.first // self.block * self.block
+
+    @property
+    def blocks(self) -> int:
+        """Number of blocks that the window touches."""
+        return math.ceil((self.first + self.seconds - self.first_block) / self.block)
 
     @property
     def block_step(self) -> int:
@@ -233,6 +240,7 @@ class Timeline:
         self.grid = grid
         self.seconds: Dict[str, Seconds] = {}
         self.blocks: Dict[str, Blocks] = {}
+        self.endpoints: Dict[str, np.ndarray] = {}  # successful requests of each block of the window
         self._numbers: Dict[str, int] = {}  # operation -> its number here
 
     def number(self, op: str) -> int:
@@ -302,8 +310,21 @@ class Timeline:
             at = keys[its] >> 8
             blocks.max[at] = np.maximum(blocks.max[at], found["max"][its])
 
+    def add_answers(self, block: np.ndarray, endpoint: np.ndarray, names: Sequence[str], n: np.ndarray) -> None:
+        """Add successful requests of blocks in the window, by their endpoint, an index into `names`."""
+        size = self.grid.blocks
+        at = np.clip((block - self.grid.first_block) // self.grid.block, 0, max(0, size - 1))
+        for number in np.unique(endpoint).tolist() if size else ():
+            if names[number] in self.endpoints or len(self.endpoints) < _ENDPOINTS:
+                its = endpoint == number
+                sums = np.bincount(at[its], weights=n[its], minlength=size).astype(np.int64)
+                self.endpoints[names[number]] = self.endpoints.get(names[number], 0) + sums
+
     def merge(self, other: Timeline) -> None:
         """Add another timeline of the same grid."""
+        for endpoint, answers in other.endpoints.items():
+            if endpoint in self.endpoints or len(self.endpoints) < _ENDPOINTS:
+                self.endpoints[endpoint] = self.endpoints.get(endpoint, 0) + answers
         for op, seconds in other.seconds.items():
             if op in self.seconds:
                 self.seconds[op].merge(seconds)

@@ -15,7 +15,7 @@ from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
-from cbt_plugins.results import flight, internals, resources, upgrade
+from cbt_plugins.results import endpoint_stalls, flight, internals, resources, upgrade
 from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
@@ -98,6 +98,7 @@ def _phase(
         "loop": _loop(phase),
         "rate": flight.rate(made),
         "ops": of_phase.by_op(made),
+        "corrected_ms": endpoint_stalls.corrected(made),
         "total": of_phase.numbers(None, of_phase.total(made.ops.values()), made.length),
         "mix": of_phase.mix(made),
         "littles_law": flight.littles_law(made),
