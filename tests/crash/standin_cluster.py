@@ -50,7 +50,8 @@ class StandIn:
     def changes(self) -> List[str]:
         """What is otherwise than at the beginning."""
         now = self.state()
-        return [f"{k}: {self.before[k]!r} -> {now[k]!r}" for k in now if now[k] != self.before[k]]
+        keys = [key for key in now if key != "gids" and now[key] != self.before[key]]
+        return [f"{key}: {self.before[key]!r} -> {now[key]!r}" for key in keys]
 
     def calls(self) -> List[Dict[str, Any]]:
         """Of the program that was started last."""

@@ -30,6 +30,11 @@ def new_state(hosts=4, per_host=1):
         "links": {f"node{h + 1}": True for h in range(hosts)},
         "buckets": {},
         "scrubbed": {},
+        "gateways": {"rgw1": "active"},
+        "gids": {"rgw1": 4114},
+        "users": {"cbt": ""},
+        "zone": {},
+        "zonegroup": [],
     }
 
 
@@ -161,7 +166,11 @@ class World:
         return {"epoch": 5, "available": True, "active_name": "node0", "num_standby": 0}
 
     def _service_dump(self):
-        gateways = {"summary": "", "4114": {"metadata": {"id": "rgw1", "hostname": "rgw1"}}}
+        gateways = {"summary": ""}
+        for name, unit in self.state["gateways"].items():
+            gid = self.state["gids"][name]
+            if unit == "active":
+                gateways[str(gid)] = {"gid": gid, "metadata": {"id": name, "hostname": name}}
         return {"services": {"rgw": {"daemons": gateways}}}
 
     def _config_dump(self):
@@ -343,24 +352,31 @@ class World:
         """(stdout, stderr, status) of `systemctl WORDS` on a node."""
         mine = {f"ceph-osd@{n}.service": o for n, o in self.state["osds"].items() if o["host"] == node}
         verb, names = words[0], [w for w in words[1:] if not w.startswith("-")]
+        gateway = f"ceph-radosgw@rgw.{node}.service" if node in self.state["gateways"] else ""
         if verb == "list-units":
             rows = [f"{u} loaded {o['unit']} running Ceph" for u, o in mine.items() if u in names]
+            rows += [f"{u} loaded {self.state['gateways'][node]} running Ceph" for u in names if u == gateway]
             return "".join(row + "\n" for row in rows), "", 0
+        if verb == "is-active" and names == [gateway]:
+            return self.state["gateways"][node] + "\n", "", 0 if self.state["gateways"][node] == "active" else 3
         for name in names:
-            if name not in mine:
+            if name == gateway and verb in ("start", "stop"):
+                starts = verb == "start" and self.state["gateways"][node] != "active"
+                self.state["gids"][node] += int(starts)  # another process, which the cluster knows by another number
+                self.state["gateways"][node] = "active" if verb == "start" else "inactive"
+            elif name not in mine:
                 return "", f"Unit {name} not found.", 5
-            if verb in ("start", "stop"):
+            elif verb in ("start", "stop"):
                 mine[name].update(up=int(verb == "start"), unit="active" if verb == "start" else "inactive")
         return "", "", 0
 
     def radosgw_admin(self, words):
         """What preflight, buckets and snapshots ask."""
-        if words[:2] == ["user", "info"]:
-            return json.dumps({"user_id": "cbt", "keys": [{"access_key": "A", "secret_key": "S"}]}), "", 0
-        if words[:2] == ["zone", "get"]:
-            placement = {"index_pool": "index", "storage_classes": {"STANDARD": {"data_pool": "data"}}}
-            placements = [{"key": "default-placement", "val": placement}]
-            return json.dumps({"log_pool": "log", "gc_pool": "log:gc", "placement_pools": placements}), "", 0
+        given = dict(w[2:].split("=", 1) for w in words if w.startswith("--") and "=" in w)
+        if words[0] == "user" or words == ["metadata", "list", "user"]:
+            return self._user(words[1], given)
+        if words[0] in ("zone", "zonegroup"):
+            return self._placement(words[0], words[1:], given)
         name = next((w.partition("=")[2] for w in words if w.startswith("--bucket=")), "")
         if words[:2] == ["bucket", "stats"]:
             if name not in self.state["buckets"]:
@@ -372,3 +388,37 @@ class World:
         if words[:2] == ["bucket", "list"]:
             return json.dumps(sorted(self.state["buckets"])), "", 0
         return "", "", 0
+
+    def _user(self, verb, given):
+        """Users, and with `--purge-data` the buckets of a run: those of a run's own user are all that it has."""
+        users, name = self.state["users"], given.get("uid", "")
+        if verb == "list":
+            return json.dumps(sorted(users)), "", 0
+        if verb == "create":
+            users[name] = given["display-name"]
+        elif name not in users:
+            return "", f"could not fetch user info: no user info saved: {name}", 22
+        elif verb == "rm":
+            del users[name]
+            self.state["buckets"] = {b: n for b, n in self.state["buckets"].items() if not b.startswith("cbtp-")}
+            return "", "", 0
+        keys = [{"access_key": "A", "secret_key": "S"}]
+        return json.dumps({"user_id": name, "display_name": users[name], "keys": keys}), "", 0
+
+    def _placement(self, of, words, given):
+        """Placement targets of the zone, with their pools, and of its group."""
+        added, id = self.state[of], given.get("placement-id", "")
+        if words[:2] == ["placement", "add"]:
+            self.state[of] = {**added, id: given} if of == "zone" else sorted({*added, id})
+        elif words[:2] == ["placement", "rm"]:
+            self.state[of] = type(added)(x for x in (added.items() if of == "zone" else added) if id not in (x, x[0]))
+        if of == "zonegroup":
+            targets = [{"name": name} for name in ("default-placement", *self.state[of])]
+            return json.dumps({"name": "default", "zones": [{"name": "default"}], "placement_targets": targets}), "", 0
+        pools = {"default-placement": {"index-pool": "index", "data-pool": "data"}, **self.state[of]}
+        placements = []
+        for key, named in pools.items():
+            classes = {"STANDARD": {"data_pool": named["data-pool"]}}
+            placements.append({"key": key, "val": {"index_pool": named["index-pool"], "storage_classes": classes}})
+        about = {"name": "default", "log_pool": "log", "gc_pool": "log:gc", "placement_pools": placements}
+        return json.dumps(about), "", 0

@@ -174,18 +174,62 @@ def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
     assert list(world.archive.glob("results/*/id-*/monitors/recovery.node0/recovery.jsonl"))
 
 
-class WithPools(CycleOnStandIn):
-    """The cycle, with a pool of its own."""
+class Prepared(CycleOnStandIn):
+    """The cycle, with pools, a placement target and a user of its own: their removal is the loss of its buckets."""
 
     def _config(self, url: str) -> Dict[str, Any]:
         file = super()._config(url)
-        file["benchmarks"]["osdfailure"]["pools"] = {"own": {"ec": "2+1", "pg_num": 4, "application": "x"}}
+        file["cluster"]["rgws"] = ["rgw1"]
+        failure = file["benchmarks"]["osdfailure"]
+        failure["s3"]["user"] = "bench"
+        failure["pools"] = {"own": {"ec": "2+1", "pg_num": 4}, "index": {"replicas": 3, "pg_num": 4}}
+        placement = {"data": "own", "index": "index", "extra": "index"}
+        failure["rgw"] = {"make_user": True, "placement": placement}
         return file
+
+    def phases(self, event: str) -> List[str]:
+        return [line["phase"] for line in self.lines("journal.jsonl") if line["event"] == event]
+
+    @property
+    def has_made(self) -> List[str]:
+        now = self.state()
+        made = [pool["pool_name"] for pool in now["pools"]] + [*now["users"], *now["zone"], *now["zonegroup"]]
+        return sorted(name.split("-")[-1] for name in made if name.startswith("cbtp-") or name == "bench")
+
+    def broken(self) -> List[str]:
+        """What is wrong with the cluster while the run is broken off: what it has made stays from its first phase on.
+
+        After its last one it may be gone, or go.
+        """
+        if not self.phases("phase-begun"):
+            return super().broken()
+        of_run = ("pools", "autoscale", "rules", "profiles", "users", "zone", "zonegroup", "keys")
+        bad = [text for text in super().broken() if text.partition(":")[0] not in of_run]
+        whole = len(self.phases("phase-done")) == len(PHASES)
+        return bad if whole or len(self.has_made) == 5 else [*bad, f"of what was made there is {self.has_made}"]
+
+    def repeated(self) -> List[str]:
+        """Phases that began after they had ended."""
+        lines = [(line["event"], line["phase"]) for line in self.lines("journal.jsonl") if "phase" in line]
+        done = [lines.index(("phase-done", phase)) for phase in self.phases("phase-done")]
+        return [f"{its[1]} was repeated" for at in done for its in lines[at:] if its == ("phase-begun", lines[at][1])]
+
+
+@pytest.mark.long  # tests/unit/test_kept has every moment and way, without programs
+@pytest.mark.parametrize("moment", ["radosgw-admin user create", "cbt-load run"])
+def test_what_was_made_stays_from_the_first_phase_on(moment: str, tmp_path: Path, url: str) -> None:
+    """Before it nothing is left of a run that is broken off. It is made, and filled, once more or once."""
+    world = Prepared(tmp_path / "w", url)
+    assert world.play(at=(moment, "term")) == 130, world.said
+    assert bool(world.has_made) is (moment == "cbt-load run")
+    assert world.settle() + world.broken() == []
+    assert world.play() == 0, world.said
+    assert at_the_end(world) + world.repeated() == []
 
 
 def test_killed_while_its_pool_is_removed(tmp_path: Path, url: str) -> None:
     """All phases are done: the next start removes what is left, and the run is whole."""
-    world = WithPools(tmp_path / "w", url)
+    world = Prepared(tmp_path / "w", url)
     assert world.play(at=("ceph osd erasure-code-profile rm", "kill")) == -9
     assert world.play() == 0, world.said
     assert at_the_end(world) == []
@@ -217,14 +261,17 @@ def test_ended_again_while_rows_come_home(tmp_path: Path, url: str) -> None:
 @pytest.fixture(scope="module")
 def calls(tmp_path_factory: pytest.TempPathFactory, url: str) -> int:
     """K, the calls of a cycle to which nothing happens."""
-    whole = CycleOnStandIn(tmp_path_factory.mktemp("whole") / "w", url)
+    whole = Prepared(tmp_path_factory.mktemp("whole") / "w", url)
     assert whole.play() == 0, whole.said
     assert at_the_end(whole) == []
     return len(whole.calls())
 
 
-def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
-    """Try one; what is wrong afterwards. Every other time the next start has to undo it."""
+def accident(world: Prepared, number: int, mode: str) -> List[str]:
+    """Try one; what is wrong afterwards. Every other time the next start has to undo it.
+
+    What a run has made is removed by `cbt-tools undo`: without it a run with whole phases does not go on.
+    """
     broken = world.play(at=(number, mode))
     if broken == 0 and len(world.calls()) < number:
         return []  # it asked less often this time
@@ -233,10 +280,13 @@ def accident(world: CycleOnStandIn, number: int, mode: str) -> List[str]:
     if number // 2 % 2:
         if world.play("undo"):
             bad.append(f"not undone: {world.said}")
-        bad += between(world)
+        bad += world.settle() + world.changes()
+        if 0 < len(world.phases("phase-done")) < len(PHASES):
+            refused = world.play() == 1 and "begin again, in another archive directory" in world.said
+            return bad + world.changes() + ([] if refused else [f"goes on without its pools: {world.said}"])
     if world.play():
         bad.append(f"does not go on: {world.said}")
-    return bad + at_the_end(world)
+    return bad + at_the_end(world) + world.repeated()
 
 
 @pytest.mark.crash
@@ -248,6 +298,6 @@ def test_sweep_of_a_cycle(mode: str, tmp_path: Path, url: str, calls: int) -> No
     CRASH_PART=1/1 sweeps K of K, in many hours.
     """
     tried = part_of(calls, SAMPLE)
-    found = {n: accident(CycleOnStandIn(tmp_path / f"{mode}-{n}", url), n, mode) for n in tried}
+    found = {n: accident(Prepared(tmp_path / f"{mode}-{n}", url), n, mode) for n in tried}
     bad = [f"call {number}: {wrong}" for number, wrong in found.items() if wrong]
     assert not bad, f"{len(bad)} of {len(tried)} calls of {calls}: " + "\n".join(bad)
