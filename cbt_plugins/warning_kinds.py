@@ -142,6 +142,7 @@ _ALL = (
     # of a failure: docs/RECOVERY.md
     WarningKind("no-baseline", "no second without a failure was measured"),
     WarningKind("short-baseline", "the time without a failure is short"),
+    WarningKind("unsteady-baseline", "the time without a failure had seconds of less than half of its throughput"),
     WarningKind("other-load", "phases with and without a failure have different loads"),
     WarningKind("coarse-latencies", "a state was shorter than two blocks of the histograms"),
     WarningKind("errors-in-state", "requests failed in a state of the cluster"),

@@ -203,7 +203,10 @@ def short(values: Values) -> List[Optional[float]]:
 
 
 #: a line is dashed when it is a part of a phase: a state of the cluster, in the colour that the state has everywhere
-_STATES = {"failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("warning", 1), "returning": ("warning", 2)}
+_STATES = {
+    "failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("warning", 1), "rebuilding": ("bad", 1),
+    "returning": ("warning", 2),
+}
 
 
 def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:

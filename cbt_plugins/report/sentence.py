@@ -16,7 +16,7 @@ from cbt_plugins.formatting import plain, seconds, several
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results import upgrade
-from cbt_plugins.results.episodes import is_planned
+from cbt_plugins.results.episodes import HURT, is_planned
 from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
 from cbt_plugins.results.recovery import titled
 from cbt_plugins.results.summary_file import measured, run_state
@@ -24,8 +24,6 @@ from cbt_plugins.warning_kinds import KINDS
 
 #: the phase that both halves of a run have in their comparison
 AGING = "aging"
-#: states of the cluster between a fault, or its undo, and all PGs active+clean
-_HURT = ("failing", "degraded", "recovering", "returning", "recovering back")
 #: seconds from which on a state has a throughput that is worth a sentence
 _LONG_ENOUGH = 10.0
 _NOUNS = {"GET": "reads", "PUT": "writes", "STAT": "stats", "DELETE": "deletes", "LIST": "lists"}
@@ -242,12 +240,12 @@ def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
             parts.append(f"up to {_share(degraded)} of the object copies were degraded")
         yield Sentence(_capital("; ".join(parts)) + ".", "" if recovered else "warning")
     lines = [state for phase in failure["impact"]["phases"] for state in phase["states"]]
-    hurt = [its for its in lines if its["state"] in _HURT]
+    hurt = [its for its in lines if its["state"] in HURT]
     if hurt:
-        yield _impact(hurt)
+        yield _impact(hurt, failure["impact"])
 
 
-def _impact(states: Sequence[Mapping[str, Any]]) -> Sentence:
+def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> Sentence:
     long = [its for its in states if its["seconds"] >= _LONG_ENOUGH]
     shares = {its["total"]["obj_per_s_percent"]: its["state"] for its in long}
     ends = [share for share in (min, max) if shares and None not in shares]
@@ -255,6 +253,12 @@ def _impact(states: Sequence[Mapping[str, Any]]) -> Sentence:
     gap = max(its["total"]["longest_gap"] for its in states)
     told = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
     parts = [f"clients had {told} of the throughput without a failure"] if told else []
+    worst = impact.get("worst")
+    if worst:
+        start = next(its["start"] for its in impact["phases"] if its["phase"] == worst["phase"])
+        when = f"from second {worst['start'] - start:.0f} of {worst['phase']} on ({worst['state']})"
+        least = f"down to {worst['lowest']:,.0f} of {impact['baseline']['total']['obj_per_s']:,.0f} obj/s"
+        parts.insert(0, f"at worst clients had {worst['percent']:.0f} %, {least}, for {worst['seconds']} s {when}")
     parts.append(f"{several(failed, 'request') if failed else 'no request'} failed")
     parts.append(f"the longest time without a success was {seconds(gap)}")
     loaded = seconds(sum(its["seconds"] for its in states))

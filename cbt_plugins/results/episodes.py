@@ -136,7 +136,8 @@ STATES = {
     "no failure": "before the first fault",
     "failing": "from the fault's begin until all its OSDs are down",
     "degraded": "all its OSDs are down, no PG recovers yet",
-    "recovering": "from the begin of recovery until all PGs are active+clean",
+    "recovering": "from the begin of recovery until all its OSDs are out, or all PGs are active+clean",
+    "rebuilding": "all its OSDs are out, until all PGs are active+clean on the others",
     "clean without them": "all PGs are active+clean on the other OSDs",
     "no effect": "after a fault that took no OSD down and made no PG unclean",
     "failed": "after a fault, without samples of the cluster",
@@ -145,6 +146,10 @@ STATES = {
     "returned": "after an undo, without samples of the cluster",
     "clean again": "all OSDs are up and all PGs active+clean",
 }
+
+
+#: states between a fault, or its undo, and all PGs active+clean
+HURT = ("failing", "degraded", "recovering", "rebuilding", "returning", "recovering back")
 
 
 class Stretch(NamedTuple):
@@ -199,8 +204,12 @@ def _borders(episode: Mapping[str, Any]) -> Iterator[Tuple[str, float, bool]]:
         return
     if falls:
         yield "degraded", moved, True
-        if starts is not None and (clean is None or starts < clean):
+        out = times.get("out")
+        if starts is not None and (clean is None or starts < clean) and (out is None or starts < out):
             yield "recovering", max(starts, moved), True
+        # the data moves from then on: what clients have before says nothing of it
+        if out is not None and (clean is None or out < clean):
+            yield "rebuilding", max(out, moved), True
     else:
         yield "recovering back", moved, True
     if clean is not None:

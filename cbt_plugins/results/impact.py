@@ -13,7 +13,7 @@ from cbt_plugins.journal import json_lines
 from cbt_plugins.results import flight
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.episodes import STATES, Stretch, stretches
+from cbt_plugins.results.episodes import HURT, STATES, Stretch, stretches
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.phase import PhaseAggregates, moves_data, rank
 from cbt_plugins.results.recovery import milestones
@@ -23,6 +23,10 @@ from cbt_plugins.results.series import SECOND, Blocks, Seconds, TimeGrid
 
 #: seconds of a state below which its rate says little
 SHORT = 10.0
+#: of the throughput without a failure: less is an outage
+HALF = 0.5
+#: seconds of less than half of it that a baseline must not have, and requests that it has in them at least
+HALVED, _FEW = 5, 20.0
 
 
 def impact(
@@ -41,6 +45,7 @@ def impact(
         "states": STATES,
         "baseline": base,
         "phases": lines,
+        "worst": _worst(cut, base),
         "warnings": list(_warnings(cut, lines, base, recovery)),
     }
 
@@ -70,6 +75,56 @@ def _phase(made: PhaseAggregates, its: Sequence[Stretch], base: Optional[Mapping
         "lost": {"unfinished": left["requests"], "oldest_seconds": left["oldest_seconds"], "cut": cut},
         "states": [{"labels": list(s.labels), **numbers_in(made, s, base)} for s in its],
     }
+
+
+def _worst(
+    cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], base: Optional[Mapping[str, Any]]
+) -> Optional[Dict[str, Any]]:
+    """Return the stretch of a failure in which clients lacked most to half of the baseline; None where they had that.
+
+    {"phase", "state", "start": epoch seconds, "seconds", "percent": of the baseline, "lowest": obj/s of a second}
+    """
+    normal = base["total"]["obj_per_s"] if base else 0.0
+    found: List[Tuple[float, Dict[str, Any]]] = []
+    for made, its in cut if normal else ():
+        rates = made.all_ops.sums["objects"].astype(float)
+        seconds = made.grid.first + np.arange(len(rates))
+        hurt = [s for s in its if s.state in HURT]
+        inside = np.zeros(len(rates), bool)
+        for s in hurt:
+            inside |= (seconds >= s.start) & (seconds + 1 <= s.end)
+        # the contiguous seconds with the greatest sum of what is missing
+        sums = best = 0.0
+        begin, at = 0, (0, 0)
+        for i, missing in enumerate((HALF * normal - rates).tolist()):
+            sums += missing
+            if not inside[i] or sums <= 0:
+                sums, begin = 0.0, i + 1
+            elif sums > best:
+                best, at = sums, (begin, i + 1)
+        if best:
+            part, start = rates[slice(*at)], float(seconds[at[0]])
+            line = {"phase": made.phase.name, "start": start, "seconds": at[1] - at[0], "lowest": float(part.min())}
+            line["state"] = next(s.state for s in hurt if s.start <= start < s.end)
+            found.append((best, {**line, "percent": round(100 * float(part.mean()) / normal, 2)}))
+    return max(found, key=lambda its: its[0])[1] if found else None
+
+
+def _unsteady(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], base: Mapping[str, Any]) -> Optional[str]:
+    """Return that clients had less than half of the baseline for seconds of it; None where they had not."""
+    made = next((made for made, _ in cut if made.phase.name == base["phase"]), None)
+    normal = base["total"]["obj_per_s"]
+    if made is None or normal * HALVED < _FEW:
+        return None
+    first = made.grid.first
+    part = slice(math.ceil(base["start"]) - first, math.floor(base["end"]) - first)
+    rates = made.all_ops.sums["objects"][part].astype(float)
+    means = np.convolve(rates, np.ones(HALVED) / HALVED, "valid") if len(rates) >= HALVED else np.zeros(0)
+    if not len(means) or means.min() >= HALF * normal:
+        return None
+    at = int(means.argmin())
+    share = f"{100 * float(means[at]) / normal:.0f} %"
+    return f"for {HALVED} s from second {at} of the time without a failure on, clients had {share} of its throughput"
 
 
 def numbers_in(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
@@ -171,6 +226,9 @@ def _warnings(
     elif base["seconds"] < SHORT:
         text = f"the time without a failure is {base['seconds']:g} s: too short to compare with"
         yield {"code": "short-baseline", "text": text}
+    unsteady = _unsteady(cut, base) if base else None
+    if unsteady:
+        yield {"code": "unsteady-baseline", "text": f"{unsteady}: what all is compared with had an outage of its own"}
     compared = [made for made, its in cut if made.phase.name == (base or {}).get("phase") or _broken(its)]
     loads = {(made.phase.kind, sum(job.workers for job in made.phase.jobs)) for made in compared}
     if len(loads) > 1:

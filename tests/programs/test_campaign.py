@@ -137,7 +137,7 @@ def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
                 episode = {"labels": ["kill"], "kind": "failure", "recovery": None, "milestones": reached}
                 episode.update(begin=0.0, until=1.0)
                 milestones = {"version": 1, "episodes": [episode], "warnings": []}
-                impact = {"version": 1, "states": [], "baseline": None, "phases": [], "warnings": []}
+                impact = {"version": 1, "states": [], "baseline": None, "phases": [], "worst": None, "warnings": []}
                 summary["failure"] = {"milestones": milestones, "impact": impact, "timelines": {}}
                 path.write_text(json.dumps(summary))
 

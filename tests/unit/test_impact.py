@@ -97,6 +97,38 @@ def test_every_state_has_its_aggregates(tmp_path: Path) -> None:
     assert {w["code"] for w in made["warnings"]} == {"errors-in-state"}
 
 
+def test_the_worst_stretch_is_that_after_the_osds_are_out(tmp_path: Path) -> None:
+    """10/s, and more while PGs recover; 1/s for 20 s from `out` on: a mean of both would hide it."""
+    times = {"injected": 20.9, "all-down": 25.6, "recovery-starts": 26.0, "out": 40.0, "clean": 70.0}
+    calm = load(0, 40, 0.1, 0.01)
+    made = impact(
+        [phase(tmp_path, [*calm, *load(40, 60, 1.0, 0.5), *load(60, 100, 0.1, 0.01)])],
+        recovery(("failure", 20.3, 100.0, times)),
+    )
+    states = by_state(made)
+    assert states["recovering"]["total"]["obj_per_s_percent"] == 100.0
+    assert (states["rebuilding"]["seconds"], states["rebuilding"]["total"]["obj_per_s_percent"]) == (30.0, 40.0)
+    where = {"phase": "hybrid", "state": "rebuilding", "start": T0 + 40.0}
+    assert made["worst"] == {**where, "seconds": 20, "lowest": 1.0, "percent": 10.0}
+    assert made["warnings"] == []
+
+
+def test_clients_that_had_half_of_the_baseline_had_no_worst_stretch(tmp_path: Path) -> None:
+    made = impact([phase(tmp_path, load(0, 100, 0.1, 0.01))], recovery(FAULT))
+    assert made["worst"] is None
+
+
+def test_a_baseline_that_halves_is_unsteady(tmp_path: Path) -> None:
+    def warned(low: float) -> List[str]:
+        calm = [*load(0, 8, 0.1, 0.01), *load(8, 13, low, 0.01), *load(13, 100, 0.1, 0.01)]
+        made = impact([phase(tmp_path / str(low), calm)], recovery(FAULT))
+        return [w["text"] for w in made["warnings"] if w["code"] == "unsteady-baseline"]
+
+    assert warned(0.125) == []
+    (text,) = warned(0.5)
+    assert text.startswith("for 5 s from second 8 of the time without a failure on, clients had 25 % of its throughput")
+
+
 def test_the_longest_gap_of_a_phase_is_not_cut_at_states(tmp_path: Path) -> None:
     line = impact([usual(tmp_path)], recovery(FAULT))["phases"][0]
     assert line["longest_gap"]["seconds"] == pytest.approx(27.1 - 20.25)

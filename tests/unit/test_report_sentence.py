@@ -152,6 +152,13 @@ def test_what_happened_in_a_failure(tmp_path: Path) -> None:
         "without a failure; "
         "7 requests failed; the longest time without a success was 2.5 s."
     )
+    worst = {"phase": "new", "state": "rebuilding", "seconds": 23, "lowest": 2.0, "percent": 16.2}
+    side = summary["failure"]["impact"]
+    side["phases"][0].update(phase="new", start=100.0)
+    side.update(worst={**worst, "start": 140.0}, baseline={"total": {"obj_per_s": 434.0}})
+    _, impact = of_run(summary, CONFIG)
+    least = "down to 2 of 434 obj/s, for 23 s from second 40 of new on (rebuilding)"
+    assert f"at worst clients had 16 %, {least}; clients had 54 % (degraded)" in impact.text
     (episode,) = summary["failure"]["milestones"]["episodes"]
     episode["milestones"][1].update(seconds=None, reason="not until the run's end")
     episode.update(outcome="not recovered", osds=[6, 7], begin=10.0, end=58.0, end_why="the return of node-a begins")
