@@ -28,12 +28,14 @@ EXISTING = {"precious": 5}
 
 
 class Gateway(BaseHTTPRequestHandler):
-    """Answers, which is all that is asked of it."""
+    """Answers as S3 does, which is all that is asked of it."""
 
     def do_GET(self) -> None:
+        body = b"<ListAllMyBucketsResult/>"
         self.send_response(200)
-        self.send_header("Content-Length", "0")
+        self.send_header("Content-Length", str(len(body)))
         self.end_headers()
+        self.wfile.write(body)
 
     def log_message(self, *_: Any) -> None:
         pass
