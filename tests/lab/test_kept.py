@@ -18,7 +18,6 @@ import yaml
 from cycles import S3, Cycle, buckets_of, objects
 from running_lab import RunningLab
 from test_ends import small_disk  # noqa: F401 -- a fixture
-from test_matrix import of_release  # noqa: F401 -- a fixture
 from test_prepared import state
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -212,7 +211,7 @@ def test_what_a_run_has_made_is_removed_when_the_user_says_so(
     assert left.returncode == 0 and buckets_of(kept.cycle) == [], left.stderr
 
 
-def test_on_every_release(of_release: RunningLab, tmp_path: Path) -> None:  # noqa: F811
+def test_on_every_release(of_release: RunningLab, tmp_path: Path) -> None:
     kept = Kept(of_release, tmp_path)
     kept.cycle.start()
     kept.cycle.await_moment(lambda: kept.there("hybrid"), "the phase hybrid")
