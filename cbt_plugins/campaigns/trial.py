@@ -131,18 +131,25 @@ def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
     undo_left(cycle, folder)
     try:
         trial = _made(cycle, folder.resolve())
-        write_json(folder / MARK, {"version": VERSION, **_facts(trial)})
-        trial = finished(folder) or trial
     except KeyboardInterrupt:
         undo_left(cycle, folder)
         raise
     if trial.reason:
         undo_left(cycle, folder)
-    return trial
+    write_json(folder / MARK, {"version": VERSION, **_facts(trial)})
+    return finished(folder) or trial
 
 
 def undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
-    """Undo what the attempts at a trial have left on the cluster; return why that failed, None where all is undone."""
+    """Undo what the attempts at a trial have left on the cluster; return why that failed, None where all is undone.
+
+    Signals wait for its end; only the third one aborts it.
+    """
+    with signals.deferred():
+        return _undo_left(cycle, folder)
+
+
+def _undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
     pattern = f"{glob.escape(folder.name)}.*-*"
     for attempt in (folder, *sorted(folder.parent.glob(pattern))):
         archive = attempt.resolve() / ARCHIVE
