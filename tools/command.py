@@ -11,7 +11,7 @@ from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 from cbt_plugins.formatting import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
 from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
 
-OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 130, 141
+OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 5, 130, 141
 #: the exit statuses of every verb; its help has those that it may have
 STATUSES = {
     OK: "done",
@@ -19,6 +19,7 @@ STATUSES = {
     USAGE: "an error in the command line or in its files, a path that does not exist, runs that cannot be compared",
     INCONCLUSIVE: "inconclusive",
     UNUSABLE: "a run is incomplete, unusable or unreadable; the others are in the result",
+    ANOTHER_CLUSTER: "the cluster was made anew since the run",
     INTERRUPTED: "interrupted",
     UNREAD: "the reader of the output ended, as `head` does",
 }

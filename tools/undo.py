@@ -24,9 +24,9 @@ from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.abandoned import EventsOfUndo, remove_buckets
 from cbt_plugins.run.context import RunArchive
 
-from .command import FAILED, OK, CommandError, explain, say
+from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say
 
-UNDONE, OPEN, ANOTHER = OK, FAILED, 5
+UNDONE, OPEN = OK, FAILED
 
 log = logging.getLogger(__name__)
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
-    statuses = {FAILED: "something is still open, or may be", ANOTHER: "the cluster was made anew since the run"}
+    statuses = {FAILED: "something is still open, or may be", ANOTHER_CLUSTER: ""}
     explain(parser, examples, statuses)
     parser.add_argument("archive", type=Path, help="archive (all runs in it), or the directory of one run")
     parser.add_argument("--dry-run", action="store_true", help="print what is open and its undo; change nothing")
@@ -147,7 +147,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         events = EventsOfUndo(RunArchive(folder), cluster_access.trusted)
         injector = Injector(folder, cluster_access, events.write)
     except AnotherCluster as error:
-        return say("Error", f"{folder}: {error}", ANOTHER)
+        return say("Error", f"{folder}: {error}", ANOTHER_CLUSTER)
     except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
         return _say_refused(folder, error)
     try:
