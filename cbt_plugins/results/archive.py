@@ -92,8 +92,8 @@ class ArchivedPhase:
 
     @property
     def takes_all(self) -> bool:
-        """The phase ends with its last object: its window is as long as it took, and every request counts."""
-        return self.duration is None
+        """The phase has no common end of jobs: its window is as long as it took, and every request counts."""
+        return self.duration is None or self.kind == "wait"
 
     @property
     def calibrates(self) -> bool:

@@ -517,3 +517,11 @@ def test_a_run_that_is_going_on_is_not_called_interrupted(
         assert "incomplete" in {its["code"] for its in summarize(directory)["warnings"]}
     codes = {its["code"] for its in summarize(directory)["warnings"]}
     assert {"incomplete", "missing-phase", "partial-attempt"} <= codes
+
+
+def test_a_short_wait_is_as_long_as_it_was(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=["settle"])
+    asked = {"duration": 2.0}
+    made.phase(directory, 1, "settle", [], kind="wait", role="none", window=(3.4, 5.4), block=10, asked=asked)
+    (phase,) = summarize(directory)["phases"]
+    assert phase["window"]["seconds"] == pytest.approx(2.0)
