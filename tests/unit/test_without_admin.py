@@ -73,7 +73,7 @@ class Server(http.server.BaseHTTPRequestHandler):
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query, keep_blank_values=True)
-        kind, name = ("ListMultipartUploads", "") if "uploads" in query else ("ListVersionsResult", "Version")
+        kind, name = ("ListMultipartUploadsResult", "") if "uploads" in query else ("ListVersionsResult", "Version")
         found = "".join(f"<{name}><Key>{k}</Key><VersionId>{v}</VersionId></{name}>" for k, v in self.versions[:2])
         if "-gone" in self.path:
             return self.reply(404, "<Error><Code>NoSuchBucket</Code></Error>")
