@@ -86,9 +86,10 @@ def test_a_client_that_is_away_is_waited_for_and_told_of(
 
 
 def test_a_heartbeat_without_room_costs_no_phase(tmp_path: Path) -> None:
-    (tmp_path / "heartbeat.jsonl").symlink_to("/dev/full")
     outcome, nothing = PhaseOutcome(1, Phase("age", "hybrid")), cast(Any, None)
     observer = load_phase._Observer(nothing, outcome, nothing, nothing, nothing, tmp_path, nothing)
+    observer._beats.close()
+    observer._beats._file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (the observer closes it)
     for _ in range(3):
         observer._write({"t": 1.0})
     observer.close()
