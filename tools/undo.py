@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
-from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
@@ -79,7 +78,7 @@ def run(args: argparse.Namespace) -> int:
     statuses = [_dry(folder) if args.dry_run else _undo(folder, args) for folder in folders]
     if not folders:
         print(f"{args.archive}: no run has changed anything on a cluster")
-    return max([*statuses, OPEN if unread else UNDONE])
+    return OPEN if unread or OPEN in statuses else max(statuses, default=UNDONE)
 
 
 def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
@@ -155,9 +154,9 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if why:
             return say("Error", f"{folder}: {why}", OPEN)
         number, with_data = len(injector.open), [e.label for e in injector.open if _goes_with_data(e)]
+        reasons: List[str] = []
         if args.data and not injector.undo_all():
-            for name in remove_buckets(folder, cluster_access):
-                print(f"{folder}: removed bucket {name}")
+            reasons = [why for why in remove_buckets(folder, cluster_access) if why]
         still: Sequence[StillOpen] = injector.undo_all(prepared=True)
         _end_monitors(folder, cluster_access)
         if give_up is not None:
@@ -165,18 +164,20 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
             still = [entry for entry in still if entry.label != give_up]
         for entry in still:
             _explain(entry)
+        for text in reasons:
+            say("Error", f"{folder}: not removed: {text}", OPEN)
         if still:
             return OPEN
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
         _say_removed(folder, [label for label in with_data if label != give_up])
         _say_given_up(injector.records)
         injector.release(force)
-    except (FaultError, CephError, JournalInUse, OSError) as error:  # all may be undone, and the cluster still locked
+        return OPEN if reasons else UNDONE
+    except (FaultError, JournalInUse, OSError) as error:  # all may be undone, and the cluster still locked
         return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()
         events.close()
-    return UNDONE
 
 
 def _goes_with_data(entry: UndoRecord) -> bool:

@@ -22,7 +22,7 @@ import sys
 import time
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
@@ -47,6 +47,8 @@ _ANOTHER_CLUSTER = 5
 _LAST_LINE = 500
 #: $1 is the file for the group's number, which is there before the command begins
 _SHELL = 'echo $$ >"$1" && eval "$0"'
+#: the same for an undo, which a full disk does not prevent
+_SHELL_OF_UNDO = 'echo $$ >"$1" 2>/dev/null; eval "$0"'
 #: seconds from SIGTERM to SIGKILL: a cycle recovers the faults that it injected
 _UNDO_GRACE, _END_GRACE, _POLL = 900.0, 10.0, 0.1
 
@@ -159,7 +161,8 @@ def _undo_left(cycle: Cycle, folder: Path) -> Optional[str]:
         end = run_command(line, log, {**cycle.environment, FOLDER: str(archive.parent)}, cycle.limit)
         if end.status not in (0, _ANOTHER_CLUSTER):
             return f"{UNDO} ({line}) {end.how} (see {log})"
-        write_json(attempt / UNDONE, {"version": VERSION, "t": time.time(), "status": end.status})
+        with contextlib.suppress(OSError):  # on a full disk it is undone again later
+            write_json(attempt / UNDONE, {"version": VERSION, "t": time.time(), "status": end.status})
     return None
 
 
@@ -251,10 +254,10 @@ def _status(status: int) -> str:
 def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[float]) -> Optional[int]:
     """Run a shell command and return its exit status; None when it was ended by its limit."""
     grace = _UNDO_GRACE if log.stem in (CYCLE, UNDO) else _END_GRACE
-    with signals.handled(), open(log, "ab") as output:
+    with signals.handled(), _output(log) as output:
         # a session of its own: a Ctrl-C of the terminal reaches the command once, through us
         process = subprocess.Popen(
-            ["/bin/sh", "-c", _SHELL, line, str(log.parent / GROUP)],
+            ["/bin/sh", "-c", _SHELL_OF_UNDO if log.stem == UNDO else _SHELL, line, str(log.parent / GROUP)],
             stdin=subprocess.DEVNULL,
             stdout=output,
             stderr=subprocess.STDOUT,
@@ -271,6 +274,16 @@ def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[f
             _end(process.pid, log.parent, grace)
             process.wait()
             raise
+
+
+def _output(log: Path) -> BinaryIO:
+    """Open the log of a command; for an undo nothing, where the disk has no room."""
+    try:
+        return open(log, "ab")
+    except OSError:
+        if log.stem != UNDO:
+            raise
+        return open(os.devnull, "ab")
 
 
 def _end(group: int, folder: Path, grace: float) -> None:

@@ -6,13 +6,14 @@ import contextlib
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any, List, Optional
+from typing import Any, Iterator, Optional
 
 from cbt_plugins.archive_files import PRIVATE
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.conditions import UNDO_BY_USER
-from cbt_plugins.faults import ClusterAccess, FaultError, seal
+from cbt_plugins.faults import ClusterAccess, seal
 from cbt_plugins.journal import Journal, JournalInUse
-from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, remove_bucket
+from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
 from cbt_plugins.run.context import RunArchive
 
 log = logging.getLogger(__name__)
@@ -55,30 +56,35 @@ class EventsOfUndo:
             self._journal.close()
 
 
-def remove_buckets(folder: Path, access: ClusterAccess) -> List[str]:
-    """Remove the buckets that the run of a folder made, with their objects; return their names.
+def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str]]:
+    """Remove the buckets that the run of a folder made, with their objects; yield None for each, or why it stays.
 
-    A bucket that the user named in the file is never removed. Raises CephError, JournalInUse, OSError, and FaultError
-    for a bucket that another user or another machine wrote down, and for one that only S3 can remove.
+    A bucket is the run's by its name, which has the run's id. One that the user named in the file is never removed.
+    Raises JournalInUse and OSError.
     """
     path = RunArchive(folder).journal
     if not path.exists():
-        return []
-    removed = []
+        return
     with contextlib.closing(Journal(path, PRIVATE, anybodys=access.trusted)) as journal:
         journal.mark = partial(seal.mark, run_id=access.run_id)
         gone = {record.get("bucket") for record in journal.all(REMOVED)}
+        own_names = f"{bucket_name(access.run_id, '')}-"
         for record in journal.all("bucket"):
-            bucket, admin_name = record.get("bucket"), record.get("admin_name")
-            if bucket in gone:
+            bucket = str(record.get("bucket"))
+            admin_name = str(record.get("admin_name") or bucket)  # of a run without Ceph's commands, or before 0.2
+            if bucket in gone or not admin_name.rpartition("/")[2].startswith(own_names):
                 continue
-            if not access.admin or not isinstance(admin_name, str):
-                raise FaultError(f"bucket {bucket} of this run stays: remove it with an S3 client")
-            if not access.trusted and not seal.is_marked(record, access.run_id):
-                raise FaultError(seal.refusal(path))
-            stats = access.ceph.bucket(admin_name, STATS_TIMEOUT)
-            if stats is not None:
-                remove_bucket(access.ceph, admin_name, stats.objects)
-                removed.append(admin_name)
+            if not access.admin:
+                log.warning("bucket %s of this run stays if it is there: remove it with an S3 client", bucket)
+                continue
+            try:
+                stats = access.ceph.bucket(admin_name, STATS_TIMEOUT)
+                if stats is not None:
+                    remove_bucket(access.ceph, admin_name, stats.objects)
+            except CephError as error:
+                yield f"bucket {admin_name}: {error}"
+                continue
             journal.write(REMOVED, bucket=bucket)
-    return removed
+            if stats is not None:
+                log.info("%s: removed bucket %s", folder, admin_name)
+            yield None

@@ -15,7 +15,7 @@ import leaving_cycle
 import pytest
 from waiting import wait_for
 
-from cbt_plugins.campaigns.trial import Cycle, finished, run_trial
+from cbt_plugins.campaigns.trial import Cycle, finished, run_trial, undo_left
 
 CODE = """
 import sys
@@ -180,3 +180,11 @@ def test_nothing_is_left_on_a_cluster_that_was_made_anew(killed: Path, cluster: 
     (cluster / "undo-status").write_text("5")
     trial = run_trial(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), killed)
     assert trial.step == "cycle" and json.loads((killed.with_name("01-A.partial-1") / "undone.json").read_text())
+
+
+def test_a_full_disk_does_not_prevent_an_undo(killed: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (killed / "group").unlink(missing_ok=True)
+    (killed / "group").symlink_to("/dev/full")
+    (killed / "undo.log").symlink_to("/dev/full")
+    assert undo_left(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), killed) is None
+    assert left_on(cluster) == []

@@ -1,0 +1,67 @@
+"""Buckets of a run that nobody resumes: removed by what its archive says, and nobody else's."""
+
+from __future__ import annotations
+
+import contextlib
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, List, Optional
+
+import pytest
+
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.journal import Journal, journal_lines
+from cbt_plugins.run.abandoned import remove_buckets
+
+
+class Cluster:
+    """Buckets by name; `stuck` ones cannot be removed."""
+
+    def __init__(self, *names: str, stuck: str = "") -> None:
+        self.names, self.stuck = list(names), stuck
+
+    def bucket(self, name: str, timeout: float) -> Optional[Any]:
+        return SimpleNamespace(objects=5) if name in self.names else None
+
+    def remove_bucket(self, name: str, timeout: float) -> None:
+        if name == self.stuck:
+            raise CephError("no answer")
+        self.names.remove(name)
+
+
+def removed(folder: Path, cluster: Cluster, admin: bool = True) -> List[Optional[str]]:
+    access: Any = SimpleNamespace(ceph=cluster, run_id="r1", trusted=False, admin=admin)
+    return list(remove_buckets(folder, access))
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """What a run wrote down, lines of an earlier version without `admin_name`, and what an attacker added."""
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        journal.write("bucket", bucket="cbtp-r1-a")
+        journal.write("bucket", bucket="cbtp-r1-b", admin_name="tenant/cbtp-r1-b")
+        for name in ("cbtp-r11-a", "payroll", "cbtp-r1"):
+            journal.write("bucket", bucket=name, admin_name=name)
+        journal.write("bucket", bucket="cbtp-r1-c", admin_name="payroll")
+    return tmp_path
+
+
+def test_only_buckets_with_the_id_of_the_run_are_removed(folder: Path) -> None:
+    cluster = Cluster("cbtp-r1-a", "tenant/cbtp-r1-b", "cbtp-r11-a", "payroll", "cbtp-r1")
+    assert removed(folder, cluster) == [None, None]
+    assert cluster.names == ["cbtp-r11-a", "payroll", "cbtp-r1"]
+    assert removed(folder, cluster) == [], "each is removed once"
+
+
+def test_a_bucket_that_stays_does_not_keep_the_others(folder: Path) -> None:
+    cluster = Cluster("cbtp-r1-a", "tenant/cbtp-r1-b", stuck="cbtp-r1-a")
+    assert removed(folder, cluster) == ["bucket cbtp-r1-a: no answer", None]
+    assert cluster.names == ["cbtp-r1-a"]
+
+
+def test_without_the_commands_of_ceph_the_bucket_is_named_and_ends_nothing(
+    folder: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    assert removed(folder, Cluster(), admin=False) == []
+    assert "bucket cbtp-r1-a of this run stays if it is there: remove it with an S3 client" in caplog.text
+    assert not any(line["event"] == "bucket-removed" for line in journal_lines(folder / "journal.jsonl"))
