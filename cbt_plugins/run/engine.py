@@ -67,14 +67,23 @@ class Engine:
                     degraded = self._execute(run)
                 self._complete(journal, events, degraded)
             except (*_FAILURES, _Broken) as error:
-                events.write("run-failed", why=str(error), traceback=traceback.format_exc())
+                if not self._is_sealed():
+                    events.write("run-failed", why=str(error), traceback=traceback.format_exc())
                 self._report_what_there_is()
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
+                if self._is_sealed():
+                    text = "interrupted; the run is complete, its report may be missing: cbt-tools report %s"
+                    log.warning(text, self._archive.folder)
+                    raise
                 events.write("run-interrupted")
                 log.warning("interrupted; run the same command again to resume")
                 self._report_what_there_is()
                 raise
+
+    def _is_sealed(self) -> bool:
+        """Tell whether the files of the run have their sums: none of them is written any more."""
+        return os.path.lexists(self._archive.folder / evidence.END)
 
     def _report_what_there_is(self) -> None:
         """Make a report of a run that has come to no end, once it has a phase."""
@@ -133,7 +142,8 @@ class Engine:
         """Write the end marker and the summary. Raises RunFailed for a result that is not to be trusted."""
         events.write("run-done", degraded=degraded)
         run_id = journal.last("run")["run_id"]
-        evidence.end_run(self._archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+        with signals.deferred():
+            evidence.end_run(self._archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self._archive.folder)
         if degraded:
             raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")

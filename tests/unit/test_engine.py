@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any, List, Mapping
 
 import pytest
 from run_context import context, engine_of
 
+from cbt_plugins import evidence
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import seal
 from cbt_plugins.host import RunFailed
+from cbt_plugins.journal import Journal
 from cbt_plugins.run import engine as engine_module
 from cbt_plugins.run import resume
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.engine import _clean_nodes, summarize
+from cbt_plugins.run.engine import Engine, _clean_nodes, summarize
 
 
 def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -54,6 +57,42 @@ def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
     with pytest.raises((RunFailed, KeyboardInterrupt)):
         engine.execute()
     assert reported == ([tmp_path] if phases else [])
+
+
+def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
+    """An engine whose run has nothing left to do but to end."""
+    engine = engine_of(tmp_path)
+    monkeypatch.setattr(engine, "_context", lambda journal, events: contextlib.nullcontext())
+    monkeypatch.setattr(engine, "_execute", lambda run: [])
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        journal.write("run", run_id="r1")
+    return engine
+
+
+@pytest.mark.parametrize("error", [KeyboardInterrupt(), CephError("no reply")])
+def test_an_error_of_the_report_changes_no_file_of_a_complete_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, error: BaseException
+) -> None:
+    def report(folder: Path) -> None:
+        raise error
+
+    monkeypatch.setattr(engine_module, "summarize", report)
+    with pytest.raises((RunFailed, KeyboardInterrupt)):
+        ending(tmp_path, monkeypatch).execute()
+    assert evidence.judge(tmp_path) == evidence.FileSums(True, 2)
+
+
+def test_a_signal_while_a_run_ends_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    end_run = evidence.end_run
+
+    def interrupted(run: Path, facts: Mapping[str, Any]) -> None:
+        signal.raise_signal(signal.SIGTERM)
+        end_run(run, facts)
+
+    monkeypatch.setattr(evidence, "end_run", interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        ending(tmp_path, monkeypatch).execute()
+    assert evidence.judge(tmp_path) == evidence.FileSums(True, 2)
 
 
 @pytest.mark.parametrize(("status", "made"), [(4, True), (4, False), (1, False)])
