@@ -2,7 +2,7 @@
 
 The cycles with a client that is lost run on every release that is there; all in about a quarter of an hour:
 
-    CBT_PLUGINS_LONG=1 python -m pytest tests/lab/test_kept.py
+    CBT_PLUGINS_LONG=1 python -m pytest tests/lab/test_kept_on_lab.py
 """
 
 from __future__ import annotations
