@@ -58,7 +58,7 @@ def folder_of(path: Path) -> Iterator[Tuple[Optional[int], str]]:
     Where nothing is confined: None and the path itself. Raises OSError.
     """
     full = os.path.abspath(path)
-    root = max((its for its in _confined if full.startswith(f"{its}{os.sep}")), key=len, default=None)
+    root = max((folder for folder in _confined if full.startswith(f"{folder}{os.sep}")), key=len, default=None)
     if root is None:
         yield None, os.fspath(path)
         return

@@ -65,8 +65,8 @@ def add_sums(run: Path) -> None:
     """Add the sums of files that came since the run ended; those of the others stay as they are. Raises OSError."""
     if not os.path.lexists(run / FILE):
         return
-    known = _read(run)
-    _write(run, {**_sums_of(run, [name for name in _files(run) if name not in known]), **known})
+    sums = _read(run)
+    _write(run, {**_sums_of(run, [name for name in _files(run) if name not in sums]), **sums})
 
 
 def judge(run: Path, rows: bool = False) -> FileSums:
@@ -85,18 +85,18 @@ def _judged(run: Path, rows: bool) -> FileSums:
     if not os.path.lexists(run / FILE):
         return _without_sums(run)
     try:
-        known = _read(run)
+        sums = _read(run)
     except OSError as error:
         return FileSums(True, 0, {FILE: f"cannot be read: {error.strerror}"})
     present = set(_files(run))
-    changed = {name: "is missing" for name in known if name not in present}
-    added = [name for name in present if name not in known and name.startswith(_READ_WHOLE)]
+    changed = {name: "is missing" for name in sums if name not in present}
+    added = [name for name in present if name not in sums and name.startswith(_READ_WHOLE)]
     changed.update(dict.fromkeys(added, "came after the run ended"))
-    wanted = [name for name in known if name in present and (rows or not _ROWS.match(name))]
+    wanted = [name for name in sums if name in present and (rows or not _ROWS.match(name))]
     for name, digest in _digests(run, wanted, _most(run)):
-        if digest != known[name]:
+        if digest != sums[name]:
             changed[name] = "changed since the run ended" if _is_digest(digest) else digest
-    return FileSums(True, len(known), dict(sorted(changed.items())))
+    return FileSums(True, len(sums), dict(sorted(changed.items())))
 
 
 def _most(run: Path) -> int:
@@ -173,10 +173,10 @@ def _read(run: Path) -> Dict[str, str]:
     """Return path -> sum; a damaged line is left out, so that its file has none. Raises OSError."""
     sums = {}
     for line in read_text(run / FILE).split("\n"):
-        found = _LINE.fullmatch(line)
-        if found:
-            escaped, digest, name = found.groups()
-            plain = re.sub(r"\\(.)", lambda its: _LETTERS.get(its[1], its[0]), name) if escaped else name
+        match = _LINE.fullmatch(line)
+        if match:
+            escaped, digest, name = match.groups()
+            plain = re.sub(r"\\(.)", lambda escape: _LETTERS.get(escape[1], escape[0]), name) if escaped else name
             sums[plain] = digest
     return sums
 

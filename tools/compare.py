@@ -249,7 +249,7 @@ def _sentences(compared: Compared) -> List[Block]:
     from cbt_plugins.formatting import Words
     from cbt_plugins.report.sentence import first, of_comparison
 
-    return [Words(tuple(f"{its.text} {its.more}".rstrip() for its in first(of_comparison(compared))))]
+    return [Words(tuple(f"{sentence.text} {sentence.more}".rstrip() for sentence in first(of_comparison(compared))))]
 
 
 def _page(compared: Compared) -> str:

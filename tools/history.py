@@ -48,7 +48,7 @@ def run(args: argparse.Namespace) -> int:
     return OK if all(its.usable for its in side.runs) and not side.unreadable else UNUSABLE
 
 
-def _page(found: Sequence[History]) -> str:
+def _page(histories: Sequence[History]) -> str:
     from cbt_plugins.report.blocks import history_page
 
-    return history_page(found)
+    return history_page(histories)

@@ -95,7 +95,7 @@ def _errors_of_nodes(ceph: Ceph, config: Config) -> Tuple[str, ...]:
 
 
 def _errors_of_s3(ceph: Ceph, plan: Plan, clients: Sequence[str], head: bool) -> List[str]:
-    """Return what is wrong with the endpoints and keys of a plan, as these clients see them."""
+    """Return the errors of the endpoints and keys of a plan, as these clients see them."""
     errors: List[str] = []
     owned: Mapping[str, S3Keys] = {}
     authority = b""

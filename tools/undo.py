@@ -85,8 +85,8 @@ def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
     """Return the folders below the archive that have an undo journal, no links, and the errors of unreadable ones."""
     unread: List[OSError] = []
     # by names only: an archive may have a million files
-    found = [Path(top) for top, *names in os.walk(archive, onerror=unread.append) if FILE in chain(*names)]
-    return [folder for folder in found if not (folder / FILE).is_symlink()], unread
+    folders = [Path(top) for top, *names in os.walk(archive, onerror=unread.append) if FILE in chain(*names)]
+    return [folder for folder in folders if not (folder / FILE).is_symlink()], unread
 
 
 def _is_open(folder: Path, label: str) -> bool:

@@ -116,7 +116,7 @@ def progress(its: Evaluation) -> Iterator[str]:
     still = [row for row in its.rows if not row.verdict and row.outlooks]
     if still and not its.ended:
         worst = max(still, key=lambda row: row.decision.scatter or 0.0)
-        none, least, _ = (needed(one, its.schedule, its.block_seconds) for one in worst.outlooks)
+        none, least, _ = (needed(outlook, its.schedule, its.block_seconds) for outlook in worst.outlooks)
         margin = _margin(worst.id.metric, its.schedule)
         yield f"block {its.blocks}: needed if nothing changed: {none}; if {margin} changed: {least} ({worst.id.text})"
 
@@ -265,7 +265,7 @@ def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
         "width": 16 * (section.blocks + 1),
         "margin": round(_HALF * min(1.0, margin / scale), 1),
         "points": [(16 * block, place(v)) for block, v in points],
-        **{name: [(16 * b, place(low), place(high)) for b, low, high in found] for name, found in reaches.items()},
+        **{name: [(16 * b, place(low), place(high)) for b, low, high in steps] for name, steps in reaches.items()},
         "line": " ".join(f"{16 * b},{place(m)}" for b, m in means),
     }
 
@@ -279,14 +279,16 @@ def _decided(its: Evaluation) -> Compared:
         rows = []
         for row in section.rows:
             mine = known.get((section.contender, section.case, row.key))
-            made = row.comparison
+            outcome = row.comparison
             if mine:
                 of = mine.decision
-                made = replace(made, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None)
-                made = replace(made, inner_low=of.low, inner_high=of.high, differs=of.differs)
-            if made.key or not its.ended:
-                made = replace(made, verdict=(its.verdict_of(mine) if mine else None) or Verdict.INCONCLUSIVE)
-            rows.append(replace(row, comparison=made))
+                outcome = replace(
+                    outcome, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None
+                )
+                outcome = replace(outcome, inner_low=of.low, inner_high=of.high, differs=of.differs)
+            if outcome.key or not its.ended:
+                outcome = replace(outcome, verdict=(its.verdict_of(mine) if mine else None) or Verdict.INCONCLUSIVE)
+            rows.append(replace(row, comparison=outcome))
         sections.append(replace(section, rows=tuple(rows)))
     return replace(its.compared, sections=tuple(sections))
 
@@ -311,7 +313,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     for arm in schedule.arms:
         cycle_of = schedule.cycle(arm)
         commands += [(arm, line) for line in (*cycle_of.prepare, cycle_of.command(schedule.folder / "ARCHIVE"))]
-    made: List[Block] = [
+    blocks: List[Block] = [
         Heading(f"{schedule.config.file}: campaign"),
         Words(tuple(words)),
         TableGrid(("block", "order"), tuple(order[:_SHOWN]), left=2, title=f"order (seed {section.seed})"),
@@ -320,17 +322,17 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     of_block = len(schedule.block(1)) * facts["cycle_seconds"]
     rows = [
         (" ".join((*key[:2], METRICS[key[2]].title)), f"{100 * scatter.value:.1f} %",
-         _margin(key[2], schedule), *(needed(one, schedule, of_block) for one in outlooks))
+         _margin(key[2], schedule), *(needed(outlook, schedule, of_block) for outlook in outlooks))
         for key, (scatter, outlooks) in expected.items()
     ]  # fmt: skip
     if rows:
         head = ("row", "block scatter", *_OUTLOOK[2:])
         title = "needed for a true verdict in 80 % of campaigns, with the noise of the history (load only)"
-        made.append(TableGrid(head, tuple(rows), title=title))
+        blocks.append(TableGrid(head, tuple(rows), title=title))
     else:
         text = "blocks that are needed: known from the noise, with --history ARCHIVE..., or after 3 blocks"
-        made.append(Words((text,)))
-    return made
+        blocks.append(Words((text,)))
+    return blocks
 
 
 #: blocks whose order the plan shows

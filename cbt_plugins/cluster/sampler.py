@@ -40,12 +40,12 @@ _LOOK = 0.2
 _OSD_CHANGES = ("down", "up")
 
 
-def agent_settings(ceph: Ceph, interval: Optional[float], **more: Any) -> Dict[str, Any]:
+def agent_settings(ceph: Ceph, interval: Optional[float], **settings: Any) -> Dict[str, Any]:
     """Return the agent's settings: how this cluster is asked, how often (None: as the source is able), and for what.
 
     `recovery`: follow the OSD maps and counters; `df`: ask for the space; `librados`: use it where it is; `timeout`.
     """
-    return {"interval": interval, "ceph": ceph.command, "conf": ceph.conf_file, **more}
+    return {"interval": interval, "ceph": ceph.command, "conf": ceph.conf_file, **settings}
 
 
 class StatusFeed:

@@ -256,7 +256,7 @@ def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
 def _warnings(history: History) -> Iterator[str]:
     for run in history.runs:
         if not run.usable:
-            changes = [its.text for its in run.warnings if its.code == "changed-file"]
+            changes = [warning.text for warning in run.warnings if warning.code == "changed-file"]
             yield f"not-usable ({run.source}): its numbers are left out{''.join(f'; {text}' for text in changes)}"
     runs = tuple(run for run in history.runs if run.usable)
     for track in history.tracks:

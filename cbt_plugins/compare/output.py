@@ -93,10 +93,10 @@ def line(row: Row) -> Tuple[str, ...]:
     )
 
 
-def verdict(its: Comparison) -> str:
+def verdict(comparison: Comparison) -> str:
     """ "worse"; "equivalent (worse)": surely so, and surely within the margin."""
-    word = (its.verdict or Verdict.INCONCLUSIVE).value
-    return f"{word} ({its.differs})" if its.verdict is Verdict.EQUIVALENT and its.differs else word
+    word = (comparison.verdict or Verdict.INCONCLUSIVE).value
+    return f"{word} ({comparison.differs})" if comparison.verdict is Verdict.EQUIVALENT and comparison.differs else word
 
 
 #: percent from which on an interval tells nothing; of a change, where its ends are so many times apart, too

@@ -278,7 +278,7 @@ def _of_another(name: str, error: FieldError) -> FieldError:
     if len(error.path) > 1 or not error.text.startswith("unknown key; known here"):
         return error
     sections = our_sections(registry.BENCHMARKS)
-    others = [other for other, section in sections.items() if other != name and error.path[0] in section.model_fields]
+    others = [owner for owner, section in sections.items() if owner != name and error.path[0] in section.model_fields]
     if not others:
         return error
     owners = f"{' and '.join(others)} {'have' if others[1:] else 'has'}"
@@ -346,8 +346,8 @@ def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[FieldError]:
 
 def _is_split(key: Any, value: Any) -> bool:
     """Return whether CBT would make a run of each phase."""
-    whole = isinstance(value, list) and all(isinstance(one, dict) and "phases" in one for one in value)
-    return key == "cycle" and isinstance(value, list) and not whole
+    all_runs = isinstance(value, list) and all(isinstance(element, dict) and "phases" in element for element in value)
+    return key == "cycle" and isinstance(value, list) and not all_runs
 
 
 def _no_json(path: Path, value: Any) -> Iterator[FieldError]:

@@ -86,10 +86,10 @@ def misspelt_keys(source: YamlSource, meant: Dict[str, str]) -> Iterator[ErrorAt
 def unknown_keys(source: YamlSource) -> Iterator[ErrorAt]:
     """Yield the keys at the top and of `cluster:` that neither we nor any version of CBT read that we know of."""
     named = {key for key in _watched(source.data.get("monitoring_profiles")) if isinstance(key, str)}
-    for path, known in (((), _SECTIONS), (("cluster",), _CLUSTER | named)):
+    for path, keys in (((), _SECTIONS), (("cluster",), _CLUSTER | named)):
         data = source.data if not path else source.data.get(path[0])
         for key in data if isinstance(data, dict) else ():
-            if isinstance(key, str) and key not in known:
+            if isinstance(key, str) and key not in keys:
                 yield source.error_at((*path, key), "unknown key: it has no effect; remove it", of_key=True)
 
 

@@ -150,7 +150,7 @@ def _yaml(literal: str) -> str:
 
 
 def _correction(kind: str, value: Any) -> str:
-    """Return what to write instead of a value of another kind, "" where that is not clear; it never shows the value."""
+    """Return the correction of a value of a wrong kind, "" where that is not clear; the text never shows the value."""
     if isinstance(value, str):
         for expected, meant in _QUOTED.items():
             if kind == expected and meant.fullmatch(value):

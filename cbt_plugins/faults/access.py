@@ -82,10 +82,10 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
 def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
     """Raise AnotherCluster where the cluster that answers now was made anew since the run."""
     document = access.document or _read(folder, own=True)[0]
-    known = str(document.get("fsid") or "")
-    answer = _fsid(access, timeout) if known else ""
-    if answer and answer != known:
-        text = f"what is open in {folder} is of cluster {known}, and {access.ceph.head} answers for {answer}"
+    recorded = str(document.get("fsid") or "")
+    answer = _fsid(access, timeout) if recorded else ""
+    if answer and answer != recorded:
+        text = f"what is open in {folder} is of cluster {recorded}, and {access.ceph.head} answers for {answer}"
         raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes it all the same")
 
 

@@ -108,7 +108,7 @@ class FaultCase:
     def domains_in(self) -> Sequence[Tuple[Mapping[str, Any], str, int, int]]:
         """Return each pool with its failure domain, and how many take its data without and with the fault."""
         lacking = (self.gone | self.out) - set(self.taken.osds)
-        found = []
+        domains = []
         for pool in self.facts.pools:
             kind, members = domain_members(self.facts, pool)
             weighted = [{o for o in osds if self.facts.weight(o) > 0} for osds in members.values()]
@@ -116,8 +116,8 @@ class FaultCase:
                 sum(bool(osds - empty) for osds in weighted) for empty in (lacking, lacking.union(self.taken.osds))
             )
             if before:
-                found.append((pool, kind, before, after))
-        return found
+                domains.append((pool, kind, before, after))
+        return domains
 
     @cached_property
     def domains(self) -> Sequence[Tuple[Mapping[str, Any], str, Dict[str, float]]]:

@@ -29,7 +29,7 @@ class Prepared:
 
     @property
     def taken(self) -> BlastRadius:
-        """Return what it takes away."""
+        """Return the daemons and nodes that the fault takes away."""
         return self.kind.blast_radius(self.targets)
 
     @property

@@ -54,26 +54,26 @@ def refusal(path: Path) -> str:
 
 
 #: the newest key, and the state of its file and folder then: a journal has a seal in each line
-_known: Tuple[Any, bytes] = (None, b"")
+_newest: Tuple[Any, bytes] = (None, b"")
 
 
 def _key() -> bytes:
-    global _known
+    global _newest
     path = cache_dir() / "seal" / "key"
     state = _state(path)
-    if state is None or state != _known[0]:
+    if state is None or state != _newest[0]:
         key = _read_key(path)
-        _known = _state(path), key
-    return _known[1]
+        _newest = _state(path), key
+    return _newest[1]
 
 
 def _state(path: Path) -> Optional[Tuple[Any, ...]]:
-    """Return what changes with a key, its file or its folder; None without them."""
+    """Return the numbers that change with a key, its file or its folder; None without them."""
     try:
         both = [os.lstat(place) for place in (path, path.parent)]
     except OSError:
         return None
-    return (path, *((its.st_ino, its.st_mode, its.st_uid, its.st_mtime_ns, its.st_ctime_ns) for its in both))
+    return (path, *((stat.st_ino, stat.st_mode, stat.st_uid, stat.st_mtime_ns, stat.st_ctime_ns) for stat in both))
 
 
 def _read_key(path: Path) -> bytes:

@@ -81,9 +81,9 @@ class HsbenchMode:
         return process.wait()
 
     def take(self, line):
-        found = INTERVAL.match(line)
-        if found and int(found.group(1)) not in self.told:
-            number, ops, low, mean, high, failed = found.groups()
+        match = INTERVAL.match(line)
+        if match and int(match.group(1)) not in self.told:
+            number, ops, low, mean, high, failed = match.groups()
             n = int(ops)
             its = Interval(n, int(failed), n * float(mean) * MS, float(low) * MS, float(high) * MS)
             self.told[int(number)] = its

@@ -41,11 +41,11 @@ def gate_page(gated: Gated) -> str:
 
 def history_page(histories: Sequence[History]) -> str:
     """Return the page of histories. The same input gives the same bytes."""
-    changed = [(its, track) for its in histories for track in its.tracks if track.changes]
-    steady = [(its, track) for its in histories for track in its.tracks if not track.changes and track.known]
+    changed = [(owner, track) for owner in histories for track in owner.tracks if track.changes]
+    steady = [(owner, track) for owner in histories for track in owner.tracks if not track.changes and track.known]
     plotted = [*changed, *steady][:_MOST_PLOTS]
     sentences = [_sentence(track) for _, track in changed]
-    runs = several(sum(len(its.runs) for its in histories), "run")
+    runs = several(sum(len(owner.runs) for owner in histories), "run")
     return _page(
         runs,
         "history",
@@ -95,11 +95,11 @@ def _page(
     return document(
         "blocks.html.j2",
         ["blocks.js"],
-        {"tracks": [its.data for its in plots]},
+        {"tracks": [plot.data for plot in plots]},
         title=title,
         over=over,
         sentences=list(sentences),
-        plots=[its.caption for its in plots],
+        plots=[plot.caption for plot in plots],
         plots_note=note,
         blocks=[part for block in blocks for part in _plain(block)],
     )

@@ -249,7 +249,7 @@ def _planned(run: Path) -> List[Dict[str, Any]]:
     """Return the phases of plan.json, each with the texts "length" (time, objects, or what ends it) and "workers"."""
     plan = _json(run / "plan.json")
     plan = plan if isinstance(plan, dict) else {}
-    drivers = [its.get("workers") for its in plan.get("drivers") or () if isinstance(its, dict)]
+    drivers = [driver.get("workers") for driver in plan.get("drivers") or () if isinstance(driver, dict)]
     total = sum(number for number in drivers if isinstance(number, int))
     phases = [phase for phase in plan.get("phases") or () if isinstance(phase, dict)]
     return [{**phase, "length": _length(phase), "workers": _workers(phase, total)} for phase in phases]

@@ -240,7 +240,7 @@ def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
             parts.append(f"up to {_share(degraded)} of the object copies were degraded")
         yield Sentence(_capital("; ".join(parts)) + ".", "" if recovered else "warning")
     lines = [state for phase in failure["impact"]["phases"] for state in phase["states"]]
-    hurt = [its for its in lines if its["state"] in HURT]
+    hurt = [line for line in lines if line["state"] in HURT]
     if hurt:
         yield _impact(hurt, failure["impact"])
 
@@ -255,7 +255,7 @@ def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> S
     parts = [f"clients had {told} of the throughput without a failure"] if told else []
     worst = impact.get("worst")
     if worst:
-        start = next(its["start"] for its in impact["phases"] if its["phase"] == worst["phase"])
+        start = next(phase["start"] for phase in impact["phases"] if phase["phase"] == worst["phase"])
         when = f"from second {worst['start'] - start:.0f} of {worst['phase']} on ({worst['state']})"
         least = f"down to {worst['lowest']:,.0f} of {impact['baseline']['total']['obj_per_s']:,.0f} obj/s"
         parts.insert(0, f"at worst clients had {worst['percent']:.0f} %, {least}, for {worst['seconds']} s {when}")

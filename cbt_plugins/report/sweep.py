@@ -80,10 +80,10 @@ class Sweep:
     def about(self) -> str:
         """The knee in words, or what the endpoints have added, and what limits the trust in it."""
         text = self._result
-        single = [its.load for its in self.points if its.runs == 1]
+        single = [point.load for point in self.points if point.runs == 1]
         if not single:
             return text
-        where = "each point" if len(single) == len(self.points) else f"{', '.join(f'{its:g}' for its in single)}"
+        where = "each point" if len(single) == len(self.points) else f"{', '.join(f'{load:g}' for load in single)}"
         return f"{text}; one run of {where}: how much repeated runs differ is not known"
 
     @property

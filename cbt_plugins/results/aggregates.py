@@ -170,7 +170,7 @@ def span(path: Path) -> Optional[Tuple[float, float]]:
         where, torn = places(path)
         last = list(frames(path, where[-1:]))
         totals = last[0].totals if last and last[0] and not torn else ()
-        times = [(int(its["first_start"]), int(its["last_end"])) for its in totals if its.get("rows")]
+        times = [(int(counts["first_start"]), int(counts["last_end"])) for counts in totals if counts.get("rows")]
     except (Unreadable, KeyError, TypeError, ValueError, AttributeError):
         return None
     return (min(start for start, _ in times) / 1e9, max(end for _, end in times) / 1e9) if times else None

@@ -135,9 +135,9 @@ def find_runs(path: Path) -> List[Path]:
     root = path.resolve()
     for pattern in ("results/*/id-*", "*/id-*", "id-*"):
         # not through a link, which could lead anywhere
-        found = sorted(p for p in path.glob(pattern) if p.is_dir() and p.resolve() == root / p.relative_to(path))
-        if found:
-            return found
+        runs = sorted(p for p in path.glob(pattern) if p.is_dir() and p.resolve() == root / p.relative_to(path))
+        if runs:
+            return runs
     # a glob finds nothing where it may not look
     for folder in (path, path / "results", *path.glob("results/*"), *path.glob("[0-9]*")):
         if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
@@ -278,10 +278,10 @@ def _exact(start: float, end: float, jobs: Sequence[ArchivedJob]) -> Tuple[float
     except ImportError:
         return start, end
     spans = [span(job.aggregates) if job.aggregates else None for job in jobs if job.rows_total != 0]
-    known = [its for its in spans if its]
-    if not known or len(known) < len(spans):
+    measured = [pair for pair in spans if pair]
+    if not measured or len(measured) < len(spans):
         return start, end
-    first, last = min(its[0] for its in known), max(its[1] for its in known)
+    first, last = min(pair[0] for pair in measured), max(pair[1] for pair in measured)
     near = abs(first - start) < _APART and abs(last - end) < _APART and first < last
     return (first, last) if near else (start, end)
 

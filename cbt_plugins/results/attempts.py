@@ -43,12 +43,12 @@ def attempts(events: Sequence[Mapping[str, Any]]) -> Iterator[Attempt]:
 
 
 def broken_off(events: Sequence[Mapping[str, Any]]) -> Iterator[BrokenOff]:
-    """Yield what was broken off, from the end of the last whole phase until the run was resumed.
+    """Yield the attempts that were broken off, from the end of the last whole phase until the run was resumed.
 
     Nothing is once all phases have ended: what is undone then was to be undone.
     """
     since, attempt, broken = -math.inf, "", False
-    asked: Set[str] = set()
+    planned: Set[str] = set()
     ended: Set[str] = set()
     for event in events:
         name, t, phase = event.get("event"), float(event.get("t") or 0), str(event.get("phase"))
@@ -56,13 +56,13 @@ def broken_off(events: Sequence[Mapping[str, Any]]) -> Iterator[BrokenOff]:
             yield BrokenOff(since, t, attempt)
             since, broken = t, False
         if name == "run-begun":
-            asked = set(map(str, event.get("phases") or ()))
+            planned = set(map(str, event.get("phases") or ()))
         elif name == "phase-begin":
             attempt = phase
         elif name == "phase-end":
             since, attempt = t, ""
             ended.add(phase)
-        elif name in _BREAKS and not (asked and asked <= ended):
+        elif name in _BREAKS and not (planned and planned <= ended):
             attempt, broken = str(event.get("kept") or attempt or "between phases"), True
     if broken:
         yield BrokenOff(since, math.inf, attempt)

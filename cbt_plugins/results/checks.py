@@ -155,19 +155,19 @@ SHORT = 0.9  # of the duration that was asked for
 CLOCK = 1.0  # seconds
 
 
-def check_phase(made: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
+def check_phase(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """Return all warnings of one phase; `line` is its entry in the summary."""
-    found = [warning for check in (*_OF_ALL, *_OF_CBT_LOAD) for warning in check(made, line)]
-    recounted = {warning["code"] for warning in found}
-    if not made.unreadable:  # requests that were only cut off are no errors
+    warnings = [warning for check in (*_OF_ALL, *_OF_CBT_LOAD) for warning in check(aggregates, line)]
+    recounted = {warning["code"] for warning in warnings}
+    if not aggregates.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")
-    said = [
+    recorded = [
         {"code": str(warning.get("code", "phase")), "text": str(warning.get("text", "")), **_where(warning)}
-        for warning in made.phase.warnings
+        for warning in aggregates.phase.warnings
         # what the run counted as it went is here counted once more, and better
         if warning.get("code") not in recounted
     ]
-    return [{**warning, "phase": made.phase.name} for warning in (*said, *found)]
+    return [{**warning, "phase": aggregates.phase.name} for warning in (*recorded, *warnings)]
 
 
 def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
@@ -362,10 +362,10 @@ def _stalls(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
         yield {"code": "stall", "text": text + _hidden(line)}
 
 
-def _stalled_endpoints(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for its in endpoint_stalls.stalls(made):
-        text = its.text(made.grid.start, made.length)
-        yield {"code": "stalled-endpoint", "text": text + (_hidden(line) if its.seconds else "")}
+def _stalled_endpoints(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for stall in endpoint_stalls.stalls(aggregates):
+        text = stall.text(aggregates.grid.start, aggregates.length)
+        yield {"code": "stalled-endpoint", "text": text + (_hidden(line) if stall.seconds else "")}
 
 
 def _hidden(line: Mapping[str, Any]) -> str:

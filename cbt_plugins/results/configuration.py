@@ -268,7 +268,7 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
     """The snapshot that was made before the first phase."""
     before = run / "cluster" / "before" if run else None
     profiles = _mapping(before, "ec_profiles.json")
-    own = {its.get("pool_name"): key for key, its in (_mapping(run, "manifest.json").get("pools") or {}).items()}
+    own = {pool.get("pool_name"): key for key, pool in (_mapping(run, "manifest.json").get("pools") or {}).items()}
     placed = (_mapping(run, "plan.json").get("rgw") or {}).get("placement") or {}
     roles_of = {key: role for role, key in reversed(list(placed.items()))}
     own = {name: roles_of.get(key, key) for name, key in own.items()}
@@ -343,13 +343,13 @@ def _of_conf(before: Optional[Path]) -> Pairs:
 
 
 def _mapping(directory: Optional[Path], name: str) -> Dict[str, Any]:
-    found = _json(directory, name)
-    return found if isinstance(found, dict) else {}
+    document = _json(directory, name)
+    return document if isinstance(document, dict) else {}
 
 
 def _list(directory: Optional[Path], name: str) -> List[Any]:
-    found = _json(directory, name)
-    return found if isinstance(found, list) else []
+    document = _json(directory, name)
+    return document if isinstance(document, list) else []
 
 
 def _json(directory: Optional[Path], name: str) -> Any:

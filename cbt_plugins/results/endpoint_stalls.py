@@ -40,31 +40,31 @@ class EndpointStall:
         return f"{text}; {longest}; it answered {share}"
 
 
-def stalls(made: PhaseAggregates) -> List[EndpointStall]:
+def stalls(aggregates: PhaseAggregates) -> List[EndpointStall]:
     """Return the endpoints of a phase that stalled or got less than half of their share.
 
     What stops all endpoints is no stall of one: a warning of its own tells of it.
     """
-    shares = dict(_shares(made))
-    found = []
-    for endpoint, answers in sorted(made.timeline.endpoints.items()):
-        times = list(_silences(made, endpoint, answers))
+    shares = dict(_shares(aggregates))
+    stalled = []
+    for endpoint, answers in sorted(aggregates.timeline.endpoints.items()):
+        times = list(_silences(aggregates, endpoint, answers))
         share, expected = shares.get(endpoint, (1.0, 0.0))
         if times:
             seconds, at = max(times)
-            found.append(EndpointStall(endpoint, share, seconds, at, sum(length for length, _ in times)))
+            stalled.append(EndpointStall(endpoint, share, seconds, at, sum(length for length, _ in times)))
         elif share < FEW and expected >= _SHARE:
-            found.append(EndpointStall(endpoint, share))
-    return found
+            stalled.append(EndpointStall(endpoint, share))
+    return stalled
 
 
-def _silences(made: PhaseAggregates, endpoint: str, answers: np.ndarray) -> Iterator[Tuple[float, float]]:
+def _silences(aggregates: PhaseAggregates, endpoint: str, answers: np.ndarray) -> Iterator[Tuple[float, float]]:
     """Yield (seconds, begin) of the times in which this endpoint answered nothing and the others went on."""
-    grid, every = made.grid, made.timeline.endpoints
-    if len(every) < 2 or not made.length:
+    grid, every = aggregates.grid, aggregates.timeline.endpoints
+    if len(every) < 2 or not aggregates.length:
         return
-    others = sum((its for name, its in every.items() if name != endpoint), np.zeros_like(answers))
-    per_second = float(others.sum() + answers.sum()) / len(every) / made.length
+    others = sum((counts for name, counts in every.items() if name != endpoint), np.zeros_like(answers))
+    per_second = float(others.sum() + answers.sum()) / len(every) / aggregates.length
     edges = np.flatnonzero(np.diff(np.concatenate(([0], answers == 0, [0]))))
     for first, end in zip(edges[::2].tolist(), edges[1::2].tolist()):
         seconds = float((end - first) * grid.block)
@@ -72,27 +72,27 @@ def _silences(made: PhaseAggregates, endpoint: str, answers: np.ndarray) -> Iter
             continue
         # the requests of a frozen endpoint may hold all workers; a cluster that stalls holds those of every endpoint
         went_on = float(others[first:end].sum()) > FEW * per_second * (len(every) - 1) * seconds
-        if went_on or _alone_is_slow(made, endpoint, seconds):
+        if went_on or _alone_is_slow(aggregates, endpoint, seconds):
             yield seconds, float(grid.first_block + first * grid.block)
 
 
-def _alone_is_slow(made: PhaseAggregates, endpoint: str, seconds: float) -> bool:
+def _alone_is_slow(aggregates: PhaseAggregates, endpoint: str, seconds: float) -> bool:
     """Return whether only this endpoint had requests that took half of this time."""
     longest: Dict[str, int] = {}
-    for its in made.jobs.values():
-        for (name, _), of in its.endpoints.items():
+    for job in aggregates.jobs.values():
+        for (name, _), of in job.endpoints.items():
             longest[name] = max(of.longest, longest.get(name, 0))
     limit = FEW * seconds * _NS
     return longest.get(endpoint, 0) >= limit and all(ns < limit for name, ns in longest.items() if name != endpoint)
 
 
-def _shares(made: PhaseAggregates) -> Iterator[Tuple[str, Tuple[float, float]]]:
+def _shares(aggregates: PhaseAggregates) -> Iterator[Tuple[str, Tuple[float, float]]]:
     """Yield endpoint -> (share of what it should have had, that), over the jobs that have several endpoints."""
     had: Dict[str, float] = {}
     expected: Dict[str, float] = {}
-    for its in made.jobs.values():
+    for job in aggregates.jobs.values():
         counts: Dict[str, int] = {}
-        for (endpoint, _), of in its.endpoints.items():
+        for (endpoint, _), of in job.endpoints.items():
             counts[endpoint] = counts.get(endpoint, 0) + of.n
         for endpoint, number in counts.items() if len(counts) > 1 else ():
             had[endpoint] = had.get(endpoint, 0.0) + number
@@ -102,34 +102,35 @@ def _shares(made: PhaseAggregates) -> Iterator[Tuple[str, Tuple[float, float]]]:
             yield endpoint, (n / expected[endpoint], expected[endpoint])
 
 
-def corrected(made: PhaseAggregates) -> Optional[Dict[str, Any]]:
+def corrected(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
     """Return milliseconds of all operations as an open loop would have seen them: {"interval", "n", "p50", ...}.
 
     Only of a closed loop in which an endpoint, or all, answered nothing for seconds; else None. By the method of
     HdrHistogram (copyCorrectedForCoordinatedOmission, Gil Tene): a request of v that should take the interval I hides
     requests of v - I, v - 2 I, ... down to I. I is the mean of the requests below STALLED.
     """
-    if not made.phase.jobs or any(job.open_loop for job in made.phase.jobs):
+    if not aggregates.phase.jobs or any(job.open_loop for job in aggregates.phase.jobs):
         return None
-    found = [its for its in stalls(made) if its.seconds]
-    if not found and len(made.all_ops.silent()) < STALLED:
+    stalled = [stall for stall in stalls(aggregates) if stall.seconds]
+    if not stalled and len(aggregates.all_ops.silent()) < STALLED:
         return None
-    everything = total(made.ops.values())
+    everything = total(aggregates.ops.values())
     histogram = Histogram()
     histogram.merge(everything.latency)
-    last = [its.seconds for its in found if its.at + its.seconds > made.grid.end - made.grid.block]
+    end = aggregates.grid.end - aggregates.grid.block
+    last = [stall.seconds for stall in stalled if stall.at + stall.seconds > end]
     if last:
-        histogram.record(_unended(made, max(last)))
+        histogram.record(_unended(aggregates, max(last)))
     return _corrected(histogram) if histogram.n and histogram.whole else None
 
 
-def _unended(made: PhaseAggregates, seconds: float) -> List[int]:
+def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:
     """Return the ages (ns) of the requests that a stall of this length, to the end of the window, kept from ending.
 
     The workers of a closed loop are always in a request: what is missing of their time is that of these.
     """
-    law = flight.littles_law(made)
-    many = round((law["expected"] - law["in_flight"]) * made.length / seconds)
+    law = flight.littles_law(aggregates)
+    many = round((law["expected"] - law["in_flight"]) * aggregates.length / seconds)
     return [round(seconds * _NS)] * max(0, min(many, law["workers"]))
 
 

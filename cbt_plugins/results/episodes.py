@@ -93,19 +93,19 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
     return list(_injected_again(ended, list(attempts(events))))
 
 
-def _injected_again(made: Sequence[Episode], tries: Sequence[Attempt]) -> Iterator[Episode]:
+def _injected_again(episodes: Sequence[Episode], tries: Sequence[Attempt]) -> Iterator[Episode]:
     """Yield the episodes, those of faults that were injected again marked: the plan injects faults in phases only."""
     again: Dict[str, float] = {}
-    for its in made:
-        if its.kind == "return":
-            lasted = [again.pop(label) for label in its.labels if label in again]
-            yield replace(its, again=min(lasted)) if lasted and not its.aborted else its
-        elif not tries or its.aborted or any(one.begin <= its.begin < one.end for one in tries):
-            yield its
+    for episode in episodes:
+        if episode.kind == "return":
+            lasted = [again.pop(label) for label in episode.labels if label in again]
+            yield replace(episode, again=min(lasted)) if lasted and not episode.aborted else episode
+        elif not tries or episode.aborted or any(attempt.begin <= episode.begin < attempt.end for attempt in tries):
+            yield episode
         else:
-            again[its.labels[0]] = min(its.until, its.end) - its.begin
-            if any(min(its.until, one.end) - max(its.begin, one.go) >= _IN_FORCE for one in tries):
-                yield replace(its, again=again[its.labels[0]])
+            again[episode.labels[0]] = min(episode.until, episode.end) - episode.begin
+            if any(min(episode.until, attempt.end) - max(episode.begin, attempt.go) >= _IN_FORCE for attempt in tries):
+                yield replace(episode, again=again[episode.labels[0]])
 
 
 def _early_return(back: Episode, before: Episode, fired: float) -> Episode:

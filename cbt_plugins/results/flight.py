@@ -63,11 +63,11 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
     }
 
 
-def _expected(made: PhaseAggregates, its: JobAggregates, workers: int) -> float:
+def _expected(aggregates: PhaseAggregates, job: JobAggregates, workers: int) -> float:
     """Return how many workers had something to do, on the average of the window."""
-    if not made.phase.takes_all or not its.last_end:
+    if not aggregates.phase.takes_all or not job.last_end:
         return float(workers)
-    return sum(max(0.0, end / 1e9 - made.grid.start) for end in its.last_end.values()) / made.length
+    return sum(max(0.0, end / 1e9 - aggregates.grid.start) for end in job.last_end.values()) / aggregates.length
 
 
 def _rounded(share: Optional[float]) -> Optional[float]:
@@ -103,24 +103,24 @@ def at_end(made: PhaseAggregates) -> Dict[str, Any]:
 
 
 def rate(made: PhaseAggregates) -> Dict[str, Any]:
-    """Return the requests/s of its open loops together; all null in a closed loop.
+    """Return the requests/s of driver open loops together; all null in a closed loop.
 
     asked      requests/s
     issued     what the drivers started, per second of their time; while the load grows (`ramp`), half of it is asked
     deviation  issued / asked - 1
-    chance     its standard deviation by chance alone: arrivals of a Poisson process; 0 of even ones
+    chance     driver standard deviation by chance alone: arrivals of a Poisson process; 0 of even ones
     unstarted  the share of due requests that no worker was free for, until the end
     """
-    known = rates(made).values()
+    drivers = rates(made).values()
     nothing: Dict[str, Any] = dict.fromkeys(("asked", "issued", "deviation", "chance", "unstarted"))
-    if not known:
+    if not drivers:
         return nothing
-    asked = made.phase.asked.get("rate") or sum(its.asked for its in known)
-    issued = [its.issued for its in known if its.issued is not None]
-    if len(issued) < len(known):
+    asked = made.phase.asked.get("rate") or sum(driver.asked for driver in drivers)
+    issued = [driver.issued for driver in drivers if driver.issued is not None]
+    if len(issued) < len(drivers):
         return {**nothing, "asked": asked}
-    requests, unstarted = sum(its.requests for its in known), sum(its.unstarted for its in known)
-    by_chance = sum(its.requests for its in known if its.poisson)
+    requests, unstarted = sum(driver.requests for driver in drivers), sum(driver.unstarted for driver in drivers)
+    by_chance = sum(driver.requests for driver in drivers if driver.poisson)
     return {
         "asked": asked,
         "issued": round(sum(issued), 4),

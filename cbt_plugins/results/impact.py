@@ -85,11 +85,11 @@ def _worst(
     {"phase", "state", "start": epoch seconds, "seconds", "percent": of the baseline, "lowest": obj/s of a second}
     """
     normal = base["total"]["obj_per_s"] if base else 0.0
-    found: List[Tuple[float, Dict[str, Any]]] = []
-    for made, its in cut if normal else ():
-        rates = made.all_ops.sums["objects"].astype(float)
-        seconds = made.grid.first + np.arange(len(rates))
-        hurt = [s for s in its if s.state in HURT]
+    stretches: List[Tuple[float, Dict[str, Any]]] = []
+    for aggregates, states in cut if normal else ():
+        rates = aggregates.all_ops.sums["objects"].astype(float)
+        seconds = aggregates.grid.first + np.arange(len(rates))
+        hurt = [s for s in states if s.state in HURT]
         inside = np.zeros(len(rates), bool)
         for s in hurt:
             inside |= (seconds >= s.start) & (seconds + 1 <= s.end)
@@ -104,21 +104,22 @@ def _worst(
                 best, at = sums, (begin, i + 1)
         if best:
             part, start = rates[slice(*at)], float(seconds[at[0]])
-            line = {"phase": made.phase.name, "start": start, "seconds": at[1] - at[0], "lowest": float(part.min())}
+            line = {"phase": aggregates.phase.name, "start": start, "seconds": at[1] - at[0]}
+            line["lowest"] = float(part.min())
             line["state"] = next(s.state for s in hurt if s.start <= start < s.end)
-            found.append((best, {**line, "percent": round(100 * float(part.mean()) / normal, 2)}))
-    return max(found, key=lambda its: its[0])[1] if found else None
+            stretches.append((best, {**line, "percent": round(100 * float(part.mean()) / normal, 2)}))
+    return max(stretches, key=lambda stretch: stretch[0])[1] if stretches else None
 
 
 def _unsteady(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], base: Mapping[str, Any]) -> Optional[str]:
     """Return that clients had less than half of the baseline for seconds of it; None where they had not."""
-    made = next((made for made, _ in cut if made.phase.name == base["phase"]), None)
+    aggregates = next((aggregates for aggregates, _ in cut if aggregates.phase.name == base["phase"]), None)
     normal = base["total"]["obj_per_s"]
-    if made is None or normal * HALVED < _FEW:
+    if aggregates is None or normal * HALVED < _FEW:
         return None
-    first = made.grid.first
+    first = aggregates.grid.first
     part = slice(math.ceil(base["start"]) - first, math.floor(base["end"]) - first)
-    rates = made.all_ops.sums["objects"][part].astype(float)
+    rates = aggregates.all_ops.sums["objects"][part].astype(float)
     means = np.convolve(rates, np.ones(HALVED) / HALVED, "valid") if len(rates) >= HALVED else np.zeros(0)
     if not len(means) or means.min() >= HALF * normal:
         return None

@@ -225,7 +225,7 @@ class _Lines:
         self._looks: List[Tuple[int, float]] = []  # number of the sample, seconds since the look before
 
     def again(self) -> _Lines:
-        """Return what takes the lines of the same connection behind some that are lost: what rose then is not known."""
+        """Return a reader of the lines behind lost ones of the same connection: the growth in between is unknown."""
         after = _Lines(self._about)
         after._names = self._names
         return after
@@ -234,11 +234,11 @@ class _Lines:
         """Add a line. Raises TypeError, ValueError, LookupError or AttributeError for a damaged one, of which nothing
         is added.
         """
-        names = [(self._names[kind], _names_of(kind, its)) for kind, its in (line.get("names") or {}).items()]
+        names = [(self._names[kind], _names_of(kind, named)) for kind, named in (line.get("names") or {}).items()]
         if "s" in line:
             self._take_sample(line)
-        for known, new in names:
-            known.update(new)
+        for names_of_kind, new in names:
+            names_of_kind.update(new)
 
     def _take_sample(self, line: Mapping[str, Any]) -> None:
         t, seconds, ticks = float(line["t"]), float(line["s"]), array("d", line["c"])
@@ -353,7 +353,7 @@ class _Lines:
 
 
 def _names_of(kind: str, names: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
-    """Return what the indices in lines mean. Raises LookupError, TypeError, ValueError or AttributeError."""
+    """Return the meaning of the indices in lines. Raises LookupError, TypeError, ValueError or AttributeError."""
     for about in names.values():
         if kind == "d":
             str(about["class"]), str(about["id"]), int(about["pid"]), float(about["since"]), bool(about["io"])

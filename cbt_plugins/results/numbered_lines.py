@@ -50,12 +50,12 @@ class LineOrder:
         return True
 
     def note(self, path: Path) -> Iterator[str]:
-        """Yield what was wrong with the lines of a file, if anything was."""
+        """Yield a text with the errors in the lines of a file, if there are any."""
         counts = {"doubled or out of order": self.doubled, "lost": self.lost, "damaged": self.bad}
-        told = [f"{several(count, 'line')} {how}" for how, count in counts.items() if count]
-        if told:
+        causes = [f"{several(count, 'line')} {how}" for how, count in counts.items() if count]
+        if causes:
             name = "/".join(path.parts[-3:])
-            yield f"{name}: {', '.join(told)}: left out"
+            yield f"{name}: {', '.join(causes)}: left out"
 
 
 def numbered_lines(path: Path, notes: Dict[str, None]) -> List[Dict[str, Any]]:
@@ -64,7 +64,7 @@ def numbered_lines(path: Path, notes: Dict[str, None]) -> List[Dict[str, Any]]:
 
 
 def each_numbered_line(path: Path, notes: Dict[str, None]) -> Iterator[Dict[str, Any]]:
-    """Yield what `numbered_lines` returns, one line in memory at a time."""
+    """Yield the lines that `numbered_lines` returns, one line in memory at a time."""
     order = LineOrder()
     yield from (line for line in each_json_line(path) if order.takes(line))
     notes.update(dict.fromkeys(order.note(path)))

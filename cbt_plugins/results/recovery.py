@@ -442,7 +442,7 @@ def in_order(milestones: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]
         seconds = milestone["seconds"]
         latest = seconds if seconds is not None else latest
         placed.append((latest, milestone))
-    return [milestone for _, milestone in sorted(placed, key=lambda its: its[0])]
+    return [milestone for _, milestone in sorted(placed, key=lambda pair: pair[0])]
 
 
 def _milestone(its: Mapping[str, Any]) -> Tuple[str, str, str]:

@@ -10,19 +10,19 @@ from cbt_plugins.results.episodes import EARLY, is_planned, rows_of
 from cbt_plugins.results.samples import Samples
 
 
-def warnings_of(samples: Samples, made: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+def warnings_of(samples: Samples, episodes: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     """Yield {"code", "text"} of episodes in their plain form; with "episode" it is about the rows of that one."""
     if not samples.samples:
         yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
         return
-    there = [episode for episode in made if is_planned(episode)]
-    for episode in there:
+    planned = [episode for episode in episodes if is_planned(episode)]
+    for episode in planned:
         about = f"{episode['kind']} {', '.join(episode['labels'])}"
         for warning in _about(samples, episode):
             yield {"code": warning["code"], "text": f"{about}: {warning['text']}", "episode": rows_of(episode)}
         early = episode["ended_early"]
         # what else is in force then does not recover as it would
-        for other in there if early else ():
+        for other in planned if early else ():
             if other is episode or other["begin"] <= early["t"] < other["end"]:
                 yield {"code": "fault-ended-early", "text": f"{about}: {_early(early)}", "episode": rows_of(other)}
     for why in dict.fromkeys(samples.fallbacks):

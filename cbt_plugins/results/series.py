@@ -316,8 +316,8 @@ class Timeline:
         at = np.clip((block - self.grid.first_block) // self.grid.block, 0, max(0, size - 1))
         for number in np.unique(endpoint).tolist() if size else ():
             if names[number] in self.endpoints or len(self.endpoints) < _ENDPOINTS:
-                its = endpoint == number
-                sums = np.bincount(at[its], weights=n[its], minlength=size).astype(np.int64)
+                rows = endpoint == number
+                sums = np.bincount(at[rows], weights=n[rows], minlength=size).astype(np.int64)
                 self.endpoints[names[number]] = self.endpoints.get(names[number], 0) + sums
 
     def merge(self, other: Timeline) -> None:

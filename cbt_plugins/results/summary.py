@@ -153,7 +153,7 @@ _WITHOUT_ADMIN = (
 
 def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     have = {phase.name for phase in run.phases}
-    planned = [its["name"] for its in run.plan.get("phases") or () if isinstance(its, dict) and its.get("name")]
+    planned = [phase["name"] for phase in run.plan.get("phases") or () if isinstance(phase, dict) and phase.get("name")]
     missing = [name for name in planned if name not in have]
     if run.going_on:
         to_come = f"; to come: {', '.join(map(str, missing))}" if missing else ""
@@ -188,7 +188,7 @@ _SHOWN = 5
 
 
 def _changes(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
-    """Yield what SHA256SUMS says of the files of a run; what was changed is not read."""
+    """Yield the warnings of SHA256SUMS about the files of a run; changed files are not read."""
     named: Dict[Tuple[str, str, str], List[str]] = {}
     for name, why in run.changed.items():
         phase = re.match(r"phases/\d+-([^/]+)/", name)

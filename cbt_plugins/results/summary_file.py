@@ -208,7 +208,7 @@ def run_state(summary: Mapping[str, Any]) -> str:
     """
     if summary["usable"]:
         return "complete"
-    codes = {its["code"] for its in summary["warnings"]}
+    codes = {warning["code"] for warning in summary["warnings"]}
     return next((state for code, state in _STATES.items() if code in codes), "invalid")
 
 

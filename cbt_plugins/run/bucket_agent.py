@@ -166,19 +166,19 @@ def remove(s3, bucket):
     for page in pages(s3, path, listing, "ListVersionsResult", ("Version", "DeleteMarker")):
         texts = [
             "<Object><Key>%s</Key><VersionId>%s</VersionId></Object>"
-            % (escape(one.findtext("Key")), escape(one.findtext("VersionId") or "null"))
-            for one in page
+            % (escape(element.findtext("Key")), escape(element.findtext("VersionId") or "null"))
+            for element in page
         ]
         body = "<Delete><Quiet>true</Quiet>%s</Delete>" % "".join(texts)
-        said = s3.ask("POST", path, [("delete", "")], body.encode(), wanted="DeleteResult")
-        wrong = said.find("Error") if said is not None else None
+        reply = s3.ask("POST", path, [("delete", "")], body.encode(), wanted="DeleteResult")
+        wrong = reply.find("Error") if reply is not None else None
         if wrong is not None:
             raise S3Error("%s/%s: %s" % (bucket, wrong.findtext("Key"), wrong.findtext("Code")))
         gone += len(page)
         say(objects=gone)
     for page in pages(s3, path, [("uploads", "")], "ListMultipartUploadsResult", ("Upload",)):
-        for one in page:
-            s3.ask("DELETE", path + "/" + one.findtext("Key"), [("uploadId", one.findtext("UploadId") or "")])
+        for element in page:
+            s3.ask("DELETE", path + "/" + element.findtext("Key"), [("uploadId", element.findtext("UploadId") or "")])
     s3.ask("DELETE", path)
 
 

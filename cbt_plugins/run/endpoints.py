@@ -62,8 +62,8 @@ def errors_of_endpoints(
     answers = remote.feed(clients, shlex.join(["python3", *_PROBE.words()]), data, _PROBE_TIMEOUT)
     errors = []
     for node, answer in answers.items():
-        found = map(json.loads, answer.stdout.splitlines())
-        errors += [f"{node}: {line['url']}: {line['error']}" for line in found]
+        replies = map(json.loads, answer.stdout.splitlines())
+        errors += [f"{node}: {line['url']}: {line['error']}" for line in replies]
         if answer.status:
             why = (answer.stderr.strip().splitlines() or ["no reply in time"])[-1]
             errors.append(f"{node}: could not ask the endpoints: {why}")
@@ -97,13 +97,13 @@ def _profile(name: str) -> S3Keys:
         wrong = error.strerror if isinstance(error, OSError) else "cannot be read as a credentials file"
         raise CephError(f"s3.profile: {path}: {wrong}") from None
     if not parser.has_section(name):
-        known = ", ".join(parser.sections()) or "none"
-        raise CephError(f"s3.profile: {path} has no profile {name}; there are: {known}")
-    found = {key: parser.get(name, key, fallback="").strip() for key in _AWS}
-    missing = [key for key in _AWS[:2] if not found[key]]
+        sections = ", ".join(parser.sections()) or "none"
+        raise CephError(f"s3.profile: {path} has no profile {name}; there are: {sections}")
+    values = {key: parser.get(name, key, fallback="").strip() for key in _AWS}
+    missing = [key for key in _AWS[:2] if not values[key]]
     if missing:
         raise CephError(f"s3.profile: {path}: profile {name} has no {' and no '.join(missing)}")
-    return S3Keys(*(found[key] for key in _AWS))
+    return S3Keys(*(values[key] for key in _AWS))
 
 
 def _secret(source: Optional[str], name: str) -> str:

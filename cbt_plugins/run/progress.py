@@ -37,16 +37,16 @@ class RateMeter:
 
     def take(self, job: str, at: float, counts: Counts) -> None:
         """Take the counts of a job at this time of its node's clock."""
-        known = self._counts.setdefault(job, [])
-        if known and at <= known[-1][0]:
+        counted = self._counts.setdefault(job, [])
+        if counted and at <= counted[-1][0]:
             return
-        known.append((at, counts))
-        while len(known) > 2 and known[1][0] <= at - RATE_SPAN:
-            del known[0]
+        counted.append((at, counts))
+        while len(counted) > 2 and counted[1][0] <= at - RATE_SPAN:
+            del counted[0]
 
     def rate(self) -> Optional[Rate]:
         """Return the rate of all jobs over their last seconds; None until each has been counted for long enough."""
-        spans = [(known[0], known[-1]) for known in self._counts.values()]
+        spans = [(counts[0], counts[-1]) for counts in self._counts.values()]
         if not spans or any(last - first < RATE_SPAN for (first, _), (last, _) in spans):
             return None
         objects = sum((b.good - a.good) / (last - first) for (first, a), (last, b) in spans)
@@ -65,15 +65,15 @@ class Remainder(NamedTuple):
     def of(cls, phases: Sequence[Phase]) -> Remainder:
         """Return the sum of these phases."""
         lengths = [known_length(phase) for phase in phases]
-        known = [length for length in lengths if length is not None]
-        return cls(sum(known), len(known) == len(lengths), bool(phases))
+        finite = [length for length in lengths if length is not None]
+        return cls(sum(finite), len(finite) == len(lengths), bool(phases))
 
     def text(self, left: Optional[float]) -> str:
         """Return the time left of the run, with that of its present phase; nothing in the last one."""
         if not self.any:
             return ""
-        more = "" if self.exact and left is not None else "more than "
-        return f", {more}{clock(self.seconds + (left or 0.0))} of the run"
+        bound = "" if self.exact and left is not None else "more than "
+        return f", {bound}{clock(self.seconds + (left or 0.0))} of the run"
 
 
 NOTHING_AFTER = Remainder(0.0, True, False)

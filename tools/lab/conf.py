@@ -128,16 +128,16 @@ def ceph_conf(topology: Topology, fsid: str, tls: bool = False) -> str:
     return (_GLOBAL + _DAEMONS).format(**values) + "".join(rgws)
 
 
-def runtime_commands(topology: Topology, known: Sequence[str]) -> List[str]:
+def runtime_commands(topology: Topology, option_names: Sequence[str]) -> List[str]:
     """`ceph` commands for what belongs into the monitors' database: recovery at full speed, `out` soon,
-    gateways as small as the lab. `known`: the names of all options of this release.
+    gateways as small as the lab. `option_names`: the names of all options of this release.
 
     osd_recovery_sleep = 0 alone means "by the class of the disk", and files count as hdd. 20.2 has sleeps of their own
     for degraded PGs.
     """
     options = [("mon", "mon_osd_down_out_interval", topology.out_interval), ("osd", "osd_max_backfills", 4)]
     options += [("osd", name, 8) for name in ("osd_recovery_max_active", "osd_recovery_max_active_hdd")]
-    options += [("osd", name, 0) for name in known if name.startswith("osd_recovery_sleep")]
+    options += [("osd", name, 0) for name in option_names if name.startswith("osd_recovery_sleep")]
     options += [("client", "rgw_thread_pool_size", 64), ("client", "rgw_override_bucket_index_max_shards", 4)]
     return [f"config set {who} {name} {value}" for who, name, value in options]
 

@@ -254,9 +254,9 @@ def _make_stores(directory: Path, record: LabRecord, daemons: Daemons) -> List[L
 
 def _make_pools(ceph: CephShell, shape: Topology) -> int:
     pools, placement_groups = pool_commands(shape)
-    said = ceph.ask("config ls")
-    known = json.loads(said[said.index("[") :])
-    for command in [*runtime_commands(shape, known), *pools]:
+    listing = ceph.ask("config ls")
+    option_names = json.loads(listing[listing.index("[") :])
+    for command in [*runtime_commands(shape, option_names), *pools]:
         if "names beginning with ." in ceph.ask(command):
             # Since Quincy .rgw.root needs a flag that Pacific does not know; the refusal counts as success.
             ceph.ask(f"{command} --yes-i-really-mean-it")

@@ -52,8 +52,8 @@ class Chances(NamedTuple):
 
     def true(self, change: float, margin: float) -> float:
         """Return how often a true verdict is given: of less than the margin, but not 0, each of the first three is."""
-        found = self.found + self.small * (abs(change) < margin) if change else 0.0
-        return found + self.equivalent * (abs(change) < margin)
+        chance = self.found + self.small * (abs(change) < margin) if change else 0.0
+        return chance + self.equivalent * (abs(change) < margin)
 
 
 def chances(runs: int, change: float, campaign: Campaign, rounds: int = ROUNDS, seed: int = 0) -> Chances:
@@ -70,11 +70,11 @@ def chances(runs: int, change: float, campaign: Campaign, rounds: int = ROUNDS, 
     for a, b in zip(base, new):
         table = dict.fromkeys(range(campaign.rows), unchanged)
         table[0] = compare_runs(a, b, campaign.paired, 1 - campaign.alpha)
-        made = judge(table, dict.fromkeys(table, Direction.HIGHER), campaign.margin, campaign.alpha)[0]
-        counts[made.verdict or Verdict.INCONCLUSIVE, bool(made.differs)] += 1
+        comparison = judge(table, dict.fromkeys(table, Direction.HIGHER), campaign.margin, campaign.alpha)[0]
+        counts[comparison.verdict or Verdict.INCONCLUSIVE, bool(comparison.differs)] += 1
     small, equivalent = (counts[Verdict.EQUIVALENT, differs] / rounds for differs in (True, False))
-    found = (counts[Verdict.BETTER, True] + counts[Verdict.WORSE, True]) / rounds
-    return Chances(found, small, equivalent, 1 - found - small - equivalent)
+    decided = (counts[Verdict.BETTER, True] + counts[Verdict.WORSE, True]) / rounds
+    return Chances(decided, small, equivalent, 1 - decided - small - equivalent)
 
 
 def minimum_runs(

@@ -149,19 +149,19 @@ def decide(
 
     `margins`: of rows that have another than the design's.
     """
-    found, family = _Findings(), (len(rows), design)
+    findings, family = _Findings(), (len(rows), design)
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
-        new = [key for key, its in rows.items() if len(its) >= block and its[block - 1] is not None]
-        _look({key: _there(rows[key][:block]) for key in new}, found, directions, family, margins or {})
-    made = {}
-    for key, its in rows.items():
-        parts = len(rows) - len(found.differs) + (key in found.differs)
-        verdict, at = found.verdict(key)
-        differs = found.differs[key][0].value if key in found.differs else ""
-        alpha = 2 * design.alpha if key in found.within else design.alpha / parts
-        seen = _decision(_there(its), alpha, design)
-        made[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in found.within)
-    return made
+        new = [key for key, ratios in rows.items() if len(ratios) >= block and ratios[block - 1] is not None]
+        _look({key: _there(rows[key][:block]) for key in new}, findings, directions, family, margins or {})
+    decisions = {}
+    for key, ratios in rows.items():
+        parts = len(rows) - len(findings.differs) + (key in findings.differs)
+        verdict, at = findings.verdict(key)
+        differs = findings.differs[key][0].value if key in findings.differs else ""
+        alpha = 2 * design.alpha if key in findings.within else design.alpha / parts
+        seen = _decision(_there(ratios), alpha, design)
+        decisions[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in findings.within)
+    return decisions
 
 
 def _there(values: Sequence[Optional[float]]) -> List[float]:
@@ -170,7 +170,7 @@ def _there(values: Sequence[Optional[float]]) -> List[float]:
 
 def _look(
     seen: Mapping[Key, List[float]],
-    found: _Findings,
+    findings: _Findings,
     directions: Mapping[Key, Direction],
     rules: Tuple[int, Design],
     margins: Mapping[Key, float],
@@ -179,15 +179,15 @@ def _look(
     family, design = rules
     for key, values in seen.items():
         ends = interval(values, 2 * design.alpha, design)
-        if key not in found.within and ends and _within(ends, margins.get(key, design.margin)):
-            found.within[key] = len(values)
+        if key not in findings.within and ends and _within(ends, margins.get(key, design.margin)):
+            findings.within[key] = len(values)
     last = -1
-    while last != (last := len(found.differs)):
-        for key in [key for key in seen if key not in found.differs and directions[key] is not Direction.NONE]:
+    while last != (last := len(findings.differs)):
+        for key in [key for key in seen if key not in findings.differs and directions[key] is not Direction.NONE]:
             ends = interval(seen[key], design.alpha / (family - last), design)
             if ends and (ends[0] > 0 or ends[1] < 0):
                 good = (ends[0] > 0) == (directions[key] is Direction.HIGHER)
-                found.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
+                findings.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
 
 
 def _within(ends: Tuple[float, float], margin: float) -> bool:
@@ -195,7 +195,7 @@ def _within(ends: Tuple[float, float], margin: float) -> bool:
 
 
 def _decision(values: List[float], alpha: float, design: Design) -> Decision:
-    ends = _common([its for n in range(FIRST, len(values) + 1) if (its := interval(values[:n], alpha, design))])
+    ends = _common([look for n in range(FIRST, len(values) + 1) if (look := interval(values[:n], alpha, design))])
     low, high = map(math.expm1, ends) if ends else (None, None)
     return Decision(
         len(values),
@@ -208,7 +208,7 @@ def _decision(values: List[float], alpha: float, design: Design) -> Decision:
 
 
 def _common(looks: Sequence[Tuple[float, float]]) -> Optional[Tuple[float, float]]:
-    """Return what the intervals of all looks have in common; the last one where that is nothing."""
+    """Return the intersection of the intervals of all looks; the last interval where the intersection is empty."""
     if not looks:
         return None
     low, high = max(low for low, _ in looks), min(high for _, high in looks)
@@ -232,10 +232,10 @@ def outlook(effect: float, scatter: Scatter, rows: int, design: Design, wanted: 
     A change of the margin or more is truly better or worse, one of 0 equivalent; of one between them both are true.
     `scatter`: of the observations of blocks; how little of it is known is simulated, too.
     """
-    found, equivalent = (np.cumsum(its) for its in _ends(effect, scatter, rows, design))
-    true = bool(effect) * found + (abs(effect) < design.margin) * equivalent
+    differing, equivalent = (np.cumsum(share) for share in _ends(effect, scatter, rows, design))
+    true = bool(effect) * differing + (abs(effect) < design.margin) * equivalent
     enough = np.flatnonzero(true >= wanted)
-    ends = (float(its[-1]) for its in (found, equivalent, true))
+    ends = (float(shares[-1]) for shares in (differing, equivalent, true))
     return Outlook(effect, int(enough[0]) if len(enough) else None, *ends)
 
 
@@ -261,6 +261,6 @@ def _ends(
     either = differs | within
     first = np.where(either.any(axis=1), either.argmax(axis=1), -1)
     says = np.take_along_axis(within, np.maximum(first, 0)[:, None], axis=1)[:, 0]
-    made = (first[(first >= 0) & kind] + 1 for kind in (~says, says))
-    one, other = (np.bincount(its, minlength=design.most + 1) / campaigns for its in made)
-    return one, other
+    blocks_of_ends = (first[(first >= 0) & kind] + 1 for kind in (~says, says))
+    differing, equivalent = (np.bincount(ends, minlength=design.most + 1) / campaigns for ends in blocks_of_ends)
+    return differing, equivalent

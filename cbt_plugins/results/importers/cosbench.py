@@ -203,7 +203,7 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
         kind="cosbench",
         config=dict(_config(its, known)),
         measurements=tuple(made),
-        usable=not bad and all(its.code != "no-requests" for its in warnings),
+        usable=not bad and all(warning.code != "no-requests" for warning in warnings),
         warnings=tuple(warnings),
         started=known.started.timestamp() if known and known.started else None,
     )
