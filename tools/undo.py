@@ -16,7 +16,7 @@ from cbt_plugins.archive_files import confine
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo import FILE, PREPARED, given_up_in, holds_data, open_in, still_open
+from cbt_plugins.faults.undo import FILE, PREPARED, given_up_in, holds_data, lines_of_others, open_in, still_open
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
@@ -126,7 +126,7 @@ def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Print why an undo would be refused, and how it would reach the nodes."""
     try:
         run_id = access.read(folder).run_id
-        if all(seal.is_marked(line, run_id) for line in lines):
+        if not lines_of_others(lines, run_id, sealed=True):
             return
         why = seal.refusal(folder / FILE)
     except FaultError as error:

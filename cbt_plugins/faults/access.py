@@ -49,6 +49,7 @@ class ClusterAccess:
     trusted: bool = False  # the user has seen what is open, whoever wrote it
     admin: bool = True  # False: Ceph's commands are not there; nothing but commands of the user's is undone
     former: Tuple[Way, ...] = ()  # that the section named before: recorded commands have them
+    sealed: bool = False  # this user's seal holds on the cluster.json that the ID is from
     #: the cluster.json that all this is from: what was judged is not read again
     document: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
@@ -65,7 +66,8 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
     document, cluster, run_id = _parsed(folder, access.document) if access.document else _read(folder, own=True)
     before, now = Ceph(access.remote, cluster), Way.of(access.ceph)
     ways = dict.fromkeys([*_former(document, access.trusted), Way.of(before)])
-    access = replace(access, run_id=run_id, former=tuple(way for way in ways if way != now))
+    former = tuple(way for way in ways if way != now)
+    access = replace(access, run_id=run_id, former=former, sealed=_is_sealed(document))
     if is_new and not document.get("fsid"):
         document["fsid"] = _fsid(access, limits.quick)
         if document["fsid"]:
@@ -89,11 +91,15 @@ def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
         raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes it all the same")
 
 
+def _is_sealed(document: Mapping[str, Any]) -> bool:
+    """Tell whether this user, on this machine, has written a cluster.json. Raises FaultError."""
+    return seal.holds(document.get("seal"), {key: value for key, value in document.items() if key != "seal"})
+
+
 def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:
     """Yield the ways before the one that a cluster.json has; none that others may have written."""
-    content = {key: value for key, value in document.items() if key != "seal"}
-    if "former" in content and (trusted or seal.holds(document.get("seal"), content)):
-        yield from (Way(*map(str, way)) for way in content["former"])
+    if "former" in document and (trusted or _is_sealed(document)):
+        yield from (Way(*map(str, way)) for way in document["former"])
 
 
 def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
@@ -170,8 +176,7 @@ def _unusable(folder: Path, error: Exception) -> FaultError:
 def read(folder: Path, trusted: bool = False) -> ClusterAccess:
     """Return the access that the run of this folder has. Raises FaultError, also when others wrote it: see `seal`."""
     document, cluster, run_id = _read(folder, own=not trusted)
-    content = {key: value for key, value in document.items() if key != "seal"}
-    if not trusted and not seal.holds(document.get("seal"), content):
+    if not trusted and not _is_sealed(document):
         raise FaultError(seal.refusal(folder / FILE))
     # as for the run itself
     if document.get("PDSH_SSH_ARGS_APPEND"):

@@ -65,7 +65,7 @@ class Injector:
         try:  # only now: nobody else can have the folder
             is_new = not self._journal.records
             access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
-            self._journal.identify(access.run_id)
+            self._journal.identify(access.run_id, access.sealed)
             self._settings = remembered(self._journal, settings)
             self._limits = limits or limits_of(self._settings, ClusterLimits())
             if self._journal.still_open() and not access.trusted:

@@ -45,10 +45,20 @@ def is_marked(line: Mapping[str, Any], run_id: str) -> bool:
     return holds(line.get("seal"), {**content, "run": run_id})
 
 
+def is_marked_as_before(line: Mapping[str, Any], run_id: str) -> bool:
+    """Tell whether this user, on this machine, has written an open step with an earlier version. Raises FaultError.
+
+    That version sealed these parts of an `open` line, and no other line.
+    """
+    content = {key: line.get(key) for key in ("id", "label", "kind", "step")}
+    return holds(line.get("seal"), {**content, "run": run_id})
+
+
 def refusal(path: Path) -> str:
     """Return why what a file says is not run, and what can be done."""
     return (
-        f"{path} was not written by this user on this machine: nothing of it is run; look at it with "
+        f"{path} was not written by this user on this machine, or the key {_path()} was removed since: "
+        "nothing of it is run; look at it with "
         f"`cbt-tools undo --dry-run {path.parent}`, and if it may run: `cbt-tools undo --trust {path.parent}`"
     )
 
@@ -57,9 +67,13 @@ def refusal(path: Path) -> str:
 _newest: Tuple[Any, bytes] = (None, b"")
 
 
+def _path() -> Path:
+    return cache_dir() / "seal" / "key"
+
+
 def _key() -> bytes:
     global _newest
-    path = cache_dir() / "seal" / "key"
+    path = _path()
     state = _state(path)
     if state is None or state != _newest[0]:
         key = _read_key(path)

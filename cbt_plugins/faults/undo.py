@@ -50,16 +50,19 @@ class UndoJournal:
         self._journal = Journal(self._path, PRIVATE, to_read=True, anybodys=anybodys)
         sync_folder(folder)  # the file's name, too, must survive a loss of power
 
-    def identify(self, run_id: str) -> None:
-        """Take the ID of the run. Raises FaultError where a step is open that this user has not sealed for it."""
+    def identify(self, run_id: str, sealed: bool) -> None:
+        """Take the ID of the run; `sealed`: it is from a cluster.json whose seal holds (see `lines_of_others`).
+
+        Raises FaultError where a step is open that this user has not sealed for the run.
+        """
         seal.of(run_id)  # fails before anything begins
         self._journal.mark = partial(seal.mark, run_id=run_id)
         if self._anybodys:
             return
         lines = self._journal.records
-        self._others = {id(line) for line in lines if not seal.is_marked(line, run_id)}
-        sealed = {line["id"] for line in lines if line["event"] == "open" and id(line) not in self._others}
-        if not {record.id for record in still_open(lines)} <= sealed:
+        self._others = {id(line) for line in lines_of_others(lines, run_id, sealed)}
+        own = {line["id"] for line in lines if line["event"] == "open" and id(line) not in self._others}
+        if not {record.id for record in still_open(lines)} <= own:
             raise FaultError(seal.refusal(self._path))
 
     def open(self, label: str, kind: str, step: Step) -> UndoRecord:
@@ -93,6 +96,21 @@ class UndoJournal:
     def close(self) -> None:
         """Close the file."""
         self._journal.close()
+
+
+def lines_of_others(lines: Sequence[Mapping[str, Any]], run_id: str, sealed: bool) -> List[Mapping[str, Any]]:
+    """Return the lines that are not obeyed: this user has not sealed them for the run. Raises FaultError.
+
+    Lines before the first one that has its seal are obeyed, sealed or not, where an earlier version wrote them: there
+    are `open` lines, each has that version's seal for this run, and so has its cluster.json (`sealed`). From then on
+    each line needs its seal.
+    """
+    marked = [seal.is_marked(line, run_id) for line in lines]
+    end = marked.index(True) if True in marked else len(lines)
+    opened = [line for line in lines[:end] if line["event"] == "open"]
+    is_former = sealed and opened and all(seal.is_marked_as_before(line, run_id) for line in opened)
+    begin = end if is_former else 0
+    return [line for line, own in zip(lines[begin:], marked[begin:]) if not own]
 
 
 def holds_data(label: str) -> bool:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import time
 from pathlib import PurePosixPath
-from typing import Dict, List, Sequence, Union
+from typing import Any, Dict, List, Mapping, Sequence, Union
 
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults import seal
@@ -29,8 +29,13 @@ def rescue(run: RunContext) -> None:
     last = run.journal.last("invocation")
     if not last:
         return
-    if not seal.is_marked(last, run.run_id):
-        log.warning("what %s left on nodes is not fetched: this user has not written that on this machine", run.run_id)
+    if not seal.is_marked(last, run.run_id) and not _is_of_earlier_version(run, last):
+        log.warning(
+            "what %s left on nodes in %s is not fetched: the line of its journal has no seal of this user for this "
+            "folder (another user, machine or version wrote it, or the key was removed)",
+            run.run_id,
+            last.get("run_dir"),
+        )
         return _set_all_aside(run)
     scratch = {record["phase"]: record["scratch"] for record in run.journal.all("phase-begun")}
     clients = [node for node in last["clients"] if node in run.watched]
@@ -47,6 +52,14 @@ def rescue(run: RunContext) -> None:
     folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
     bring_left(run.host.cluster, run.host.common, run.watched, last["run_dir"], folder_of_monitors)
     _set_all_aside(run)
+
+
+def _is_of_earlier_version(run: RunContext, last: Mapping[str, Any]) -> bool:
+    """Tell whether a line has no seal, as earlier versions wrote it, and names the folder that this process uses too.
+
+    Whoever wrote such a line, nothing outside the run's own folder is touched.
+    """
+    return "seal" not in last and last.get("run_dir") == run.host.run_dir
 
 
 def _set_all_aside(run: RunContext) -> None:

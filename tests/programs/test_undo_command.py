@@ -346,6 +346,77 @@ def test_what_others_wrote_is_not_run(
     assert (world.differences(), len(world.said)) == (before, sent)
 
 
+def as_of_an_earlier_version(folder: Path) -> None:
+    """Seal the journal as commit 8667765 did: parts of the open steps, and nothing else."""
+    run_id = json.loads((folder / access.FILE).read_text())["run_id"]
+    former = []
+    for line in journal_lines(folder / FILE):
+        del line["seal"]
+        if line["event"] == "open":
+            content = {key: line[key] for key in ("id", "label", "kind", "step")}
+            line["seal"] = seal.of({**content, "run": run_id})
+        former.append(json.dumps(line) + "\n")
+    (folder / FILE).write_text("".join(former))
+
+
+def test_a_run_of_an_earlier_version_is_resumed_and_undone(tmp_path: Path, world: Connections) -> None:
+    folder = tmp_path / "run"
+    folder.mkdir()
+    first = injector(folder, world)
+    first.acquire()
+    first.set_up([part("pool a")])
+    first.inject(Fault("some", "stop", (), choose=1, seed=1, accept=ANYTHING))
+    MADE.pop().close()
+    as_of_an_earlier_version(folder)
+    former = len(journal_lines(folder / FILE))
+    for _ in range(2):  # the second one finds lines of both versions
+        resumed = injector(folder, world)
+        assert "pool a" in [record.label for record in resumed.open]
+        assert [line["label"] for line in resumed.records if line["event"] == "chosen"] == ["some"]
+        assert resumed.undo_all() == []
+        MADE.pop().close()
+    assert len(journal_lines(folder / FILE)) > former
+    assert [record.label for record in open_in(folder)] == ["pool a"]
+    assert main(["undo", str(folder)]) == 0 and not world.differences()
+
+
+@pytest.mark.parametrize("damage", ["step", "label", "no seal", "cluster.json", "another run"])
+def test_a_journal_of_an_earlier_version_that_was_changed_is_refused(
+    damage: str, tmp_path: Path, world: Connections
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    as_of_an_earlier_version(folder)
+    if damage == "cluster.json":
+        altered(folder / access.FILE, **{'"common": {}': '"common": {"pdsh_cmd": "reboot"}'})
+    elif damage == "another run":
+        document = json.loads((folder / access.FILE).read_text())
+        content = {**{key: value for key, value in document.items() if key != "seal"}, "run_id": "another"}
+        (folder / access.FILE).write_text(json.dumps({**content, "seal": seal.of(content)}))
+    else:
+        old, new = {"step": ("systemctl", "touch"), "label": ("one node", "two"), "no seal": ('"seal"', '"x"')}[damage]
+        altered(folder / FILE, **{old: new})
+    before, sent = world.differences(), len(world.said)
+    assert main(["undo", str(folder)]) == 1
+    with pytest.raises(FaultError, match=r"not written by this user on this machine, or the key .* was removed"):
+        injector(folder, world)
+    assert (world.differences(), len(world.said)) == (before, sent)
+
+
+def test_unsealed_lines_after_a_sealed_one_are_not_obeyed_in_a_journal_of_both_versions(
+    tmp_path: Path, world: Connections
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    as_of_an_earlier_version(folder)
+    with contextlib.closing(injector(folder, world)) as resumed:
+        resumed.acquire()
+    MADE.pop()
+    undone = "".join(json.dumps({"t": 1.0, "event": "undone", "id": str(id)}) + "\n" for id in (1, 2))
+    with open(folder / FILE, "a") as file:
+        file.write(undone)
+    assert main(["undo", str(folder)]) == 0
+    assert world.differences() == set()
+
+
 def test_an_archive_of_another_machine_is_shown_and_then_trusted(
     tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:

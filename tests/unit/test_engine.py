@@ -7,7 +7,7 @@ import signal
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, Mapping
+from typing import Any, Dict, List, Mapping
 
 import pytest
 from run_context import context, engine_of
@@ -127,6 +127,23 @@ def test_a_complete_run_is_summarized_again_when_files_came_home_late(
     engine_of(tmp_path).check_complete()
     assert asked == [({"head": "node0"}, {}, "nowhere", tmp_path / "monitors")]
     assert summarized == ([tmp_path] if came else [])
+
+
+@pytest.mark.parametrize(
+    ("run_dir", "facts", "fetches"),
+    [("/tmp/cbt/warp-1", {}, True), ("/home/warp-1", {}, False), ("/tmp/cbt/warp-1", {"seal": "0"}, False)],
+)
+def test_files_of_an_earlier_version_are_fetched_from_the_folder_of_the_run_only(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: str, facts: Dict[str, str], fetches: bool
+) -> None:
+    fetched: List[str] = []
+    monkeypatch.setattr(resume, "bring_left", lambda cluster, common, nodes, folder, _: fetched.append(folder))
+    host = SimpleNamespace(cluster={"head": "node0"}, common={}, run_dir="/tmp/cbt/warp-1")
+    last = {"event": "invocation", "run_dir": run_dir, "clients": [], **facts}
+    journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
+    plan = SimpleNamespace(admin=True, drivers=[], phases=[])
+    resume.rescue(context(host=host, plan=plan, remote=None, journal=journal, archive=RunArchive(tmp_path)))
+    assert fetched == ([run_dir] if fetches else [])
 
 
 def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
