@@ -68,8 +68,7 @@ def _set_all_aside(run: RunContext) -> None:
 
 
 def _is_scratch(run: RunContext, folder: PurePosixPath) -> bool:
-    """Whether this run makes folders of that name: anybody may have written the journal, and what is there is removed.
-    """
+    """Tell whether this run makes folders of that name: what is in them is removed, whoever wrote the journal."""
     return folder.name.startswith(f"{run.run_id}-") and folder.parent.name == LOAD and ".." not in folder.parts
 
 
