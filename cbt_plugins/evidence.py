@@ -5,18 +5,22 @@ They show damage and careless edits. Whoever forges a file can forge the sums to
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import json
+import logging
 import os
 import re
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.archive_files import open_regular, refuse
-from cbt_plugins.journal import MOST, read_json, read_text, write_whole
+from cbt_plugins.journal import MOST, read_bytes, read_json, write_whole
+
+log = logging.getLogger("cbt")
 
 FILE = "SHA256SUMS"
 #: ends a run; says under SEALED that it has a SHA256SUMS
@@ -36,6 +40,8 @@ _LINE = re.compile(r"(\\?)([0-9a-f]{64})  (.+)")
 #: folders above a rows file, up to its run's
 _DEEP = 4
 _CHUNK = 1 << 20
+#: errors of a file that is no evidence: a link, a pipe, gone, or not this user's to read; others are the disk's
+_NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR)
 #: bytes that a file may have in any case: one without end must not be read to its end
 _LARGE = 1 << 30
 
@@ -53,7 +59,7 @@ class FileSums:
 def end_run(run: Path, facts: Mapping[str, Any]) -> None:
     """Write SHA256SUMS with the sums of all files of a run, and then its end marker, with these facts. Raises OSError.
     """
-    names = [name for name in _files(run) if name != END]
+    names = [name for name in _readable(run, _files(run)) if name != END]
     sizes = [os.lstat(run / name).st_size for name in names]
     marker = {**facts, SEALED: {"files": len(names) + 1, "bytes": sum(sizes)}}
     text = json.dumps(marker, indent=1) + "\n"
@@ -66,7 +72,7 @@ def add_sums(run: Path) -> None:
     if not os.path.lexists(run / FILE):
         return
     sums = _read(run)
-    _write(run, {**_sums_of(run, [name for name in _files(run) if name not in sums]), **sums})
+    _write(run, {**_sums_of(run, _readable(run, [name for name in _files(run) if name not in sums])), **sums})
 
 
 def judge(run: Path, rows: bool = False) -> FileSums:
@@ -91,7 +97,7 @@ def _judged(run: Path, rows: bool) -> FileSums:
     present = set(_files(run))
     changed = {name: "is missing" for name in sums if name not in present}
     added = [name for name in present if name not in sums and name.startswith(_READ_WHOLE)]
-    changed.update(dict.fromkeys(added, "came after the run ended"))
+    changed.update({name: _obstacle(run / name) or "came after the run ended" for name in added})
     wanted = [name for name in sums if name in present and (rows or not _ROWS.match(name))]
     for name, digest in _digests(run, wanted, _most(run)):
         if digest != sums[name]:
@@ -147,6 +153,29 @@ def _files(run: Path) -> Iterator[str]:
                 yield path
 
 
+def _readable(run: Path, names: Iterable[str]) -> List[str]:
+    """Return the files that can have a sum, and warn of the others: they must not keep a long run from its end."""
+    readable = []
+    for name in names:
+        obstacle = _obstacle(run / name)
+        if obstacle:
+            log.warning("%s has no sum in %s: it %s", run / name, FILE, obstacle)
+        else:
+            readable.append(name)
+    return readable
+
+
+def _obstacle(path: Path) -> str:
+    """Return why a file can have no sum, "" where it can. Raises OSError when the disk fails."""
+    try:
+        open_regular(path, judged=False).close()
+    except OSError as error:
+        if error.errno in _NO_FILE:
+            return f"cannot be read: {error.strerror or error}"
+        raise
+    return ""
+
+
 def _sums_of(run: Path, names: List[str]) -> Dict[str, str]:
     sums = dict(_digests(run, names, None))
     for name, digest in sums.items():
@@ -160,7 +189,7 @@ def _is_digest(text: str) -> bool:
 
 
 def _write(run: Path, sums: Mapping[str, str]) -> None:
-    write_whole(run / FILE, "".join(_line(sums[name], name) for name in sorted(sums)))
+    write_whole(run / FILE, "".join(_line(sums[name], name) for name in sorted(sums)), errors="surrogateescape")
 
 
 def _line(digest: str, name: str) -> str:
@@ -172,7 +201,7 @@ def _line(digest: str, name: str) -> str:
 def _read(run: Path) -> Dict[str, str]:
     """Return path -> sum; a damaged line is left out, so that its file has none. Raises OSError."""
     sums = {}
-    for line in read_text(run / FILE).split("\n"):
+    for line in read_bytes(run / FILE, MOST).decode("utf-8", "surrogateescape").split("\n"):
         match = _LINE.fullmatch(line)
         if match:
             escaped, digest, name = match.groups()

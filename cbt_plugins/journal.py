@@ -233,10 +233,10 @@ def _objects(file: BinaryIO) -> Iterator[Dict[str, Any]]:
             yield value
 
 
-def write_whole(path: Path, text: str, mode: int = SHARED) -> None:
+def write_whole(path: Path, text: str, mode: int = SHARED, errors: str = "backslashreplace") -> None:
     """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder.
 
-    Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes.
+    Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes, or what `errors` says.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with folder_of(path) as (folder, name):
@@ -245,7 +245,7 @@ def write_whole(path: Path, text: str, mode: int = SHARED) -> None:
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(draft, flags, mode, dir_fd=folder), "wb") as file:
-                file.write(text.encode("utf-8", "backslashreplace"))
+                file.write(text.encode("utf-8", errors))
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import random
@@ -172,6 +173,53 @@ def test_readers_name_a_changed_file(
     assert main([verb, *first, str(run), *limit]) == 4
     output = " ".join("".join(capsys.readouterr()).split())  # a line is broken where the path of the run is long
     assert "changed since the run ended: events.jsonl" in output
+
+
+def test_what_is_no_readable_file_keeps_no_run_from_its_end(
+    whole: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    run = copy_of(whole, tmp_path)
+    for name in ("complete", "SHA256SUMS"):
+        (run / name).unlink()
+    folder = run / "monitors" / "01" / "perf.node1"
+    folder.mkdir(parents=True)
+    (folder / "gone").symlink_to(tmp_path / "nowhere")
+    os.mkfifo(folder / "pipe")
+    (run / "latest").symlink_to("nowhere")
+    evidence.end_run(run, {"t": 1.0})
+    assert caplog.text.count("has no sum in SHA256SUMS") == 3
+    odd = dict(evidence.judge(run).changed)
+    assert set(odd) == {"monitors/01/perf.node1/gone", "monitors/01/perf.node1/pipe"}
+    assert all("cannot be read" in why for why in odd.values())
+    evidence.add_sums(run)
+    assert set(evidence.judge(run).changed) == set(odd)
+
+
+def test_a_name_that_is_no_utf8_has_a_sum_as_sha256sum_reads_it(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    for name in ("complete", "SHA256SUMS"):
+        (run / name).unlink()
+    name = os.fsdecode(b"monitors/01/node\xff.jsonl")
+    (run / name).parent.mkdir(parents=True, exist_ok=True)
+    (run / name).write_text("{}\n")
+    evidence.end_run(run, {"t": 1.0})
+    assert evidence.judge(run).changed == {}
+    subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=run, check=True)
+    (run / name).write_text("{} \n")
+    assert list(evidence.judge(run).changed) == [name]
+    assert main(["verify", str(run)]) == 1
+
+
+def test_a_disk_that_fails_at_the_end_is_an_error(whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = copy_of(whole, tmp_path)
+    (run / "complete").unlink()
+
+    def failing(*_: Any, **__: Any) -> Any:
+        raise OSError(errno.EIO, "Input/output error")
+
+    monkeypatch.setattr(evidence, "open_regular", failing)
+    with pytest.raises(OSError, match="Input/output error"):
+        evidence.end_run(run, {"t": 1.0})
 
 
 def test_late_files_get_sums_and_others_keep_theirs(whole: Path, tmp_path: Path) -> None:
