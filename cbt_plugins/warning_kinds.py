@@ -86,6 +86,7 @@ _ALL = (
     WarningKind("aggregates", "the aggregates of a job could not be made on its node"),
     WarningKind("missing-objects", "requests found no object where one was expected (404)"),
     WarningKind("unknown-objects", "it is unknown whether objects exist"),
+    WarningKind("objects-changed", "others changed objects that the load read, after the LIST before the load"),
     WarningKind("out-of-reach", "over 5 % of the objects were unknown during the load, and not used"),
     WarningKind("rate", "an open loop did not issue the rate that was asked for"),
     WarningKind("read-share", "reads could not find all objects"),

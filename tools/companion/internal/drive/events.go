@@ -158,6 +158,10 @@ func (e *engine) summary(base time.Time) summary {
 		s.Works = append(s.Works, its)
 	}
 	for _, one := range e.spaces {
+		if !one.numbered() && one.names.changed.Load() > 0 {
+			s.warn("objects-changed", "space %s: others changed %d of %d objects after the LIST before the load: each was "+
+				"listed again, and its answers compared with that", one.spec.Name, one.names.changed.Load(), one.n)
+		}
 		one.mu.Lock()
 		s.Spaces = append(s.Spaces, spaceSummary{
 			Name: one.spec.Name, Bucket: one.spec.Bucket, N: one.n, Live: one.objects(), Created: one.tally.created,

@@ -426,6 +426,50 @@ func TestTheTruthIsASuccess(t *testing.T) {
 	}
 }
 
+// TestAnObjectThatItsOwnerChanges is about an object of 40 bytes that the LIST before the load has shown with 100.
+func TestAnObjectThatItsOwnerChanges(t *testing.T) {
+	changed := strings.NewReplacer("<Size>100", "<Size>40", "&quot;e&quot;", "&quot;f&quot;").Replace(contents("p/0000000001"))
+	now := head + "ETag: \"f\"\r\n"
+	for name, one := range map[string]struct {
+		op     s3.Op
+		relist answer
+		answer answer
+		gives  string
+	}{
+		"GET":                         {s3.Get, page(false, changed), body(now, bytes100[:40]), ""},
+		"GET of more":                 {s3.Get, page(false, strings.Replace(changed, ">40<", ">101<", 1)), body(now, bytes100+"x"), ""},
+		"GET of the same length":      {s3.Get, page(false, strings.Replace(changed, ">40<", ">100<", 1)), body(now, bytes100), ""},
+		"STAT":                        {s3.Stat, page(false, changed), text(now + "Content-Length: 40\r\n\r\n"), ""},
+		"GET of a part":               {s3.Get, page(false, changed), body(now, bytes100[:10]), "length: shorter than the object"},
+		"GET of the object before":    {s3.Get, page(false, changed), body(tagged, bytes100[:40]), "etag: another than in the listing"},
+		"GET, and the listing agrees": {s3.Get, page(false, contents("p/0000000001")), body(now, bytes100[:40]), "length: shorter than the object"},
+		"GET, and it is not listed":   {s3.Get, page(false, ""), body(now, bytes100[:40]), "length: shorter than the object"},
+		"GET, and no listing":         {s3.Get, body("HTTP/1.1 503 Slow\r\n", failing), body(now, bytes100[:40]), "length: shorter than the object"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			lists := 0
+			l := &liar{lying: map[string]answer{string(one.op): one.answer}}
+			l.lying["prepare"] = func(w io.Writer) bool {
+				if lists++; lists == 1 { // one worker: one request at a time
+					return page(false, contents("p/0000000001"))(w)
+				}
+				return one.relist(w)
+			}
+			got := lieTo(t, l, 60, fmt.Sprintf(`"duration":0.2,%s"ops":[{"op":%q,"spaces":["a"]}]`, old, one.op))
+			errors := got.column(columnError)
+			if got.status != ExitGood || len(got.rows) < 2 || len(errors) != 1 || errors[one.gives] == 0 || lists != 2 {
+				t.Fatalf("%d listings, %v\n%s", lists, errors, got.text)
+			}
+			warned := len(got.end.Warnings) == 1 && got.end.Warnings[0][0] == "objects-changed"
+			relisted := one.gives == "" || name == "GET of a part" || name == "GET of the object before"
+			if warned != relisted || got.end.Checksums != int64(len(got.rows)-errors[""]) {
+				t.Fatal(got.text)
+			}
+		})
+	}
+}
+
 func TestAListingBeforeTheLoadThatLies(t *testing.T) {
 	limit, pause := listLimit, firstBackOff
 	t.Cleanup(func() { listLimit, firstBackOff = limit, pause })

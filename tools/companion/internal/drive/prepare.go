@@ -19,7 +19,7 @@ func (w *worker) prepare() {
 		r.StartAfter = w.somewhere(s)
 		return
 	case !s.numbered():
-		r.Key, r.Expected = s.names.at(c.number), s.names.objects[c.number-1]
+		r.Key, r.Expected = s.names.at(c.number), s.names.expected(c.number)
 		return
 	}
 	r.Key = w.keyOf(s.spec.Prefix, c.number)

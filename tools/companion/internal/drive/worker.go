@@ -152,8 +152,15 @@ func (w *worker) do(started, intended time.Time) {
 	w.since.Store(int64(started.Sub(w.e.base)) + 1)
 	unsure, silent := false, false
 	for again := 0; ; again++ {
-		clamped := w.until(time.Now())
+		sent := time.Now()
+		clamped := w.until(sent)
 		w.e.client.Do(&w.request, result)
+		if isOtherObject(result.Kind) && w.changedByOthers() {
+			now := time.Now()
+			intended = intended.Add(now.Sub(sent)) // this request is about the object as it is now
+			w.request.Expected, clamped = w.choice.space.names.expected(w.choice.number), w.until(now)
+			w.e.client.Do(&w.request, result)
+		}
 		if result.Kind == s3.KindTimeout && clamped {
 			result.Kind, result.Message = s3.KindCut, "the run ended"
 		}
