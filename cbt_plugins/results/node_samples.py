@@ -14,7 +14,7 @@ import numpy as np
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.journal import lines_of
-from cbt_plugins.results.numbered_lines import LineOrder
+from cbt_plugins.results.numbered_lines import LineOrder, with_following
 from cbt_plugins.results.thread_groups import GROUPS, Looks
 
 Edges = Union[Sequence[float], np.ndarray]
@@ -145,9 +145,8 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     order = LineOrder()
     try:
         with open_regular(path) as file:
-            for text in lines_of(file):
-                line = _mapping(text)
-                if not order.takes(line):
+            for line, following in with_following(map(_mapping, lines_of(file))):
+                if not order.takes(line, following):
                     continue
                 try:
                     if "version" in line:

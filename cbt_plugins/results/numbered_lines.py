@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import each_json_line
 
 #: the number of a line, from 0 for the first one of a process of the agent
 NUMBER = "i"
+
+Line = TypeVar("Line", bound=Mapping[str, Any])
 
 
 class LineOrder:
@@ -26,22 +28,30 @@ class LineOrder:
         self.doubled = self.lost = self.bad = 0
         self.gap = False  # lines are lost before the newest one
 
-    def takes(self, line: Mapping[str, Any]) -> bool:
-        """Tell whether a line is the next one; others are left out."""
+    def takes(self, line: Mapping[str, Any], following: Mapping[str, Any]) -> bool:
+        """Tell whether a line is the next one; others are left out. `following` is the line after it, {} for none.
+
+        A number that is above the number of the following line is damaged: it must not cost the lines that follow.
+        """
         self.gap = False
         number = line.get(NUMBER)
+        after = None if "version" in following else following.get(NUMBER)
         if "version" in line:
             header = json.dumps(line, sort_keys=True)
             self._again = isinstance(number, int) and header in self._headers
             self._headers.add(header)
             self._next = number if isinstance(number, int) and not self._again else None
+            if self._next is not None and isinstance(after, int) and after < self._next:
+                self.bad += 1  # its number only: without the header no line of the process could be read
+                self._next = after
+                return True
         if self._again:
             self.doubled += 1
             return False
         if self._next is None or not isinstance(number, int):
             self.bad += self._next is not None
             return self._next is None
-        if number < self._next:
+        if number < self._next or (isinstance(after, int) and self._next <= after < number):
             self.doubled += 1
             return False
         self.gap = number > self._next
@@ -66,5 +76,16 @@ def numbered_lines(path: Path, notes: Dict[str, None]) -> List[Dict[str, Any]]:
 def each_numbered_line(path: Path, notes: Dict[str, None]) -> Iterator[Dict[str, Any]]:
     """Yield the lines that `numbered_lines` returns, one line in memory at a time."""
     order = LineOrder()
-    yield from (line for line in each_json_line(path) if order.takes(line))
+    yield from (line for line, following in with_following(each_json_line(path)) if order.takes(line, following))
     notes.update(dict.fromkeys(order.note(path)))
+
+
+def with_following(lines: Iterable[Line]) -> Iterator[Tuple[Line, Mapping[str, Any]]]:
+    """Yield each line with the line after it, {} after the last one."""
+    present: Optional[Line] = None
+    for line in lines:
+        if present is not None:
+            yield present, line
+        present = line
+    if present is not None:
+        yield present, {}

@@ -67,6 +67,18 @@ def test_what_is_wrong_with_a_line_is_said(
     assert most == 0.5 and told in str(damage) and str(damage).count("left out") == 1
 
 
+@pytest.mark.parametrize("damaged", range(11))
+def test_a_damaged_number_costs_at_most_its_line(damaged: int, tmp_path: Path) -> None:
+    every = lines()
+    every[damaged]["i"] = 9000
+    notes: Dict[str, None] = {}
+    path = write(tmp_path / "x.jsonl", texts(every))
+    assert len(numbered_lines(path, notes)) >= 11 and "left out" in str(notes)
+    if damaged != 1:  # the line with the names of the daemons
+        most, damage = peak(path)
+        assert most == 0.5 and damage
+
+
 def test_a_lost_line_is_no_idle_second(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", [*texts(lines())[:6], *texts(lines())[8:]])
     node = read_node(path, "node1")
