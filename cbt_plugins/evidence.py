@@ -93,11 +93,13 @@ def _judged(run: Path, rows: bool) -> FileSums:
     try:
         sums = _read(run)
     except OSError as error:
-        return FileSums(True, 0, {FILE: f"cannot be read: {error.strerror}"})
+        return FileSums(True, 0, {FILE: _unread(error)})
     present = set(_files(run))
     changed = {name: "is missing" for name in sums if name not in present}
     added = [name for name in present if name not in sums and name.startswith(_READ_WHOLE)]
-    changed.update({name: _obstacle(run / name) or "came after the run ended" for name in added})
+    for name in added:
+        obstacle = _obstacle(run / name)
+        changed[name] = _unread(obstacle) if obstacle else "came after the run ended"
     wanted = [name for name in sums if name in present and (rows or not _ROWS.match(name))]
     for name, digest in _digests(run, wanted, _most(run)):
         if digest != sums[name]:
@@ -154,26 +156,33 @@ def _files(run: Path) -> Iterator[str]:
 
 
 def _readable(run: Path, names: Iterable[str]) -> List[str]:
-    """Return the files that can have a sum, and warn of the others: they must not keep a long run from its end."""
+    """Return the files that can have a sum, and warn of the others: they must not keep a long run from its end.
+
+    Raises OSError when the disk fails.
+    """
     readable = []
     for name in names:
         obstacle = _obstacle(run / name)
-        if obstacle:
-            log.warning("%s has no sum in %s: it %s", run / name, FILE, obstacle)
-        else:
+        if obstacle is None:
             readable.append(name)
+        elif obstacle.errno in _NO_FILE:
+            log.warning("%s has no sum in %s: it %s", run / name, FILE, _unread(obstacle))
+        else:
+            raise obstacle
     return readable
 
 
-def _obstacle(path: Path) -> str:
-    """Return why a file can have no sum, "" where it can. Raises OSError when the disk fails."""
+def _obstacle(path: Path) -> Optional[OSError]:
+    """Return the error of opening a file; None where it can be read."""
     try:
         open_regular(path, judged=False).close()
     except OSError as error:
-        if error.errno in _NO_FILE:
-            return f"cannot be read: {error.strerror or error}"
-        raise
-    return ""
+        return error
+    return None
+
+
+def _unread(error: OSError) -> str:
+    return f"cannot be read: {error.strerror or error}"
 
 
 def _sums_of(run: Path, names: List[str]) -> Dict[str, str]:
@@ -237,4 +246,4 @@ def _digest(path: Path, most: Optional[int]) -> str:
     except FileNotFoundError:
         return "is missing"
     except OSError as error:
-        return f"cannot be read: {error.strerror or error}"
+        return _unread(error)

@@ -195,6 +195,24 @@ def test_what_is_no_readable_file_keeps_no_run_from_its_end(
     assert set(evidence.judge(run).changed) == set(odd)
 
 
+def test_a_disk_that_fails_under_a_late_file_is_named_by_readers(
+    whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    run = copy_of(whole, tmp_path)
+    late = "monitors/01/late.jsonl"
+    (run / late).parent.mkdir(parents=True, exist_ok=True)
+    (run / late).write_text("{}\n")
+    real = evidence.open_regular
+
+    def failing(path: Path, *most: Any, **how: Any) -> Any:
+        if path == run / late:
+            raise OSError(errno.EIO, "Input/output error")
+        return real(path, *most, **how)
+
+    monkeypatch.setattr(evidence, "open_regular", failing)
+    assert evidence.judge(run).changed == {late: "cannot be read: Input/output error"}
+
+
 def test_a_name_that_is_no_utf8_has_a_sum_as_sha256sum_reads_it(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     for name in ("complete", "SHA256SUMS"):
