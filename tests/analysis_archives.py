@@ -7,7 +7,7 @@ import json
 from datetime import datetime, timezone
 from functools import cache, lru_cache
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import aggregates_writer
 
@@ -214,3 +214,8 @@ def small(archive: Path, *, complete: bool = True) -> Path:
         asked = {"duration": 10.0, "mix": {"GET": 67, "PUT": 33}}
         phase(directory, index, name, jobs, window=(begin, begin + 10), asked=asked)
     return directory
+
+
+def codes(summary: Mapping[str, Any]) -> List[str]:
+    """Return the codes of the warnings of a summary."""
+    return sorted({warning["code"] for warning in summary["warnings"]})

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import contextlib
 import json
 import re
 import shutil
@@ -11,9 +10,9 @@ from typing import Any, Dict, List
 
 import analysis_archives as made
 import pytest
+from analysis_archives import codes
 
 from cbt_plugins import formatting
-from cbt_plugins.journal import Journal
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results import job_files
 from cbt_plugins.results import phase as of_phase
@@ -23,7 +22,6 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
-from cbt_plugins.tools.__main__ import main
 from cbt_plugins.warning_kinds import KINDS, Severity
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}
@@ -34,10 +32,6 @@ def one(tmp_path: Path, jobs: List[Dict[str, Any]], **more: Any) -> Dict[str, An
     directory = made.run(tmp_path, phases=["new"])
     made.phase(directory, 1, "new", jobs, **more)
     return summarize(directory)
-
-
-def codes(summary: Dict[str, Any]) -> List[str]:
-    return sorted({warning["code"] for warning in summary["warnings"]})
 
 
 def test_known_load_gives_known_numbers(tmp_path: Path) -> None:
@@ -412,40 +406,6 @@ def test_a_wait_has_no_numbers_and_no_warnings(tmp_path: Path) -> None:
     assert summary["phases"][0]["ops"] == {}
 
 
-# --- archives that are not whole
-# ---------------------------------------------------------------------------------------
-
-
-def test_without_the_end_marker_a_run_is_partial(tmp_path: Path) -> None:
-    summary = summarize(made.small(tmp_path, complete=False))
-    assert (summary["usable"], summary["run"]["complete"]) == (False, False)
-    assert "incomplete" in codes(summary)
-    assert summary["phases"][0]["ops"]["GET"]["obj_per_s"] == 200.0
-
-
-def test_attempts_and_missing_phases(tmp_path: Path) -> None:
-    directory = made.small(tmp_path)
-    shutil.copytree(directory / "phases" / "01-new", directory / "phases" / "01-new.partial-1")
-    (directory / "phases" / "02-aged" / "phase.json").unlink()
-    summary = summarize(directory)
-    assert [phase["name"] for phase in summary["phases"]] == ["new"]
-    assert codes(summary) == ["missing-phase", "partial-attempt"]
-    assert not summary["usable"]
-    (directory / "phases" / "01-new" / "phase.json").write_text("{")
-    assert "unreadable-phase" in codes(summarize(directory))
-    (directory / "phases" / "01-new" / "phase.json").write_text('{"version": 1}')
-    assert "this program reads version 2" in " ".join(w["text"] for w in summarize(directory)["warnings"])
-
-
-def test_damaged_documents_are_named(tmp_path: Path) -> None:
-    directory = made.small(tmp_path)
-    (directory / "plan.json").write_text("[1]")
-    (directory / "manifest.json").write_text("{")
-    (directory / "benchmark_config.yaml").write_text("a: [")
-    texts_ = [w["text"] for w in summarize(directory)["warnings"] if w["code"] == "damaged-archive"]
-    assert [text.split()[0] for text in texts_] == ["plan.json", "manifest.json", "benchmark_config.yaml"]
-
-
 def test_find_runs(tmp_path: Path) -> None:
     directory = made.run(tmp_path)
     for path in (tmp_path, tmp_path / "results", tmp_path / "results" / "00000000", directory):
@@ -494,29 +454,6 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
 def test_clean_states(state: str) -> None:
     assert of_phase.is_clean(state)
     assert not of_phase.is_clean(state.replace("clean", "undersized"))
-
-
-def test_a_run_that_is_going_on_is_not_called_interrupted(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    directory = made.small(tmp_path, complete=False)
-    plan = json.loads((directory / "plan.json").read_text())
-    plan["phases"].append({**plan["phases"][-1], "name": "to-come"})
-    (directory / "plan.json").write_text(json.dumps(plan))
-    (directory / "phases" / "03-to-come.running").mkdir()
-    journal, events = Journal(directory / "journal.jsonl"), Journal(directory / "events.jsonl")
-    with contextlib.closing(journal), contextlib.closing(events):
-        journal.write("invocation")
-        warnings = {its["code"]: its for its in summarize(directory)["warnings"]}
-        assert "to come: to-come" in warnings["going-on"]["text"]
-        assert not {"incomplete", "missing-phase", "partial-attempt"} & set(warnings)
-        assert main(["report", str(tmp_path), "--format", "text"]) == 0
-        assert "This run is going on: 2 phases so far." in capsys.readouterr().out
-        # it makes its report before it ends
-        events.write("run-failed")
-        assert "incomplete" in {its["code"] for its in summarize(directory)["warnings"]}
-    codes = {its["code"] for its in summarize(directory)["warnings"]}
-    assert {"incomplete", "missing-phase", "partial-attempt"} <= codes
 
 
 def test_a_short_wait_is_as_long_as_it_was(tmp_path: Path) -> None:
