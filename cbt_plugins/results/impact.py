@@ -306,7 +306,7 @@ def number_text(value: Optional[float]) -> str:
 
 
 def breaks(run: ArchivedRun) -> bool:
-    """Return whether a fault was injected."""
+    """Return whether the injection of a fault began: one that was killed then may have been in force."""
     return any(_is_fault(event) for event in json_lines(run.path / "events.jsonl"))
 
 
@@ -329,4 +329,4 @@ def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
 
 def _is_fault(event: Mapping[str, Any]) -> bool:
-    return event.get("event") == "fault-injected" and event.get("kind") not in NO_FAULTS
+    return event.get("event") == "fault-inject-begin" and event.get("kind") not in NO_FAULTS

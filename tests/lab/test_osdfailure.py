@@ -110,17 +110,33 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     assert "active+clean" in text
 
 
+def stopped(cycle: Cycle, event: str) -> bool:
+    """Return whether an event of the fault, not of a setting, has happened."""
+    return happened(cycle, event) and any(e["event"] == event and e.get("kind") == "stop" for e in events(cycle))
+
+
 def while_down(cycle: Cycle) -> bool:
-    return happened(cycle, "fault-injected") and cycle.running_rows("one-down") > 20
+    return stopped(cycle, "fault-injected") and cycle.running_rows("one-down") > 20
+
+
+def report_of(cycle: Cycle) -> Any:
+    """Make the report of a run anew, as its user does after an undo; return its summary."""
+    line = [sys.executable, "-m", "cbt_plugins.tools", "report", str(cycle.folder), "--format", "json"]
+    done = subprocess.run(line, capture_output=True, text=True, cwd=PROJECT)
+    assert "something else has ended the fault" not in done.stdout + done.stderr
+    return json.loads(done.stdout)
+
+
+def episodes_of(summary: Any) -> List[Dict[str, Any]]:
+    episodes: List[Dict[str, Any]] = summary["failure"]["milestones"]["episodes"]
+    return episodes
 
 
 MOMENTS: Dict[str, Callable[[Cycle], bool]] = {
     "a flag is set": lambda cycle: happened(cycle, "run-begun") or bool(cycle.running_rows("fill")),
-    "stopping": lambda cycle: any(
-        e["event"] == "fault-inject-begin" and e["kind"] == "stop" for e in (events(cycle) if cycle.journal() else [])
-    ),
+    "stopping": lambda cycle: stopped(cycle, "fault-inject-begin"),
     "down": while_down,
-    "starting": lambda cycle: happened(cycle, "fault-undo-begin"),
+    "starting": lambda cycle: stopped(cycle, "fault-undo-begin"),
     "waiting": lambda cycle: bool(list(cycle.archive.glob("results/*/id-*/phases/*-wait-clean.running"))),
 }
 
@@ -141,11 +157,16 @@ def test_kill_9_and_undo_from_another_shell(
     done = cycle.undo()
     assert done.returncode == 0, done.stdout + done.stderr
     assert facts(lab) == before
-    if moment == "waiting":
+    if moment in ("stopping", "down"):
+        undone = episodes_of(report_of(cycle))
+        assert [(e["kind"], bool(e["aborted"])) for e in undone] == [("failure", True), ("return", True)], undone
+    if moment in ("down", "waiting"):
         again = cycle.run()
         assert again.returncode in (0, 1), again.stderr[-3000:]
         assert (cycle.folder / "complete").exists(), again.stderr[-3000:]
         assert facts(lab) == before
+        planned = [e for e in episodes_of(report_of(cycle)) if not e["aborted"]]
+        assert [e["kind"] for e in planned] == ["failure", "return"], planned
 
 
 @pytest.mark.long  # tests/crash does so, on a stand-in, every time

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
@@ -9,8 +10,8 @@ import pytest
 from aggregates_writer import NS, Request, write
 
 from cbt_plugins.formatting import text
-from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.impact import blocks, impact, timeline
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun
+from cbt_plugins.results.impact import blocks, breaks, impact, timeline
 from cbt_plugins.results.phase import PhaseAggregates, read_phase
 from cbt_plugins.results.samples import Sample, Samples
 
@@ -70,6 +71,13 @@ def usual(tmp_path: Path, **more: Any) -> PhaseAggregates:
 
 def by_state(made: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
     return {line["state"]: line for line in made["phases"][0]["states"]}
+
+
+@pytest.mark.parametrize(("kind", "broken"), [("stop", True), ("settings", False)])
+def test_a_fault_whose_injection_was_killed_may_have_been_in_force(tmp_path: Path, kind: str, broken: bool) -> None:
+    begun = {"t": T0, "event": "fault-inject-begin", "label": "a", "kind": kind}
+    (tmp_path / "events.jsonl").write_text(json.dumps(begun) + "\n")
+    assert breaks(ArchivedRun(tmp_path, "run")) == broken
 
 
 def test_every_state_has_its_aggregates(tmp_path: Path) -> None:
