@@ -27,11 +27,12 @@ from cbt_plugins.tools.lab.roots import releases
 CASES = {"16.2": ["wpq"], "18.2": ["wpq", "mclock_scheduler"], "20.2": ["wpq", "mclock_scheduler"]}
 #: what the lab sets so that its recovery is fast in any case
 FAST = ("osd_max_backfills", "osd_recovery_max_active", "osd_recovery_sleep")
-OBJECTS = 1500
+#: objects whose recovery with Ceph's defaults takes about a minute or more
+OBJECTS = {"wpq": 1500, "mclock_scheduler": 20000}
 NODES = 4
 
 
-def config(recovery: str) -> Dict[str, Any]:
+def config(recovery: str, objects: int) -> Dict[str, Any]:
     stop = {"at": "2s", "fault": {"label": "node", "kind": "stop", "nodes": [f"node{NODES}"]}}
     wait = {"clean": True, "at_most": "12m", "stalled": "4m", "events": [stop]}
     settings: Dict[str, Any] = {"config": {"mon": {"mon_osd_down_out_interval": 3}}}
@@ -46,7 +47,7 @@ def config(recovery: str) -> Dict[str, Any]:
                 "size": "4KiB",
                 "workers": 16,
                 "settings": {**settings, **({"recovery": recovery} if recovery else {})},
-                "cycle": {"phases": [{"fill": {"objects": OBJECTS}}, {"wait": wait}]},
+                "cycle": {"phases": [{"fill": {"objects": objects}}, {"wait": wait}]},
             }
         },
     }
@@ -56,7 +57,7 @@ class ReleaseLab:
     """A lab of one release and scheduler, with Ceph's own defaults of recovery."""
 
     def __init__(self, folder: Path, root: str, scheduler: str) -> None:
-        self.dir, self.folder = folder / "lab", folder
+        self.dir, self.folder, self.objects = folder / "lab", folder, OBJECTS[scheduler]
         shape = ["--osd-nodes", str(NODES), "--rgws", "1", "--clients", "1", "--bind", str(folder)]
         self.tool("up", *shape, *([] if root == "/" else ["--root", root]))
         conf = self.dir / "etc" / "ceph" / "ceph.conf"
@@ -92,7 +93,7 @@ class ReleaseLab:
             time.sleep(1)
         name = recovery or "default"
         file, archive = self.folder / f"{name}.yaml", self.folder / f"{name}-archive"
-        file.write_text(yaml.safe_dump(config(recovery)))
+        file.write_text(yaml.safe_dump(config(recovery, self.objects)))
         self.tool("exec", "node0", "--", sys.executable, "-m", "cbt_plugins", "-a", str(archive), str(file))
         (summary,) = archive.rglob("summary.json")
         episodes: List[Dict[str, Any]] = json.loads(summary.read_text())["failure"]["milestones"]["episodes"]
@@ -132,7 +133,7 @@ def main() -> int:
         if version is None:
             print(f"  no Ceph {wanted}: `cbt-tools lab root`")
             continue
-        print(f"{version}: {OBJECTS} objects of 4 KiB, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
+        print(f"{version}: objects of 4 KiB, load {os.getloadavg()[0]:.1f} on {os.cpu_count()} cores")
         for queue in schedulers:
             if scheduler in ("", queue):
                 measure(version, there[version], queue)
