@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import json
+import re
 import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List
+from typing import Any, Callable, Dict, List, Tuple
 
 import pytest
 from cluster_state import ask, facts
@@ -16,6 +17,7 @@ from running_lab import PROJECT, RunningLab
 from waiting import busy, wait_for
 
 from cbt_plugins.results.archive import read_run
+from cbt_plugins.results.phase import read_phase
 from cbt_plugins.results.samples import files_of, read_samples, status_by_phase
 
 pytestmark = pytest.mark.lab
@@ -54,6 +56,22 @@ def happened(cycle: Cycle, name: str) -> bool:
     return any(f'"event": "{name}"' in path.read_text() for path in found)
 
 
+RATES = re.compile(r"progress - ([\w-]+): (\d+):(\d\d), .*  ([\d,]+) obj/s ")
+
+
+def shown_and_seen(cycle: Cycle) -> List[Tuple[str, float, float, float]]:
+    """Return (phase, rate, lowest, highest second) of each progress line: the archive's seconds that it is about."""
+    aggregates = {phase.name: read_phase(phase) for phase in read_run(cycle.folder).phases if phase.jobs}
+    begins = {e["phase"]: e["at"] for e in events(cycle) if e["event"] == "load-go"}
+    shown = []
+    for phase, minutes, seconds, rate in RATES.findall(cycle.log.read_text()):
+        # it is of at least five seconds, and shown up to two seconds after the last of them was counted
+        now = int(begins[phase]) + 60 * int(minutes) + int(seconds) - aggregates[phase].grid.first
+        part = aggregates[phase].all_ops.sums["objects"][max(0, now - 9) : now + 2]
+        shown.append((phase, float(rate.replace(",", "")), float(part.min()), float(part.max())))
+    return shown
+
+
 def index_scrubs(lab: RunningLab) -> Dict[str, str]:
     """When each PG of RGW's index pool was scrubbed deeply last."""
     pgs = ask(lab, "pg ls-by-pool default.rgw.buckets.index")["pg_stats"]
@@ -80,6 +98,8 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     for name in ("no-failure", "one-down", "recover"):
         assert phases[name]["window"]["end"] - phases[name]["window"]["start"] == 12.0
         assert all(count["ok"] for count in phases[name]["accounting"]), phases[name]["accounting"]
+    shown = shown_and_seen(cycle)
+    assert shown and all(lowest - 1 <= rate <= highest + 1 for _, rate, lowest, highest in shown), shown
     told = [(e["event"], e.get("label")) for e in events(cycle) if e["event"].startswith("fault-")]
     node = [name for name, label in told if label not in ("settings", "recovery")]
     assert node == ["fault-inject-begin", "fault-injected", "fault-undo-begin", "fault-undone"]
