@@ -55,6 +55,8 @@ class ArchivedJob:
     ramp: float = 0.0  # seconds in which its load grows to its full size
     driver_end: Mapping[str, Any] = field(default_factory=dict)  # what cbt-load said at its end
     loops: Tuple[ArchivedLoop, ...] = ()  # the only one, or its works
+    urls: Tuple[str, ...] = ()  # endpoints that it may use
+    began: Optional[float] = None  # the begin of its load, else of its process; run's clock
 
     @property
     def open_loop(self) -> bool:
@@ -311,7 +313,19 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
         loops=tuple(_loops(data, data.get("driver_end") or {})),
+        urls=tuple(map(str, data.get("urls") or ())),
+        began=_began(data),
     )
+
+
+def _began(job: Mapping[str, Any]) -> Optional[float]:
+    """Return when a job could begin to send requests: before its first row, which comes when a request ends."""
+    end = job.get("driver_end") or {}
+    if "span" in end:
+        return job.get("first_row")
+    if end.get("began") is not None:
+        return float(end["began"]) - float(job.get("clock_offset") or 0)
+    return job.get("started")
 
 
 def _loops(job: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[ArchivedLoop]:

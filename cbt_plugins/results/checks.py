@@ -365,7 +365,7 @@ def _stalls(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
 def _stalled_endpoints(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for stall in endpoint_stalls.stalls(aggregates):
         text = stall.text(aggregates.grid.start, aggregates.length)
-        yield {"code": "stalled-endpoint", "text": text + (_hidden(line) if stall.seconds else "")}
+        yield {"code": "stalled-endpoint", "text": text + (_hidden(line) if stall.longest else "")}
 
 
 def _hidden(line: Mapping[str, Any]) -> str:

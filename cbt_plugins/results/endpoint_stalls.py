@@ -2,22 +2,35 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
-from typing import Any, Dict, Iterator, List, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
 from cbt_plugins.results import flight
 from cbt_plugins.results.histogram import Histogram, middles, rank
 from cbt_plugins.results.phase import PhaseAggregates, total
+from cbt_plugins.results.series import MOST_ENDPOINTS
 
-#: seconds without an answer after which an endpoint counts as stalled
+#: seconds without a success after which an endpoint counts as stalled
 STALLED = 3.0
 #: share of its requests below which an endpoint gets too few of them
 FEW = 0.5
-#: requests that it should have had, at least: fewer may be missing by chance
+#: requests that an endpoint should have had, at least: fewer may be missing by chance. A silence in which the endpoint
+#: misses m requests has the chance e^-m (Poisson), and may begin at each second and endpoint: m grows by the logarithm
 _MISSED, _SHARE = 10.0, 40.0
+#: a silence lasts longer than this many usual requests of the slowest kind: workers in such requests succeed in nothing
+_USUAL_REQUESTS = 2.0
 _NS = 1e9
+
+
+class Silence(NamedTuple):
+    """A time in which an endpoint answered nothing while jobs worked that may choose it."""
+
+    seconds: float
+    begin: float  # run's clock
+    others: bool  # the other endpoints answered meanwhile; False: requests of this endpoint held the workers
 
 
 @dataclass(frozen=True)
@@ -25,55 +38,155 @@ class EndpointStall:
     """An endpoint that answered nothing for a time, or got too few requests."""
 
     endpoint: str
-    share: float  # of the successful requests that it should have had
-    seconds: float = 0.0  # of the longest time without an answer; 0: it answered all the time
-    at: float = 0.0  # the begin of that, run's clock
-    silent: float = 0.0  # seconds without an answer in all
+    share: Optional[float]  # of the successful requests that it should have had; None: no job chose among endpoints
+    longest: Optional[Silence] = None  # None: it answered all the time
+    silent: float = 0.0  # seconds of all silences
 
     def text(self, start: float, length: float) -> str:
         """Return it in words; `start` and `length` are those of the window."""
-        share = f"{100 * self.share:.0f} % of its share of the requests"
-        if not self.seconds:
-            return f"{self.endpoint} answered {share}"
-        longest = f"the longest time is {self.seconds:.0f} s, from second {self.at - start:.0f} on"
-        text = f"{self.endpoint} answered nothing in {self.silent:.0f} of {length:.0f} seconds while others did"
-        return f"{text}; {longest}; it answered {share}"
+        share = "" if self.share is None else f"answered {100 * self.share:.0f} % of its share of the requests"
+        if self.longest is None:
+            return f"{self.endpoint} {share}"
+        longest = f"the longest time is {self.longest.seconds:.0f} s, from second {self.longest.begin - start:.0f} on"
+        others = "while others did" if self.longest.others else "and its requests held the workers"
+        text = f"{self.endpoint} answered nothing in {self.silent:.0f} of {length:.0f} seconds {others}; {longest}"
+        return f"{text}; it {share}" if share else text
+
+
+@dataclass(frozen=True)
+class JobWork:
+    """The time of the window in which a job worked, and the successful requests of each endpoint it could choose."""
+
+    begin: float
+    end: float
+    answers: Mapping[str, int]
+    workers: int
+    restarted: bool  # its processes followed each other: nobody knows when it worked
+
+    def part(self, begin: float, end: float) -> float:
+        """Return the share of the job's time that lies between `begin` and `end`."""
+        return max(0.0, min(end, self.end) - max(begin, self.begin)) / (self.end - self.begin)
+
+    def missed(self, endpoint: str, begin: float, end: float, block: int) -> float:
+        """Return the requests m that a silent endpoint missed: by chance, nothing comes in this time at e^-m.
+
+        Of n requests at random times, none lies in a part p of the time at (1 - p)^n; the time of these n is a block at
+        least. An endpoint that has few of its requests beside the silence, too, should have had half of its share (see
+        FEW); one without any the share, as nothing was chosen among many times.
+        """
+        if self.restarted:
+            return 0.0
+        part, n = self.part(begin, end), self.answers[endpoint]
+        share = sum(self.answers.values()) / len(self.answers) * part
+        if not n:
+            return share
+        return max(-n * math.log1p(-min(part, max(0.0, 1 - block / (self.end - self.begin)))), FEW * share)
 
 
 def stalls(aggregates: PhaseAggregates) -> List[EndpointStall]:
     """Return the endpoints of a phase that stalled or got less than half of their share.
 
-    What stops all endpoints is no stall of one: a warning of its own tells of it.
+    A stall of all endpoints is not in it: it has the warning `stall`.
     """
-    shares = dict(_shares(aggregates))
+    works = list(_works(aggregates))
+    shares = _shares(works)
     stalled = []
-    for endpoint, answers in sorted(aggregates.timeline.endpoints.items()):
-        times = list(_silences(aggregates, endpoint, answers))
-        share, expected = shares.get(endpoint, (1.0, 0.0))
-        if times:
-            seconds, at = max(times)
-            stalled.append(EndpointStall(endpoint, share, seconds, at, sum(length for length, _ in times)))
-        elif share < FEW and expected >= _SHARE:
+    for endpoint in sorted({name for work in works for name in work.answers}):
+        silences = list(_silences(aggregates, works, endpoint))
+        share, expected = shares.get(endpoint, (None, 0.0))
+        if silences:
+            stalled.append(EndpointStall(endpoint, share, max(silences), sum(each.seconds for each in silences)))
+        elif share is not None and share < FEW and expected >= _SHARE:
             stalled.append(EndpointStall(endpoint, share))
     return stalled
 
 
-def _silences(aggregates: PhaseAggregates, endpoint: str, answers: np.ndarray) -> Iterator[Tuple[float, float]]:
-    """Yield (seconds, begin) of the times in which this endpoint answered nothing and the others went on."""
-    grid, every = aggregates.grid, aggregates.timeline.endpoints
-    if len(every) < 2 or not aggregates.length:
+def _works(aggregates: PhaseAggregates) -> Iterator[JobWork]:
+    """Yield the work of each job that has aggregates and worked in the window."""
+    grid = aggregates.grid
+    for job in aggregates.phase.jobs:
+        if job.id not in aggregates.jobs:
+            continue
+        answers: Dict[str, int] = {}
+        for (endpoint, _), of in aggregates.jobs[job.id].endpoints.items():
+            answers[endpoint] = answers.get(endpoint, 0) + of.n
+        if set(answers) <= set(job.urls):  # else the rows have names of their own for the endpoints
+            answers = {**dict.fromkeys(job.urls, 0), **answers}
+        begin = max(grid.start, grid.start if job.began is None else job.began)
+        end = grid.end if job.ended is None else job.ended
+        if not job.cut and (aggregates.phase.takes_all or job.ended is None or end < grid.end):
+            # the process may end seconds after its last request
+            end = max(aggregates.jobs[job.id].last_end.values(), default=round(end * _NS)) / _NS
+        end = min(end, grid.end)
+        if answers and end > begin:
+            yield JobWork(begin, end, answers, job.workers, job.restarts > 0)
+
+
+def _silences(aggregates: PhaseAggregates, works: Sequence[JobWork], endpoint: str) -> Iterator[Silence]:
+    """Yield the silences of an endpoint that are neither chance nor a stall of the cluster."""
+    grid, series = aggregates.grid, aggregates.timeline.endpoints
+    names = {name for work in works for name in work.answers}
+    own = [work for work in works if endpoint in work.answers]
+    if not 1 < len(names) <= MOST_ENDPOINTS or not any(name in series for name in names):
         return
-    others = sum((counts for name, counts in every.items() if name != endpoint), np.zeros_like(answers))
-    per_second = float(others.sum() + answers.sum()) / len(every) / aggregates.length
+    answers = series.get(endpoint, np.zeros(grid.blocks, np.int64))
+    others = sum((series[name] for name in names if name != endpoint and name in series), np.zeros_like(answers))
+    limit = _MISSED + math.log(max(1.0, aggregates.length * len(names)))
     edges = np.flatnonzero(np.diff(np.concatenate(([0], answers == 0, [0]))))
-    for first, end in zip(edges[::2].tolist(), edges[1::2].tolist()):
-        seconds = float((end - first) * grid.block)
-        if seconds < STALLED or per_second * seconds < _MISSED:
+    firsts, ends = edges[::2], edges[1::2]
+    long = (ends - firsts) * grid.block >= STALLED
+    for first, end in zip(firsts[long].tolist(), ends[long].tolist()):
+        begin = max(float(grid.first_block + first * grid.block), min(work.begin for work in own))
+        seconds = min(float(grid.first_block + end * grid.block), max(work.end for work in own)) - begin
+        if seconds < STALLED:
+            continue
+        missed = _missed(works, endpoint, begin, begin + seconds, grid.block)
+        usual = _usual(works, endpoint, begin, begin + seconds)
+        if missed < limit or not usual or seconds <= _USUAL_REQUESTS * _slowest_kind(aggregates):
             continue
         # the requests of a frozen endpoint may hold all workers; a cluster that stalls holds those of every endpoint
-        went_on = float(others[first:end].sum()) > FEW * per_second * (len(every) - 1) * seconds
-        if went_on or _alone_is_slow(aggregates, endpoint, seconds):
-            yield seconds, float(grid.first_block + first * grid.block)
+        went_on = float(others[first:end].sum()) / usual
+        if went_on > FEW and missed * min(1.0, went_on) >= limit:
+            yield Silence(seconds, begin, True)
+        elif _are_on_every_endpoint(own) and _alone_is_slow(aggregates, endpoint, seconds):
+            yield Silence(seconds, begin, went_on > FEW)
+
+
+def _missed(works: Sequence[JobWork], endpoint: str, begin: float, end: float, block: int) -> float:
+    """Return the requests that the endpoint should have had in this time.
+
+    An endpoint that never answered and has its jobs for itself has no rate: it is the lowest one of the other jobs.
+    """
+    own = [work for work in works if endpoint in work.answers]
+    if any(sum(work.answers.values()) for work in own):
+        return sum(work.missed(endpoint, begin, end, block) for work in own)
+    totals = ((sum(work.answers.values()), work) for work in works if endpoint not in work.answers)
+    rates = [n / len(work.answers) / (work.end - work.begin) for n, work in totals if n]
+    return min(rates, default=0.0) * (end - begin)
+
+
+def _usual(works: Sequence[JobWork], endpoint: str, begin: float, end: float) -> float:
+    """Return the requests that all other endpoints usually have in a time like this."""
+    numbers = ((sum(work.answers.values()) - work.answers.get(endpoint, 0), work) for work in works)
+    return sum(n * work.part(begin, end) for n, work in numbers)
+
+
+def _slowest_kind(aggregates: PhaseAggregates) -> float:
+    """Return the seconds of a usual request (median) of the operation and size whose requests take longest."""
+    kinds: Dict[Tuple[str, int], Histogram] = {}
+    for job in aggregates.jobs.values():
+        for kind, of in job.sizes.items():
+            kinds.setdefault(kind, Histogram()).merge(of.latency)
+    medians = (of.quantile(0.5) if of.whole else of.mean for of in kinds.values() if of.n)
+    return max(medians, default=0.0) / _NS
+
+
+def _are_on_every_endpoint(works: Sequence[JobWork]) -> bool:
+    """Return whether requests that are under way at one endpoint alone are no chance.
+
+    A job chooses the least busy endpoint, or each in turn: with fewer workers than endpoints it is not on all of them.
+    """
+    return any(work.workers >= len(work.answers) for work in works) or sum(work.workers for work in works) > _MISSED
 
 
 def _alone_is_slow(aggregates: PhaseAggregates, endpoint: str, seconds: float) -> bool:
@@ -86,20 +199,15 @@ def _alone_is_slow(aggregates: PhaseAggregates, endpoint: str, seconds: float) -
     return longest.get(endpoint, 0) >= limit and all(ns < limit for name, ns in longest.items() if name != endpoint)
 
 
-def _shares(aggregates: PhaseAggregates) -> Iterator[Tuple[str, Tuple[float, float]]]:
-    """Yield endpoint -> (share of what it should have had, that), over the jobs that have several endpoints."""
+def _shares(works: Sequence[JobWork]) -> Dict[str, Tuple[float, float]]:
+    """Return endpoint -> (share of the requests that it should have had, these), of jobs with several endpoints."""
     had: Dict[str, float] = {}
     expected: Dict[str, float] = {}
-    for job in aggregates.jobs.values():
-        counts: Dict[str, int] = {}
-        for (endpoint, _), of in job.endpoints.items():
-            counts[endpoint] = counts.get(endpoint, 0) + of.n
-        for endpoint, number in counts.items() if len(counts) > 1 else ():
+    for work in works:
+        for endpoint, number in work.answers.items() if len(work.answers) > 1 else ():
             had[endpoint] = had.get(endpoint, 0.0) + number
-            expected[endpoint] = expected.get(endpoint, 0.0) + sum(counts.values()) / len(counts)
-    for endpoint, n in had.items():
-        if expected[endpoint]:
-            yield endpoint, (n / expected[endpoint], expected[endpoint])
+            expected[endpoint] = expected.get(endpoint, 0.0) + sum(work.answers.values()) / len(work.answers)
+    return {endpoint: (n / expected[endpoint], expected[endpoint]) for endpoint, n in had.items() if expected[endpoint]}
 
 
 def corrected(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
@@ -111,14 +219,14 @@ def corrected(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
     """
     if not aggregates.phase.jobs or any(job.open_loop for job in aggregates.phase.jobs):
         return None
-    stalled = [stall for stall in stalls(aggregates) if stall.seconds]
+    stalled = [stall.longest for stall in stalls(aggregates) if stall.longest]
     if not stalled and len(aggregates.all_ops.silent()) < STALLED:
         return None
     everything = total(aggregates.ops.values())
     histogram = Histogram()
     histogram.merge(everything.latency)
     end = aggregates.grid.end - aggregates.grid.block
-    last = [stall.seconds for stall in stalled if stall.at + stall.seconds > end]
+    last = [silence.seconds for silence in stalled if silence.begin + silence.seconds > end]
     if last:
         histogram.record(_unended(aggregates, max(last)))
     return _corrected(histogram) if histogram.n and histogram.whole else None

@@ -22,7 +22,7 @@ _SPARE = 64
 #: bins whose quantiles are looked for at once: as many as stay in the processor's cache
 _BINS_AT_ONCE = 256
 #: endpoints whose answers are counted block by block: more are no gateways
-_ENDPOINTS = 256
+MOST_ENDPOINTS = 256
 _ADDED = ("n", "failed", "objects", "bytes", "total")
 _NEVER = np.iinfo(np.int64).max
 
@@ -315,7 +315,7 @@ class Timeline:
         size = self.grid.blocks
         at = np.clip((block - self.grid.first_block) // self.grid.block, 0, max(0, size - 1))
         for number in np.unique(endpoint).tolist() if size else ():
-            if names[number] in self.endpoints or len(self.endpoints) < _ENDPOINTS:
+            if names[number] in self.endpoints or len(self.endpoints) < MOST_ENDPOINTS:
                 rows = endpoint == number
                 sums = np.bincount(at[rows], weights=n[rows], minlength=size).astype(np.int64)
                 self.endpoints[names[number]] = self.endpoints.get(names[number], 0) + sums
@@ -323,7 +323,7 @@ class Timeline:
     def merge(self, other: Timeline) -> None:
         """Add another timeline of the same grid."""
         for endpoint, answers in other.endpoints.items():
-            if endpoint in self.endpoints or len(self.endpoints) < _ENDPOINTS:
+            if endpoint in self.endpoints or len(self.endpoints) < MOST_ENDPOINTS:
                 self.endpoints[endpoint] = self.endpoints.get(endpoint, 0) + answers
         for op, seconds in other.seconds.items():
             if op in self.seconds:
