@@ -150,11 +150,14 @@ class Engine:
 
     @contextlib.contextmanager
     def _journals(self) -> Iterator[Tuple[Journal, Journal]]:
-        try:
-            journal, events = Journal(self._archive.journal, PRIVATE), Journal(self._archive.events)
-        except JournalInUse as error:
-            raise RunFailed(str(error)) from error
-        with contextlib.closing(journal), contextlib.closing(events):
+        with contextlib.ExitStack() as opened:
+            try:
+                journal = opened.enter_context(contextlib.closing(Journal(self._archive.journal, PRIVATE)))
+                events = opened.enter_context(contextlib.closing(Journal(self._archive.events)))
+            except JournalInUse as error:
+                raise RunFailed(str(error)) from error
+            except OSError as error:
+                raise RunFailed(f"{error.filename or self._archive.folder}: {error.strerror or error}") from error
             yield journal, events
 
     @contextlib.contextmanager

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import os
 import signal
+import stat
 import subprocess
 from pathlib import Path
 from types import SimpleNamespace
@@ -80,6 +82,27 @@ def test_an_error_of_the_report_changes_no_file_of_a_complete_run(
     with pytest.raises((RunFailed, KeyboardInterrupt)):
         ending(tmp_path, monkeypatch).execute()
     assert evidence.judge(tmp_path) == evidence.FileSums(True, 2)
+
+
+@pytest.mark.parametrize("name", ["journal.jsonl", "events.jsonl"])
+def test_a_journal_of_another_user_is_an_error_with_a_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """On NFS with root_squash a file that was just made belongs to another user."""
+    engine, user, fstat = ending(tmp_path, monkeypatch), os.geteuid(), os.fstat
+
+    def squashed(handle: int) -> os.stat_result:
+        facts = list(fstat(handle))
+        facts[stat.ST_UID] = user + (os.readlink(f"/proc/self/fd/{handle}") == str(tmp_path / name))
+        return os.stat_result(facts)
+
+    monkeypatch.setattr(os, "fstat", squashed)
+    with pytest.raises(RunFailed, match=f"{name}: belongs to another user .*: use an archive folder") as failure:
+        engine.execute()
+    assert str(failure.value).startswith(str(tmp_path))
+    monkeypatch.undo()
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")):
+        pass  # it is closed
 
 
 def test_a_signal_while_a_run_ends_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
