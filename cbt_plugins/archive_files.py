@@ -14,7 +14,7 @@ SHARED, PRIVATE = 0o644, 0o600
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
 _LINK = "is or leads through a link, which could be to anything"
-_SQUASHED = ": use an archive folder where your files stay yours (not NFS with root_squash or all_squash)"
+_OWN_FOLDER = ", or use another archive folder, where your files stay yours (not NFS with root_squash or all_squash)"
 #: folders of archives, as the user has named them: no link is followed below
 _confined: Set[str] = set()
 
@@ -141,7 +141,8 @@ def _open(path: Path, flags: int, own: bool, mode: int = SHARED) -> int:
     elif only and facts.st_nlink != 1:
         why = f"has {facts.st_nlink} names (hard links): whoever has another one could change it; copy it"
     elif own and facts.st_uid != os.geteuid():
-        why = f"belongs to another user (uid {facts.st_uid}){_SQUASHED if flags & os.O_CREAT else ''}"
+        why = f"belongs to another user (uid {facts.st_uid}): run this as that user"
+        why += _OWN_FOLDER if flags & os.O_CREAT else ""
     if why:
         os.close(handle)
         raise OSError(errno.EINVAL, why, str(path))

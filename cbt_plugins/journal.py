@@ -28,17 +28,21 @@ ARCHIVE_VERSION = 2
 _VERSIONED = ("manifest.json", "cluster.json")
 
 
-class JournalInUse(Exception):
-    """A journal that another process has open; its text is for the user."""
+class JournalError(Exception):
+    """A journal that cannot be opened; its text, for the user, names the file, why, and what to do."""
+
+
+class JournalInUse(JournalError):
+    """A journal that another process has open."""
 
 
 class Journal:
     """Records, one JSON object a line, each on disk before `write` returns.
 
     A last line that was torn by a kill is cut off by the first `write`; all others are kept. While it is open no other
-    process can open it: raises JournalInUse then. The file must be this user's and have no other name, unless it is
-    `anybodys`. With `to_read`, one that is there and cannot be written is opened all the same, and each `write` raises
-    OSError. `mark`, once it is set, gives the seal of a record.
+    process can open it: raises JournalInUse then, and JournalError for any other reason. The file must be this user's
+    and have no other name, unless it is `anybodys`. With `to_read`, one that is there and cannot be written is opened
+    all the same, and each `write` raises OSError. `mark`, once it is set, gives the seal of a record.
     """
 
     def __init__(
@@ -51,11 +55,9 @@ class Journal:
         self.mark: Optional[Callable[[Mapping[str, Any]], Mapping[str, Any]]] = None
         self._writing = threading.Lock()
         try:
-            self._file: BinaryIO = open_to_append(path, mode, own=not anybodys)
+            self._file = _open(path, mode, to_read, anybodys)
         except OSError as error:
-            if not to_read or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
-                raise
-            self._file = open_regular(path, own=not anybodys)
+            raise _unusable(path, error) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
@@ -65,6 +67,9 @@ class Journal:
             with open(os.dup(self._file.fileno()), "rb") as file:
                 self.records: List[Dict[str, Any]] = _records(_objects(file), path)
             self._torn = _torn_end(self._file)
+        except OSError as error:
+            self._file.close()
+            raise _unusable(path, error) from error
         except BaseException:
             self._file.close()
             raise
@@ -107,6 +112,19 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def _open(path: Path, mode: int, to_read: bool, anybodys: bool) -> BinaryIO:
+    try:
+        return open_to_append(path, mode, own=not anybodys)
+    except OSError as error:
+        if not to_read or error.errno not in (errno.EACCES, errno.EPERM, errno.EROFS):
+            raise
+        return open_regular(path, own=not anybodys)
+
+
+def _unusable(path: Path, error: OSError) -> JournalError:
+    return JournalError(disk_full(error, path.parent) or f"{path}: {error.strerror or error}")
 
 
 def is_held(path: Path) -> bool:

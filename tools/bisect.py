@@ -61,7 +61,7 @@ def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.config.source import read
     from cbt_plugins.formatting import several
-    from cbt_plugins.journal import JournalInUse
+    from cbt_plugins.journal import JournalError
 
     try:
         source = read(args.file)
@@ -78,7 +78,7 @@ def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
         session = BisectSession(args.file, section, source.data, archive, reading=args.what == "status")
     except ConfigError as e:
         raise CommandError(f"{several(len(e.errors), 'error')}; nothing was run\n{e}") from None
-    except (GitError, BisectError, JournalInUse, OSError) as e:
+    except (GitError, BisectError, JournalError, OSError) as e:
         raise CommandError(str(e)) from None
     try:
         yield session

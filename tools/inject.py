@@ -23,7 +23,7 @@ from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.spans import event_text
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, Prepared
 from cbt_plugins.formatting import several
-from cbt_plugins.journal import Journal, JournalInUse
+from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.events import EventSchedule
 
@@ -69,7 +69,7 @@ def run(args: argparse.Namespace) -> int:
     args.archive.mkdir(parents=True, exist_ok=True)
     try:
         return _run(args, events, settings, cluster, common)
-    except (FaultError, JournalInUse) as error:
+    except (FaultError, JournalError) as error:
         raise CommandError(str(error), FAILED) from error
 
 
@@ -125,7 +125,7 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
                 raise FaultError("what an earlier process left open could not be undone")
             with injector.holding():
                 failure = _follow(injector, schedule, note, args.tied)
-        except (FaultError, JournalInUse) as error:
+        except (FaultError, JournalError) as error:
             failure = str(error)
         except KeyboardInterrupt:
             log.info("stopped by a signal")

@@ -18,7 +18,7 @@ from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import FILE, PREPARED, given_up_in, holds_data, lines_of_others, open_in, still_open
 from cbt_plugins.inventory import nodes_of
-from cbt_plugins.journal import JournalInUse, archive_refusal, journal_lines, read_text
+from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.abandoned import EventsOfUndo, remove_buckets
 from cbt_plugins.run.context import RunArchive
@@ -147,7 +147,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         injector = Injector(folder, cluster_access, events.write)
     except AnotherCluster as error:
         return say("Error", f"{folder}: {error}", ANOTHER_CLUSTER)
-    except (FaultError, JournalInUse, OSError) as error:  # OSError: an archive that can be read only
+    except (FaultError, JournalError, OSError) as error:  # OSError: an archive that can be read only
         return _say_refused(folder, error)
     try:
         why = _refusal(injector, force)
@@ -173,7 +173,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         _say_given_up(injector.records)
         injector.release(force)
         return OPEN if reasons else UNDONE
-    except (FaultError, JournalInUse, OSError) as error:  # all may be undone, and the cluster still locked
+    except (FaultError, JournalError, OSError) as error:  # all may be undone, and the cluster still locked
         return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()
@@ -200,8 +200,9 @@ def _say_refused(folder: Path, error: Exception) -> int:
 
 
 def _text(error: Exception) -> str:
-    if isinstance(error, OSError) and error.filename:
-        return f"{Path(os.fsdecode(error.filename)).name}: {error.strerror}"
+    cause = error.__cause__ if isinstance(error, JournalError) else error
+    if isinstance(cause, OSError) and cause.filename:
+        return f"{Path(os.fsdecode(cause.filename)).name}: {cause.strerror}"
     return str(error)
 
 

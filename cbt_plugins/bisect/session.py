@@ -55,7 +55,7 @@ Values = Mapping[Tuple[str, str, str], float]
 
 
 class BisectSession:
-    """The search of one file in one archive. Raises BisectError, GitError, JournalInUse and OSError."""
+    """The search of one file in one archive. Raises BisectError, GitError, JournalError and OSError."""
 
     def __init__(
         self, file: Path, section: BisectSection, data: Mapping[str, Any], archive: Path, reading: bool = False

@@ -16,7 +16,7 @@ from cbt_plugins.campaigns.output import data, headline, left_set, page, progres
 from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial, finished, run_trial
 from cbt_plugins.formatting import seconds
-from cbt_plugins.journal import Journal, JournalInUse, write_json, write_whole
+from cbt_plugins.journal import Journal, JournalError, write_json, write_whole
 
 #: attempts at a trial before the campaign stops
 _ATTEMPTS = 2
@@ -38,7 +38,7 @@ class CampaignRun:
         self.schedule.begin()
         try:
             journal = Journal(self.schedule.folder / "campaign.jsonl")
-        except JournalInUse as e:
+        except JournalError as e:
             raise CampaignError(str(e)) from e
         try:
             with signals.handled():

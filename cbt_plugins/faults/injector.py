@@ -58,7 +58,7 @@ class Injector:
     ) -> None:
         """Take the folder of a run.
 
-        Raises JournalInUse, and FaultError when what is open in it was written by others, or is of another cluster.
+        Raises JournalError, and FaultError when what is open in it was written by others, or is of another cluster.
         """
         self._folder = folder
         self._journal = UndoJournal(folder, anybodys=access.trusted)

@@ -37,7 +37,7 @@ Event = Callable[..., None]
 
 
 class UndoJournal:
-    """The undo journal of a run, for one process at a time; raises JournalInUse when another has it, and OSError.
+    """The undo journal of a run, for one process at a time; raises JournalError, and OSError.
 
     Every line is on disk before the call returns, with the seal of this user for this run. A file that cannot be
     written any more is opened for reading, so that what is in it can be undone. Nothing is written before `identify`.

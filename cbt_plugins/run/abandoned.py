@@ -12,7 +12,7 @@ from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.conditions import UNDO_BY_USER
 from cbt_plugins.faults import ClusterAccess, seal
-from cbt_plugins.journal import Journal, JournalInUse
+from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
 from cbt_plugins.run.context import RunArchive
 
@@ -45,7 +45,7 @@ class EventsOfUndo:
             journal = Journal(self._archive.events, anybodys=self._anybodys)
             journal.write(UNDO_BY_USER)
             return journal
-        except (JournalInUse, OSError) as error:
+        except (JournalError, OSError) as error:
             why = getattr(error, "strerror", None) or error
             log.warning("%s: reports will not tell of this undo: %s", self._archive.events, why)
             return None
@@ -60,7 +60,7 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
     """Remove the buckets that the run of a folder made, with their objects; yield None for each, or why it stays.
 
     A bucket is the run's by its name, which has the run's id. One that the user named in the file is never removed.
-    Raises JournalInUse and OSError.
+    Raises JournalError and OSError.
     """
     path = RunArchive(folder).journal
     if not path.exists():

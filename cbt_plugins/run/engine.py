@@ -23,7 +23,7 @@ from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, seal
 from cbt_plugins.faults.access import RUN_ID
 from cbt_plugins.host import HostRun, RunFailed
-from cbt_plugins.journal import Journal, JournalInUse, archive_refusal, write_json, write_whole
+from cbt_plugins.journal import Journal, JournalError, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import Agents, LoadError
 from cbt_plugins.monitors.lifecycle import bring_noted
 from cbt_plugins.monitors.recovery import cluster_watch
@@ -41,7 +41,7 @@ from cbt_plugins.run.wait_phase import after_phases
 log = logging.getLogger(__name__)
 
 #: errors whose text is for the user
-_FAILURES = (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalInUse)
+_FAILURES = (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalError)
 
 
 class _Broken(Exception):
@@ -154,10 +154,8 @@ class Engine:
             try:
                 journal = opened.enter_context(contextlib.closing(Journal(self._archive.journal, PRIVATE)))
                 events = opened.enter_context(contextlib.closing(Journal(self._archive.events)))
-            except JournalInUse as error:
+            except JournalError as error:
                 raise RunFailed(str(error)) from error
-            except OSError as error:
-                raise RunFailed(f"{error.filename or self._archive.folder}: {error.strerror or error}") from error
             yield journal, events
 
     @contextlib.contextmanager

@@ -379,3 +379,12 @@ def test_a_lost_worktree_is_made_anew_and_those_of_the_user_stay(world: World, t
         shutil.rmtree(tree.folder)
     away.rename(mine)
     assert git(mine, "rev-parse", "HEAD") == world.shas[-1]
+
+
+def test_a_journal_of_another_user_is_an_error_with_a_remedy(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(os, "geteuid", lambda: os.getuid() + 1)
+    assert main(["bisect", "run", str(world.write())]) == 2
+    said = capsys.readouterr().err
+    assert f"Error: {world.folder}/my.bisect/bisect.jsonl: belongs to another user (uid {os.getuid()}): run" in said

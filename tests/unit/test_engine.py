@@ -97,7 +97,8 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
         return os.stat_result(facts)
 
     monkeypatch.setattr(os, "fstat", squashed)
-    with pytest.raises(RunFailed, match=f"{name}: belongs to another user .*: use an archive folder") as failure:
+    remedy = "run this as that user, or use another archive folder"
+    with pytest.raises(RunFailed, match=f"{name}: belongs to another user .*: {remedy}") as failure:
         engine.execute()
     assert str(failure.value).startswith(str(tmp_path))
     monkeypatch.undo()

@@ -1,0 +1,76 @@
+"""Journals that cannot be opened: each command names the file, why, and what to do."""
+
+from __future__ import annotations
+
+import os
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+from config_files import CLUSTER
+from faults_world import Connections, injector
+
+from cbt_plugins import journal as journal_module
+from cbt_plugins.campaigns.loop import CampaignRun
+from cbt_plugins.campaigns.schedule import CampaignError, Schedule
+from cbt_plugins.journal import Journal, JournalError
+from cbt_plugins.tools.__main__ import main
+
+
+@pytest.fixture
+def foreign(monkeypatch: pytest.MonkeyPatch) -> str:
+    """The error that follows the path of a journal, as a pattern: all new files belong to another user."""
+    user = os.getuid()
+    monkeypatch.setattr(os, "geteuid", lambda: user + 1)
+    return rf": belongs to another user \(uid {user}\): run this as that user, or use another archive folder"
+
+
+def test_a_journal_of_another_user_is_named(tmp_path: Path, foreign: str) -> None:
+    with pytest.raises(JournalError, match=f"^{tmp_path}/journal.jsonl{foreign}"):
+        Journal(tmp_path / "journal.jsonl")
+
+
+def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "link.jsonl").symlink_to("journal.jsonl")
+    (tmp_path / "long.jsonl").write_bytes(bytes(2))
+    monkeypatch.setattr(journal_module, "_LONGEST_LINE", 2)
+    for name, why in (("link.jsonl", "is or leads through a link"), ("long.jsonl", "has a line of more than 2 bytes")):
+        with pytest.raises(JournalError, match=f"^{tmp_path}/{name}: {why}"):
+            Journal(tmp_path / name)
+
+
+def test_a_full_disk_under_a_new_journal_is_told_with_its_remedy(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> Any:
+        raise OSError(28, "No space left on device", str(tmp_path / "journal.jsonl"))
+
+    monkeypatch.setattr(journal_module, "open_to_append", full)
+    with pytest.raises(JournalError, match=r"no space is left on the disk at .*: free some, then run the same command"):
+        Journal(tmp_path / "journal.jsonl")
+
+
+def test_a_campaign_names_a_journal_of_another_user(
+    tmp_path: Path, foreign: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    schedule = object.__new__(Schedule)
+    object.__setattr__(schedule, "folder", tmp_path)
+    monkeypatch.setattr(Schedule, "begin", lambda self: None)
+    with pytest.raises(CampaignError, match=f"campaign.jsonl{foreign}"):
+        CampaignRun(schedule, print).run()
+
+
+def test_an_injector_names_a_journal_of_another_user(tmp_path: Path, foreign: str) -> None:
+    with pytest.raises(JournalError, match=f"undo.jsonl{foreign}"):
+        injector(tmp_path, Connections())
+
+
+def test_the_verb_inject_names_a_journal_of_another_user(
+    tmp_path: Path, foreign: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (tmp_path / "faults.yaml").write_text("events: [{at: 0s, mark: begin}]\n")
+    (tmp_path / "cluster.yaml").write_text(CLUSTER)
+    paths = [str(tmp_path / "faults.yaml"), "--cluster", str(tmp_path / "cluster.yaml")]
+    assert main(["inject", *paths, "--archive", str(tmp_path / "new")]) == 1
+    assert re.search(f"^Error: {tmp_path}/new/events.jsonl{foreign}", capsys.readouterr().err)
