@@ -37,6 +37,7 @@ EDITS = {
     r"\b8192KB": "128KB",
     r"\b65536KB": "256KB",
     r"\b1048576KB": "1024KB",
+    r"\bset: generic": "sizes: [16KiB, 64KiB, 128KiB, 256KiB, 1MiB]",
     # the smaller size of hsbench-mesh.yaml; fewer buckets, and two drivers for each RGW instead of ten
     r"\bsize: 4MiB": "size: 4KiB",
     r"\bdrivers: 200": "drivers: 4",

@@ -254,6 +254,8 @@ def test_it_runs_until_it_is_decided(tmp_path: Path, world: Any, capsys: Any) ->
     for form, word in words.items():
         assert main(["campaign", "status", str(folder), "--format", form]) == 0
         assert word in capsys.readouterr().out
+    assert main(["campaign", "status", str(file), str(folder)]) == 0  # as `bisect status` takes it
+    assert "decided after 4 of 20 blocks" in capsys.readouterr().out
     arm = yaml.safe_load((folder / "arms" / "new.yaml").read_text())
     assert arm["benchmarks"]["warp"]["workers"] == 9 and "campaign" not in arm
 
