@@ -53,6 +53,13 @@ class EndpointStall:
         return f"{text}; it {share}" if share else text
 
 
+class Spans(NamedTuple):
+    """Times of the window, run's clock."""
+
+    begins: np.ndarray
+    ends: np.ndarray
+
+
 @dataclass(frozen=True)
 class JobWork:
     """The time of the window in which a job worked, and the successful requests of each endpoint it could choose."""
@@ -63,24 +70,24 @@ class JobWork:
     workers: int
     restarted: bool  # its processes followed each other: nobody knows when it worked
 
-    def part(self, begin: float, end: float) -> float:
-        """Return the share of the job's time that lies between `begin` and `end`."""
-        return max(0.0, min(end, self.end) - max(begin, self.begin)) / (self.end - self.begin)
+    def parts(self, spans: Spans) -> np.ndarray:
+        """Return the share of the job's time that lies in each of these times."""
+        seconds = np.minimum(spans.ends, self.end) - np.maximum(spans.begins, self.begin)
+        return np.maximum(0.0, seconds) / (self.end - self.begin)
 
-    def missed(self, endpoint: str, begin: float, end: float, block: int) -> float:
-        """Return the requests m that a silent endpoint missed: by chance, nothing comes in this time at e^-m.
+    def missed(self, endpoint: str, spans: Spans, block: int) -> np.ndarray:
+        """Return the requests m that an endpoint missed which is silent in a time: by chance, this is so at e^-m.
 
         Of n requests at random times, none lies in a part p of the time at (1 - p)^n; the time of these n is a block at
         least. An endpoint that has few of its requests beside the silence, too, should have had half of its share (see
         FEW); one without any the share, as nothing was chosen among many times.
         """
-        if self.restarted:
-            return 0.0
-        part, n = self.part(begin, end), self.answers[endpoint]
-        share = sum(self.answers.values()) / len(self.answers) * part
+        parts, n = (0.0 if self.restarted else 1.0) * self.parts(spans), self.answers[endpoint]
+        share = sum(self.answers.values()) / len(self.answers) * parts
         if not n:
             return share
-        return max(-n * math.log1p(-min(part, max(0.0, 1 - block / (self.end - self.begin)))), FEW * share)
+        beside = max(0.0, 1 - block / (self.end - self.begin))
+        return np.maximum(-n * np.log1p(-np.minimum(parts, beside)), FEW * share)
 
 
 def stalls(aggregates: PhaseAggregates) -> List[EndpointStall]:
@@ -134,41 +141,39 @@ def _silences(aggregates: PhaseAggregates, works: Sequence[JobWork], endpoint: s
     limit = _MISSED + math.log(max(1.0, aggregates.length * len(names)))
     edges = np.flatnonzero(np.diff(np.concatenate(([0], answers == 0, [0]))))
     firsts, ends = edges[::2], edges[1::2]
-    long = (ends - firsts) * grid.block >= STALLED
-    for first, end in zip(firsts[long].tolist(), ends[long].tolist()):
-        begin = max(float(grid.first_block + first * grid.block), min(work.begin for work in own))
-        seconds = min(float(grid.first_block + end * grid.block), max(work.end for work in own)) - begin
-        if seconds < STALLED:
-            continue
-        missed = _missed(works, endpoint, begin, begin + seconds, grid.block)
-        usual = _usual(works, endpoint, begin, begin + seconds)
-        if missed < limit or not usual or seconds <= _USUAL_REQUESTS * _slowest_kind(aggregates):
+    begin, end = min(work.begin for work in own), max(work.end for work in own)
+    low, high = (grid.first_block + blocks * grid.block for blocks in (firsts, ends))
+    spans = Spans(np.maximum(low, begin), np.minimum(high, end))
+    missed, usual = _missed(works, endpoint, spans, grid.block), _usual(works, endpoint, spans)
+    for i in np.flatnonzero((spans.ends - spans.begins >= STALLED) & (missed >= limit) & (usual > 0)).tolist():
+        begin, seconds = float(spans.begins[i]), float(spans.ends[i] - spans.begins[i])
+        if seconds <= _USUAL_REQUESTS * _slowest_kind(aggregates):
             continue
         # the requests of a frozen endpoint may hold all workers; a cluster that stalls holds those of every endpoint
-        went_on = float(others[first:end].sum()) / usual
-        if went_on > FEW and missed * min(1.0, went_on) >= limit:
+        went_on = float(others[firsts[i] : ends[i]].sum() / usual[i])
+        if went_on > FEW and missed[i] * min(1.0, went_on) >= limit:
             yield Silence(seconds, begin, True)
         elif _are_on_every_endpoint(own) and _alone_is_slow(aggregates, endpoint, seconds):
             yield Silence(seconds, begin, went_on > FEW)
 
 
-def _missed(works: Sequence[JobWork], endpoint: str, begin: float, end: float, block: int) -> float:
-    """Return the requests that the endpoint should have had in this time.
+def _missed(works: Sequence[JobWork], endpoint: str, spans: Spans, block: int) -> np.ndarray:
+    """Return the requests that the endpoint should have had in each of these times.
 
     An endpoint that never answered and has its jobs for itself has no rate: it is the lowest one of the other jobs.
     """
     own = [work for work in works if endpoint in work.answers]
     if any(sum(work.answers.values()) for work in own):
-        return sum(work.missed(endpoint, begin, end, block) for work in own)
+        return np.sum([work.missed(endpoint, spans, block) for work in own], axis=0)
     totals = ((sum(work.answers.values()), work) for work in works if endpoint not in work.answers)
     rates = [n / len(work.answers) / (work.end - work.begin) for n, work in totals if n]
-    return min(rates, default=0.0) * (end - begin)
+    return min(rates, default=0.0) * (spans.ends - spans.begins)
 
 
-def _usual(works: Sequence[JobWork], endpoint: str, begin: float, end: float) -> float:
-    """Return the requests that all other endpoints usually have in a time like this."""
+def _usual(works: Sequence[JobWork], endpoint: str, spans: Spans) -> np.ndarray:
+    """Return the requests that all other endpoints usually have in each of these times."""
     numbers = ((sum(work.answers.values()) - work.answers.get(endpoint, 0), work) for work in works)
-    return sum(n * work.part(begin, end) for n, work in numbers)
+    return np.sum([n * work.parts(spans) for n, work in numbers], axis=0)
 
 
 def _slowest_kind(aggregates: PhaseAggregates) -> float:
