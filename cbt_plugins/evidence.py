@@ -44,6 +44,8 @@ _CHUNK = 1 << 20
 _NO_FILE = (errno.ELOOP, errno.EINVAL, errno.ENOENT, errno.EACCES, errno.EPERM, errno.EISDIR)
 #: bytes that a file may have in any case: one without end must not be read to its end
 _LARGE = 1 << 30
+#: bytes of holes that a file may have: they cost its sender nothing, and its reader hours
+_HOLES = 1 << 26
 
 
 @dataclass(frozen=True)
@@ -101,17 +103,19 @@ def _judged(run: Path, rows: bool) -> FileSums:
         obstacle = _obstacle(run / name)
         changed[name] = _unread(obstacle) if obstacle else "came after the run ended"
     wanted = [name for name in sums if name in present and (rows or not _ROWS.match(name))]
-    for name, digest in _digests(run, wanted, _most(run)):
+    for name, digest in _digests(run, wanted, _most(run, sums)):
         if digest != sums[name]:
             changed[name] = "changed since the run ended" if _is_digest(digest) else digest
     return FileSums(True, len(sums), dict(sorted(changed.items())))
 
 
-def _most(run: Path) -> int:
-    """Return the bytes that a file of a run can have."""
+def _most(run: Path, sums: Mapping[str, str]) -> int:
+    """Return the bytes that a file of a run can have: what its end marker says counts only where that has its sum."""
     try:
-        return max(int(read_json(run / END)[SEALED]["bytes"]), _LARGE)
-    except (OSError, ValueError, KeyError, TypeError):
+        data = read_bytes(run / END, MOST)
+        stated = json.loads(data)[SEALED]["bytes"] if hashlib.sha256(data).hexdigest() == sums.get(END) else 0
+        return max(int(stated), _LARGE)
+    except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
         return _LARGE
 
 
@@ -132,11 +136,11 @@ def row_change(path: Path) -> Optional[str]:
         return None
     name = os.path.relpath(path, run)
     try:
-        wanted = _read(run).get(name)
+        sums = _read(run)
     except OSError:
         return None
-    ((_, digest),) = _digests(run, [name], _most(run))
-    return None if digest == wanted else "changed since the run ended" if _is_digest(digest) else digest
+    ((_, digest),) = _digests(run, [name], _most(run, sums))
+    return None if digest == sums.get(name) else "changed since the run ended" if _is_digest(digest) else digest
 
 
 def sum_of_sums(run: Path) -> str:
@@ -224,7 +228,10 @@ _seen: Dict[Tuple[Any, ...], str] = {}
 
 
 def _digests(run: Path, names: List[str], most: Optional[int]) -> Iterator[Tuple[str, str]]:
-    """Yield each file with its SHA-256, or why it cannot be read; one of more than `most` bytes is not."""
+    """Yield each file with its SHA-256, or why it cannot be read: one of more than `most` bytes is not.
+
+    With `most`, one with large holes is not either.
+    """
     with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:  # hashing lets other threads run
         yield from zip(names, pool.map(partial(_digest, most=most), (run / name for name in names)))
 
@@ -236,6 +243,8 @@ def _digest(path: Path, most: Optional[int]) -> str:
             facts = os.fstat(file.fileno())
             key = (str(path), facts.st_size, facts.st_mtime_ns, facts.st_ctime_ns, facts.st_ino)
             if key not in _seen:
+                if most is not None and facts.st_size > _HOLES and _has_large_holes(file.fileno(), facts.st_size):
+                    return f"cannot be read: has more than {_HOLES} bytes of holes (a sparse file)"
                 while True:
                     chunk = file.read(_CHUNK)
                     if not chunk:
@@ -247,3 +256,18 @@ def _digest(path: Path, most: Optional[int]) -> str:
         return "is missing"
     except OSError as error:
         return _unread(error)
+
+
+def _has_large_holes(handle: int, size: int) -> bool:
+    """Tell whether a file has more than _HOLES bytes of holes; False where its file system does not say."""
+    position = holes = 0
+    try:
+        while holes <= _HOLES and position < size:
+            data = os.lseek(handle, position, os.SEEK_DATA)
+            holes += data - position
+            position = os.lseek(handle, data, os.SEEK_HOLE)
+    except OSError as error:
+        if error.errno == errno.ENXIO:  # no data up to its end
+            holes += size - position
+    os.lseek(handle, 0, os.SEEK_SET)
+    return holes > _HOLES

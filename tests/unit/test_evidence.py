@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import hashlib
 import json
 import os
 import random
@@ -238,6 +239,58 @@ def test_a_disk_that_fails_at_the_end_is_an_error(whole: Path, tmp_path: Path, m
     monkeypatch.setattr(evidence, "open_regular", failing)
     with pytest.raises(OSError, match="Input/output error"):
         evidence.end_run(run, {"t": 1.0})
+
+
+@pytest.mark.parametrize("forged", ["complete", "complete and its sum"])
+@pytest.mark.parametrize("data", [0, 1 << 19], ids=["no data", "data in the middle"])
+def test_a_file_of_holes_is_named_and_not_read(
+    forged: str, data: int, whole: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """What `complete` says of the size of files costs a forger nothing, nor does a file without data."""
+    run = copy_of(whole, tmp_path)
+    late = run / "monitors" / "01" / "late.jsonl"
+    late.parent.mkdir(parents=True, exist_ok=True)
+    late.write_text("{}\n")
+    evidence.add_sums(run)
+    marker = json.loads((run / "complete").read_text())
+    marker["sealed"]["bytes"] = 1 << 60
+    (run / "complete").write_text(json.dumps(marker))
+    if forged != "complete":
+        forge_sum(run, "complete")
+    os.truncate(late, 1 << 32)
+    if data:
+        with open(late, "r+b") as file:
+            file.seek(data)
+            file.write(b"x")
+    real = evidence.open_regular
+
+    def limited(path: Path, most: Any = None, **how: Any) -> Any:
+        assert path != late or most == (1 << 30 if forged == "complete" else 1 << 60)
+        return real(path, most, **how)
+
+    monkeypatch.setattr(evidence, "open_regular", limited)
+    changed = dict(evidence.judge(run).changed)
+    assert changed.pop("monitors/01/late.jsonl").startswith("cannot be read: has more than ")
+    assert list(changed) == (["complete"] if forged == "complete" else [])
+    assert evidence.row_change(late) and "has more than" in str(evidence.row_change(late))
+
+
+def test_a_small_hole_is_read_as_zeros(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    late = run / "monitors" / "01" / "late.raw"
+    late.parent.mkdir(parents=True, exist_ok=True)
+    late.write_bytes(b"x" * 10)
+    os.truncate(late, (1 << 26) + 10)
+    evidence.add_sums(run)
+    assert evidence.judge(run).changed == {}
+
+
+def forge_sum(run: Path, name: str) -> None:
+    """Give a file of a run the sum that fits it."""
+    lines = (run / evidence.FILE).read_text().splitlines()
+    digest = hashlib.sha256((run / name).read_bytes()).hexdigest()
+    lines = [f"{digest}  {name}" if line.endswith(f"  {name}") else line for line in lines]
+    (run / evidence.FILE).write_text("".join(f"{line}\n" for line in lines))
 
 
 def test_late_files_get_sums_and_others_keep_theirs(whole: Path, tmp_path: Path) -> None:
