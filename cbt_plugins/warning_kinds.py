@@ -102,7 +102,7 @@ _ALL = (
     # where there are too few, the percentile is not shown
     _info("few-samples", "too few requests for p99 or p99.9: it is left out"),
     WarningKind("stall", "nothing succeeded for whole seconds"),
-    WarningKind("stalled-endpoint", "an endpoint answered nothing for 3 s, or less than half of its share"),
+    WarningKind("stalled-endpoint", "one of several endpoints had no success for 3 s, or too small a share"),
     WarningKind("unfinished-request", "the slowest request has no row"),
     WarningKind("clock-offset", "a node's clock is off"),
     WarningKind("generator-bound", "the load generator was the limit", caps=("*_per_s", "*_ms")),

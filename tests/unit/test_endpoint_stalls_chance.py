@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from itertools import cycle, product
 from pathlib import Path
-from typing import List, Mapping, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 import pytest
@@ -47,7 +47,7 @@ def of_answers(answers: Mapping[str, np.ndarray], jobs: Sequence[Tuple[str, ...]
     return PhaseAggregates(phase, grid, of_jobs, timeline)
 
 
-def poisson(chance: np.random.Generator, endpoints: int, rate: float, blocks: int) -> Mapping[str, np.ndarray]:
+def poisson(chance: np.random.Generator, endpoints: int, rate: float, blocks: int) -> Dict[str, np.ndarray]:
     return {f"http://rgw{e}": chance.poisson(rate, blocks) for e in range(endpoints)}
 
 
