@@ -60,14 +60,13 @@ RATES = re.compile(r"progress - ([\w-]+): (\d+):(\d\d), .*  ([\d,]+) obj/s ")
 
 
 def shown_and_seen(cycle: Cycle) -> List[Tuple[str, float, float, float]]:
-    """Return (phase, rate, lowest, highest second) of each progress line: the archive's seconds that it is about."""
+    """Return (phase, rate, lowest, highest second until then) of each progress line, the seconds from the archive."""
     aggregates = {phase.name: read_phase(phase) for phase in read_run(cycle.folder).phases if phase.jobs}
     begins = {e["phase"]: e["at"] for e in events(cycle) if e["event"] == "load-go"}
     shown = []
     for phase, minutes, seconds, rate in RATES.findall(cycle.log.read_text()):
-        # it is of at least five seconds, and shown up to two seconds after the last of them was counted
         now = int(begins[phase]) + 60 * int(minutes) + int(seconds) - aggregates[phase].grid.first
-        part = aggregates[phase].all_ops.sums["objects"][max(0, now - 9) : now + 2]
+        part = aggregates[phase].all_ops.sums["objects"][: now + 2]
         shown.append((phase, float(rate.replace(",", "")), float(part.min()), float(part.max())))
     return shown
 
