@@ -15,7 +15,7 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import open_regular, refuse
 from cbt_plugins.journal import MOST, read_bytes, read_json, write_whole
@@ -29,8 +29,8 @@ END, SEALED = "complete", "sealed"
 _DERIVED = (FILE, "summary.json", "report.html")
 #: journals of what an undo obeys: each line has a seal, nobody else may read them, and no number comes from them
 _JOURNALS = ("undo.jsonl", "journal.jsonl")
-#: a note of files that are still on nodes; what an export writes beside the rows
-_CHANGING = re.compile(r"monitors/[^/]+/left\.json|phases/[^/]+/json_output\.[^/]*")
+#: a note of files that are still on nodes; what was not fetched in full; what an export writes beside the rows
+_CHANGING = re.compile(r"monitors/[^/]+/(left\.json|\.fetch-[^/]*/.*)|phases/[^/]+/json_output\.[^/]*", re.DOTALL)
 #: folders of which readers take every file
 _READ_WHOLE = ("phases/", "monitors/", "cluster/")
 #: rows of requests: nearly all bytes of an archive, and read only where there are no aggregates
@@ -69,12 +69,17 @@ def end_run(run: Path, facts: Mapping[str, Any]) -> None:
     write_whole(run / END, text)
 
 
-def add_sums(run: Path) -> None:
-    """Add the sums of files that came since the run ended; those of the others stay as they are. Raises OSError."""
+def add_sums(run: Path, paths: Sequence[Path]) -> None:
+    """Add the sums of these files and folders, which came since the run ended; no other sum changes. Raises OSError."""
     if not os.path.lexists(run / FILE):
         return
-    sums = _read(run)
-    _write(run, {**_sums_of(run, _readable(run, [name for name in _files(run) if name not in sums])), **sums})
+    sums, late = _read(run), [os.path.relpath(path, run) for path in paths]
+    names = [
+        name
+        for name in _files(run)
+        if name not in sums and any(name == path or name.startswith(f"{path}{os.sep}") for path in late)
+    ]
+    _write(run, {**_sums_of(run, _readable(run, names)), **sums})
 
 
 def judge(run: Path, rows: bool = False) -> FileSums:

@@ -25,6 +25,8 @@ logger = logging.getLogger(__name__)
 NODES = "nodes.json"
 #: there too: {folder on the nodes: nodes} of files that could not be fetched
 LEFT = "left.json"
+#: there too, while files are fetched, and after a kill
+SCRATCH = ".fetch-"
 STOP = Path(__file__).parent / "stop.sh"
 _numbers = itertools.count(1)
 
@@ -119,21 +121,32 @@ def bring_left(
     for node, result in remote.run(nodes, look, 60, check=False).items():
         for name in result.stdout.split():
             left.setdefault(name, []).append(node)
+    for scratch in local_dir.parent.glob(f"*/{SCRATCH}*"):
+        shutil.rmtree(scratch, ignore_errors=True)
     for name, there in left.items():
         _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
 
 
-def bring_noted(cluster: Mapping[str, Any], common: Mapping[str, Any], name: str, local_dir: Path) -> bool:
-    """Fetch what stayed on nodes at the end of a run; return whether something came. `name` is that of its run_dir."""
+def bring_noted(
+    cluster: Mapping[str, Any],
+    common: Mapping[str, Any],
+    name: str,
+    local_dir: Path,
+    keep: Callable[[Sequence[Path]], None],
+) -> List[Path]:
+    """Fetch what stayed on nodes at the end of a run, and return the paths. `name` is that of its run_dir.
+
+    `keep` gets the paths of each folder before it is removed on its nodes; where `keep` fails, it stays noted.
+    """
     remote = Remote.from_host(cluster, common)
-    came = False
+    paths: List[Path] = []
     for note in sorted(local_dir.glob(f"*/{LEFT}")):
         for folder, names in _left(note).items():
             parts, nodes = PurePosixPath(folder).parts, [node for node in nodes_of(cluster) if node in names]
             # anybody may have written it, and what was fetched is removed there
             if parts[-2:-1] == (name,) and parts[-1].startswith("monitors-") and ".." not in parts:
-                came = _fetch(remote, nodes, folder, note.parent, cluster.get("user")) or came
-    return came
+                paths += _fetch(remote, nodes, folder, note.parent, cluster.get("user"), keep)
+    return paths
 
 
 def _left(note: Path) -> Dict[str, List[str]]:
@@ -192,13 +205,21 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
     return [node for node in everywhere if node in wanted]
 
 
-def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path, user: Optional[str]) -> bool:
+def _fetch(
+    remote: Remote,
+    nodes: Sequence[str],
+    directory: str,
+    local_dir: Path,
+    user: Optional[str],
+    keep: Callable[[Sequence[Path]], None] = lambda paths: None,
+) -> List[Path]:
     """Bring `directory` of each node into the archive and remove it there; an unreachable node is logged, not fatal.
 
     Files of a node go into local_dir, or where it has such files there already, into local_dir.2 and so on. Returns
-    whether there were any. What stays is noted for `bring_noted`.
+    their paths, after `keep` got them. What stays is noted for `bring_noted`.
     """
-    came, left, fetched = False, [], []
+    paths: List[Path] = []
+    left, fetched = [], []
     local_dir.mkdir(parents=True, exist_ok=True)
     quoted = shlex.quote(directory)
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
@@ -210,7 +231,7 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
         remote.fetch([node], directory, scratch)
 
     for node in nodes:
-        with tempfile.TemporaryDirectory(dir=local_dir, prefix=".fetch-") as scratch:
+        with tempfile.TemporaryDirectory(dir=local_dir, prefix=SCRATCH) as scratch:
             try:
                 insist(partial(bring, node, Path(scratch)), RemoteError)
             except RemoteError as error:
@@ -218,15 +239,18 @@ def _fetch(remote: Remote, nodes: Sequence[str], directory: str, local_dir: Path
                 left.append(node)
                 continue
             files = {f"{file.name}.{node}": file for file in sorted(Path(scratch, node).iterdir())}
-            folder, came = _place_for(files, local_dir), came or bool(files)
+            folder = _place_for(files, local_dir)
+            paths += [folder / name for name in files]
             for name, file in files.items():
                 if not os.path.lexists(folder / name):
                     shutil.move(str(file), str(folder / name))
             fetched.append(node)
+    if paths:
+        keep(paths)
     # not before: two names may be one machine
     remote.run(fetched, f"{find_own(directory)}rm -rf -- {quoted}", 60, check=False)
     _note_left(local_dir / LEFT, directory, left)
-    return came
+    return paths
 
 
 def _place_for(files: Mapping[str, Path], folder: Path) -> Path:

@@ -135,8 +135,11 @@ class Samples:
 
 
 def files_of(run: Path) -> List[Path]:
-    """Return the monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them."""
-    return sorted(run.rglob(FILE))
+    """Return the monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them.
+
+    What is in hidden folders was not fetched in full, and has no sums.
+    """
+    return sorted(path for path in run.rglob(FILE) if not any(part[0] == "." for part in path.relative_to(run).parts))
 
 
 def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:

@@ -177,8 +177,8 @@ class Engine:
         """Raise RunFailed where the run that is complete had another plan; fetch what its monitors left on nodes."""
         self.check_plan()
         host, name = self._host, PurePosixPath(self._host.run_dir).name
-        if bring_noted(host.cluster, host.common, name, self._archive.monitors):
-            evidence.add_sums(self._archive.folder)
+        keep = partial(evidence.add_sums, self._archive.folder)
+        if bring_noted(host.cluster, host.common, name, self._archive.monitors, keep):
             summarize(self._archive.folder)
 
     def check_plan(self) -> None:

@@ -13,7 +13,7 @@ import subprocess
 import sys
 from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Dict, List
+from typing import Any, ClassVar, Dict, List, Sequence
 
 import pytest
 from waiting import wait_for
@@ -120,6 +120,7 @@ def test_what_had_come_home_when_the_run_was_killed_comes_once(tmp_path: Path) -
         (left / name / "samples").write_text("1\n")
     left.chmod(0o700)
     shutil.copytree(left / "a", local / f"a.{HERE}")
+    (local / f"{lifecycle.SCRATCH}x1" / HERE).mkdir(parents=True)
     lifecycle.bring_left(CLUSTER, {}, [HERE], str(tmp_path / "node"), local)
     assert sorted(str(path.relative_to(tmp_path / "local")) for path in (tmp_path / "local").glob("*/*")) == [
         f"01/a.{HERE}",
@@ -208,13 +209,24 @@ def test_what_stayed_on_a_node_of_a_complete_run_comes_home_later(
     ):
         pass
     assert "monitor files of n1 stay in" in caplog.text
-    again = partial(lifecycle.bring_noted, THERE, NO_PDSH, "warp-0123abcd", local.parent)
+    kept: List[Path] = []
+
+    def keep(paths: Sequence[Path]) -> None:
+        assert (local / lifecycle.LEFT).exists() and list(run_dir.iterdir()), "a kill now would lose them"
+        if not (tmp_path / "room").exists():
+            raise OSError(28, "No space left on device")
+        kept.extend(paths)
+
+    again = partial(lifecycle.bring_noted, THERE, NO_PDSH, "warp-0123abcd", local.parent, keep)
     assert not again() and list(run_dir.iterdir())
     lifecycle.bring_left(CLUSTER, NO_PDSH, [HERE], str(tmp_path / "another"), local)
     (tmp_path / "another" / "monitors-7-7").mkdir(parents=True, mode=0o700)
     lifecycle.bring_left(CLUSTER, NO_PDSH, [HERE], str(tmp_path / "another"), local)  # what is noted stays noted
     (tmp_path / "up").touch()
-    assert again() and not list(run_dir.iterdir())
+    with pytest.raises(OSError, match="No space left"):
+        again()
+    (tmp_path / "room").touch()
+    assert again() == kept == [local / "a.n1"] and not list(run_dir.iterdir())
     assert [path.name for path in local.iterdir()] == ["a.n1"]
     assert not again()
 
@@ -227,7 +239,7 @@ def test_only_folders_of_the_run_are_brought_home(tmp_path: Path) -> None:
     inside = str(tmp_path / "warp-0123abcd" / "monitors-1-1" / ".." / ".." / "warp-other" / "monitors-1-1")
     for folder in (str(other), inside, str(tmp_path / "warp-0123abcd")):
         (tmp_path / "archive" / "01" / lifecycle.LEFT).write_text(json.dumps({folder: [HERE]}))
-        assert not lifecycle.bring_noted(CLUSTER, {}, "warp-0123abcd", tmp_path / "archive")
+        assert not lifecycle.bring_noted(CLUSTER, {}, "warp-0123abcd", tmp_path / "archive", print)
     assert other.is_dir()
 
 

@@ -142,15 +142,22 @@ def test_a_complete_run_is_summarized_again_when_files_came_home_late(
     asked: List[Any] = []
     summarized: List[Path] = []
 
-    def bring(*its: Any) -> bool:
-        asked.append(its)
-        return came
+    def bring(*its: Any) -> List[Path]:
+        asked.append(its[:-1])
+        if came:
+            late.write_text("{}")
+            its[-1]([late])
+        return [late] if came else []
 
+    late = tmp_path / "monitors" / "01" / "late.jsonl"
+    late.parent.mkdir(parents=True)
+    evidence.end_run(tmp_path, {"t": 1.0})
     monkeypatch.setattr(engine_module, "bring_noted", bring)
     monkeypatch.setattr(engine_module, "summarize", summarized.append)
     engine_of(tmp_path).check_complete()
     assert asked == [({"head": "node0"}, {}, "nowhere", tmp_path / "monitors")]
     assert summarized == ([tmp_path] if came else [])
+    assert evidence.judge(tmp_path) == evidence.FileSums(True, 2 if came else 1)
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ import pytest
 import sql_archive
 
 from cbt_plugins import evidence
+from cbt_plugins.results.samples import files_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import FILE, summarize, summary_of, write_summary
 from cbt_plugins.tools.__main__ import main
@@ -136,8 +137,9 @@ def test_sums_are_those_of_sha256sum(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     check = ["sha256sum", "--check", "--strict", "--quiet", evidence.FILE]
     assert subprocess.run(check, cwd=run, check=False).returncode == 0
-    (run / "a\nname\\of two lines").write_text("x")
-    evidence.add_sums(run)
+    name = run / "a\nname\\of two lines"
+    name.write_text("x")
+    evidence.add_sums(run, [name])
     assert subprocess.run(check, cwd=run, check=False).returncode == 0
     assert evidence.judge(run).changed == {}
 
@@ -192,7 +194,7 @@ def test_what_is_no_readable_file_keeps_no_run_from_its_end(
     odd = dict(evidence.judge(run).changed)
     assert set(odd) == {"monitors/01/perf.node1/gone", "monitors/01/perf.node1/pipe"}
     assert all("cannot be read" in why for why in odd.values())
-    evidence.add_sums(run)
+    evidence.add_sums(run, [run / "monitors"])
     assert set(evidence.judge(run).changed) == set(odd)
 
 
@@ -251,7 +253,7 @@ def test_a_file_of_holes_is_named_and_not_read(
     late = run / "monitors" / "01" / "late.jsonl"
     late.parent.mkdir(parents=True, exist_ok=True)
     late.write_text("{}\n")
-    evidence.add_sums(run)
+    evidence.add_sums(run, [late])
     marker = json.loads((run / "complete").read_text())
     marker["sealed"]["bytes"] = 1 << 60
     (run / "complete").write_text(json.dumps(marker))
@@ -281,7 +283,7 @@ def test_a_small_hole_is_read_as_zeros(whole: Path, tmp_path: Path) -> None:
     late.parent.mkdir(parents=True, exist_ok=True)
     late.write_bytes(b"x" * 10)
     os.truncate(late, (1 << 26) + 10)
-    evidence.add_sums(run)
+    evidence.add_sums(run, [late])
     assert evidence.judge(run).changed == {}
 
 
@@ -293,16 +295,24 @@ def forge_sum(run: Path, name: str) -> None:
     (run / evidence.FILE).write_text("".join(f"{line}\n" for line in lines))
 
 
-def test_late_files_get_sums_and_others_keep_theirs(whole: Path, tmp_path: Path) -> None:
+def test_late_files_get_sums_and_no_others_do(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     (run / "plan.json").write_text("{}")
     late = run / "monitors" / "01" / "resources.node9"
     late.mkdir(parents=True)
     (late / "node9.jsonl").write_text("{}\n")
     (late.parent / "left.json").write_text("{}")
-    assert set(evidence.judge(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl"}
-    evidence.add_sums(run)
-    assert set(evidence.judge(run).changed) == {"plan.json"}
+    foreign = "monitors/01/resources.node99/node99.jsonl"
+    (run / foreign).parent.mkdir()
+    (run / foreign).write_text("{}\n")
+    (late.parent / ".fetch-x1" / "node9").mkdir(parents=True)  # of a fetch that was killed
+    for name in ("node9.jsonl", "recovery.jsonl"):
+        (late.parent / ".fetch-x1" / "node9" / name).write_text("{}\n")
+    assert not any(".fetch-" in str(path) for path in files_of(run))  # neither are they read
+    assert set(evidence.judge(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl", foreign}
+    evidence.add_sums(run, [late])
+    assert set(evidence.judge(run).changed) == {"plan.json", foreign}
+    assert ".fetch-" not in (run / evidence.FILE).read_text()
     write_summary(summarize(run), run / FILE)
     assert "plan.json" in str(summary_of(run)["warnings"])
 
