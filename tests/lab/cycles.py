@@ -164,15 +164,18 @@ class Cycle:
     def summary(self) -> Any:
         return json.loads((self.folder / "summary.json").read_text())
 
+    def heartbeats(self, phase: str) -> List[Dict[str, Any]]:
+        """The heartbeats of a phase under way; [] before it."""
+        files = list(self.archive.glob(f"results/*/id-*/phases/*-{phase}.running/heartbeat.jsonl"))
+        return [json.loads(line) for line in files[0].read_text().split("\n")[:-1]] if files else []
+
+    def job_rows(self, phase: str) -> Dict[str, int]:
+        """Requests of each job that the heartbeat of a phase under way has counted."""
+        return {job: of["ops"] for line in self.heartbeats(phase) for job, of in line["jobs"].items()}
+
     def running_rows(self, phase: str) -> int:
         """Requests that the heartbeat of a phase under way has counted."""
-        files = list(self.archive.glob(f"results/*/id-*/phases/*-{phase}.running/heartbeat.jsonl"))
-        if not files:
-            return 0
-        counts: Dict[str, int] = {}
-        for line in files[0].read_text().split("\n")[:-1]:
-            counts.update({job: c["ops"] for job, c in json.loads(line)["jobs"].items()})
-        return sum(counts.values())
+        return sum(self.job_rows(phase).values())
 
 
 def objects(lab: RunningLab, bucket: str) -> Optional[int]:
@@ -198,6 +201,14 @@ def generators(lab: RunningLab) -> List[str]:
     for node in ("client1", "client2"):
         found += lab.exec(node, ["pgrep", "-x", "warp|cbt-load|cbt-rows|hsbench"]).stdout.split()
     return found
+
+
+def hang(lab: RunningLab) -> Callable[[], None]:
+    """Freeze a gateway: its connections stay open and silent. Returns what lets it go on."""
+    pid = lab.exec("rgw1", ["pgrep", "-x", "radosgw"]).stdout.strip()
+    assert pid.isdigit(), pid
+    lab.exec("rgw1", ["kill", "-STOP", pid])
+    return lambda: lab.exec("rgw1", ["kill", "-CONT", pid])
 
 
 def free(holder: Any) -> None:

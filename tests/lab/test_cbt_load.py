@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Set, Tuple
 
 import pytest
-from cycles import S3, Cycle, buckets_of, generators
+from cycles import S3, Cycle, buckets_of, generators, hang
 from request_rows import rows_of
 from running_lab import RunningLab
 from waiting import busy, wait_for
@@ -236,12 +236,6 @@ def kill(lab: RunningLab) -> Callable[[], None]:
     line = lab.exec("rgw1", ["sh", "-c", f"tr '\\0' ' ' </proc/{pid}/cmdline"]).stdout.split()
     lab.exec("rgw1", ["kill", "-9", pid])
     return lambda: lab.exec("rgw1", ["sh", "-c", f"{' '.join(line)} </dev/null >/dev/null 2>&1 &"])
-
-
-def hang(lab: RunningLab) -> Callable[[], None]:
-    pid = lab.exec("rgw1", ["pgrep", "-x", "radosgw"]).stdout.strip()
-    lab.exec("rgw1", ["kill", "-STOP", pid])
-    return lambda: lab.exec("rgw1", ["kill", "-CONT", pid])
 
 
 def cut(lab: RunningLab) -> Callable[[], None]:
