@@ -10,13 +10,16 @@ import contextlib
 import logging
 import signal
 import threading
-from typing import Any, Dict, Iterator
+from typing import Any, Dict, Iterator, List
 
 log = logging.getLogger(__name__)
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 #: so many abort everything, the undo too
 LAST = 3
+#: what is done before the end, and who does it after the last signal
+UNDOING = "undoing the changes first; a third signal leaves that to `cbt-tools undo`"
+ENDING = "writing the sums of the run's files first; a third signal leaves that to the same command"
 
 
 class _Signals:
@@ -25,7 +28,7 @@ class _Signals:
     def __init__(self) -> None:
         self.former: Dict[int, Any] = {}
         self.depth = 0  # of `handled`
-        self.deferring = 0  # of `deferred`
+        self.deferring: List[str] = []  # what each `deferred` does
         self.interruptible = 0  # of `interruptible`
         self.seen = 0
         self.raised = False
@@ -39,7 +42,7 @@ class _Signals:
             self.pending = False
             raise KeyboardInterrupt(name)
         self.pending = True
-        log.warning("%s: undoing the changes first; a third signal leaves that to `cbt-tools undo`", name)
+        log.warning("%s: %s", name, self.deferring[-1] if self.deferring else UNDOING)
 
     def raise_pending(self) -> None:
         if self.pending:
@@ -74,17 +77,20 @@ def handled() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def deferred() -> Iterator[None]:
-    """Defer signals to the end of this context, where they raise KeyboardInterrupt; the third raises it at once."""
+def deferred(work: str = UNDOING) -> Iterator[None]:
+    """Defer signals to the end of this context, where they raise KeyboardInterrupt; the third raises it at once.
+
+    Each one is answered with the `work` that goes on.
+    """
     if threading.current_thread() is not threading.main_thread():
         yield
         return
-    _state.deferring += 1  # before the handlers are there, for a signal that comes in between
+    _state.deferring.append(work)  # before the handlers are there, for a signal that comes in between
     with handled():
         try:
             yield
         finally:
-            _state.deferring -= 1
+            _state.deferring.pop()
         if not _state.deferring and not _state.raised:
             _state.raise_pending()
 

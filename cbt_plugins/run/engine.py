@@ -142,7 +142,7 @@ class Engine:
         """Write the end marker and the summary. Raises RunFailed for a result that is not to be trusted."""
         events.write("run-done", degraded=degraded)
         run_id = journal.last("run")["run_id"]
-        with signals.deferred():
+        with signals.deferred(signals.ENDING):
             evidence.end_run(self._archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self._archive.folder)
         if degraded:

@@ -106,7 +106,9 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
         pass  # it is closed
 
 
-def test_a_signal_while_a_run_ends_waits_for_the_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_signal_while_a_run_ends_waits_for_the_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     end_run = evidence.end_run
 
     def interrupted(run: Path, facts: Mapping[str, Any]) -> None:
@@ -117,6 +119,7 @@ def test_a_signal_while_a_run_ends_waits_for_the_end(tmp_path: Path, monkeypatch
     with pytest.raises(KeyboardInterrupt):
         ending(tmp_path, monkeypatch).execute()
     assert evidence.judge(tmp_path) == evidence.FileSums(True, 2)
+    assert "SIGTERM: writing the sums of the run's files first" in caplog.text and "undoing" not in caplog.text
 
 
 @pytest.mark.parametrize(("status", "made"), [(4, True), (4, False), (1, False)])

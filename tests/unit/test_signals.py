@@ -89,6 +89,14 @@ def test_a_signal_during_an_undo_counts_after_it() -> None:
     assert done == ["inner", "outer"]
 
 
+def test_each_signal_is_answered_with_the_work_that_goes_on(caplog: pytest.LogCaptureFixture) -> None:
+    with pytest.raises(KeyboardInterrupt), deferred(signals.ENDING):
+        send(signal.SIGTERM)
+        with deferred():
+            send(signal.SIGHUP)
+    assert caplog.messages == [f"SIGTERM: {signals.ENDING}", f"SIGHUP: {signals.UNDOING}"]
+
+
 def test_an_end_that_is_under_way_is_not_ended_again_by_its_undo() -> None:
     done: List[str] = []
     with pytest.raises(KeyboardInterrupt), handled():
