@@ -25,8 +25,9 @@ log = logging.getLogger("cbt")
 FILE = "SHA256SUMS"
 #: ends a run; says under SEALED that it has a SHA256SUMS
 END, SEALED = "complete", "sealed"
-#: made from the other files, at any time
-_DERIVED = (FILE, "summary.json", "report.html")
+#: made from the other files, at any time; the page is made last
+PAGE = "report.html"
+_DERIVED = (FILE, "summary.json", PAGE)
 #: journals of what an undo obeys: each line has a seal, nobody else may read them, and no number comes from them
 _JOURNALS = ("undo.jsonl", "journal.jsonl")
 #: a note of files that are still on nodes; what was not fetched in full; what an export writes beside the rows

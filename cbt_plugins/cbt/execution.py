@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import logging
 import threading
 from collections import Counter
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterable, List, Tuple
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 from cbt_plugins.cbt.layout import RequestedRun, write_once
 from cbt_plugins.host import HostRun, RunFailed
@@ -32,27 +33,36 @@ def execute(run: HostRun, load: Callable[[], Any]) -> str:
     if (run.archive_dir / COMPLETE).exists():
         check = getattr(load()(run), "check_complete", None)  # those of third parties may have none
         if check:
-            check()
+            with _full_disk_named(run.archive_dir):
+                check()
         logger.info("%s: already complete, nothing to do", name)
         _complain_again(run.archive_dir / COMPLETE)
         return EXISTING
     before = set(threading.enumerate())
     try:
-        write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
-        logger.info("%s: starting; results in %s", name, run.archive_dir)
-        load()(run).run()
+        with _full_disk_named(run.archive_dir):
+            write_once(run.archive_dir / "benchmark_config.yaml", {"cluster": dict(run.config)})
+            logger.info("%s: starting; results in %s", name, run.archive_dir)
+            load()(run).run()
     except RunFailed:
         logger.info("%s: failed", name)  # the ledger says why, once, at the end
-        raise
-    except OSError as error:
-        full = disk_full(error, run.archive_dir)
-        if full:
-            raise RunFailed(full) from error
         raise
     finally:
         _warn_of_threads(name, before)
     logger.info("%s: done", name)
     return EXECUTED
+
+
+@contextlib.contextmanager
+def _full_disk_named(folder: Path) -> Iterator[None]:
+    """Raise RunFailed with what to do where the disk under a folder is full."""
+    try:
+        yield
+    except OSError as error:
+        full = disk_full(error, folder)
+        if full:
+            raise RunFailed(full) from error
+        raise
 
 
 def cause_of(error: BaseException) -> str:

@@ -34,7 +34,7 @@ from cbt_plugins.run.context import LOAD, RunArchive, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
-from cbt_plugins.run.reporting import summarize
+from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.resume import rescue
 from cbt_plugins.run.wait_phase import after_phases
 
@@ -73,7 +73,7 @@ class Engine:
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
                 if self._is_sealed():
-                    text = "interrupted; the run is complete, its report may be missing: cbt-tools report %s"
+                    text = "interrupted; the run is complete, the same command makes its report if it is missing: %s"
                     log.warning(text, self._archive.folder)
                     raise
                 events.write("run-interrupted")
@@ -174,11 +174,15 @@ class Engine:
                 yield run
 
     def check_complete(self) -> None:
-        """Raise RunFailed where the run that is complete had another plan; fetch what its monitors left on nodes."""
+        """Raise RunFailed where the run that is complete had another plan.
+
+        Fetch what its monitors left on nodes, and make the report that is missing or older than a file.
+        """
         self.check_plan()
         host, name = self._host, PurePosixPath(self._host.run_dir).name
         keep = partial(evidence.add_sums, self._archive.folder)
-        if bring_noted(host.cluster, host.common, name, self._archive.monitors, keep):
+        late = bring_noted(host.cluster, host.common, name, self._archive.monitors, keep)
+        if late or not is_reported(self._archive.folder):
             summarize(self._archive.folder)
 
     def check_plan(self) -> None:

@@ -10,6 +10,8 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict
 
+from cbt_plugins.evidence import END, PAGE
+from cbt_plugins.evidence import FILE as SUMS
 from cbt_plugins.host import RunFailed, own_tool
 
 #: seconds for the numbers of the phases so far, for which a ladder waits between two steps
@@ -49,6 +51,15 @@ def summarize(folder: Path) -> None:
     status = _report(folder).returncode
     if _written(folder) == before:  # a status alone also means that the run is incomplete
         log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)
+
+
+def is_reported(folder: Path) -> bool:
+    """Tell whether the report of a complete run was made after its end, and after all files that came since."""
+    try:
+        made = (folder / PAGE).lstat().st_mtime_ns
+        return all(made >= path.lstat().st_mtime_ns for path in (folder / END, folder / SUMS) if os.path.lexists(path))
+    except FileNotFoundError:
+        return False
 
 
 def _written(folder: Path) -> int:

@@ -177,6 +177,18 @@ def test_the_cause_of_a_failure_is_said_once_at_the_end(tmp_path: Path, caplog: 
     assert ledger.lines()[1:] == ["failed: x, iteration 0\n  a: no bucket\n  b: no disk"]
 
 
+def test_a_full_disk_under_late_files_of_a_complete_run_is_named(tmp_path: Path) -> None:
+    class Late(Counting):
+        def check_complete(self) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    folder = tmp_path / "0" / "id-1"
+    run = host_run(folder)
+    (folder / "complete").touch()
+    with pytest.raises(RunFailed, match=r"no space is left on the disk at .*: free some"):
+        execute(run, lambda: Late)
+
+
 @pytest.mark.parametrize("where", ["", "/some/where/else"])
 def test_a_full_disk_is_named_with_the_path(tmp_path: Path, where: str) -> None:
     class Filling(Counting):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import signal
 import stat
@@ -12,6 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping
 
 import pytest
+import sql_archive
 from run_context import context, engine_of
 
 from cbt_plugins import evidence
@@ -155,12 +157,37 @@ def test_a_complete_run_is_summarized_again_when_files_came_home_late(
     late = tmp_path / "monitors" / "01" / "late.jsonl"
     late.parent.mkdir(parents=True)
     evidence.end_run(tmp_path, {"t": 1.0})
+    (tmp_path / "report.html").write_text("")
     monkeypatch.setattr(engine_module, "bring_noted", bring)
     monkeypatch.setattr(engine_module, "summarize", summarized.append)
     engine_of(tmp_path).check_complete()
     assert asked == [({"head": "node0"}, {}, "nowhere", tmp_path / "monitors")]
     assert summarized == ([tmp_path] if came else [])
     assert evidence.judge(tmp_path) == evidence.FileSums(True, 2 if came else 1)
+
+
+def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    sql_archive.build(tmp_path)
+    run = next(tmp_path.glob("results/*/id-*"))
+    facts = json.loads((run / "complete").read_text())
+    (run / "complete").unlink()
+    page = run / "report.html"
+    page.write_text("of the run that was broken off")
+    evidence.end_run(run, facts)
+    os.utime(page, ns=(1, 1))
+    engine = engine_of(run)
+    monkeypatch.setattr(engine, "check_plan", lambda: None)  # the archive has one of its own
+    engine.check_complete()
+    made = page.read_text()
+    assert "broken off" not in made and "<html" in made
+    page.unlink()
+    engine.check_complete()
+    assert page.read_text() == made
+    monkeypatch.setattr(engine_module, "summarize", pytest.fail)
+    engine.check_complete()
+    assert evidence.judge(run).changed == {}
 
 
 @pytest.mark.parametrize(
