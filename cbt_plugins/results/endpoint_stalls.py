@@ -21,7 +21,7 @@ FEW = 0.5
 #: misses m requests has the chance e^-m (Poisson), and may begin at each second and endpoint: m grows by the logarithm
 _MISSED, _SHARE = 10.0, 40.0
 #: a silence lasts longer than this many usual requests of the slowest kind: workers in such requests succeed in nothing
-_USUAL_REQUESTS = 2.0
+_USUAL_REQUESTS = 3.0
 _NS = 1e9
 
 

@@ -129,15 +129,15 @@ def test_a_load_that_grows_is_no_stall(tmp_path: Path) -> None:
 
 
 def test_workers_in_large_objects_are_no_stall(tmp_path: Path) -> None:
-    """All workers of an endpoint are in large objects of 6 s, while small ones go on at the other one."""
+    """All workers of an endpoint are in large objects, most of 6 s, while small ones go on at the other one."""
     rows: List[str] = []
-    for endpoint, begins in ((1, (0, 8, 16)), (2, (3, 11, 19))):
-        for begin in begins:
-            rows += loop(endpoint, begin, begin + 6, 6.0, size=1 << 30)
-            rows += loop(endpoint, begin + 6, begin + 8, size=4096)
+    for endpoint, times in ((1, ((0, 6.0), (8, 16.0))), (2, ((3, 6.0), (11, 6.0), (19, 6.0)))):
+        for begin, seconds in times:
+            end = begin + seconds
+            rows += loop(endpoint, begin, end, seconds, size=1 << 30) + loop(endpoint, end, end + 2, size=4096)
     assert warned(tmp_path / "usual", [job("a", rows, 1, 2)]) == []
-    # but when most large objects take a second, 6 s are a stall
-    rows += loop(1, 22, 28, 1.0, size=1 << 30) + loop(2, 0, 3, 1.0, size=1 << 30)
+    # but when most large objects take 250 ms, 6 s are a stall
+    rows += loop(1, 26, 28, 0.25, size=1 << 30) + loop(2, 0, 3, 0.25, size=1 << 30)
     assert len(warned(tmp_path / "rare", [job("a", rows, 1, 2)])) == 2
 
 
