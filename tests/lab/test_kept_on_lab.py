@@ -173,6 +173,9 @@ def test_what_a_run_has_made_stays_when_the_disk_is_full(
     kept.cycle.start()
     kept.cycle.await_moment(lambda: lab.exec("node0", ["sh", "-c", running]).returncode == 0, "the phase hybrid")
     lab.exec("node0", ["dd", "if=/dev/zero", f"of={small_disk}/filler", "bs=4k"])
+    # the run waits for room, up to an hour; its user gives up
+    kept.cycle.await_moment(lambda: "free some within" in kept.cycle.log.read_text(), "the wait for room")
+    kept.cycle.send(signal.SIGTERM)
     assert kept.cycle.ended() == 1, kept.cycle.log.read_text()[-3000:]
     own = [name for name in state(lab)["pools"] if name not in kept.before["pools"]]
     assert len(own) == 2, own
