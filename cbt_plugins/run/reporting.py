@@ -56,8 +56,8 @@ def summarize(folder: Path) -> None:
 def is_reported(folder: Path) -> bool:
     """Tell whether the report of a complete run was made after its end, and after all files that came since."""
     try:
-        made = (folder / PAGE).lstat().st_mtime_ns
-        return all(made >= path.lstat().st_mtime_ns for path in (folder / END, folder / SUMS) if os.path.lexists(path))
+        page = (folder / PAGE).lstat().st_mtime_ns
+        return all(page >= path.lstat().st_mtime_ns for path in (folder / END, folder / SUMS) if os.path.lexists(path))
     except FileNotFoundError:
         return False
 
