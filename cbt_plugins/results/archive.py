@@ -303,7 +303,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         bucket=str(data.get("bucket") or ""),
         prefix=str(data.get("prefix") or ""),
         sizes=tuple((int(low), int(high), float(share)) for low, high, share in data.get("sizes") or ()),
-        ended=data.get("ended"),
+        ended=_time(data.get("ended")),
         exit=data.get("exit"),
         signal=data.get("signal"),
         cut=bool(data.get("cut")),
@@ -322,10 +322,19 @@ def _began(job: Mapping[str, Any]) -> Optional[float]:
     """Return when a job could begin to send requests: before its first row, which comes when a request ends."""
     end = job.get("driver_end") or {}
     if "span" in end:
-        return job.get("first_row")
+        return _time(job.get("first_row"))
     if end.get("began") is not None:
-        return float(end["began"]) - float(job.get("clock_offset") or 0)
-    return job.get("started")
+        return _time(float(end["began"]) - float(job.get("clock_offset") or 0))
+    return _time(job.get("started"))
+
+
+def _time(value: Any) -> Optional[float]:
+    """Return a time, or None; raise ValueError or TypeError for anything else, which costs the phase."""
+    if value is None:
+        return None
+    if not math.isfinite(float(value)):
+        raise ValueError(f"{value!r} is no time")
+    return float(value)
 
 
 def _loops(job: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[ArchivedLoop]:

@@ -22,6 +22,8 @@ FEW = 0.5
 _MISSED, _SHARE = 10.0, 40.0
 #: a silence lasts longer than this many usual requests of the slowest kind: workers in such requests succeed in nothing
 _USUAL_REQUESTS = 3.0
+#: share of all requests' time that a kind has at least, to hold the workers of one endpoint while the others go on
+_USUAL_KIND = 0.1
 _NS = 1e9
 
 
@@ -145,15 +147,18 @@ def _silences(aggregates: PhaseAggregates, works: Sequence[JobWork], endpoint: s
     low, high = (grid.first_block + blocks * grid.block for blocks in (firsts, ends))
     spans = Spans(np.maximum(low, begin), np.minimum(high, end))
     missed, usual = _missed(works, endpoint, spans, grid.block), _usual(works, endpoint, spans)
-    for i in np.flatnonzero((spans.ends - spans.begins >= STALLED) & (missed >= limit) & (usual > 0)).tolist():
+    candidates = np.flatnonzero((spans.ends - spans.begins >= STALLED) & (missed >= limit) & (usual > 0)).tolist()
+    if not candidates:
+        return
+    # a single slow request hides no silence while the others go on; where they do not, it may be all that is left
+    beside_others, alone = (_USUAL_REQUESTS * _slowest_kind(aggregates, part) for part in (_USUAL_KIND, 0.0))
+    for i in candidates:
         begin, seconds = float(spans.begins[i]), float(spans.ends[i] - spans.begins[i])
-        if seconds <= _USUAL_REQUESTS * _slowest_kind(aggregates):
-            continue
         # the requests of a frozen endpoint may hold all workers; a cluster that stalls holds those of every endpoint
         went_on = float(others[firsts[i] : ends[i]].sum() / usual[i])
-        if went_on > FEW and missed[i] * min(1.0, went_on) >= limit:
+        if seconds > beside_others and went_on > FEW and missed[i] * min(1.0, went_on) >= limit:
             yield Silence(seconds, begin, True)
-        elif _are_on_every_endpoint(own) and _alone_is_slow(aggregates, endpoint, seconds):
+        elif seconds > alone and _are_on_every_endpoint(own) and _alone_is_slow(aggregates, endpoint, seconds):
             yield Silence(seconds, begin, went_on > FEW)
 
 
@@ -176,13 +181,18 @@ def _usual(works: Sequence[JobWork], endpoint: str, spans: Spans) -> np.ndarray:
     return np.sum([n * work.parts(spans) for n, work in numbers], axis=0)
 
 
-def _slowest_kind(aggregates: PhaseAggregates) -> float:
-    """Return the seconds of a usual request (median) of the operation and size whose requests take longest."""
+def _slowest_kind(aggregates: PhaseAggregates, part: float) -> float:
+    """Return the seconds of a usual request (median) of the operation and size whose requests take longest.
+
+    Kinds that have less than this part of all requests' time do not count.
+    """
     kinds: Dict[Tuple[str, int], Histogram] = {}
     for job in aggregates.jobs.values():
         for kind, of in job.sizes.items():
             kinds.setdefault(kind, Histogram()).merge(of.latency)
-    medians = (of.quantile(0.5) if of.whole else of.mean for of in kinds.values() if of.n)
+    least = part * sum(of.mean * of.n for of in kinds.values() if of.n)
+    usual = (of for of in kinds.values() if of.n and of.mean * of.n >= least)
+    medians = (of.quantile(0.5) if of.whole else of.mean for of in usual)
     return max(medians, default=0.0) / _NS
 
 

@@ -59,6 +59,20 @@ def test_a_gateway_that_is_frozen_for_twenty_seconds(tmp_path: Path, generator: 
     assert f"p99 is {corrected['p99']:,.1f} ms" in text
 
 
+@pytest.mark.parametrize(
+    "slow",
+    [
+        made.row("LIST", 24, 20.0, endpoint="http://rgw1:7480"),
+        made.row("PUT", 12, 7.0, size=1 << 30, endpoint="http://rgw2:7480"),
+    ],
+    ids=["at the frozen one", "elsewhere"],
+)
+def test_one_slow_request_hides_no_stall(tmp_path: Path, slow: str) -> None:
+    rows = loop(1, 0, 4) + answer(1, 24, 20.0) + loop(1, 24, 28) + loop(2, 0, 28)
+    _, warnings = phase_of(tmp_path, [*rows, slow])
+    assert "answered nothing in 19 of 28 seconds" in warnings["stalled-endpoint"]
+
+
 def test_a_gateway_that_is_frozen_to_the_end(tmp_path: Path) -> None:
     """Its requests are in no row of the window: the time of the workers says how many they are."""
     phase, warnings = phase_of(tmp_path, loop(1, 0, 12) + loop(2, 0, 28) + answer(1, 32, 20.0))
