@@ -46,6 +46,19 @@ def test_damaged_documents_are_named(tmp_path: Path) -> None:
     assert [text.split()[0] for text in texts_] == ["plan.json", "manifest.json", "benchmark_config.yaml"]
 
 
+@pytest.mark.parametrize("key", ["ended", "started"])
+@pytest.mark.parametrize("value", ["noon", [1], float("inf")])
+def test_a_time_that_is_none_costs_its_phase_only(tmp_path: Path, key: str, value: object) -> None:
+    directory = made.small(tmp_path)
+    path = directory / "phases" / "02-aged" / "phase.json"
+    facts = json.loads(path.read_text())
+    facts["jobs"][0][key] = value
+    path.write_text(json.dumps(facts))
+    summary = summarize(directory)
+    assert [phase["name"] for phase in summary["phases"]] == ["new"]
+    assert "unreadable-phase" in codes(summary)
+
+
 def test_a_run_that_is_going_on_is_not_called_interrupted(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
