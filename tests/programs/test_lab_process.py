@@ -71,13 +71,17 @@ code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
 os.kill(os.getpid(), max(0, -code))
 os._exit(code)
 """
-#: says each signal; ends with status 7 at the end of its input
+#: says each signal; ends with status 7 at the end of its input, when what is between has ended: a parent that has a
+#: signal before it and finds its child ended takes the child's status with it
 _COMMAND = """
-import signal, sys
+import os, signal, sys, time
+between = os.getppid()
 for name in ("SIGINT", "SIGTERM", "SIGHUP"):
     signal.signal(getattr(signal, name), lambda number, _: print(signal.Signals(number).name, flush=True))
 print("ready", flush=True)
 sys.stdin.read()
+while os.getppid() == between:
+    time.sleep(0.01)
 sys.exit(7)
 """
 _ATTENDED = """

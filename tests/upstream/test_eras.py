@@ -181,6 +181,11 @@ def watched(cbt: Cbt, tree: Path, **section: object) -> tuple[Outcome, Path]:
         '#!/bin/sh\nwhile [ "$1" != -f ]; do shift; done\necho sample > $2/raw\n'
     )
     (cbt.tmp / "stubs" / "pdsh").write_text('#!/bin/sh\nfor last; do :; done\nexec sh -c "$last"\n')
+    # CBT does not wait for the start of collectl: a benchmark of a moment can be over before it.
+    (cbt.tmp / "stubs" / "pkill").write_text(
+        f'#!/bin/sh\ncase "$*" in *collectl) ;; *) exit ;; esac\n'
+        f"for moment in $(seq 6000); do grep -rqs sample {cbt.tmp}/node && exit; sleep 0.01; done\n"
+    )
     note = cbt.tmp / "note"
     here = socket.gethostname()
     config = cbt.config(
