@@ -9,6 +9,8 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 import numpy as np
 
 from cbt_plugins.results import flight
+from cbt_plugins.results.aggregates import span
+from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram, middles, rank
 from cbt_plugins.results.phase import PhaseAggregates, total
 from cbt_plugins.results.series import MOST_ENDPOINTS
@@ -121,7 +123,7 @@ def _works(aggregates: PhaseAggregates) -> Iterator[JobWork]:
             answers[endpoint] = answers.get(endpoint, 0) + of.n
         if set(answers) <= set(job.urls):  # else the rows have names of their own for the endpoints
             answers = {**dict.fromkeys(job.urls, 0), **answers}
-        begin = max(grid.start, grid.start if job.began is None else job.began)
+        begin = max(grid.start, _begin(job, grid.start))
         end = grid.end if job.ended is None else job.ended
         if not job.cut and (aggregates.phase.takes_all or job.ended is None or end < grid.end):
             # the process may end seconds after its last request
@@ -129,6 +131,14 @@ def _works(aggregates: PhaseAggregates) -> Iterator[JobWork]:
         end = min(end, grid.end)
         if answers and end > begin:
             yield JobWork(begin, end, answers, job.workers, job.restarts > 0)
+
+
+def _begin(job: ArchivedJob, start: float) -> float:
+    """Return when a job began to send requests, else `start`. A warp process may prepare for minutes before."""
+    measured = span(job.aggregates) if job.aggregates and not job.driver_end else None
+    if measured:
+        return measured[0]
+    return start if job.began is None else job.began
 
 
 def _silences(aggregates: PhaseAggregates, works: Sequence[JobWork], endpoint: str) -> Iterator[Silence]:

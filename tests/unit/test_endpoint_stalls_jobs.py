@@ -95,6 +95,12 @@ def test_a_job_that_ends_first_is_no_stall(tmp_path: Path) -> None:
     assert warned(tmp_path / "slow-end", jobs) == []
 
 
+def test_a_job_that_prepares_for_long_is_no_stall(tmp_path: Path) -> None:
+    """warp starts, lists, and sends its first request when the other job is on its way for 9 s."""
+    late = job("a", loop(1, 9, 28), 1, engine="warp", started=T0 - 1.0, first_row=T0 + 9.05)
+    assert warned(tmp_path, [late, job("b", loop(2, 0, 28), 2, engine="warp")], duration=None, engine="warp") == []
+
+
 def test_the_last_requests_of_a_job_are_few(tmp_path: Path) -> None:
     """A fill ends with its last objects, large ones of one worker at the other endpoint."""
     tail = [made.row("GET", 14 + 3.5 * i, 3.5, endpoint=URLS[1], size=1 << 30) for i in range(1, 5)]
