@@ -121,8 +121,7 @@ def bring_left(
     for node, result in remote.run(nodes, look, 60, check=False).items():
         for name in result.stdout.split():
             left.setdefault(name, []).append(node)
-    for scratch in local_dir.parent.glob(f"*/{SCRATCH}*"):
-        shutil.rmtree(scratch, ignore_errors=True)
+    _remove_scratch(local_dir.parent)
     for name, there in left.items():
         _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
 
@@ -140,13 +139,23 @@ def bring_noted(
     """
     remote = Remote.from_host(cluster, common)
     paths: List[Path] = []
-    for note in sorted(local_dir.glob(f"*/{LEFT}")):
-        for folder, names in _left(note).items():
-            parts, nodes = PurePosixPath(folder).parts, [node for node in nodes_of(cluster) if node in names]
+    notes, cluster_nodes = sorted(local_dir.glob(f"*/{LEFT}")), set(nodes_of(cluster))
+    if notes:
+        _remove_scratch(local_dir)
+    for note in notes:
+        for folder, nodes in _left(note).items():
+            parts = PurePosixPath(folder).parts
             # anybody may have written it, and what was fetched is removed there
-            if parts[-2:-1] == (name,) and parts[-1].startswith("monitors-") and ".." not in parts:
+            of_run = parts[-2:-1] == (name,) and parts[-1].startswith("monitors-") and ".." not in parts
+            if of_run and cluster_nodes.issuperset(nodes):
                 paths += _fetch(remote, nodes, folder, note.parent, cluster.get("user"), keep)
     return paths
+
+
+def _remove_scratch(local_dir: Path) -> None:
+    """Remove what a kill has left of a fetch; `local_dir` has a folder for each phase."""
+    for scratch in local_dir.glob(f"*/{SCRATCH}*"):
+        shutil.rmtree(scratch, ignore_errors=True)
 
 
 def _left(note: Path) -> Dict[str, List[str]]:

@@ -25,7 +25,7 @@ from cbt_plugins.faults.access import RUN_ID
 from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalError, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import Agents, LoadError
-from cbt_plugins.monitors.lifecycle import bring_noted
+from cbt_plugins.monitors.lifecycle import LEFT, bring_noted
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run import prepare
@@ -181,7 +181,10 @@ class Engine:
         self.check_plan()
         host, name = self._host, PurePosixPath(self._host.run_dir).name
         keep = partial(evidence.add_sums, self._archive.folder)
-        late = bring_noted(host.cluster, host.common, name, self._archive.monitors, keep)
+        # two commands at once would each write the sums without the other's files
+        alone = self._journals() if any(self._archive.monitors.glob(f"*/{LEFT}")) else contextlib.nullcontext()
+        with alone:
+            late = bring_noted(host.cluster, host.common, name, self._archive.monitors, keep)
         if late or not is_reported(self._archive.folder):
             summarize(self._archive.folder)
 

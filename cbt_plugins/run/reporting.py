@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib.util
 import json
 import logging
 import os
@@ -54,9 +55,13 @@ def summarize(folder: Path) -> None:
 
 
 def is_reported(folder: Path) -> bool:
-    """Tell whether the report of a complete run was made after its end, and after all files that came since."""
+    """Tell whether the report of a complete run was made after its end, and after all files that came since.
+
+    Without jinja2 no page can be made: the summary counts.
+    """
+    can_make_pages = importlib.util.find_spec("jinja2") is not None
     try:
-        page = (folder / PAGE).lstat().st_mtime_ns
+        page = (folder / (PAGE if can_make_pages else "summary.json")).lstat().st_mtime_ns
         return all(page >= path.lstat().st_mtime_ns for path in (folder / END, folder / SUMS) if os.path.lexists(path))
     except FileNotFoundError:
         return False

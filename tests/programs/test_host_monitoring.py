@@ -226,6 +226,9 @@ def test_what_stayed_on_a_node_of_a_complete_run_comes_home_later(
     with pytest.raises(OSError, match="No space left"):
         again()
     (tmp_path / "room").touch()
+    (local / f"{lifecycle.SCRATCH}killed" / "n1").mkdir(parents=True)
+    fewer = {**THERE, "osds": [HERE]}
+    assert not lifecycle.bring_noted(fewer, NO_PDSH, "warp-0123abcd", local.parent, keep)  # it stays noted
     assert again() == kept == [local / "a.n1"] and not list(run_dir.iterdir())
     assert [path.name for path in local.iterdir()] == ["a.n1"]
     assert not again()

@@ -187,7 +187,24 @@ def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command
     assert page.read_text() == made
     monkeypatch.setattr(engine_module, "summarize", pytest.fail)
     engine.check_complete()
+    page.unlink()
+    monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # no jinja2: there will be no page
+    engine.check_complete()
     assert evidence.judge(run).changed == {}
+
+
+def test_late_files_are_fetched_by_a_single_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    note = tmp_path / "monitors" / "01" / "left.json"
+    note.parent.mkdir(parents=True)
+    note.write_text("{}")
+    monkeypatch.setattr(engine_module, "is_reported", lambda folder: True)
+    engine = engine_of(tmp_path)
+    engine.check_complete()
+    with contextlib.closing(Journal(RunArchive(tmp_path).journal)):
+        with pytest.raises(RunFailed, match="another process is using"):
+            engine.check_complete()
+        note.unlink()
+        engine.check_complete()
 
 
 @pytest.mark.parametrize(
