@@ -116,7 +116,7 @@ class Paper:
 
 
 def paper_of(stream: Any) -> Paper:
-    """Return what a stream writes on. NO_COLOR and FORCE_COLOR decide about colours: https://no-color.org"""
+    """Return the paper of a stream. NO_COLOR and FORCE_COLOR decide about colours: https://no-color.org"""
     terminal = stream.isatty()
     wanted = bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
     columns = None

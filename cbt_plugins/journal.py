@@ -181,13 +181,13 @@ _LONGEST_LINE = 1 << 26
 
 
 def read_bytes(path: Path, most: int = _MOST_LINES) -> bytes:
-    """Return what a regular file holds. Raises OSError."""
+    """Return the bytes of a regular file. Raises OSError."""
     with open_regular(path, most) as file:
         return file.read()
 
 
 def read_text(path: Path, most: int = MOST) -> str:
-    """Return what a regular file holds, damaged characters replaced. Raises OSError."""
+    """Return the text of a regular file, damaged characters replaced. Raises OSError."""
     return read_bytes(path, most).decode("utf-8", errors="replace")
 
 
@@ -221,7 +221,7 @@ def _records(objects: Iterable[Dict[str, Any]], path: Path) -> List[Dict[str, An
 
 
 def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
-    """Yield what `json_lines` returns, one line in memory at a time."""
+    """Yield the objects of `json_lines`, one line in memory at a time."""
     try:
         file = open_regular(path, _MOST_LINES)
     except (FileNotFoundError, NotADirectoryError):
@@ -292,7 +292,7 @@ def sync_folder(folder: Path) -> None:
 
 
 def disk_full(error: OSError, folder: Path) -> Optional[str]:
-    """Return what to do when an error says that the disk under a folder is full; None for any other error."""
+    """Return advice when an error says that the disk under a folder is full; None for any other error."""
     full = _full(error, folder)
     return full and f"{full}: free some, then run the same command again to resume"
 

@@ -187,7 +187,7 @@ def from_source(source: MetricSource) -> Tuple[Metric, ...]:
 
 
 def number_at(line: Optional[Mapping[str, Any]], path: Sequence[str]) -> Optional[float]:
-    """Return what a line of a summary has at the end of a path of keys; None where a part of it is missing."""
+    """Return the number of a line of a summary at the end of a path of keys; None where a part of it is missing."""
     value: Any = line
     for key in path:
         value = value.get(key) if value else None

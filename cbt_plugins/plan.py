@@ -29,7 +29,7 @@ def is_measurement(name: str, role: str) -> bool:
 
 
 def op_of_work(work: str, op: str) -> str:
-    """Return what an operation of a work is called in rows, numbers and tables: "readers:GET"; "GET" without a work."""
+    """Return the name of a work's operation in rows, numbers and tables: "readers:GET"; "GET" without a work."""
     return f"{work}:{op}" if work else op
 
 

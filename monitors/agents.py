@@ -48,7 +48,7 @@ class AgentMonitor(Monitor):
         raise NotImplementedError
 
     def name_on(self, node: str) -> str:
-        """Return what the file of a node is called; several nodes may share a directory."""
+        """Return the name of a node's file; several nodes may share a directory."""
         return node
 
     def start(self, directory: str) -> None:

@@ -36,7 +36,7 @@ _SHARDS = re.compile(r"(?:behind|recovering) shards: \[([\d,]+)\]")
 
 
 def run(line):
-    """Return what a command prints, as far as it gets in time."""
+    """Return the output of a command, as far as it comes in time."""
     # in the agent's own process group: whoever ends that ends all
     its = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
     return its.communicate()[0].decode(errors="replace")
@@ -69,7 +69,7 @@ def behind(text):
 
 
 def sample(admin, sync):
-    """Return what one look found; "gc" is None where its list took too long."""
+    """Return the result of one look; "gc" is None where its list took too long."""
     record, admin = {}, LIMITED + admin
     entries = run("{ " + admin + " gc list --include-all 2>/dev/null; echo status $?; } | " + _COUNT).strip()
     if entries.isdigit() or entries == "late":

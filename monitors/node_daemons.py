@@ -69,7 +69,7 @@ def text(path):
 
 
 def fields(stat):
-    """Return what follows the name in a `stat` file; the name may have spaces and brackets."""
+    """Return the fields after the name in a `stat` file; the name may have spaces and brackets."""
     return stat[stat.rindex(b")") + 2 :].split()
 
 

@@ -91,7 +91,7 @@ def length(options, cpus):
 
 
 def look(kinds, options):
-    """Return what one look found, as a record, with "error" where perf did not work; and whether it was the last.
+    """Return the result of one look as a record, with "error" where perf did not work; and whether it was the last.
 
     Of all processors, not of the daemons' threads: each thread would need 1/hz of CPU time before its first sample,
     which most of a gateway's hundreds never have in one look.

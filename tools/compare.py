@@ -181,7 +181,7 @@ def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
 
 
 def _one_side(path: Path) -> CommandError:
-    """Return what to do with one path alone. Raises Unreadable where there is nothing."""
+    """Return the error for one path alone, with its cure. Raises Unreadable where there is nothing."""
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.source import NotThere, Unreadable
 

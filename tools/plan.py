@@ -260,7 +260,7 @@ def _what(phase: Phase) -> str:
 
 
 def _how(phase: Phase) -> Iterator[str]:
-    """Yield what cbt-load is told beyond the mix."""
+    """Yield the options of cbt-load beyond the mix."""
     for work, one in zip(phase.works, phase.apart):
         mix = ", ".join(f"{op} {percent:g}" for op, percent in work.mix.items())
         yield "; ".join((f"{work.name}: {mix}", f"{several(work.workers, 'worker')} per driver", *_how(one)))

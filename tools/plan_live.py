@@ -146,7 +146,7 @@ def _place(source: YamlSource, benchmark: str, who: str, option: str) -> Tuple[U
 
 
 def _hint(config: Config) -> str:
-    """Return what to try where a file has the nodes of a lab, which only the lab's own nodes know."""
+    """Return advice for a file with the nodes of a lab, which only the lab's own nodes know."""
     from .lab.topology import HEAD, Topology
 
     if not set(nodes_of(config.cluster)) <= set(Topology().nodes):
@@ -178,7 +178,7 @@ def _settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
 
 
 def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[str]) -> Iterator[str]:
-    """Yield what becomes of each fault beside those in force then, as if nothing had recovered since they began."""
+    """Yield the verdict on each fault beside those in force then, as if nothing had recovered since they began."""
     planned = spans(plan)
     if not planned:
         return

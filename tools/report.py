@@ -102,7 +102,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
 
 
 def _shown(form: str, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> Any:
-    """Return what a Printer shows of a run."""
+    """Return the part of a run that a Printer shows."""
     from cbt_plugins.report import terminal
 
     if form == JSON:
@@ -209,7 +209,7 @@ def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
 
 
 def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return what the overview needs of a run: an archive may have hundreds."""
+    """Return the part of a summary that the overview needs: an archive may have hundreds."""
     phases = [{**phase, "series": None, "jobs": [], "under_way": None} for phase in summary["phases"]]
     return {**summary, "phases": phases}
 

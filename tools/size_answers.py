@@ -85,7 +85,7 @@ def capacity(args: argparse.Namespace) -> Answer:
 
 
 def _available(args: argparse.Namespace, data: Dict[str, Any], told: List[Tuple[str, str]]) -> Optional[float]:
-    """Return what clients can write, and add it to the answer."""
+    """Return the bytes that clients can write, and add them to the answer."""
     if sum(bool(value) for value in (args.df, args.raw, args.available)) > 1:
         raise ValueError("one of --df, --raw and --available is enough")
     if args.raw:

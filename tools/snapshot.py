@@ -63,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def shell_of(ceph: Ceph, rados: str) -> Shell:
-    """Return what runs a bash script on the head node, with the `ceph` and `rados` of the file."""
+    """Return the function that runs a bash script on the head node, with the `ceph` and `rados` of the file."""
     conf = shlex.quote(ceph.conf_file)
     names = f'ceph() {{ command {ceph.command} "$@"; }}; rados() {{ command {rados} -c {conf} "$@"; }}; '
 

@@ -69,7 +69,7 @@ def _objects(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> List[Dic
 
 
 def _unknown_table(error: str) -> str:
-    """Return what to say of a table that is not there: DuckDB would name one of its own."""
+    """Return the message about a table that is not there: DuckDB would name one of its own."""
     from cbt_plugins.results.sql.database import listed
 
     found = re.search(r"Table with name (\S+) does not exist", error)

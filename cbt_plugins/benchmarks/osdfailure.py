@@ -125,7 +125,7 @@ class ClassicFaultsSection(Strict):
 
 
 def usual_faults() -> ClassicFaultsSection:
-    """Return what the older tool did, on nodes of any names."""
+    """Return the faults of the older tool, on nodes of any names."""
     return ClassicFaultsSection.model_validate({"device": {}, "network": {"options": {"method": "nft"}}})
 
 

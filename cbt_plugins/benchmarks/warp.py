@@ -194,7 +194,7 @@ class WarpSection(BenchmarkSection):
         return self
 
     def _misplaced(self, name: str, group: BucketGroup) -> Iterator[FieldError]:
-        """Yield what is wrong with the placement of a group."""
+        """Yield the errors in the placement of a group."""
         if group.placement is None:
             return
         path = ("buckets", name, "placement")

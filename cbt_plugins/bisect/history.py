@@ -38,7 +38,7 @@ class Commit:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Return what git prints. Raises GitError."""
+    """Return the output of a git command. Raises GitError."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.quotepath=off", *words]
     try:
         done = subprocess.run(

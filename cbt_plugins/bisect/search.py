@@ -51,7 +51,7 @@ class SearchState:
 
 
 def state(session: BisectSession) -> SearchState:
-    """Return what the blocks so far say."""
+    """Return the state of the search after the blocks so far."""
     evidence, over = session.evidence(), session.over_budget
     if not any(one.position == evidence.last for one in evidence.seen):
         return SearchState(OPEN, over or "the bad commit is not measured yet", None, session.commits[1:], 0.0, None)
@@ -117,7 +117,7 @@ def progress(session: BisectSession, now: SearchState) -> str:
 
 
 def _change(ratio: float, session: BisectSession) -> str:
-    """Return what a log ratio of the search is of the metric itself: "-12.0 %, worse"."""
+    """Return the change of the metric itself for a log ratio of the search: "-12.0 %, worse"."""
     text = percent(math.expm1(session.sign * ratio))
     return f"{text}, {session.section.change if ratio > 0 else _opposite(session)}"
 

@@ -162,14 +162,14 @@ class BisectSession:
         return None
 
     def evidence(self) -> Evidence:
-        """Return what is known of the line of commits."""
+        """Return the measurements so far and the skipped commits, by place in the line of commits."""
         at = {commit.sha: position for position, commit in enumerate(self.commits)}
         seen = [Observation(at[its["sha"]], its["ratio"]) for its in self.blocks if its["sha"] in at]
         out = {at[sha]: None for sha in self.skipped if sha in at}
         return Evidence([commit.weight for commit in self.commits[1:]], seen, out)
 
     def hours(self) -> List[float]:
-        """Return what a measurement of each commit after the good one costs, in hours."""
+        """Return the cost of a measurement of each commit after the good one, in hours."""
         block = mean(its["seconds"] for its in self.blocks) if self.blocks else 1.0
         builds = [its["seconds"] for its in self._all("build")]
         build = mean(builds) if builds else 0.0

@@ -99,14 +99,14 @@ class Evaluation:
 
 
 def seconds_of_block(schedule: Schedule, trials: Sequence[Trial]) -> Optional[float]:
-    """Return what a block takes, from the median of each arm's trials that went well; None where one has none."""
+    """Return the length of a block, from the median of each arm's trials that went well; None where one has none."""
     times = {arm: [t.prepared + t.measured for t in trials if t.arm == arm and not t.reason] for arm in schedule.arms}
     known = [median(its) for its in times.values() if its]
     return schedule.per_arm * len(schedule.arms) * mean(known) if known else None
 
 
 def evaluate(schedule: Schedule) -> Evaluation:
-    """Return what the finished trials say. Raises CampaignError where there are trials and no key row."""
+    """Return the state of each key row after the finished trials. Raises CampaignError where trials have no key row."""
     made = tuple(schedule.trials())
     good = [(planned, trial) for planned, trial in made if not trial.reason]
     done = Counter(planned.block for planned, _ in good)
@@ -285,7 +285,7 @@ def _state(row: RowId, decision: Decision, its: _Observed, family: Tuple[int, Sc
 
 
 def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
-    """Return what EFFECTS take with a scatter of the blocks' log ratios."""
+    """Return the blocks that each of EFFECTS takes with a scatter of the blocks' log ratios."""
     design = replace(schedule.design, margin=schedule.rules.margin_of(metric))
     return tuple(outlook(effect * design.margin, scatter, rows, design) for effect in EFFECTS)
 

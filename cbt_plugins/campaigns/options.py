@@ -56,7 +56,7 @@ class Swapped:
 
 
 def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], names: Sequence[str]) -> Swapped:
-    """Return what differs between two releases, named `names`: their tables by kind of daemon, and their help."""
+    """Return the options that differ between two releases: their tables by kind of daemon, their help, their names."""
     running: Dict[str, Settings] = {name: {} for name in names}
     at_start: Dict[str, Settings] = {name: {} for name in names}
     left: Dict[str, Dict[str, None]] = {}
@@ -178,7 +178,7 @@ def set_line(through: str, script: Path, what: str, folder: Path, ceph: str) -> 
 
 
 def stored(folder: Path) -> Optional[Swapped]:
-    """Return what was read before; None where nothing was."""
+    """Return the options that were read before; None without the file."""
     try:
         data = read_json(folder / FILE)
         return Swapped(data["running"], data["at_start"], {k: tuple(v) for k, v in data["left_out"].items()})
@@ -205,7 +205,7 @@ def merged(*settings: Settings) -> Settings:
 
 
 def told(swapped: Swapped, restarts: bool) -> Iterator[str]:
-    """Yield what is swapped and what is not."""
+    """Yield a line for each option that is swapped, and for those that are not."""
     for code, settings in swapped.running.items():
         late = swapped.at_start[code]
         options = sorted({o for its in (settings, *([late] if restarts else [])) for who in its.values() for o in who})

@@ -108,7 +108,7 @@ def needed(its: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
 
 
 def progress(its: Evaluation) -> Iterator[str]:
-    """Yield what is said after each block: the rows, and what the noisiest one still needs."""
+    """Yield the lines printed after each block: the rows, and the need of the noisiest one."""
     for row in its.rows:
         decision, verdict = row.decision, its.verdict_of(row)
         change = " ".join(filter(None, (percent(decision.change), _ends(decision))))
@@ -294,7 +294,7 @@ def _decided(its: Evaluation) -> Compared:
 
 
 def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[Outlook, ...]]]) -> List[Block]:
-    """Return what a campaign will do, for people."""
+    """Return the plan of a campaign, for people."""
     section, facts = schedule.section, plan_data(schedule)
     cycle = seconds(facts["cycle_seconds"])
     named = [metric for key in section.keys for metric in fnmatch.filter(METRICS, key.rpartition(".")[2])]
@@ -340,7 +340,7 @@ _SHOWN = 20
 
 
 def plan_data(schedule: Schedule) -> Dict[str, Any]:
-    """Return what a campaign will do, for programs."""
+    """Return the plan of a campaign, for programs."""
     from cbt_plugins.config.bounds import total_of
     from cbt_plugins.config.units import about_size
 

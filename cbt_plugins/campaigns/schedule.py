@@ -110,7 +110,7 @@ class Schedule:
         return self.folder / "arms" / f"{arm}.yaml"
 
     def cycle(self, arm: str) -> Cycle:
-        """Return what a trial of an arm does."""
+        """Return the cycle that a trial of an arm runs."""
         its, code = self.section, self.code_of(arm)
         return Cycle(
             arm=arm,
@@ -144,7 +144,7 @@ class Schedule:
         return all(arm.restart for arm in self.section.arms.values())
 
     def options_reader(self) -> OptionReader:
-        """Return what reads the options of the two releases."""
+        """Return the reader of the options of the two releases."""
         cycles = {name: self.cycle(name) for name in self.section.arms}
         return OptionReader(self.folder / FOLDER, cycles, ceph_command(self.config.cluster))
 
@@ -199,7 +199,7 @@ class Schedule:
 
 
 def stored(folder: Path) -> Optional[Mapping[str, Any]]:
-    """Return what a campaign's folder was started with; None where none was. Raises CampaignError."""
+    """Return the document a campaign's folder was started with; None for a new folder. Raises CampaignError."""
     try:
         data = read_json(folder / STATE)
     except FileNotFoundError:

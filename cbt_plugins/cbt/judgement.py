@@ -10,7 +10,7 @@ Judge = Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]
 
 
 def judge_of(benchmark: Any) -> Optional[Judge]:
-    """Return what judges a run beside another one: for our cycles what reads archives, else the class's `evaluate`."""
+    """Return the judge of a run beside another one: for our cycles that of archives, else the class's `evaluate`."""
     from cbt_plugins.benchmarks.cycle import CycleBenchmark  # deferred: most uses of a CBT tree need neither
 
     if isinstance(benchmark, type) and issubclass(benchmark, CycleBenchmark):

@@ -175,7 +175,7 @@ class Status:
         return self.num_pgs - sum(n for state, n in self.pgs.items() if is_clean(state))
 
     def sample(self, at: float) -> Dict[str, Any]:
-        """Return what `conditions` are found in; `at` is epoch seconds on the run's clock."""
+        """Return the reply in which `conditions` are found; `at` is epoch seconds on the run's clock."""
         names = ("pgs", "health", "checks", "says", "raw_used", "degraded", "misplaced", "osds_up", "osds_in")
         told = {name: getattr(self, name) for name in names}
         if self.daemons:

@@ -107,7 +107,7 @@ def script(path: Path, *words: str) -> str:
 
 
 def subject_of(command: str) -> str:
-    """Return what an error calls a command: its first line that has one, or our script and its arguments."""
+    """Return the name of a command in errors: its first line that has one, or our script and its arguments."""
     if command.startswith("sh -c '#!"):
         return " ".join(shlex.split(command)[3:])[:120]
     lines = (line.strip() for line in command.replace(OWN_FOLDER, "").splitlines())

@@ -44,7 +44,7 @@ _NONE = object()
 
 
 def state_of(status, df=None):
-    """Return what a sample says of `ceph status` and `ceph df`, the same keys for every release.
+    """Return the state in `ceph status` and `ceph df`, with the same keys for every release.
 
     Counts of degraded and misplaced objects are in the status only when they are not zero.
     """
@@ -85,7 +85,7 @@ class DaemonChanges:
         self._gateways = None  # instance -> name; a daemon that starts anew is another instance
 
     def follow(self, status):
-        """Return what has changed, as text: "rgw.a started"."""
+        """Return the changes since the last status, as text: "rgw.a started"."""
         changes = []
         elections, before = status.get("election_epoch"), self._elections
         if before is not None and elections != before:
@@ -150,7 +150,7 @@ class Osds:
         return changes
 
     def _read(self, number, newest, ask):
-        """Return what a map changes, None for nothing; one that is trimmed is left out."""
+        """Return the changes of a map, None without any; a map that is trimmed is left out."""
         try:
             return self._take(ask({"prefix": "osd dump", "epoch": number}))
         except NoReply as error:

@@ -48,7 +48,7 @@ def target_of(key: str) -> Target:
 
 
 def parse(statement: str) -> Check:
-    """Return what CBT's interpreter makes of a statement. Raises ValueError for what would mislead or break it."""
+    """Return a statement as CBT's interpreter reads it. Raises ValueError for one that would mislead or break it."""
     check, rest = _parse(statement.replace("(", " ( ").replace(")", " ) ").split())
     if rest:
         raise ValueError(f"unexpected {rest[0]!r} after the end of the statement; {_KNOWN}")

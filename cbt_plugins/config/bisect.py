@@ -140,7 +140,7 @@ class BisectSection(Strict):
 
 
 def errors_of_bisect(source: YamlSource) -> Iterator[ErrorAt]:
-    """Yield what is wrong in the section."""
+    """Yield the errors in the section."""
     if KEY not in source.data:
         return
     data: Any = source.data[KEY]

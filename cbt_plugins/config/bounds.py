@@ -45,7 +45,7 @@ def total_of(plans: Sequence[Plan], iterations: int) -> Total:
 
 
 def too_much(plans: Sequence[Plan], iterations: int) -> Iterator[str]:
-    """Yield what is above a bound, and what to do."""
+    """Yield a text for each number above a bound, and the cure."""
     split = "shorten it, or split it into several files"
     total = total_of(plans, iterations)
     if total.runs > RUNS:

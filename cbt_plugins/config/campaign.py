@@ -127,7 +127,7 @@ class CampaignSection(Strict):
 
 
 def file_of(data: Mapping[str, Any], arm: ArmSection) -> Dict[str, Any]:
-    """Return what CBT reads for an arm: the file's data with the arm's keys, without `campaign:`."""
+    """Return the file that CBT reads for an arm: the file's data with the arm's keys, without `campaign:`."""
     changes = {section: getattr(arm, section) for section in CHANGED if getattr(arm, section)}
     return _merged({key: value for key, value in data.items() if key != KEY}, changes)
 
@@ -152,7 +152,7 @@ def section_of_campaign(source: YamlSource) -> Optional[CampaignSection]:
 
 
 def errors_of_campaign(source: YamlSource) -> Iterator[ErrorAt]:
-    """Yield what is wrong in the section itself."""
+    """Yield the errors in the section itself."""
     if KEY in source.data:
         data = source.data[KEY]
         if not isinstance(data, dict):
@@ -163,7 +163,7 @@ def errors_of_campaign(source: YamlSource) -> Iterator[ErrorAt]:
 
 
 def errors_of_arms(source: YamlSource, load: Callable[[YamlSource], Any]) -> Iterator[ErrorAt]:
-    """Yield what is wrong in the file of an arm, at the place of the arm's own key where it has one."""
+    """Yield the errors in the file of an arm, at the place of the arm's own key where it has one."""
     section = section_of_campaign(source)
     for name, arm in section.arms.items() if section else ():
         data = file_of(source.data, arm)

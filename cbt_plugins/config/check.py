@@ -85,12 +85,12 @@ def check_file(path: Union[str, FilePath]) -> None:
 
 
 def load_file(path: Union[str, FilePath]) -> Config:
-    """Return what the file asks for, run by run; raises ConfigError with every error."""
+    """Return the runs of a file; raises ConfigError with every error."""
     return load(read(FilePath(path)))
 
 
 def load(source: YamlSource) -> Config:
-    """Return what the source asks for, run by run; raises ConfigError with every error."""
+    """Return the runs of a source; raises ConfigError with every error."""
     errors = errors_of_sections(source)
     if errors:
         raise ConfigError(errors)
@@ -292,7 +292,7 @@ def _has_our_keys(benchmark: str) -> bool:
 def _without_use(
     name: str, section: Mapping[str, Any], errors: Sequence[FieldError], runs: Sequence[PlannedRun]
 ) -> Iterator[FieldError]:
-    """Yield what no run of the sweep has a use for."""
+    """Yield an error for each key of the sweep that no run uses."""
     if errors or not runs or not _has_our_keys(name):
         return
     if "cbt_load" in section and not any(phase.engine == "cbt-load" for run in runs for phase in run.plan.phases):
@@ -324,7 +324,7 @@ _REFUSED: Dict[str, str] = {
 
 
 def _host_rules(name: str, section: Mapping[Any, Any]) -> Iterator[FieldError]:
-    """Yield what CBT does to a section before anybody validates it."""
+    """Yield the errors that follow from CBT's own changes of a section, before anybody validates it."""
     for key, value in section.items():
         if key in _REFUSED:
             fields = getattr(section_of(name), "model_fields", ())
@@ -351,7 +351,7 @@ def _is_split(key: Any, value: Any) -> bool:
 
 
 def _no_json(path: Path, value: Any) -> Iterator[FieldError]:
-    """Yield what cannot go into CBT's run id, which is a hash of the section as JSON."""
+    """Yield the values that cannot go into CBT's run id, which is a hash of the section as JSON."""
     if isinstance(value, dict):
         for key, inner in value.items():
             if not isinstance(key, str):

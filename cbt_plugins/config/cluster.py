@@ -158,7 +158,7 @@ class CollectlProfile(CbtProfile):
 
 
 def errors_of_watched(nodes: Any, cluster: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield what a profile's `nodes:` has that is no key of `cluster:`: such a monitor would watch nothing."""
+    """Yield the names in a profile's `nodes:` that are no key of `cluster:`: such a monitor would watch nothing."""
     named = [nodes] if isinstance(nodes, str) else nodes
     if not isinstance(named, (list, dict)) or not all(isinstance(one, str) for one in named):
         yield FieldError(("nodes",), "must be a key of `cluster:`, or a list of them")

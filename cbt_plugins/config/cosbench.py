@@ -55,7 +55,7 @@ class _Container:
     objects: int = 0  # that prepare writes
 
     def section(self) -> Dict[str, Any]:
-        """Return what a group of such buckets says."""
+        """Return the keys of a group of such buckets."""
         return {**({"size": self.size} if self.size else {}), **({"objects": self.objects} if self.objects else {})}
 
 

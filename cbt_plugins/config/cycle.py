@@ -125,7 +125,7 @@ class PhaseSection(Strict):
         return self.ladder.hybrid if self.ladder else self.hybrid
 
     def engine(self, usual: Optional[Engine]) -> Optional[Engine]:
-        """Return what makes its load when the benchmark's engine is `usual`; None for a wait."""
+        """Return the engine that makes its load when the benchmark's engine is `usual`; None for a wait."""
         if self.fill or self.hybrid:
             own = self.fill.engine if self.fill else self.hybrid.engine if self.hybrid else None
             return own or usual
@@ -277,7 +277,7 @@ def _after(phase: PhaseSection, engine: Optional[Engine], so_far: _Before) -> No
 def _data(
     phase: PhaseSection, engine: Optional[Engine], so_far: _Before, data: Mapping[str, Any]
 ) -> Iterator[FieldError]:
-    """Yield what the phase misses of those before it; one error for one cause."""
+    """Yield an error for the data that the phase misses of those before it; one error for one cause."""
     if so_far.existing and phase.writes and not data.get("keep_data"):
         text = "writes into a bucket that is not this run's, under a prefix that is not removed at the end: "
         yield FieldError((), text + "accept that with keep_data: true", of_key=True)
@@ -307,7 +307,7 @@ def _data(
 
 
 def _unnumbered(path: Path, load: Union[HybridSection, WorkSection]) -> Iterator[FieldError]:
-    """Yield what cbt-load cannot do where it has filled nothing."""
+    """Yield the keys that cbt-load cannot follow where it has filled nothing."""
     for name, keys in load.keys or ():
         if keys and range_of(keys.select):
             text = f"{keys.select} counts objects that a fill with engine: cbt-load wrote; put one before it"
@@ -318,7 +318,7 @@ def _unnumbered(path: Path, load: Union[HybridSection, WorkSection]) -> Iterator
 
 
 def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> Iterator[FieldError]:
-    """Yield what is wrong with what happens beside the load."""
+    """Yield the errors in the events beside the load."""
     scale = data.get("scale") or 1.0
     for error in so_far.force.errors(phase.events, phase.ends(scale), scale):
         yield error._replace(path=("events", *error.path))
@@ -331,7 +331,7 @@ def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> It
 def _placed(
     path: Path, load: Union[HybridSection, WorkSection], across: Any, names: Optional[Sequence[str]]
 ) -> Iterator[FieldError]:
-    """Yield what is wrong with the buckets of a mix."""
+    """Yield the errors in the buckets of a mix."""
     chosen = load.buckets if isinstance(load, WorkSection) else None
     if across is False:
         for key, given in (("roles", load.roles), ("buckets", chosen)):
@@ -347,7 +347,7 @@ def _placed(
 def _own(
     phase: PhaseSection, engine: Optional[Engine], data: Mapping[str, Any], names: Optional[Sequence[str]]
 ) -> Iterator[FieldError]:
-    """Yield what the phase says against the keys of the section."""
+    """Yield the contradictions between the phase and the keys of the section."""
     across = data.get("across_buckets")
     if across and engine == "warp":
         yield FieldError((), "warp works on one bucket; across_buckets: true needs engine: cbt-load", of_key=True)

@@ -86,7 +86,7 @@ def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
 
 
 def warnings_of(kind: str, given: Mapping[str, Any]) -> List[str]:
-    """Return what the user should know before a fault of a plan is injected."""
+    """Return the warnings to print before a fault of a plan is injected."""
     made, _, _ = make_kind(kind, given, planned=True)
     return list(made.warnings()) if made else []
 

@@ -212,11 +212,11 @@ class HybridSection(Strict):
 
     @property
     def loads(self) -> Dict[Tuple[str, ...], Union[HybridSection, WorkSection]]:
-        """Return what has a mix of its own, by its path from here: the works, or the phase itself."""
+        """Return the sections with a mix of their own, by their paths from here: the works, or the phase itself."""
         return {("works", name): work for name, work in (self.works or {}).items()} or {(): self}
 
     def errors(self, engine: Engine) -> List[FieldError]:
-        """Return what this engine cannot do."""
+        """Return an error for each key that this engine cannot follow."""
         if engine == "cbt-load":
             text = "is for engine: warp; cbt-load keeps the mix with the driver's workers: leave it out"
             errors = [FieldError(("workers",), text, of_key=True)] if self.workers else []

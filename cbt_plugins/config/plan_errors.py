@@ -11,7 +11,7 @@ from cbt_plugins.plan import Gateways, Goal, Plan, Settings
 
 
 def errors_of_plan(plan: Plan) -> List[FieldError]:
-    """Return what is wrong with a plan, with paths in the section that it was made of."""
+    """Return the errors of a plan, with paths in the section that it was made of."""
     needed = [] if plan.admin else list(_needs_admin(plan))
     return [
         *_needs_cbt_load(plan),
@@ -23,7 +23,7 @@ def errors_of_plan(plan: Plan) -> List[FieldError]:
 
 
 def _needs_admin(plan: Plan) -> Iterator[str]:
-    """Yield what a plan asks for that cannot be had without Ceph's commands."""
+    """Yield the features of a plan that need Ceph's commands."""
     if plan.s3.user:
         yield "s3.user (give keys or a profile)"
     if plan.users:
@@ -49,7 +49,7 @@ def _needs_admin(plan: Plan) -> Iterator[str]:
 
 
 def _needs_cbt_load(plan: Plan) -> Iterator[FieldError]:
-    """Yield what other engines than cbt-load cannot do for a phase of the plan."""
+    """Yield the features of a plan's phases that only cbt-load has."""
     others = [phase.name for phase in plan.phases if phase.kind != "wait" and phase.engine != "cbt-load"]
     for path, asked in ((("s3", "sse"), plan.s3.sse), (("versioned",), plan.versioned), (("buckets",), plan.users)):
         if asked and others:
@@ -57,7 +57,7 @@ def _needs_cbt_load(plan: Plan) -> Iterator[FieldError]:
 
 
 def _existing_buckets(plan: Plan) -> Iterator[FieldError]:
-    """Yield what is of new buckets, where somebody else made them and owns them."""
+    """Yield the keys for new buckets, where somebody else made the buckets and owns them."""
     if not any(bucket.existing for bucket in plan.buckets):
         return
     text = "is of buckets that the run makes, and these are existing: remove it"

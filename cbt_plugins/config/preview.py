@@ -34,7 +34,7 @@ class Forecast:
 
 
 def forecast(plan: Plan) -> Forecast:
-    """Return what the plan takes."""
+    """Return the time and the data that the plan takes."""
     objects, size, counted = 0, 0.0, False
     unknown_time: List[str] = []
     unknown_data: List[str] = []
@@ -76,7 +76,7 @@ def until_text(plan: Plan, phase: Phase) -> str:
 
 
 def goal_text(phase: Phase) -> str:
-    """Return what ends the phase: "20s", "2000 objects per bucket", "all PGs are active+clean"."""
+    """Return the condition that ends the phase: "20s", "2000 objects per bucket", "all PGs are active+clean"."""
     if phase.goal is not None:
         goal = phase.goal
         if goal.objects is not None:
@@ -127,7 +127,7 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
 
 
 def _growth(phase: Phase) -> Iterator[str]:
-    """Yield what becomes of the number of objects in a hybrid phase."""
+    """Yield the growth of the number of objects in a hybrid phase."""
     mix, keys = phase.mix or {}, phase.keys
     written = [op for op in ("PUT", "MULTIPART") if op in mix]
     bounded = [op for op in written if op in keys and range_of(keys[op].select)]
@@ -157,7 +157,7 @@ def _occupancy(phase: Phase, op: str) -> str:
 
 
 def data_text(plan: Plan) -> Tuple[str, ...]:
-    """Return what the run stores, one line each."""
+    """Return the data that the run stores, one line each."""
     known = forecast(plan)
     lines = []
     if known.objects is not None and known.bytes is not None:
@@ -192,7 +192,7 @@ def changes(plan: Plan, cluster: Mapping[str, object]) -> Tuple[PlannedChange, .
 
 
 def warnings(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
-    """Return what is no error and still worth knowing before hours are spent."""
+    """Return facts that are no errors and still worth knowing before hours are spent."""
     return tuple(dict.fromkeys(_warnings(plan, clients)))
 
 
@@ -294,7 +294,7 @@ def _gateways(plan: Plan) -> Iterator[PlannedChange]:
 
 
 def rgw_words(rgw: Gateways) -> Iterator[str]:
-    """Yield what RGW is given: "placement data data, index index", "threads 512"."""
+    """Yield the settings of RGW: "placement data data, index index", "threads 512"."""
     if rgw.placement:
         yield "placement " + ", ".join(f"{role} {key}" for role, key in rgw.placement.items())
     for user, placed in rgw.placements.items():
@@ -305,7 +305,7 @@ def rgw_words(rgw: Gateways) -> Iterator[str]:
 
 
 def pool_words(pool: RunPool) -> Iterator[str]:
-    """Yield what is said of a pool: "EC 4+2", "pg_num 4096", "failure_domain host"."""
+    """Yield the properties of a pool: "EC 4+2", "pg_num 4096", "failure_domain host"."""
     if pool.ec:
         yield f"EC {pool.ec[0]}+{pool.ec[1]}"
     if pool.replicas:
@@ -338,7 +338,7 @@ def _set(settings: Settings) -> Iterator[PlannedChange]:
 
 
 def unchanged(plans: Sequence[Plan]) -> str:
-    """Return what none of the plans changes, in words: "pool, user, flag"."""
+    """Return the things that none of the plans changes, in words: "pool, user, flag"."""
     flags = any(plan.settings.flags for plan in plans)
     options = any(plan.settings.config or plan.settings.recovery or plan.rgw.restarts for plan in plans)
     options |= any(not pool.existing for plan in plans for pool in plan.pools)

@@ -64,7 +64,7 @@ def _is_ours(reference: str) -> bool:
 
 
 def _listed(group: str) -> Dict[str, str]:
-    """Return what setup.cfg lists, in its order; {} without a setup.cfg of ours."""
+    """Return the entry points of setup.cfg, in its order; {} without a setup.cfg of ours."""
     parser = configparser.ConfigParser(delimiters=("=",))
     parser.read(_SETUP, encoding="utf-8")
     if parser.get("metadata", "name", fallback="") != "cbt-plugins":

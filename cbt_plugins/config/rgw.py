@@ -26,7 +26,7 @@ class PlacementSection(Strict):
     )
 
     def errors(self, pools: Mapping[str, PoolSection]) -> Iterator[FieldError]:
-        """Yield what is wrong with the pools that it names."""
+        """Yield the errors in the pools that it names."""
         for name, key in self.to_plan().items():
             pool = pools.get(key)
             if pool is None:
@@ -41,7 +41,7 @@ class PlacementSection(Strict):
             yield FieldError((), "data is erasure coded: give extra: a pool with replicas, for multipart uploads")
 
     def to_plan(self) -> Dict[str, str]:
-        """Return what is given."""
+        """Return the keys that are given."""
         return {name: key for name, key in self if key is not None}
 
 
@@ -58,7 +58,7 @@ class RgwSection(Strict):
     )
 
     def errors(self, data: Mapping[str, Any]) -> List[FieldError]:
-        """Return what is wrong with it beside the section's other keys, which are those without errors."""
+        """Return its errors beside the section's other keys, which are those without errors."""
         errors: List[FieldError] = []
         s3: Optional[S3Section] = data.get("s3")
         user = self.make_user or self.placement

@@ -62,7 +62,7 @@ def understand(
 
 
 def _refused(plan: Plan, section: Any) -> Iterator[FieldError]:
-    """Yield what the generators of a plan cannot do, with paths in the section."""
+    """Yield the features of a plan that its generators do not have, with paths in the section."""
     cycle = getattr(section, "cycle", None)
     named = {name: (index, phase.kind) for index, (name, phase) in enumerate(cycle.named() if cycle else ())}
     for engine in dict.fromkeys(phase.engine for phase in plan.phases if phase.kind != "wait"):
@@ -80,7 +80,7 @@ def plan_of(
     cluster: Mapping[str, Any],
     endpoints: Optional[Mapping[str, Any]],
 ) -> Plan:
-    """Return what one permutation, as CBT made it, will do; raises ConfigError with every error."""
+    """Return the plan of one permutation, as CBT made it; raises ConfigError with every error."""
     if not nodes_of(cluster, "clients"):
         raise ConfigError([ErrorAt(("cluster", "clients"), "must be a list of the nodes that make the load")])
     plan, errors = understand(benchmark, config, cluster, endpoints or {})

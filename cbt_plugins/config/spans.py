@@ -60,7 +60,7 @@ def known_length(phase: Phase) -> Optional[float]:
 
 
 def targets_text(fault: Fault) -> str:
-    """Return what a fault hits: "node4", or "1 node, chosen with seed 7"."""
+    """Return the targets of a fault in words: "node4", or "1 node, chosen with seed 7"."""
     if fault.targets:
         return ", ".join(fault.targets)
     what = "node" if fault.choose_of == "node" else "OSD"
@@ -95,7 +95,7 @@ _SERVES_ON = "out"
 
 
 def estimate(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
-    """Return what the YAML alone tells of the plan's faults, and what it does not; nothing without faults."""
+    """Return the effects of the plan's faults that the YAML alone tells, and the unknown ones; none without faults."""
     together: List[Sequence[Fault]] = [
         [fault for fault in (*span.beside, span.fault) if fault.kind != _SERVES_ON] for span in spans(plan)
     ]

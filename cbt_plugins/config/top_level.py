@@ -52,7 +52,7 @@ def _names(source: YamlSource, section: str) -> Iterator[Any]:
 
 
 def errors_of_sections(source: YamlSource) -> List[ErrorAt]:
-    """Return what is missing at the top of a file, and what is misspelt there."""
+    """Return the sections that miss at the top of a file, and those that are misspelt."""
     if not isinstance(source.data, dict):
         what = "empty" if source.data is None else "not a CBT file"
         return [source.error_at((), f"{what}: needs the sections `cluster:` and `benchmarks:`")]

@@ -27,7 +27,7 @@ SWITCH = "YAML makes true and false of on, off, yes and no: quote the key"
 
 
 def not_text(key: Any) -> str:
-    """Return what is wrong with a key that should be text; CBT, too, can make no run id of it."""
+    """Return the error of a key that should be text; CBT, too, can make no run id of it."""
     return SWITCH if isinstance(key, bool) else f"the key {key!r} is not text: quote it, or add the unit"
 
 

@@ -131,7 +131,7 @@ class FaultCase:
 
     @cached_property
     def fullest(self) -> Optional[Filling]:
-        """Return what would be fullest of all that data is recovered to."""
+        """Return the fullest OSD or pool, once data is recovered to it."""
         found = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
         self.numbers.update({"full_after": max(part.used for part in found)} if found else {})
         return max((part for part in found if part.moves), key=lambda part: part.used, default=None)

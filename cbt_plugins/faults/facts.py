@@ -164,7 +164,7 @@ def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0,
 
 
 def taken_from(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:
-    """Yield what a pool's CRUSH rule takes its OSDs from: its name, and the OSDs of the device class there."""
+    """Yield the sources of a pool's CRUSH rule: the bucket's name, and its OSDs of the device class."""
     for step in _steps(facts, pool):
         if step["op"] == "take":
             root, device = _root(facts, step)

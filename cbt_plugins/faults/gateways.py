@@ -56,7 +56,7 @@ class GatewayMaker:
     users: Tuple[str, ...]  # of the run, the first one that of `s3:`
 
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
-        """Yield what is done, in this order; an undo begins with the last."""
+        """Yield the parts in the order of their steps; an undo begins with the last."""
         if self.wanted.restarts:
             for name in self._gateways:
                 yield f"{name} as before", partial(self._restored, name)
@@ -75,7 +75,7 @@ class GatewayMaker:
                 yield f"rgw user{f' {user}' if number else ''}", partial(self._user, user)
 
     def seen(self) -> Dict[str, Any]:
-        """Return what the gateways run with, by their names. Raises FaultError."""
+        """Return the settings that the gateways run with, by their names. Raises FaultError."""
         return self._shown() if self.wanted.restarts else {}
 
     @cached_property

@@ -41,7 +41,7 @@ class Wrong(NamedTuple):
 
 
 def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[Wrong]:
-    """Return what daemons do not run with, of these settings; OSDs and gateways that are down do not count.
+    """Return those of these settings that daemons do not run with; OSDs and gateways that are down do not count.
 
     Options of the mgr's modules have no daemon that would tell. Raises FaultError when the cluster does not answer.
     """
@@ -122,7 +122,7 @@ def _masked(facts: Facts, mask: str) -> Sequence[int]:
 
 
 def _shown(ceph: Ceph, asked: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
-    """Return what each daemon says of its option, "" where it says nothing."""
+    """Return each daemon's reply about its option, "" without one."""
     questions = [f"config show {daemon} {option}" for daemon, option in asked]
     lots = (questions[first : first + _LOT] for first in range(0, len(questions), _LOT))
     return [reply for lot in lots for reply in _replies(ceph, lot, timeout)]

@@ -179,7 +179,7 @@ class Injector:
 
     @property
     def open(self) -> List[UndoRecord]:
-        """Return what is not known to be undone, oldest first."""
+        """Return the steps that are not known to be undone, oldest first."""
         return self._journal.still_open()
 
     def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
@@ -195,7 +195,7 @@ class Injector:
         )
 
     def _held(self) -> List[Held]:
-        """Return what open faults have taken, and whether the cluster has seen all of it."""
+        """Return the OSDs and nodes that open faults have taken, and whether the cluster has seen all of it."""
         seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
         by_label: Dict[str, List[UndoRecord]] = {}
         for record in self._journal.still_open():

@@ -99,16 +99,16 @@ class Kind:
         return iter(())
 
     def warnings(self) -> Iterator[str]:
-        """Yield what the user should know before such a fault is injected."""
+        """Yield the warnings to print before such a fault is injected."""
         return iter(())
 
     def blast_radius(self, targets: Targets) -> BlastRadius:
-        """Return what it takes away, for the safety rules."""
+        """Return the part of the cluster that the fault takes away, for the safety rules."""
         nodes = targets.nodes if self.takes == "node" else ()
         return BlastRadius(targets.daemons, nodes)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        """Return what is done, and undone, in this order. May look at nodes, must change nothing. Raises FaultError."""
+        """Return the steps in order, each with its undo. May look at nodes, must change nothing. Raises FaultError."""
         raise NotImplementedError
 
 

@@ -49,7 +49,7 @@ def boot() -> str:
 
 
 def machine() -> str:
-    """Return what tells this machine from others of its name: a hash of its ID, which is not for others to know."""
+    """Return a mark that tells this machine from others of its name: a hash of its ID, which is secret."""
     try:
         known = Path("/etc/machine-id").read_text().strip()
     except OSError:

@@ -32,13 +32,13 @@ class PoolMaker:
         self._ceph, self._limits, self._run_id = ceph, limits, run_id
 
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
-        """Yield what is made, in this order."""
+        """Yield the pools and rules to make, in this order."""
         for pool in pools:
             what = f"{'existing ' if pool.existing else ''}pool {pool.key}"
             yield what, lambda pool=pool: self._changed(pool) if pool.existing else self._made(pool)  # type: ignore[misc]
 
     def seen(self, pools: Sequence[RunPool]) -> Dict[str, Mapping[str, Any]]:
-        """Return what the cluster says of the pools, by their keys. Raises FaultError."""
+        """Return the properties of the pools as the cluster has them, by their keys. Raises FaultError."""
         known = {str(row["pool_name"]): row for row in self._ask("osd pool ls detail")}
         absent = [name for name in (pool.name(self._run_id) for pool in pools) if name not in known]
         if absent:
@@ -50,7 +50,7 @@ class PoolMaker:
         }
 
     def _removal(self, of: str) -> Tuple[Command, Check]:
-        """Return what removes a pool, and what tells that the monitors' leave to do so is as it was."""
+        """Return the commands that remove a pool, and the check that the monitors' leave to do so is as it was."""
         entry = {"section": "mon", "name": _ALLOW, "mask": ""}
         dump = self._ask("config dump")
         row = next((r for r in dump if all(r.get(k, "") == v for k, v in entry.items())), None)
@@ -111,7 +111,7 @@ class PoolMaker:
             yield f"osd pool set {of} allow_ec_overwrites true"
 
     def _took(self, pool: RunPool, name: str, rule: str) -> List[Check]:
-        """Return what is seen of a pool that is as asked, and ready: its PGs are active+clean."""
+        """Return the checks that a pool is as asked, and ready: its PGs are active+clean."""
         entry = {"pool_name": name}
         want: List[_Want] = [((entry, *place), value) for _, _, (place, value) in _options_of(pool) if place]
         if pool.replicas or pool.ec:

@@ -39,7 +39,7 @@ class Prepared:
 
     @property
     def warnings(self) -> Tuple[str, ...]:
-        """Return what the user should know of it; nothing is refused for these."""
+        """Return the warnings to print before it is made; nothing is refused for these."""
         return (*self.kind.warnings(), *self.assessment.warnings)
 
     def lines(self) -> List[str]:

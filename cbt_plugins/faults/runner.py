@@ -110,7 +110,7 @@ class Runner:
         return None
 
     def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
-        """Return what others have set since the step: (what, value, value before the step); nothing without a reply."""
+        """Return the values set by others since the step: (name, value, value before it); none without a reply."""
         found: List[Tuple[str, Any, Any]] = []
         for check in record.step.took:
             with contextlib.suppress(FaultError):
@@ -118,7 +118,7 @@ class Runner:
         return found
 
     def gone(self, record: UndoRecord) -> List[str]:
-        """Return what is gone of that whose values a step has changed, as a pool; nothing without a reply."""
+        """Return the pools and the like that a step has changed and that exist no more; nothing without a reply."""
         found: List[str] = []
         for check in record.step.checks:
             if check.may_go:

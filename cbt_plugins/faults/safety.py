@@ -45,7 +45,7 @@ _LEVELS: Mapping[str, int] = {
 
 
 def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
-    """Return what to ask Ceph about a fault: question by the name that `Replies` has for its reply.
+    """Return the questions to ask Ceph about a fault, by the name that `Replies` has for each reply.
 
     Whether the OSDs may be stopped is asked together with those that the cluster does not know to be gone yet.
     """

@@ -85,7 +85,7 @@ class Scene:
         return Check(self.head, f"{self.ceph.command} {question} -f json", tuple(want), timeout)
 
     def ask(self, node: str, text: str, root: bool = False) -> str:
-        """Return what a command prints that only looks. Raises FaultError when it fails."""
+        """Return the output of a command that only looks. Raises FaultError when it fails."""
         command = sudo(text) if root else text
         result = self.ceph.remote.run([node], command, timeout=self.limits.quick, check=False)[node]
         if result.status:

@@ -336,7 +336,7 @@ def _counted(name: DaemonName) -> str:
 
 
 def _which(name: DaemonName) -> Dict[str, str]:
-    """Return what tells a bare process of a daemon: its program, and a pattern of its command line."""
+    """Return the marks of a bare process of a daemon: its program, and a pattern of its command line."""
     program = next(program for program, type in PROGRAMS.items() if type == name.type)
     heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)

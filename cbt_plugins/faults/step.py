@@ -109,7 +109,7 @@ class Step:
         return tuple(c for c in self.checks if c.lapses is None or seconds < (c.refused if refused else c.lapses))
 
     def overwritten(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
-        """Return what somebody else has set, by the reply to one of `took`: (what, value, value before the step)."""
+        """Return the values set by others, by the reply to one of `took`: (name, value, value before the step)."""
         try:
             value = json.loads(answer)
         except ValueError:

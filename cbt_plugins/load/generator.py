@@ -50,7 +50,7 @@ class LoadJob:
     state: Optional[Path] = None  # what it knew of its objects after the phase before; here, not on the node
 
     def order(self) -> Dict[str, Any]:
-        """Return what the agent needs to know."""
+        """Return the order for the agent."""
         return {
             "id": self.id,
             "argv": list(self.argv),
@@ -63,7 +63,7 @@ class LoadJob:
         }
 
     def record(self) -> Dict[str, Any]:
-        """Return what the archive keeps."""
+        """Return the job as the archive keeps it."""
         kept = dataclasses.asdict(self)
         for internal in ("start", "respawn", "prepares", "lead", "grace", "state", "script"):
             kept.pop(internal)
@@ -207,7 +207,10 @@ class Generator(ABC):
 
     @classmethod
     def refused(cls, plan: Plan) -> Iterable[FieldError]:
-        """Return what it cannot do of a plan: paths are those of the section; ("phases", NAME, ...) is a phase's."""
+        """Return an error for each feature of a plan that it lacks.
+
+        Paths are those of the section; ("phases", NAME, ...) is a phase's.
+        """
         return ()
 
     @abstractmethod

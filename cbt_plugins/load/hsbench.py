@@ -149,7 +149,7 @@ class HsbenchJobs(Generator):
 
 
 def _wrong(phase: Phase, there: bool) -> Tuple[str, ...]:
-    """Return what hsbench cannot do in a phase: the keys below it, and the text; () when it can.
+    """Return the first feature of a phase that hsbench lacks: the keys below the phase, and the text; () without one.
 
     `there`: objects are there.
     """

@@ -143,7 +143,7 @@ class HsbenchMode:
         return self.total["Slowdowns"] if self.total else sum(its.failed for its in self.told.values())
 
     def spaces(self):
-        """Return what was done to each bucket: object i is in bucket i mod their number."""
+        """Return the operations done to each bucket: object i is in bucket i mod their number."""
         done = {"p": "created", "d": "removed"}.get(self.orders["mode"])
         buckets, spaces = self.orders["buckets"], []
         for i in range(buckets if done else 0):

@@ -135,7 +135,7 @@ class LoadSession:
             self._stream.send(json.dumps(order) + "\n", node)
 
     def _files(self, job: LoadJob) -> Iterator[Tuple[str, bytes]]:
-        """Yield what a job finds in the folder spec/."""
+        """Yield the files that a job finds in the folder spec/."""
         if job.spec is not None:
             spec = {name: self._placed(job, value) for name, value in job.spec.items()}
             yield f"{job.id}.json", json.dumps(spec).encode()
@@ -190,7 +190,7 @@ class LoadSession:
         return len(self.ended) == len(self.nodes)
 
     def beats(self, timeout: float) -> Iterator[Beat]:
-        """Yield what the nodes say, for up to `timeout` seconds. Raises LoadError when a node was lost."""
+        """Yield the beats of the nodes, for up to `timeout` seconds. Raises LoadError when a node was lost."""
         assert self._stream is not None
         lost = self._stream.lost  # what they have said is read below
         for node, line in self._stream.lines(timeout):
@@ -314,7 +314,7 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
 
 
 def _said(line: str) -> Dict[str, Any]:
-    """Return what an agent said; {} for a shell's greeting."""
+    """Return the message of an agent in a line; {} for a shell's greeting."""
     try:
         said = json.loads(line)
     except ValueError:

@@ -71,7 +71,7 @@ def load_text(ladder: Ladder, load: float) -> str:
 
 
 def judge(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: Mapping[str, Any]) -> LadderStep:
-    """Return what the phase of a summary says of its step; a number that is missing misses the objective."""
+    """Return the step of a ladder by its phase in a summary; a number that is missing misses the objective."""
     values: Dict[str, Optional[float]] = {}
     missed: List[str] = []
     for key, limit in ladder.objective.items():

@@ -42,7 +42,7 @@ class Redundancy:
 
     @classmethod
     def parse(cls, text: str) -> Redundancy:
-        """Return what "3" (copies) or "4+2" (erasure code) means; ValueError says what to write instead."""
+        """Return the redundancy "3" (copies) or "4+2" (erasure code); ValueError says what to write instead."""
         match = _TEXT.fullmatch(text.strip())
         if match is None:
             raise ValueError(f"{text!r} is not a pool: write 3 for three copies, or 4+2 for an erasure code")

@@ -44,7 +44,7 @@ def _weight(now: Tuple[float, float], before: Tuple[float, float]) -> float:
 
 
 def _own(its: Profile) -> Dict[_Function, Tuple[float, float]]:
-    """Return what each function uses itself, and the variance of that."""
+    """Return the CPU time of each function itself, and its variance."""
     values: Dict[_Function, float] = defaultdict(float)
     variances: Dict[_Function, float] = defaultdict(float)
     for stack, value in its.cpu_ms.items():

@@ -277,7 +277,7 @@ def _workers(phase: Mapping[str, Any], total: int) -> str:
 
 
 def _json(path: Path) -> Any:
-    """Return what a file holds; None when it is missing or damaged."""
+    """Return the content of a JSON file; None when it is missing or damaged."""
     try:
         return read_json(path)
     except (OSError, ValueError):

@@ -88,7 +88,7 @@ _MANY = 16
 
 
 def flight_data(said: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
-    """Return what the drivers of a phase said of their requests in flight, for its charts.
+    """Return the requests in flight that the drivers of a phase counted, for its charts.
 
     {"start", "step", "in_flight": {driver: values}, "oldest_seconds": {driver: values}, "worst": None}; of many drivers
     their highest, median and sum, and "worst": {"in_flight": driver, ...}, "drivers": their number.

@@ -93,7 +93,7 @@ def _half(config: Mapping[str, Any], summary: Mapping[str, Any], name: str) -> R
 
 
 def of_aging(compared: Optional[Compared]) -> List[Sentence]:
-    """Return what aging did, a sentence for each configuration."""
+    """Return the effect of aging, a sentence for each configuration."""
     found = []
     for section in compared.sections if compared else ():
         rows = _leading([row for row in section.rows if row.comparison.key])
@@ -223,7 +223,7 @@ def _share(value: float) -> str:
 
 
 def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
-    """Yield what followed each fault and each undo, and what that cost the clients."""
+    """Yield the effects of each fault and each undo, and their cost for the clients."""
     for episode in failure["milestones"]["episodes"]:
         if not is_planned(episode):
             continue

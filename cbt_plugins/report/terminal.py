@@ -165,7 +165,7 @@ def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str
 
 
 def _headings(metrics: Sequence[Metric]) -> List[str]:
-    """Return what stands above columns; the first latency says that they are in ms."""
+    """Return the line above columns; the first latency says that they are in ms."""
     first = next((metric for metric in metrics if metric.unit == "ms"), None)
     return [f"{metric.heading} ms" if metric is first else metric.heading for metric in metrics]
 

@@ -148,7 +148,7 @@ def find_runs(path: Path) -> List[Path]:
 
 
 def read_run(path: Path) -> ArchivedRun:
-    """Return what a run left, complete or not. Raises Unreadable for another format of the archive, not for damage."""
+    """Return a run of an archive, complete or not. Raises Unreadable for another archive format, not for damage."""
     refusal = archive_refusal(path)
     if refusal:
         raise Unreadable(refusal)
@@ -370,7 +370,7 @@ def _inside(directory: Path, name: Optional[str]) -> Optional[Path]:
 
 
 def texts(run: Path) -> Dict[str, str]:
-    """Return what was recorded around the run in this directory: path in it -> text, the most asked for first."""
+    """Return the records around the run in this directory: path in it -> text, the most asked for first."""
     names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
     found = {name: run / name for name in names}
     for directory in ("before", "after"):

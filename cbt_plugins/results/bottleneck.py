@@ -201,7 +201,7 @@ def _missing(line: Line) -> Iterator[str]:
 
 
 def _highest(line: Line) -> List[str]:
-    """Return what came nearest to its limit, of each kind."""
+    """Return the resource of each kind that came nearest to its limit."""
     texts = []
     busy = [node for node in line["nodes"] if node["busy"] is not None]
     if busy:

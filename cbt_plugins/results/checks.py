@@ -121,7 +121,7 @@ _SHOWN = 200
 def of_cluster(
     run: ArchivedRun, phase: ArchivedPhase, status: Sequence[Mapping[str, Any]]
 ) -> Iterator[Warning_]:
-    """Yield what was wrong with the cluster in the window of a phase, but for what the run's own faults explain."""
+    """Yield a warning for each trouble of the cluster in the window of a phase, but for the run's own faults."""
     start, end = phase.window
     if not phase.jobs or end <= start or run.plan.get("admin") is False:
         return

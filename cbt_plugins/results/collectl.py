@@ -32,7 +32,7 @@ Table = Tuple[Mapping[str, str], Sequence[str], List[List[str]]]
 
 
 def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamples]:
-    """Return what all plot files in `folder` say; None when none has a sample. `offset` is node's minus run's clock.
+    """Return the samples of all plot files in `folder`, None without any. `offset` is node's minus run's clock.
 
     The files have times in whole seconds, so that all is up to one second off, and rates as whole numbers.
     """

@@ -105,7 +105,7 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
 
 
 def _by_op(parts: Sequence[Mapping[str, Any]], name: str, text: Callable[[Any], str]) -> str:
-    """Return what operations of a phase and of its works have: "GET:u(1,N) readers:GET:live"."""
+    """Return a property of the operations of a phase and of its works: "GET:u(1,N) readers:GET:live"."""
     found = {op_of_work(part["name"], op.upper()): its for part in parts for op, its in (part.get(name) or {}).items()}
     return " ".join(f"{op}:{text(its)}" for op, its in sorted(found.items())) or "any"
 
@@ -125,7 +125,7 @@ def _warp(its: Mapping[str, Any]) -> str:
 
 
 def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
-    """Yield what happens in a phase, without the names of nodes: "0s:stop*1", "0s:out*1:osd", "5s:run:1a2b3c4d"."""
+    """Yield the events of a phase, without the names of nodes: "0s:stop*1", "0s:out*1:osd", "5s:run:1a2b3c4d"."""
     for event in events:
         at = f"{event['at']:g}s"
         if event.get("inject"):

@@ -51,7 +51,7 @@ def cpu_time(nodes: Sequence[NodeSamples], window: Tuple[float, float], served: 
 
 
 def _whole(rises: np.ndarray, watched: np.ndarray, step: float) -> np.ndarray:
-    """Return what rose in each bin, of those that were not watched all the time at the rate of what was."""
+    """Return the rise in each bin; a bin that was watched in part rises at the rate of that part."""
     rate = rises.sum(axis=0) / max(float(watched.sum()), 1e-9)
     made: np.ndarray = rises + np.outer(np.maximum(0.0, step - watched), rate)
     return made

@@ -78,7 +78,7 @@ _CALLED = {"osds": "OSD node", "rgws": "RGW node", "mons": "mon node", "clients"
 
 
 def hardware(run: Path, summary: Mapping[str, Any]) -> List[str]:
-    """Return what the run was made on, as far as it recorded: nodes with cores and memory, OSDs, links.
+    """Return the hardware of a run, as far as it recorded: nodes with cores and memory, OSDs, links.
 
     ["4 OSD nodes, 2 RGW nodes, 2 clients: 64 cores, 512 GiB each", "96 OSDs of 7.28 TiB (hdd)", "25 Gbit/s"]
     """

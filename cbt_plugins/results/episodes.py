@@ -39,7 +39,7 @@ class Episode:
 
 
 def rows_of(episode: Mapping[str, Any]) -> str:
-    """Return what comparisons call an episode in its plain form, where a phase has its name: "kill failure"."""
+    """Return the name of an episode in comparisons, where a phase has its name: "kill failure"."""
     return f"{'+'.join(episode['labels'])} {episode['kind']}"
 
 

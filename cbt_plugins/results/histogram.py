@@ -129,7 +129,7 @@ class Histogram:
 
     @classmethod
     def from_json(cls, data: Mapping[str, Any]) -> Histogram:
-        """Return what `to_json` wrote; ValueError when it has another resolution or contradicts itself."""
+        """Return the histogram that `to_json` wrote; ValueError for another resolution, or a contradiction in it."""
         if data["bits"] != BITS:
             raise ValueError(f"a histogram of {data['bits']} significant bits; this version reads {BITS}")
         flat = np.asarray(data["buckets"], np.int64)

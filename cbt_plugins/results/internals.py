@@ -52,7 +52,7 @@ class DaemonCounters:
         return list(self._samples)
 
     def at(self, name: str, window: Window) -> Optional[np.ndarray]:
-        """Return what it had at the begin and the end of a window: (2, columns); None without samples near both.
+        """Return the values at the begin and the end of a window: (2, columns); None without samples near both.
 
         A counter that begins anew goes on from what it had, at most one interval before the sample that shows it.
         """

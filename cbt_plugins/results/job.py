@@ -179,7 +179,7 @@ class JobAccumulator:
         self._job.damaged += 1
 
     def finish(self) -> JobAggregates:
-        """Return what all frames say; nothing can be added afterwards."""
+        """Return the sum of all frames; nothing can be added afterwards."""
         self._make_ops()
         self._make_messages()
         return self._job

@@ -56,7 +56,7 @@ def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Optional[F
 
 
 def by_client(path: Path) -> Reduced:
-    """Return what a rows file holds, by the second and by warp's clients, whose clocks are taken to agree.
+    """Return a rows file by the second and by warp's clients, whose clocks are taken to agree.
 
     Raises Unreadable.
     """

@@ -42,7 +42,7 @@ class Counter:
         return float(self._pieces[-1][0][0])
 
     def rises(self, edges: Edges) -> np.ndarray:
-        """Return what the counters rose by between each two edges: (len(edges) - 1, columns)."""
+        """Return the rises of the counters between each two edges: (len(edges) - 1, columns)."""
         found = np.zeros((len(edges) - 1, self._columns))
         for at, levels in self._pieces:
             if at[-1] > edges[0] and at[0] < edges[-1]:
@@ -51,7 +51,7 @@ class Counter:
         return found
 
     def rise(self, begin: float, end: float) -> np.ndarray:
-        """Return what the counters rose by from `begin` to `end`: (columns)."""
+        """Return the rises of the counters from `begin` to `end`: (columns)."""
         its: np.ndarray = self.rises((begin, end))[0]
         return its
 

@@ -45,7 +45,7 @@ class Readable:
                 of[job.prefix] = of.get(job.prefix, 0) + put.latency.n + put.ok_outside
 
     def _line(self, bucket: str, before: int, limit: int) -> Dict[str, Any]:
-        """Return what the first `limit` names of a bucket are; `before` counts all objects of a foreign one."""
+        """Return the first `limit` names of a bucket; `before` counts all objects of a foreign one."""
         written = self._written.get(bucket) or {"": before}
         total, left = sum(written.values()), limit
         found: Dict[str, Tuple[int, int]] = {}  # phase -> its objects, and those that were listed

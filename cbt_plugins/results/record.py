@@ -217,7 +217,7 @@ def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series
 
 
 def of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
-    """Yield what nodes and daemons used in a phase, as results.resources.of_window returns it."""
+    """Yield the usage of nodes and daemons in a phase, as results.resources.of_window returns it."""
     series = used.get("series") or {}
     for name, its in (used.get("classes") or {}).items():
         for metric in from_source(MetricSource.CLASS):

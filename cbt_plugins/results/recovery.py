@@ -154,7 +154,7 @@ def _line(name: str, found: Found, begin: float) -> Dict[str, Any]:
 
 
 def _left(sample: Sample) -> Dict[str, Any]:
-    """Return what had not recovered at the end."""
+    """Return the PGs and objects that had not recovered at the end."""
     return {
         "t": sample.t,
         "pgs": dict(sample.pgs),
@@ -413,7 +413,7 @@ class _Search:
 
 
 def titled(episode: Mapping[str, Any]) -> str:
-    """Return what texts call an episode."""
+    """Return the name of an episode in texts."""
     aborted = f" (aborted attempt {episode['aborted']})" if episode.get("aborted") else ""
     again = " (injected again)" if episode["kind"] == "failure" and episode.get("again") is not None else ""
     return f"{episode['kind']} of {', '.join(episode['labels'])}{aborted}{again}"

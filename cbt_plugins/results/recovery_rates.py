@@ -13,7 +13,7 @@ _KINDS = ("objects", "bytes", "keys")
 
 
 def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], end: float) -> Dict[str, Any]:
-    """Return what the counters rose by from `since` to `end`, and that per second from `begin` (None: `since`) on.
+    """Return the rises of the counters from `since` to `end`, and per second from `begin` (None: `since`) on.
 
     A counter belongs to a PG's primary, and falls when another OSD that has seen less takes over: rises are added up,
     falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null.

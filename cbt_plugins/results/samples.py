@@ -94,7 +94,7 @@ class Sample(NamedTuple):
         return int(self.state.get(counted, osds)) if them is None else osds - len(them)
 
     def status(self) -> Dict[str, Any]:
-        """Return what `conditions` are found in."""
+        """Return the status in which `conditions` are found."""
         told: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
         told.update((f"{what}_share", self.share(what)) for what in ("degraded", "misplaced"))
         told.update(osds_up=self.osds_up, osds_in=self.osds_in)
@@ -228,7 +228,7 @@ Status = List[Mapping[str, Any]]
 
 
 def status_by_phase(run: ArchivedRun) -> Dict[Optional[str], Status]:
-    """Return what `conditions` are found in, by phase; None: before, between and after the phases."""
+    """Return the status in which `conditions` are found, by phase; None: before, between and after the phases."""
     read = read_samples(files_of(run.path), Clocks.of(run))
     run.damage.update(read.damage)
     samples = read.samples

@@ -193,7 +193,7 @@ class Blocks:
         np.maximum(self.max, other.max, out=self.max)
 
     def used(self) -> Tuple[int, int, np.ndarray]:
-        """Return what `add` takes, of all that is in here."""
+        """Return the arguments of `add` for all that is in here."""
         bins = np.flatnonzero(self.max >= 0)
         if not len(bins):
             return 0, 0, self.counts[:0]
@@ -244,7 +244,7 @@ class Timeline:
         self._numbers: Dict[str, int] = {}  # operation -> its number here
 
     def number(self, op: str) -> int:
-        """Return what stands for the operation in `add_seconds` and `add_latencies`."""
+        """Return the number of the operation in `add_seconds` and `add_latencies`."""
         return self._numbers.setdefault(op, len(self._numbers))
 
     def add_seconds(self, second: np.ndarray, op: np.ndarray, columns: Mapping[str, np.ndarray]) -> None:

@@ -54,7 +54,7 @@ def reading(path: Path) -> Iterator[None]:
 
 
 def unexpected(path: Path, error: Exception) -> Exception:
-    """Return what is raised for an error that damage seldom explains. The tests let the error itself through."""
+    """Return the exception for an error that damage seldom explains. The tests let the error itself through."""
     text = "if its files are whole, this is an error of cbt-plugins: please report it"
     return Unreadable(f"{path}: cannot be read: {_told(error)}; {text}")
 
@@ -187,7 +187,7 @@ def read_unpacked(path: Path, most: int = MOST) -> str:
 
 
 def unpacked_name(path: Path) -> str:
-    """Return what a file is called when it is not compressed."""
+    """Return the name of a file when it is not compressed."""
     return path.stem if path.suffix in (".gz", ".zst") else path.name
 
 

@@ -75,7 +75,7 @@ def _upgrade(run: ArchivedRun, made: PhaseAggregates, events: Sequence[Mapping[s
 
 
 def _moments(events: Sequence[Mapping[str, Any]]) -> Tuple[List[_Moment], float]:
-    """Return what an upgrade did and when, and its end."""
+    """Return the moments of an upgrade, and its end."""
     steps = [event for event in events if event.get("event") == UPGRADE_STEP] or [{**events[0], "step": "begin"}]
     last = next((event for event in events if event.get("event") == UPGRADE_END), {**steps[-1]})
     known = events[0].get("versions") or {}
@@ -143,7 +143,7 @@ def line_of(its: Mapping[str, Any]) -> Tuple[str, ...]:
 
 
 def sentence(made: Mapping[str, Any]) -> str:
-    """Return what an upgrade cost."""
+    """Return the cost of an upgrade in words."""
     total = (made["total"] or {}).get("total")
     said = f"Upgrade from {' and '.join(made['from'])} to {made['to']} in {seconds(made['end'] - made['begin'])}"
     if not made["complete"]:
@@ -177,7 +177,7 @@ def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
 
 
 def warnings_of(made: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
-    """Yield what limits the trust in the numbers of upgrades."""
+    """Yield the warnings about the numbers of upgrades."""
     for its in made:
         if not its["complete"]:
             yield {"code": "upgrade-incomplete", "text": f"not every daemon is at {its['to']}", "phase": its["phase"]}

@@ -63,7 +63,7 @@ class ObjectCount:
     ok: bool
 
     def record(self) -> Dict[str, object]:
-        """Return what the archive keeps."""
+        """Return the bucket as the archive keeps it."""
         return asdict(self)
 
 

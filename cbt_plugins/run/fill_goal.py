@@ -18,7 +18,7 @@ UNTOLD = 1800.0
 
 
 def reaching(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
-    """Return what tells whether a fill by share is done; None for goals that end by themselves."""
+    """Return the function that tells whether a fill by share is done; None for goals that end by themselves."""
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
         return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)

@@ -96,7 +96,7 @@ class _Trial:
         return (self.phase.goal.duration if self.phase.goal else self.phase.duration) or TRIAL
 
     def shape(self, nodes: Sequence[str]) -> Dict[str, Any]:
-        """Return what its rates depend on, as far as these nodes are concerned."""
+        """Return the properties that its rates depend on, as far as these nodes are concerned."""
         sizes = {bucket.key: bucket.sizes for bucket in self.plan.buckets}
         drivers = [d for d in self.plan.drivers if d.node in nodes]
         return {
@@ -210,7 +210,7 @@ class GeneratorCeilings:
         return {node: found[node] for node in self._run.clients if node in found}
 
     def _key(self, trial: _Trial, boot: str) -> str:
-        """Return what stands for a machine since its boot, the programs on it, and the load of its nodes."""
+        """Return the mark of a machine since its boot, of the programs on it, and of the load of its nodes."""
         manifest, nodes = self._ready.manifest, self._machines[boot]
         programs = {}
         for name in ("cbt-load", "cbt-rows", generator_of(trial.phase.engine).program):

@@ -443,7 +443,7 @@ def refusal(beat: Beat, job: str) -> Optional[str]:
 
 
 def _heartbeat(beat: Beat, job: str) -> Dict[str, Any]:
-    """Return what heartbeat.jsonl says of a job."""
+    """Return the record of a job in heartbeat.jsonl."""
     total, said = sum(beat.counts[job].values(), Counts()), beat.driver.get(job, {})
     line = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
     line.update((key, said[key]) for key in ("in_flight", "oldest", "queued", "dry") if said.get(key))

@@ -214,7 +214,7 @@ class PhaseOutcome:
 
 
 def _job_record(job: LoadJob, end: JobEnd, offset: float) -> Dict[str, Any]:
-    """Return what phase.json says of a job; `offset` is its node's clock minus the run's, in seconds."""
+    """Return the record of a job in phase.json; `offset` is its node's clock minus the run's, in seconds."""
     record = {**job.record(), "aggregates": f"aggregates/{job.id}.aggregates", "clock_offset": offset}
     own = end.counts.get(job.op)  # a job may have rows of preparation too
     times = {"first_row": own.first, "last_row": own.last} if own and own.first else {}

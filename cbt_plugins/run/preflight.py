@@ -160,7 +160,7 @@ def _conditions(run: RunContext) -> List[str]:
 
 
 def _near_full(run: RunContext) -> Dict[str, str]:
-    """Return what is, or will be, above the thresholds of the OSD map. Raises CephError."""
+    """Return the OSDs and pools that are, or will be, above the thresholds of the OSD map. Raises CephError."""
     dump, df = run.ceph.json_all(("osd dump", "osd df"))
     ratio = float(dump["nearfull_ratio"])
     used = {n["id"]: n["kb_used"] / n["kb"] for n in df["nodes"] if n.get("kb")}
@@ -175,7 +175,7 @@ def _near_full(run: RunContext) -> Dict[str, str]:
 
 
 def _ourselves(host: HostRun) -> Dict[str, Any]:
-    """Return what the manifest says of this program and its host."""
+    """Return this program and its host, as the manifest has them."""
     tree = host.checkout
     return {
         "version": ARCHIVE_VERSION,
@@ -284,7 +284,7 @@ def deploy(run: RunContext) -> Dict[str, str]:
 
 
 def _digest(plan: Plan, name: str) -> str:
-    """Return what tells a program of somebody else's from others that say the same version."""
+    """Return the mark that tells a program of somebody else's from others that say the same version."""
     source = own_program(name)
     if source is None or cache_dir() in source.parents or (name == "warp" and plan.warp_path):
         return ""

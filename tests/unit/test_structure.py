@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import importlib.util
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -75,6 +76,17 @@ def test_each_class_name_stands_for_one_thing() -> None:
             if isinstance(node, ast.ClassDef):
                 homes[node.name].append(name)
     assert {name: where for name, where in homes.items() if len(where) > 1} == {}
+
+
+def test_docstrings_name_the_thing_that_is_returned() -> None:
+    vague = [
+        f"{name}.{node.name}"
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef)
+        and re.match(r"(Return|Yield)s? what\b", ast.get_docstring(node) or "")
+    ]
+    assert not vague
 
 
 def test_no_function_has_more_than_six_parameters() -> None:

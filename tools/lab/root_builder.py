@@ -123,7 +123,7 @@ _PYTHON = "import site, sys; print('%d.%d' % sys.version_info[:2], site.getsitep
 
 
 def requirements() -> List[str]:
-    """Return what this project needs to run cycles and to report them, as pip takes it."""
+    """Return the requirements of this project to run cycles and to report them, as pip takes them."""
     lines = metadata.distribution("cbt-plugins").requires or []
     wanted = [line for line in lines if "extra ==" not in line or re.search(r"extra == .report.", line)]
     return [re.sub(r"\s*(and|;)\s*extra == .report.", "", line) for line in wanted]

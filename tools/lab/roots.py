@@ -31,7 +31,7 @@ class Release:
 
     @classmethod
     def parse(cls, text: str) -> Optional[Release]:
-        """Return what `ceph --version`, or str() of a Release, names; None when there is none."""
+        """Return the release that `ceph --version`, or str() of a Release, names; None when there is none."""
         found = re.search(r"(?:ceph version )?(\d+)\.(\d+)\.(\d+)\S*(?: \([^)]*\))? ([a-z]+)", text)
         return cls(tuple(map(int, found.group(1, 2, 3))), found[4]) if found else None
 
@@ -59,7 +59,7 @@ def roots() -> List[str]:
 
 
 def inside(root: str, *words: str) -> str:
-    """Return what a command prints in a root folder, "" when it fails or is not there."""
+    """Return the output of a command in a root folder, "" when it fails or is not there."""
     user = [] if os.geteuid() == 0 else ["unshare", *unshare_flags(privileged=False)]
     line = [*([*user, "chroot", root] if root != "/" else []), *words]
     try:

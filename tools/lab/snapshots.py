@@ -176,7 +176,7 @@ class Snapshots:
 
 
 def shell_of(lab: Lab) -> Shell:
-    """Return what runs a bash script in the head node of a running lab."""
+    """Return the function that runs a bash script in the head node of a running lab."""
 
     def shell(script: str) -> str:
         done = lab.exec(HEAD, ["bash", "-c", script], timeout=600)

@@ -118,7 +118,7 @@ def compare_runs(
     scatter: Optional[Scatter] = None,
     times: Optional[Times] = None,
 ) -> Comparison:
-    """Return what changed from the base's runs to the new ones, in the order in which they were made.
+    """Compare the new runs with the base's, both in the order in which they were made.
 
     `paired`: base[i] and new[i] were measured one after the other (interleaved), so that what drifts slowly hits both
     alike. `scatter`: that from run to run, for a side with so few runs that they do not show it. `times`: when the runs
@@ -188,7 +188,7 @@ def _known(
 def _in_order(
     x: np.ndarray, y: np.ndarray, when: Tuple[np.ndarray, np.ndarray], alpha: float, made: List[Block]
 ) -> Iterator[StatisticsWarning]:
-    """Yield what the order of the runs says against a change, where they were not made in turns."""
+    """Yield warnings against a change by the order of the runs, where they were not made in turns."""
     seen = [np.isfinite(at) for at in when]
     lost = sum(int((~its).sum()) for its in seen)
     if lost:
@@ -259,7 +259,7 @@ def _unequal(n: int, m: int) -> bool:
 
 
 def _both(exact: _Shift, t: _Shift) -> _Shift:
-    """Return what both tests agree on: the larger p, and intervals that hold both."""
+    """Return the shift that both tests support: the larger p, and intervals that hold both."""
     if t.p is None or exact.p is None:
         return exact
 

@@ -145,7 +145,7 @@ def decide(
     design: Design,
     margins: Optional[Mapping[Key, float]] = None,
 ) -> Dict[Key, Decision]:
-    """Return what is known of each row after all blocks. What was decided at an earlier look stays decided.
+    """Return the decision about each row after all blocks. A decision of an earlier look stays.
 
     `margins`: of rows that have another than the design's.
     """
@@ -227,7 +227,7 @@ class Outlook:
 
 
 def outlook(effect: float, scatter: Scatter, rows: int, design: Design, wanted: float = 0.8) -> Outlook:
-    """Return what campaigns say of a true change (0.03: 3 %) of one of so many rows.
+    """Return the verdicts to expect of campaigns for a true change (0.03: 3 %) of one of so many rows.
 
     A change of the margin or more is truly better or worse, one of 0 equivalent; of one between them both are true.
     `scatter`: of the observations of blocks; how little of it is known is simulated, too.

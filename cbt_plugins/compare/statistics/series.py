@@ -79,7 +79,7 @@ def series_warnings(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
 def compare_series(
     base: np.ndarray, new: np.ndarray, confidence: float = 0.95, scatter: Optional[Scatter] = None
 ) -> Comparison:
-    """Return what changed from one run to another one, by their series, relative to the base's mean.
+    """Compare one run with another one by their series, relative to the base's mean.
 
     The interval holds the change at the begin of the window and at its end, and what differs from run to run by
     `scatter`. Without a scatter it is about these two runs alone, and says nothing about what they are runs of: the

@@ -54,7 +54,7 @@ class _WholeNode(Kind):
     options: ServiceOptions
 
     def _back(self, scene: Scene, osds: Sequence[int], its: Sequence[services.Service]) -> Tuple[Command, ...]:
-        """Return what starts the OSDs of a node that has booted, and marks them in."""
+        """Return the commands that start the OSDs of a node that has booted, and mark them in."""
         return (*services.start(scene, its), *scene.mark_in(osds))
 
     def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[services.Service]]:

@@ -112,7 +112,7 @@ def _if_destroyed(scene: Scene, osd: int, text: str) -> str:
 
 
 def _folder(scene: Scene, node: str, service: Service) -> _Commands:
-    """Return what replaces a bare process: a new store in the same folder, with the key that the node has for it."""
+    """Return the commands that replace a bare process: a new store in the same folder, with the node's key for it."""
     osd, new = int(service.name.id), str(uuid.uuid4())
     argv = list(service.process.argv) if service.process else ["ceph-osd"]
     conf = next((["-c", argv[i + 1]] for i, w in enumerate(argv[:-1]) if w in ("-c", "--conf")), [])
@@ -146,7 +146,7 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
 
 
 def _volume(scene: Scene, node: str, service: Service) -> _Commands:
-    """Return what replaces a unit of systemd: ceph-volume wipes the same volumes and makes an OSD of them."""
+    """Return the commands that replace a unit of systemd: ceph-volume makes an OSD of the same volumes, wiped."""
     osd = int(service.name.id)
     listed = json.loads(scene.ask(node, f"ceph-volume lvm list {osd} --format json", root=True) or "{}")
     volumes = {v["type"]: v for v in listed.get(str(osd), [])}

@@ -67,7 +67,7 @@ class ArchivedCurves(NamedTuple):
 
 
 def names_of(archives: Sequence[Path]) -> Dict[Path, str]:
-    """Return what the folders of each archive begin with: its name, after folders above it that tell them apart."""
+    """Return the names of the archives' folders: each its own, after folders above it that tell them apart."""
     folders = {path.resolve().parts[1:]: path for path in archives}
     for depth in range(1, max(1, *map(len, folders)) + 1):
         names = {path: _clean("-".join(parts[-depth:])) for parts, path in folders.items()}

@@ -175,7 +175,7 @@ def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
 
 
 def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tuple[str, Any]]:
-    """Return what all jobs have in common."""
+    """Return the options that all jobs have in common."""
     every = [{**options, **(job.get("job options") or {})} for job in jobs]
     same = {key: value for key, value in every[0].items() if all(its.get(key) == value for its in every)}
     for option, key in _LOAD.items():

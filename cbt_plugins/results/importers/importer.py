@@ -54,7 +54,7 @@ class Importer(ABC):
         """Return the records of files that this importer has claimed. Raises Unreadable."""
 
     def more(self, source: Path) -> str:
-        """Return what `cbt-tools report` prints below the tables of a source; "" for nothing."""
+        """Return the text that `cbt-tools report` prints below the tables of a source; "" for nothing."""
         return ""
 
 
@@ -79,7 +79,7 @@ class ClientImporter(Importer):
 
     @abstractmethod
     def parse(self, file: ClientFile) -> Parsed:
-        """Return what one file says. Raises Unreadable."""
+        """Return the results in one file. Raises Unreadable."""
 
     def read(self, found: ResultFiles) -> List[RunRecord]:
         parsed: List[Parsed] = []
@@ -183,7 +183,7 @@ def _says(file: Path) -> Tuple[bool, bool, str]:
 
 
 def _config(found: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:
-    """Return what all files agree in, and what CBT has written for all of them."""
+    """Return the values in which all files agree, and those that CBT has written for all of them."""
     written = dict(found.config)
     if found.faults is not None:
         written[FAULTS_KEY] = found.faults.events

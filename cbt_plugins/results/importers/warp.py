@@ -89,7 +89,7 @@ def _aggregated(path: Path) -> List[RunRecord]:
 
 
 def of_command(command: str) -> Iterator[Tuple[str, Any]]:
-    """Yield what warp's command line says of the load, as keys of RunRecord.config."""
+    """Yield the options of the load on warp's command line, as keys of RunRecord.config."""
     words = command.split()
     if len(words) > 1:
         yield "load.mode", words[1]
@@ -228,7 +228,7 @@ class _Stage:
 
 
 def _stages(clients: Mapping[str, Sequence[Frame]]) -> List[_Stage]:
-    """Return what ran one behind the other: warp makes objects (PUT) before it reads, lists or deletes them."""
+    """Return the stages in the order of time: warp makes objects (PUT) before it reads, lists or deletes them."""
     spans: Dict[str, Tuple[int, int]] = {}
     for frame in (frame for frames in clients.values() for frame in frames):
         table = frame.table("seconds")

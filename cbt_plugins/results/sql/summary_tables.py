@@ -170,7 +170,7 @@ def summary(path: Path) -> Mapping[str, Any]:
 
 @lru_cache(maxsize=64)
 def records(path: Path) -> Tuple[RunRecord, ...]:
-    """Return what `cbt-tools compare` reads of this run."""
+    """Return the records that `cbt-tools compare` reads of this run."""
     return tuple(records_of(path))
 
 
