@@ -247,7 +247,7 @@ def curve(
 
 def milliseconds(histogram: Histogram) -> List[float]:
     """Return the latencies at histogram.tail_quantiles; [] of an empty histogram."""
-    return [histogram.quantile(q) / 1e6 for q in tail_quantiles(histogram.n if histogram.whole else 0)]
+    return [histogram.quantile(q) / 1e6 for q in tail_quantiles(histogram.n if histogram.has_buckets else 0)]
 
 
 def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:

@@ -117,7 +117,7 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
 
     Raises Unreadable when it is no aggregates file at all.
     """
-    found: List[Tuple[int, int]] = []
+    frame_places: List[Tuple[int, int]] = []
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
@@ -128,9 +128,9 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
                 if head[:4] != MAGIC[: len(head)]:
                     if not at:
                         raise Unreadable(f"{path}: no aggregates file")
-                    return found, f"there is no frame at byte {at}"
+                    return frame_places, f"there is no frame at byte {at}"
                 if len(head) < PREFIX.size:
-                    return found, "its last frame is torn"
+                    return frame_places, "its last frame is torn"
                 _, version, packing, length, _ = PREFIX.unpack(head)
                 if version < VERSION:
                     raise Unreadable(f"{path}: written by an older version of cbt-rows (file format {version})")
@@ -138,12 +138,12 @@ def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
                     text = f"version {version}, compression {packing}; this program reads {VERSION} and {_ZLIB}"
                     raise Unreadable(f"{path}: {text}")
                 if at + PREFIX.size + length > size:
-                    return found, "its last frame is torn"
-                found.append((at, PREFIX.size + length))
+                    return frame_places, "its last frame is torn"
+                frame_places.append((at, PREFIX.size + length))
                 at += PREFIX.size + length
     except OSError as e:
         raise Unreadable(f"{path}: {e.strerror or e}") from e
-    return found, None
+    return frame_places, None
 
 
 def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Frame]]:
@@ -205,20 +205,20 @@ def _join(parts: Sequence[Frame]) -> Frame:
     for name, form in TABLES.items():
         columns = tables[name] = {}
         for column in form:
-            its = [part.table(name)[column] for part in parts]
+            column_parts = [part.table(name)[column] for part in parts]
             if column == "group":
-                its = [values + before for values, before in zip(its, groups.astype(np.uint32))]
+                column_parts = [values + before for values, before in zip(column_parts, groups.astype(np.uint32))]
             elif column in moved:
-                its = [numbers[values] for values, numbers in zip(its, moved[column])]
-            columns[column] = np.concatenate(its)
+                column_parts = [numbers[values] for values, numbers in zip(column_parts, moved[column])]
+            columns[column] = np.concatenate(column_parts)
     return Frame(parts[0].block, ops[0], endpoints[0], errors[0], tables)
 
 
 def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]:
     """Return all names, and for each list the indexes of its names among them."""
-    known: Dict[str, int] = {}
-    maps = [np.array([known.setdefault(name, len(known)) for name in names], np.int64) for names in lists]
-    return list(known), maps
+    indexes: Dict[str, int] = {}
+    maps = [np.array([indexes.setdefault(name, len(indexes)) for name in names], np.int64) for names in lists]
+    return list(indexes), maps
 
 
 def parse(data: bytes) -> Frame:
@@ -268,8 +268,8 @@ def grouped(
     order = np.argsort(keys, kind="stable")
     ordered = keys[order]
     starts = np.concatenate(([0], np.flatnonzero(ordered[1:] != ordered[:-1]) + 1))
-    made: Columns = {}
+    reduced: Columns = {}
     for how, columns in ((np.add, sums), (np.minimum, lows), (np.maximum, highs)):
         for name, values in columns.items():
-            made[name] = how.reduceat(values[order].astype(np.int64, copy=False), starts)
-    return ordered[starts], made
+            reduced[name] = how.reduceat(values[order].astype(np.int64, copy=False), starts)
+    return ordered[starts], reduced

@@ -85,7 +85,7 @@ class ArchivedPhase:
     window: Tuple[float, float]  # run's clock; equal when no window was reached
     duration: Optional[float]  # asked
     mix: Mapping[str, float]  # asked, percent
-    asked: Mapping[str, Any]  # all that phase.json says was asked
+    load: Mapping[str, Any]  # all that phase.json says was asked
     engine: str
     block: int  # seconds: the time resolution of the aggregates
     jobs: Tuple[ArchivedJob, ...]
@@ -212,13 +212,13 @@ def _ceilings(run: ArchivedRun) -> Mapping[str, Mapping[str, Ceiling]]:
     if document is None:
         return {}
     try:
-        found: Dict[str, Dict[str, Ceiling]] = {}
-        for phase, its in document["phases"].items():
-            for node, rate in its["nodes"].items():
-                found.setdefault(phase, {})[node] = (float(rate["requests_per_s"]), tuple(map(str, rate["beside"])))
-        if not all(0 < rate < math.inf for nodes in found.values() for rate, _ in nodes.values()):
+        ceilings: Dict[str, Dict[str, Ceiling]] = {}
+        for phase, entry in document["phases"].items():
+            for node, rate in entry["nodes"].items():
+                ceilings.setdefault(phase, {})[node] = (float(rate["requests_per_s"]), tuple(map(str, rate["beside"])))
+        if not all(0 < rate < math.inf for nodes in ceilings.values() for rate, _ in nodes.values()):
             raise ValueError("a rate is none")
-        return found
+        return ceilings
     except (ValueError, KeyError, TypeError, AttributeError) as e:
         run.errors.append((None, f"generator.json cannot be used: {type(e).__name__}: {e}"))
     return {}
@@ -247,9 +247,9 @@ def _phase(directory: Path) -> ArchivedPhase:
         raise ValueError(f"it is of phase {data['index']}, {data['name']!r}, and in {directory.name}")
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
-    asked = data.get("asked") or {}
+    asked_load = data.get("asked") or {}
     jobs = tuple(_job(directory, job, str(data.get("engine"))) for job in data.get("jobs") or ())
-    if start is not None and end is not None and asked.get("duration") is None:
+    if start is not None and end is not None and asked_load.get("duration") is None:
         start, end = _exact(float(start), float(end), jobs)
     return ArchivedPhase(
         path=directory,
@@ -259,9 +259,9 @@ def _phase(directory: Path) -> ArchivedPhase:
         role=str(data.get("role") or "none"),
         status=str(data["status"]),
         window=(float(start), float(end)) if start is not None and end is not None else (0.0, 0.0),
-        duration=asked.get("duration"),
-        mix={_op(op): float(share) for op, share in (asked.get("mix") or {}).items()},
-        asked=dict(asked),
+        duration=asked_load.get("duration"),
+        mix={_op(op): float(share) for op, share in (asked_load.get("mix") or {}).items()},
+        load=dict(asked_load),
         engine=str(data.get("engine") or "warp"),
         block=max(1, int(data.get("block") or 1)),
         jobs=jobs,
@@ -341,17 +341,17 @@ def _loops(job: Mapping[str, Any], end: Mapping[str, Any]) -> Iterator[ArchivedL
     """Yield the works of a job, or the only loop."""
     spec = job.get("spec") or {}
     only = {"workers": job["workers"], "rate": job.get("rate_limit")}
-    said = {its.get("name", ""): its for its in end.get("works") or [end]}
+    loop_ends = {loop_end.get("name", ""): loop_end for loop_end in end.get("works") or [end]}
     for work in spec.get("works") or [only]:
         name = str(work.get("name", ""))
-        its = said.get(name, {})
+        loop_end = loop_ends.get(name, {})
         yield ArchivedLoop(
             name,
             int(work["workers"]),
             float(work.get("rate") or 0),
             work.get("arrivals") != "even",
-            float(its.get("latest_start") or 0),
-            int(its.get("unstarted") or 0),
+            float(loop_end.get("latest_start") or 0),
+            int(loop_end.get("unstarted") or 0),
         )
 
 
@@ -372,12 +372,12 @@ def _inside(directory: Path, name: Optional[str]) -> Optional[Path]:
 def texts(run: Path) -> Dict[str, str]:
     """Return the records around the run in this directory: path in it -> text, the most asked for first."""
     names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
-    found = {name: run / name for name in names}
+    paths = {name: run / name for name in names}
     for directory in ("before", "after"):
         for path in sorted((run / "cluster" / directory).glob("*")):
-            found[str(path.relative_to(run))] = path
+            paths[str(path.relative_to(run))] = path
     own: Dict[str, str] = {}
-    for name, path in found.items():
+    for name, path in paths.items():
         with contextlib.suppress(OSError):  # a link may lead to what is not meant for a report
             own[name] = read_text(path)
     return own

@@ -35,23 +35,23 @@ def bottleneck(line: Line, load: Line) -> Dict[str, Any]:
     """
     if not load.get("made", True):
         return {"what": NONE, "evidence": ["nothing was asked of the cluster"]}
-    found = {what: list(rule(line, load)) for what, rule in _RULES.items()}
-    named = [what for what, texts in found.items() if texts]
+    findings = {name: list(rule(line, load)) for name, rule in _RULES.items()}
+    named = [name for name, texts in findings.items() if texts]
     if named:
         first, *others = named
-        also = [f"also {what}: {text}" for what in others for text in found[what][:1]]
-        return {"what": first, "evidence": [*found[first], *also]}
+        also = [f"also {name}: {text}" for name in others for text in findings[name][:1]]
+        return {"what": first, "evidence": [*findings[first], *also]}
     missing = list(_missing(line))
     if missing:
         return {"what": UNKNOWN, "evidence": [*missing, *_highest(line)]}
     return {"what": NONE, "evidence": _highest(line) or ["nothing was busy"]}
 
 
-def at_ceiling(found: Optional[Line]) -> Optional[str]:
-    """Return that a generator was near what it can do without a cluster; None below. `found`: summary's `generator`."""
-    if not found or found["share"] <= CEILING:
+def at_ceiling(generator: Optional[Line]) -> Optional[str]:
+    """Return that a generator was near what it can do without a cluster; None below. `generator`: the summary's."""
+    if not generator or generator["share"] <= CEILING:
         return None
-    first = found["nodes"][0]
+    first = generator["nodes"][0]
     beside = f", together with {', '.join(first['beside'])} on one machine" if first["beside"] else ""
     rates = f"{first['requests_per_s']:,.0f} of {first['ceiling_per_s']:,.0f} requests/s"
     share = f"{100 * first['share']:.0f} % of what its generator can do without a cluster"
@@ -79,10 +79,10 @@ def _network(side: str) -> Callable[[Line, Line], Iterator[str]]:
 
 
 def _media(line: Line, load: Line) -> Iterator[str]:
-    known = any(disk["osds"] for disk in line["devices"])
+    osds_known = any(disk["osds"] for disk in line["devices"])
     nodes = {node["node"] for node in line["nodes"] if "osd" in node["roles"]}
     for disk in sorted(line["devices"], key=lambda disk: -float(disk["util"])):
-        mine = disk["osds"] if known else disk["node"] in nodes
+        mine = disk["osds"] if osds_known else disk["node"] in nodes
         # flash does many things at once: busy is not full
         deep = disk["rotational"] is not False or (disk["queue"] or 0) >= FLASH_QUEUE
         if mine and disk["util"] > DISK and deep:
@@ -90,7 +90,9 @@ def _media(line: Line, load: Line) -> Iterator[str]:
 
 
 def _whose(disk: Line) -> str:
-    osds = sorted({osd for its in disk["osds"].values() for osd in its}, key=lambda osd: (len(osd), osd))
+    osds = sorted(
+        {osd for osds_of_part in disk["osds"].values() for osd in osds_of_part}, key=lambda osd: (len(osd), osd)
+    )
     if not osds:
         return f"{disk['device']} (of which OSD is not known)"
     some = ", ".join(f"osd.{osd}" for osd in osds[:4]) + (" ..." if len(osds) > 4 else "")
@@ -110,17 +112,21 @@ def _osd(line: Line, load: Line) -> Iterator[str]:
     yield from _processors(line, "osd", "osd")
 
 
-def _processors(line: Line, its: str, role: str) -> Iterator[str]:
+def _processors(line: Line, daemon_class: str, role: str) -> Iterator[str]:
     """Machines without processors to spare that mostly do this, and threads that cannot do more."""
     for machine in _full(line):
         # without the monitor of daemons, what the nodes are for
-        if machine.user == its or (machine.user is None and all(_only(node) == role for node in machine.nodes)):
+        if machine.user == daemon_class or (
+            machine.user is None and all(_only(node) == role for node in machine.nodes)
+        ):
             yield machine.text
-    threads = [d for d in line["daemons"] if d["class"] == its and (d.get("thread") or {}).get("share", 0) > THREAD]
+    threads = [
+        d for d in line["daemons"] if d["class"] == daemon_class and (d.get("thread") or {}).get("share", 0) > THREAD
+    ]
     for daemon in sorted(threads, key=lambda daemon: -float(daemon["thread"]["share"])):
         thread = daemon["thread"]
         yield (
-            f"{daemon['node']}: thread {thread['name']} of {_NAMES[its]} {daemon['id']} "
+            f"{daemon['node']}: thread {thread['name']} of {_NAMES[daemon_class]} {daemon['id']} "
             f"used {100 * thread['share']:.0f} % of a processor"
         )
 
@@ -147,14 +153,14 @@ def _full(line: Line) -> Iterator[_Machine]:
             continue
         cores: Dict[str, float] = {}
         for node in nodes:
-            for its, used in node["cores"].items():
-                cores[its] = cores.get(its, 0.0) + used
+            for user, used in node["cores"].items():
+                cores[user] = cores.get(user, 0.0) + used
         if cores:
             cores[_OTHERS] = max(0.0, busy * cpus - sum(cores.values()))
-        by = sorted(cores, key=lambda its: -cores[its])
+        by = sorted(cores, key=lambda user: -cores[user])
         some = ", ".join(node["node"] for node in nodes[:4]) + (" ..." if len(nodes) > 4 else "")
         who = name if len(nodes) == 1 else f"{some} ({len(nodes)} nodes, one machine)"
-        parts = [f"{cores[its]:.2f} cores by {_NAMES.get(its, its)}" for its in by if cores[its] >= 0.01]
+        parts = [f"{cores[user]:.2f} cores by {_NAMES.get(user, user)}" for user in by if cores[user] >= 0.01]
         text = f"{who}: {', '.join([f'{100 * busy:.0f} % of {cpus} processors busy', *parts])}"
         yield _Machine(nodes, by[0] if by else None, text)
 
@@ -179,12 +185,12 @@ _RULES: Mapping[str, Callable[[Line, Line], Iterator[str]]] = {
 def _missing(line: Line) -> Iterator[str]:
     """Yield the missing measurements, without which "no bottleneck" cannot be concluded."""
     for machine in _full(line):
-        what = (
+        user_text = (
             "who uses them is not known"
             if machine.user is None
             else f"mostly by {_NAMES.get(machine.user, machine.user)}"
         )
-        yield f"{machine.text}: {what}"
+        yield f"{machine.text}: {user_text}"
     for role, name in (("client", "client"), ("rgw", "RGW"), ("osd", "OSD")):
         nodes = [node for node in line["nodes"] if role in node["roles"]]
         if not nodes:

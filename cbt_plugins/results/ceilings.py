@@ -51,9 +51,11 @@ class Wiring:
 
     def layout(self, clients: Weights) -> Layout:
         """Return the layout with these clients: node -> part of the load. Raises Unknown where no such one can be."""
-        its = {self._known(short_name(node)): weight for node, weight in clients.items()}
+        client_weights = {self._node_of_host(short_name(node)): weight for node, weight in clients.items()}
         try:
-            return Layout(self.osds, its, self.gateways, self.kept, self.apart, self.cluster_network, self.fast_read)
+            return Layout(
+                self.osds, client_weights, self.gateways, self.kept, self.apart, self.cluster_network, self.fast_read
+            )
         except ValueError as e:
             raise Unknown(f"pool {self.pool_name}: {e}") from e
 
@@ -85,8 +87,8 @@ class Wiring:
         pools = [pool for pool in self._json("pools.json") if str(pool.get("pool_name")).endswith(self._data_pool)]
         if len(pools) != 1:
             raise Unknown(f"{len(pools) or 'no'} pools end in {DATA_POOL}: which one has the objects is not known")
-        its: Mapping[str, Any] = pools[0]
-        return its
+        data_pool: Mapping[str, Any] = pools[0]
+        return data_pool
 
     def _redundancy(self, pool: Mapping[str, Any]) -> Redundancy:
         if pool.get("type") != _ERASURE:
@@ -111,14 +113,14 @@ class Wiring:
     def _osds(self, root: str, device: str) -> Dict[str, int]:
         tree = {int(node["id"]): node for node in self._json("osd_tree.json")["nodes"]}
         top = next((number for number, node in tree.items() if node["name"] == root and node["type"] != "osd"), None)
-        found: Dict[str, int] = {}
+        osd_counts: Dict[str, int] = {}
         for host, osd in self._below(tree, top, "") if top is not None else ():
             up = osd.get("status", "up") == "up" and osd.get("reweight", 1) > 0
             if up and (not device or osd.get("device_class") == device):
-                found[short_name(host)] = found.get(short_name(host), 0) + 1
-        if not found:
+                osd_counts[short_name(host)] = osd_counts.get(short_name(host), 0) + 1
+        if not osd_counts:
             raise Unknown("cluster/before/osd_tree.json has no OSDs for the pool")
-        return found
+        return osd_counts
 
     def _below(self, tree: Mapping[int, Any], item: int, host: str) -> Iterator[Tuple[str, Mapping[str, Any]]]:
         node = tree.get(item)
@@ -133,13 +135,13 @@ class Wiring:
         hosts = [urlsplit(url).hostname or "" for url in endpoints]
         if not hosts or any(_loopback(host) for host in hosts):
             hosts = self._listed(run)  # a proxy on each client speaks to all of them
-        found: Dict[str, float] = {}
+        weights: Dict[str, float] = {}
         for host in hosts:
-            node = self._known(short_name(host))
-            found[node] = found.get(node, 0.0) + 1.0
-        if not found:
+            node = self._node_of_host(short_name(host))
+            weights[node] = weights.get(node, 0.0) + 1.0
+        if not weights:
             raise Unknown("where the gateways run is not known: the archive's endpoints are proxies")
-        return found
+        return weights
 
     def _listed(self, run: Path) -> List[str]:
         """The nodes with gateways of the YAML."""
@@ -149,7 +151,7 @@ class Wiring:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return []
 
-    def _known(self, host: str) -> str:
+    def _node_of_host(self, host: str) -> str:
         """The node of OSDs that has this address; any other host as it is."""
         if host in self.osds or not is_address(host):
             return host
@@ -161,12 +163,12 @@ class Wiring:
             tree = self._json("osd_tree.json")["nodes"]
         except (Unknown, KeyError, TypeError, ValueError):
             return {}
-        found = {}
+        node_of_address = {}
         for node in tree:
             for number in node.get("children") or () if node["type"] == "host" else ():
                 public = str((osds.get(number) or {}).get("public_addr") or "")
-                found[public.partition("/")[0].rpartition(":")[0].strip("[]")] = short_name(str(node["name"]))
-        return found
+                node_of_address[public.partition("/")[0].rpartition(":")[0].strip("[]")] = short_name(str(node["name"]))
+        return node_of_address
 
 
 def _loopback(host: str) -> bool:
@@ -208,11 +210,11 @@ def _line(phase: Mapping[str, Any], layout: Layout, nics: Nics) -> Dict[str, Any
     line: Dict[str, Any] = {}
     for op in (PUT, GET):
         most = ceiling(layout, op, nics).bytes_per_s
-        known = None if math.isinf(most) else most
+        limit = None if math.isinf(most) else most
         name = op.lower()
-        line[f"{name}_mib_s"] = None if known is None else round(known / _MIB, 4)
+        line[f"{name}_mib_s"] = None if limit is None else round(limit / _MIB, 4)
         line[f"{name}_measured"] = round(measured[op] / _MIB, 4)
-        line[f"{name}_share"] = None if known is None else round(measured[op] / known, 6)
+        line[f"{name}_share"] = None if limit is None else round(measured[op] / limit, 6)
     share, link = usage(layout, measured, nics)
     line["share"] = round(share, 6)
     line["full"] = dict(zip(("node", "way", "network"), link)) if link else None
@@ -226,10 +228,10 @@ def _rate(phase: Mapping[str, Any], ops: Tuple[str, ...]) -> float:
 
 def _clients(phase: Mapping[str, Any]) -> Dict[str, float]:
     """Each client's part of the load: its workers."""
-    found: Dict[str, float] = {}
+    weights: Dict[str, float] = {}
     for job in phase["jobs"]:
-        found[job["node"]] = found.get(job["node"], 0.0) + max(1, job["workers"])
-    return found
+        weights[job["node"]] = weights.get(job["node"], 0.0) + max(1, job["workers"])
+    return weights
 
 
 def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) -> Nics:
@@ -243,7 +245,7 @@ def _nics(summary: Mapping[str, Any], own_cluster: bool, layouts: List[Layout]) 
             moved = (net["rx_mib_s"] or 0.0) + (net["tx_mib_s"] or 0.0), net["speed_mbit"] * 1e6 / 8
             node = short_name(net["node"])
             best[network][node] = max(moved, best[network].get(node, moved))
-    speeds = {network: {node: speed for node, (_, speed) in its.items()} for network, its in best.items()}
+    speeds = {network: {node: speed for node, (_, speed) in interfaces.items()} for network, interfaces in best.items()}
     for node, speed in speeds[PUBLIC].items():
         speeds[CLUSTER].setdefault(node, speed)
     nodes: Set[str] = {node for of in layouts for part in (of.osds, of.clients, of.gateways) for node in part}

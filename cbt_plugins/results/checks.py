@@ -25,27 +25,27 @@ Warning_ = Dict[str, Any]
 _Check = Callable[[PhaseAggregates, Mapping[str, Any]], Iterator[Dict[str, Any]]]
 
 
-def _dry(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for job in made.phase.jobs:
+def _dry(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for job in aggregates.phase.jobs:
         issued = job.driver_end.get("issued") or {}
         for op, n in (job.driver_end.get("dry") or {}).items():
             if n:
-                made_ = issued.get(op, 0)
-                text = f"{job.id}: {n} {op} were skipped because there was no object for them; {made_} were issued"
+                requests = issued.get(op, 0)
+                text = f"{job.id}: {n} {op} were skipped because there was no object for them; {requests} were issued"
                 yield {"code": "ran-dry", "text": text, "op": op, "job": job.id}
 
 
-def _checksums(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    said = sum(int(job.driver_end.get("checksum_errors") or 0) for job in made.phase.jobs)
-    seen = sum(n for of in made.ops.values() for text, n in of.messages.items() if kind(text) in OTHER_OBJECT)
-    if max(said, seen):
-        read = several(max(said, seen), "object")
+def _checksums(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    checksum_errors = sum(int(job.driver_end.get("checksum_errors") or 0) for job in aggregates.phase.jobs)
+    seen = sum(n for of in aggregates.ops.values() for text, n in of.messages.items() if kind(text) in OTHER_OBJECT)
+    if max(checksum_errors, seen):
+        read = several(max(checksum_errors, seen), "object")
         text = f"{read} read with other content than was written: the cluster returned wrong data"
         yield {"code": "checksum-errors", "text": text}
 
 
-def _unknown(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for job in made.phase.jobs:
+def _unknown(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for job in aggregates.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("unknown"):
                 n, name = space["unknown"], space.get("name")
@@ -53,8 +53,8 @@ def _unknown(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[st
                 yield {"code": "unknown-objects", "text": text, "job": job.id}
 
 
-def _lost(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for job in made.phase.jobs:
+def _lost(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for job in aggregates.phase.jobs:
         for space in job.driver_end.get("spaces") or ():
             if space.get("lost"):
                 gone = several(space["lost"], "object")
@@ -62,20 +62,20 @@ def _lost(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
                 yield {"code": "lost-objects", "text": text, "job": job.id}
 
 
-def _rate(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for work, its in rates(made).items():
-        if its.issued is None:
+def _rate(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for work, rate in rates(aggregates).items():
+        if rate.issued is None:
             continue
-        off = its.issued / its.asked - 1
+        off = rate.issued / rate.asked_rate - 1
         # a Poisson process has a chance of its own: three standard deviations
-        chance = 3 / math.sqrt(max(1, its.requests)) if its.poisson else 0.0
+        chance = 3 / math.sqrt(max(1, rate.requests)) if rate.poisson else 0.0
         if abs(off) > max(RATE, chance):
-            text = f"{its.issued:.1f} requests/s were issued, {its.asked:.1f} were asked for ({100 * off:+.1f} %)"
-            yield {"code": "rate", "text": f"{work}{': ' if work else ''}{text}"}
+            rates_text = f"{rate.issued:.1f} requests/s were issued, {rate.asked_rate:.1f} were asked for"
+            yield {"code": "rate", "text": f"{work}{': ' if work else ''}{rates_text} ({100 * off:+.1f} %)"}
 
 
-def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for job in made.phase.jobs:
+def _late(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for job in aggregates.phase.jobs:
         for loop in job.loops if job.open_loop else ():
             if loop.latest_start > LATE:
                 name = f"{job.id}{', ' if loop.work else ''}{loop.work}"
@@ -86,21 +86,21 @@ def _late(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, 
                 yield {"code": "late-starts", "text": text, "job": job.id}
 
 
-def _readable(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for its in line["readable"]:
-        if its["share"] < READ:
-            none = f", and none of those of {', '.join(its['unread'])}" if its["unread"] else ""
+def _readable(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+    for bucket in line["readable"]:
+        if bucket["share"] < READ:
+            none = f", and none of those of {', '.join(bucket['unread'])}" if bucket["unread"] else ""
             text = (
-                f"bucket {its['bucket']}: reads know {its['listed']} of {its['objects']} objects "
-                f"({100 * its['share']:.0f} %), the first by name{none}: raise read_objects, or use cbt-load"
+                f"bucket {bucket['bucket']}: reads know {bucket['listed']} of {bucket['objects']} objects "
+                f"({100 * bucket['share']:.0f} %), the first by name{none}: raise read_objects, or use cbt-load"
             )
             yield {"code": "read-share", "text": text}
 
 
-def _paced(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
+def _paced(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     """LIMITED: warp has no open loop; a rate is a limit, and what waits for it is not measured."""
     for op, held, rate in paced(line):
-        of = [job for job in made.phase.jobs if job.op == op]
+        of = [job for job in aggregates.phase.jobs if job.op == op]
         part = "" if held == len(of) else f" in {held} of {len(of)} jobs"
         text = f"{op} was held to {rate:g} requests/s{part}: it could not get faster, and its latency lacks the wait"
         numbers = line["ops"].get(op) or {}
@@ -127,19 +127,19 @@ def of_cluster(
         return
     ours = of_own_faults(json_lines(run.path / "events.jsonl"))
     accepted = (run.plan.get("settings") or {}).get("accept") or ()
-    found, unknown = spans(status, start, end)
-    for span in found:
+    condition_spans, unknown = spans(status, start, end)
+    for span in condition_spans:
         name = span.condition.name
         if span.condition.of_faults and any(low <= span.first < high for low, high in ours):
             continue
         code = "accepted-condition" if name in accepted else name
-        yield {"code": code, "text": _told(span, start, end), "phase": phase.name}
+        yield {"code": code, "text": _span_text(span, start, end), "phase": phase.name}
     if unknown > UNKNOWN:
         text = f"the cluster's state is not known for {unknown:.0f} s of {end - start:.0f} s"
         yield {"code": "state-unknown", "text": text, "phase": phase.name}
 
 
-def _told(span: ConditionSpan, start: float, end: float) -> str:
+def _span_text(span: ConditionSpan, start: float, end: float) -> str:
     when = f"from second {span.first - start:.0f} on"
     if not span.condition.moments:
         when = f"for {span.seconds:.0f} of {end - start:.0f} s, from second {span.first - start:.0f}"
@@ -174,25 +174,27 @@ def _where(warning: Mapping[str, Any]) -> Dict[str, str]:
     return {key: str(warning[key]) for key in ("op", "job") if warning.get(key)}
 
 
-def _status(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _status(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     # a phase that is degraded says why in its own warnings
-    if made.phase.status not in ("ok", "degraded") or (made.phase.status != "ok" and not made.phase.warnings):
-        yield {"code": "phase-status", "text": f"the phase ended as {made.phase.status}"}
+    phase = aggregates.phase
+    if phase.status not in ("ok", "degraded") or (phase.status != "ok" and not phase.warnings):
+        yield {"code": "phase-status", "text": f"the phase ended as {phase.status}"}
 
 
-def _window(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    if not made.phase.jobs:
+def _window(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    phase = aggregates.phase
+    if not phase.jobs:
         return
-    if made.length <= 0:
+    if aggregates.length <= 0:
         yield {"code": "no-window", "text": "the jobs never ran at the same time: there is no window and no rate"}
-    elif made.phase.duration and made.length < SHORT * made.phase.duration and not made.phase.calibrates:
-        text = f"the window is {made.length:.1f} s, {made.phase.duration:.0f} s were asked for"
+    elif phase.duration and aggregates.length < SHORT * phase.duration and not phase.calibrates:
+        text = f"the window is {aggregates.length:.1f} s, {phase.duration:.0f} s were asked for"
         yield {"code": "short-window", "text": text}
 
 
-def _jobs(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    dry = _ran_dry(made)
-    for job in made.phase.jobs:
+def _jobs(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    dry = _ran_dry(aggregates)
+    for job in aggregates.phase.jobs:
         if job.restarts and job.id not in dry:
             times = "once" if job.restarts == 1 else f"{job.restarts} times"
             yield {"code": "job-restarted", "text": f"{job.id} was restarted {times}", "job": job.id}
@@ -204,41 +206,41 @@ def _jobs(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
             yield {"code": "clock-offset", "text": text, "job": job.id}
 
 
-def _rows(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    for job_id, why in made.unreadable.items():
+def _rows(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for job_id, why in aggregates.unreadable.items():
         yield {
             "code": "no-rows",
             "text": f"{job_id}: {why}; its requests are not in the numbers",
             "job": job_id,
         }
-    for job in made.phase.jobs:
-        its = made.jobs.get(job.id)
-        if its is None:
+    for job in aggregates.phase.jobs:
+        job_aggregates = aggregates.jobs.get(job.id)
+        if job_aggregates is None:
             continue
-        if job.id in made.from_rows:
-            text = f"{job.id}: {made.from_rows[job.id]}; its numbers are those of its rows"
+        if job.id in aggregates.from_rows:
+            text = f"{job.id}: {aggregates.from_rows[job.id]}; its numbers are those of its rows"
             yield {"code": "no-aggregates", "text": text, "job": job.id}
-        if its.torn:
+        if job_aggregates.torn:
             yield {
                 "code": "torn-rows",
-                "text": f"{job.id}: {its.torn}; {its.rows} complete rows were read",
+                "text": f"{job.id}: {job_aggregates.torn}; {job_aggregates.rows} complete rows were read",
                 "job": job.id,
             }
-        if its.bad:
+        if job_aggregates.bad:
             yield {
                 "code": "bad-rows",
-                "text": f"{job.id}: {several(its.bad, 'line')} left out: no rows",
+                "text": f"{job.id}: {several(job_aggregates.bad, 'line')} left out: no rows",
                 "job": job.id,
             }
-        if job.rows_total is not None and job.rows_total != its.rows:
-            text = f"{job.id}: {its.rows} rows are in the archive, {job.rows_total} were counted during the run"
-            yield {"code": "lost-rows", "text": text, "job": job.id}
-        if not its.rows:
+        if job.rows_total is not None and job.rows_total != job_aggregates.rows:
+            rows = f"{job_aggregates.rows} rows are in the archive, {job.rows_total} were counted during the run"
+            yield {"code": "lost-rows", "text": f"{job.id}: {rows}", "job": job.id}
+        if not job_aggregates.rows:
             yield {"code": "generator-idle", "text": f"{job.id} finished no request", "job": job.id}
 
 
-def _errors(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    for op, of in made.ops.items():
+def _errors(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for op, of in aggregates.ops.items():
         failed = of.failures + of.failures_outside
         kinds = [(text, n) for text, n in of.messages.items() if kind(text) != "cut"]
         if failed and kinds:
@@ -249,36 +251,36 @@ def _errors(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
             yield {"code": "errors", "text": text, "op": op}
 
 
-def _missing(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _missing(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     """A missing object is no failure of a gateway: the accounting is wrong, or somebody else changed the bucket."""
-    for op, of in made.ops.items():
+    for op, of in aggregates.ops.items():
         n = sum(count for text, count in of.messages.items() if missing(text))
         if n:
             text = f"{n} {op} found no object where one was expected (404)"
             yield {"code": "missing-objects", "text": text, "op": op}
 
 
-def _accounting(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    for count in made.phase.accounting:
+def _accounting(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    for count in aggregates.phase.accounting:
         if count.get("ok") is False:
-            found, expected = count.get("after"), count.get("expected")
-            text = f"bucket {count.get('bucket')}: {found} objects at the end, {expected} expected"
+            objects_after, expected = count.get("after"), count.get("expected")
+            text = f"bucket {count.get('bucket')}: {objects_after} objects at the end, {expected} expected"
             if count.get("in_flight"):
                 text += f" (up to {count['in_flight']} requests were in flight when the jobs were stopped)"
             yield {"code": "accounting", "text": text}
 
 
-def _ran_dry(made: PhaseAggregates) -> Set[str]:
+def _ran_dry(aggregates: PhaseAggregates) -> Set[str]:
     """Jobs that had nothing to do for a time, and say so themselves."""
-    said = {str(w.get("job")) for w in made.phase.warnings if w.get("code") == "ran-dry"}
-    return said | {job.id for job in made.phase.jobs if any((job.driver_end.get("dry") or {}).values())}
+    warned_jobs = {str(w.get("job")) for w in aggregates.phase.warnings if w.get("code") == "ran-dry"}
+    return warned_jobs | {job.id for job in aggregates.phase.jobs if any((job.driver_end.get("dry") or {}).values())}
 
 
-def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _little(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     by_op: Dict[str, List[Mapping[str, Any]]] = {}
     # requests of an open loop may wait for a worker, and their waiting is part of their latency
-    others = _ran_dry(made) | {job.id for job in made.phase.jobs if job.open_loop}
-    if any(warning.get("code") == "get-without-body" for warning in made.phase.warnings):
+    others = _ran_dry(aggregates) | {job.id for job in aggregates.phase.jobs if job.open_loop}
+    if any(warning.get("code") == "get-without-body" for warning in aggregates.phase.warnings):
         return
     for job in line["littles_law"]["jobs"]:
         if job["job"] in others:
@@ -295,43 +297,43 @@ def _little(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
             by_op.setdefault(job["op"], []).append(job)
     for op, jobs in by_op.items():
         worst = max(jobs, key=lambda job: abs(job["deviation"]))
-        more = f" (and {several(len(jobs) - 1, 'more job')})" if len(jobs) > 1 else ""
+        jobs_note = f" (and {several(len(jobs) - 1, 'more job')})" if len(jobs) > 1 else ""
         had = "" if worst["expected"] == worst["workers"] else f" had work for {worst['expected']:.2f} of them"
         text = (
             f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, "
-            f"but {several(worst['workers'], 'worker')}{had} ({100 * worst['deviation']:+.1f} %){more}: "
+            f"but {several(worst['workers'], 'worker')}{had} ({100 * worst['deviation']:+.1f} %){jobs_note}: "
             "a starved generator, lost requests, or a wrong clock"
         )
         yield {"code": "littles-law", "text": text, "op": op}
 
 
-def _mix(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    if made.phase.calibrates:  # it is there to find out what makes the mix
+def _mix(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    if aggregates.phase.calibrates:  # it is there to find out what makes the mix
         return
-    asked, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
-    for work in dict.fromkeys(split_op(op)[0] for op in asked):
-        limit = _mix_limit(made, work)
-        off = {op: measured.get(op, 0.0) - share for op, share in asked.items() if split_op(op)[0] == work}
+    asked_mix, measured = line["mix"]["asked"] or {}, line["mix"]["measured"]
+    for work in dict.fromkeys(split_op(op)[0] for op in asked_mix):
+        limit = _mix_limit(aggregates, work)
+        off = {op: measured.get(op, 0.0) - share for op, share in asked_mix.items() if split_op(op)[0] == work}
         worst = max(off, key=lambda op: abs(off[op]))
         if measured and abs(off[worst]) > limit:
             digits, of = 1 if limit >= 1 else 2, f" of {work}" if work else ""
             text = f"{worst} is {measured.get(worst, 0.0):.{digits}f} % of the requests{of}"
-            yield {"code": "mix", "text": f"{text}, {asked[worst]:g} % were asked for", "op": worst}
+            yield {"code": "mix", "text": f"{text}, {asked_mix[worst]:g} % were asked for", "op": worst}
 
 
-def _mix_limit(made: PhaseAggregates, work: str) -> float:
+def _mix_limit(aggregates: PhaseAggregates, work: str) -> float:
     """Percentage points. warp's mix is made by workers and rates; cbt-load's is exact over every 1000 operations."""
-    if not any(job.cbt_load for job in made.phase.jobs):
+    if not any(job.cbt_load for job in aggregates.phase.jobs):
         return MIX
     # of each job the last 1000 are not complete (24: three standard deviations of a half), and some are under way
-    slack = sum(24 + loop.workers for job in made.phase.jobs for loop in job.loops if loop.work == work)
-    requests = sum(of.finished for op, of in made.ops.items() if split_op(op)[0] == work)
+    slack = sum(24 + loop.workers for job in aggregates.phase.jobs for loop in job.loops if loop.work == work)
+    requests = sum(of.finished for op, of in aggregates.ops.items() if split_op(op)[0] == work)
     return max(EXACT_MIX, 100 * slack / max(1, requests))
 
 
-def _coarse(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    coarse = [op for op, of in made.ops.items() if of.latency.n and not of.latency.whole]
-    p99 = [job.driver_end["p99_ms"] for job in made.phase.jobs if job.driver_end.get("p99_ms") is not None]
+def _coarse(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    coarse = [op for op, of in aggregates.ops.items() if of.latency.n and not of.latency.has_buckets]
+    p99 = [job.driver_end["p99_ms"] for job in aggregates.phase.jobs if job.driver_end.get("p99_ms") is not None]
     if coarse:
         text = f"the generator tells sums of {', '.join(coarse)}, by the second: no percentiles"
         if p99:
@@ -339,25 +341,25 @@ def _coarse(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_
         yield {"code": "percentiles-not-merged", "text": text}
 
 
-def _samples(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _samples(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     few = []
-    for op, of in made.ops.items():
-        if not of.latency.n and made.length:
+    for op, of in aggregates.ops.items():
+        if not of.latency.n and aggregates.length:
             yield {"code": "no-samples", "text": f"no {op} succeeded in the window", "op": op}
-        elif 0 < of.latency.n < 1000 and made.phase.role == "measure":
+        elif 0 < of.latency.n < 1000 and aggregates.phase.role == "measure":
             few.append(f"{of.latency.n} {op}")
     if few:
         text = f"p99 needs 100 requests and p99.9 needs 1000; there are {', '.join(few)}"
         yield {"code": "few-samples", "text": text}
 
 
-def _stalls(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    silent = made.all_ops.silent() if made.phase.jobs else []
+def _stalls(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+    silent = aggregates.all_ops.silent() if aggregates.phase.jobs else []
     if silent:
-        seconds, at = made.all_ops.longest_gap()
+        seconds, at = aggregates.all_ops.longest_gap()
         text = (
-            f"nothing succeeded in {len(silent)} of {int(made.length)} seconds; "
-            f"the longest gap is {seconds:.1f} s, {at - made.grid.start:.1f} s after the start"
+            f"nothing succeeded in {len(silent)} of {int(aggregates.length)} seconds; "
+            f"the longest gap is {seconds:.1f} s, {at - aggregates.grid.start:.1f} s after the start"
         )
         yield {"code": "stall", "text": text + _hidden(line)}
 
@@ -372,9 +374,9 @@ def _hidden(line: Mapping[str, Any]) -> str:
     return f"; {endpoint_stalls.correction_text(line['corrected_ms'])}" if line["corrected_ms"] else ""
 
 
-def _tail(made: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
+def _tail(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     oldest = line["in_flight_at_end"]["oldest_seconds"]
-    slowest = max((max(of.latency.max, of.failed.max) for of in made.ops.values()), default=0) / 1e9
+    slowest = max((max(of.latency.max, of.failed.max) for of in aggregates.ops.values()), default=0) / 1e9
     if oldest is not None and oldest > max(1.0, slowest):
         text = f"a request of {oldest:.1f} s or more was in flight when the jobs were stopped, and has no row"
         yield {"code": "unfinished-request", "text": text}

@@ -38,12 +38,12 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamp
     """
     node, tables = NodeSamples(name, "collectl", 0.0), list(_tables(folder))
     for facts, columns, rows in tables:
-        told = np.array([_moment(columns, row) for row in rows])
-        interval = _interval(facts, told)
+        node_times = np.array([_moment(columns, row) for row in rows])
+        interval = _interval(facts, node_times)
         if columns[0] != "UTC":
-            told, clock = _of_one_zone(told, interval)
-            told, rows, node.clock = told - _east(facts), rows[: len(told)], node.clock or clock
-        times = told - offset
+            node_times, clock = _of_one_zone(node_times, interval)
+            node_times, rows, node.clock = node_times - _east(facts), rows[: len(node_times)], node.clock or clock
+        times = node_times - offset
         node.interval = max(node.interval, interval)
         node.cpus = int(facts.get("NumCPUs") or node.cpus)
         values = _Values(columns, rows, np.full(len(rows), interval), times)
@@ -74,14 +74,14 @@ class _Values:
 
     def things(self, kind: str) -> Dict[str, Callable[[str], np.ndarray]]:
         """Return name -> what gives a column of it; of "DSK", "NET" or "CPU"."""
-        found: Dict[str, Callable[[str], np.ndarray]] = {}
+        readers: Dict[str, Callable[[str], np.ndarray]] = {}
         for column in self.columns:
             parts = _COLUMN.match(column)
             # totals are "[CPU]Sys%": no name
             if parts and parts.group(1) == kind:
-                its = f"[{kind}:{parts.group(2)}]"
-                found.setdefault(parts.group(2), lambda what, its=its: self.of(its + what))  # type: ignore[misc]
-        return found
+                prefix = f"[{kind}:{parts.group(2)}]"
+                readers.setdefault(parts.group(2), lambda name, prefix=prefix: self.of(prefix + name))  # type: ignore[misc]
+        return readers
 
     def begin(self) -> float:
         return float(self.times[0] - self.seconds[0])
@@ -94,11 +94,11 @@ def _processors(node: NodeSamples, values: _Values) -> None:
     """Percents of each processor; where there are only totals, of all of them."""
     each = values.things("CPU")
     if each:
-        busy = np.sum([its(what) for its in each.values() for what in _BUSY], axis=0)
-        wait = np.sum([its("Wait%") for its in each.values()], axis=0)
+        busy = np.sum([read_column(column) for read_column in each.values() for column in _BUSY], axis=0)
+        wait = np.sum([read_column("Wait%") for read_column in each.values()], axis=0)
         node.cpus = node.cpus or len(each)
     elif "[CPU]Sys%" in values.columns and not node.processors.meets(values.begin(), values.times[-1]):
-        busy = node.cpus * np.sum([values.of(f"[CPU]{what}") for what in _BUSY], axis=0)
+        busy = node.cpus * np.sum([values.of(f"[CPU]{column}") for column in _BUSY], axis=0)
         wait = node.cpus * values.of("[CPU]Wait%")
     else:
         return
@@ -135,9 +135,9 @@ def _interfaces(node: NodeSamples, values: _Values) -> None:
 def join_machines(nodes: Sequence[NodeSamples]) -> None:
     """Let nodes of one machine say so: booted at one moment, with the same memory and kernel."""
     for i, node in enumerate(nodes):
-        for other in nodes[:i]:
-            if node.kind and node.kind == other.kind and abs(node.booted - other.booted) < _NEAR:
-                node.boot = other.boot
+        for earlier_node in nodes[:i]:
+            if node.kind and node.kind == earlier_node.kind and abs(node.booted - earlier_node.booted) < _NEAR:
+                node.boot = earlier_node.boot
 
 
 def _tables(folder: Path) -> Iterator[Table]:
@@ -179,21 +179,21 @@ def _lines(path: Path) -> List[str]:
 
 
 def _interval(facts: Mapping[str, str], times: np.ndarray) -> float:
-    asked = float(facts.get("Interval", "0").partition(":")[0] or 0)
-    return asked or (float(np.median(np.diff(times))) if len(times) > 1 else 1.0)
+    configured_interval = float(facts.get("Interval", "0").partition(":")[0] or 0)
+    return configured_interval or (float(np.median(np.diff(times))) if len(times) > 1 else 1.0)
 
 
-def _of_one_zone(told: np.ndarray, interval: float) -> Tuple[np.ndarray, Optional[str]]:
+def _of_one_zone(local_times: np.ndarray, interval: float) -> Tuple[np.ndarray, Optional[str]]:
     """Return local times of lines in the zone of the first one, and why there are no more.
 
     Local time jumps back by an hour, and forward by one at a full hour. What follows another jump is left out.
     """
-    times, steps = told.copy(), np.diff(told)
+    times, steps = local_times.copy(), np.diff(local_times)
     off = max(interval, 2.0)
     for i in np.nonzero((steps < -off) | (np.abs(steps - interval - _HOUR) <= off))[0]:
         if abs(steps[i] - interval + _HOUR) <= off:
             times[i + 1 :] += _HOUR
-        elif steps[i] > 0 and told[i] % _HOUR >= _HOUR - interval - off:
+        elif steps[i] > 0 and local_times[i] % _HOUR >= _HOUR - interval - off:
             times[i + 1 :] -= _HOUR
         else:
             text = f"its local time jumps by {steps[i]:+.0f} s, and the file has no zone behind that"

@@ -31,10 +31,10 @@ _DAEMONS = ("osd", "mon", "mgr", "mds", "rgw")
 def configuration(summary: Mapping[str, Any], run: Optional[Path]) -> Dict[str, Any]:
     """Return all known keys of RunRecord.config; `run` is the run's directory, if there is one."""
     plan = _mapping(run, "plan.json")
-    found = dict(_of_summary(summary, plan))
+    values = dict(_of_summary(summary, plan))
     for pairs in (_of_plan(plan), _of_nodes(run), _of_cluster(run)):
-        found.update(pairs)
-    return {key: found[key] for key in sorted(found) if found[key] is not None}
+        values.update(pairs)
+    return {key: values[key] for key in sorted(values) if values[key] is not None}
 
 
 def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
@@ -50,12 +50,12 @@ def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
     yield "cluster.endpoints", len(summary["environment"]["endpoints"]) or None
     calibrated = any(is_calibration(phase["name"], phase["role"]) for phase in summary["phases"])
     for phase in summary["phases"]:
-        its = planned.get(phase["name"], {})
-        for key, value in _of_phase(phase, its):
+        planned_phase = planned.get(phase["name"], {})
+        for key, value in _of_phase(phase, planned_phase):
             yield f"phase.{phase['name']}.{key}", value
-        if calibrated and phase["engine"] == "warp" and phase["kind"] == "hybrid" and not its.get("workers"):
-            asked = [driver["workers"] for driver in plan.get("drivers") or ()]
-            yield f"phase.{phase['name']}.workers", sum(asked) or None  # what was made of them is in loops
+        if calibrated and phase["engine"] == "warp" and phase["kind"] == "hybrid" and not planned_phase.get("workers"):
+            driver_workers = [driver["workers"] for driver in plan.get("drivers") or ()]
+            yield f"phase.{phase['name']}.workers", sum(driver_workers) or None  # what was made of them is in loops
         if phase["engine"] == "warp" and phase["kind"] == "hybrid":
             yield f"loops.{phase['name']}", mix(dict(_workers(phase["jobs"])))  # by calibration: another in every run
     for name, text in summary["environment"]["versions"].items():
@@ -95,7 +95,10 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         works = planned.get("works") or ()
         parts = ({**planned, "name": ""}, *works)
         yield "works", " ".join(_work(work) for work in works) or None
-        yield "keys", _by_op(parts, "keys", lambda its: f"{its.get('select')}{',absent' if its.get('absent') else ''}")
+        yield (
+            "keys",
+            _by_op(parts, "keys", lambda keys: f"{keys.get('select')}{',absent' if keys.get('absent') else ''}"),
+        )
         yield "buckets", _by_op(parts, "roles", ",".join)
         yield "warp", _warp(planned.get("warp") or {}) or None
         for name in ("ramp", "warmup", "arrivals"):
@@ -106,8 +109,10 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
 
 def _by_op(parts: Sequence[Mapping[str, Any]], name: str, text: Callable[[Any], str]) -> str:
     """Return a property of the operations of a phase and of its works: "GET:u(1,N) readers:GET:live"."""
-    found = {op_of_work(part["name"], op.upper()): its for part in parts for op, its in (part.get(name) or {}).items()}
-    return " ".join(f"{op}:{text(its)}" for op, its in sorted(found.items())) or "any"
+    value_of_op = {
+        op_of_work(part["name"], op.upper()): value for part in parts for op, value in (part.get(name) or {}).items()
+    }
+    return " ".join(f"{op}:{text(value)}" for op, value in sorted(value_of_op.items())) or "any"
 
 
 def _work(work: Mapping[str, Any]) -> str:
@@ -117,11 +122,11 @@ def _work(work: Mapping[str, Any]) -> str:
     return f"{work['name']}:{work['workers']}{rate}"
 
 
-def _warp(its: Mapping[str, Any]) -> str:
+def _warp(command: Mapping[str, Any]) -> str:
     """Return a plain command of warp: "get objects=1000 range=true"."""
-    args = {"objects": its.get("objects"), **(its.get("args") or {})}
-    known = {name: value for name, value in sorted(args.items()) if value is not None and not _SECRET.search(name)}
-    return " ".join([its.get("op") or "", *(f"{name}={value}" for name, value in known.items())])
+    args = {"objects": command.get("objects"), **(command.get("args") or {})}
+    shown_args = {name: value for name, value in sorted(args.items()) if value is not None and not _SECRET.search(name)}
+    return " ".join([command.get("op") or "", *(f"{name}={value}" for name, value in shown_args.items())])
 
 
 def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
@@ -144,9 +149,9 @@ def _fault(fault: Mapping[str, Any]) -> str:
     of = {_type_of(target) for target in targets} or {fault.get("choose_of") or "node"}
     options = sorted(without_defaults(fault["kind"], fault.get("options") or {}).items())
     given = [f"{name}={_option(value, targets)}" for name, value in options if not _HOW.search(name)]
-    what = "".join(f":{its}" for its in sorted(of - {"node"}))
+    type_suffix = "".join(f":{target_type}" for target_type in sorted(of - {"node"}))
     how = f"({','.join(given)})" if given else ""
-    return f"{fault['kind']}*{len(targets) or fault.get('choose') or 1}{what}{how}"
+    return f"{fault['kind']}*{len(targets) or fault.get('choose') or 1}{type_suffix}{how}"
 
 
 def _type_of(target: str) -> str:
@@ -158,8 +163,8 @@ def _type_of(target: str) -> str:
 def _option(value: Any, targets: Sequence[str]) -> str:
     """Return the value of an option; of a command, or of what names a target, a digest without these names."""
     shown = "+".join(map(str, value)) if isinstance(value, (list, tuple)) else str(value)
-    whole = re.sub("|".join(map(re.escape, targets)), "", shown) if targets else shown
-    return _digest(whole) if whole != shown or re.search(r"\s", shown) else shown
+    without_targets = re.sub("|".join(map(re.escape, targets)), "", shown) if targets else shown
+    return _digest(without_targets) if without_targets != shown or re.search(r"\s", shown) else shown
 
 
 def _digest(*texts: Any) -> str:
@@ -242,8 +247,8 @@ def _of_gateways(plan: Mapping[str, Any]) -> Pairs:
     roles = {key: role for role, key in reversed(list(placed.items()))}
     for pool in plan.get("pools") or ():
         if pool.get("ec"):
-            its = " ".join(f"{name}={value}" for name, value in sorted(pool.get("profile") or ()))
-            yield f"pool.{roles.get(pool['key'], pool['key'])}.profile", its or "none"
+            profile = " ".join(f"{name}={value}" for name, value in sorted(pool.get("profile") or ()))
+            yield f"pool.{roles.get(pool['key'], pool['key'])}.profile", profile or "none"
 
 
 def _placed(placement: Mapping[str, str]) -> str:
@@ -252,10 +257,10 @@ def _placed(placement: Mapping[str, str]) -> str:
 
 def _of_nodes(run: Optional[Path]) -> Pairs:
     manifest = _mapping(run, "manifest.json")
-    facts = [its for its in (manifest.get("nodes") or {}).values() if isinstance(its, dict)]
-    tuned = sorted({name for its in facts for name in its if name.startswith(("sysctl.", "ulimit."))})
+    facts = [node_facts for node_facts in (manifest.get("nodes") or {}).values() if isinstance(node_facts, dict)]
+    tuned = sorted({name for node_facts in facts for name in node_facts if name.startswith(("sysctl.", "ulimit."))})
     for name in ("kernel", "os", "arch", "cores", "memory_kib", "tuned", "governor", "hugepages", *tuned):
-        seen = Counter(str(its[name]) for its in facts if its.get(name))
+        seen = Counter(str(node_facts[name]) for node_facts in facts if node_facts.get(name))
         yield f"host.{name}", ", ".join(f"{value} ({n})" for value, n in sorted(seen.items())) or None
     for engine, payload in (manifest.get("payload") or {}).items():  # what the releases took, not what was asked
         yield f"payload.{engine}", payload

@@ -34,33 +34,35 @@ def cpu_time(nodes: Sequence[NodeSamples], window: Tuple[float, float], served: 
     for node in nodes:
         of_node: Dict[str, np.ndarray] = {}
         for daemon in node.daemons:
-            if daemon.its in CLASSES and daemon.groups.meets(*window):
-                of_node[daemon.its] = of_node.get(daemon.its, 0.0) + daemon.groups.rises(edges)
-        for its, rises in of_node.items():
-            used[its] = used.get(its, 0.0) + _whole(rises, node.processors.known(edges), step)
+            if daemon.daemon_class in CLASSES and daemon.groups.meets(*window):
+                of_node[daemon.daemon_class] = of_node.get(daemon.daemon_class, 0.0) + daemon.groups.rises(edges)
+        for daemon_class, rises in of_node.items():
+            used[daemon_class] = used.get(daemon_class, 0.0) + _extrapolate(
+                rises, node.processors.watched_seconds(edges), step
+            )
     if not used:
         return None
     requests = served.rises(edges)[:, 0]
     lines: List[Dict[str, Any]] = []
-    for its in (name for name in CLASSES if name in used):
-        lines.append({"class": its, "group": None, **_numbers(used[its].sum(axis=1), requests, step)})
-        for group, seconds in zip(GROUPS, used[its].T):
+    for daemon_class in (name for name in CLASSES if name in used):
+        lines.append({"class": daemon_class, "group": None, **_numbers(used[daemon_class].sum(axis=1), requests, step)})
+        for group, seconds in zip(GROUPS, used[daemon_class].T):
             if seconds.sum() > 0:
-                lines.append({"class": its, "group": group, **_numbers(seconds, requests, step)})
+                lines.append({"class": daemon_class, "group": group, **_numbers(seconds, requests, step)})
     return {"step": max(1, round(step)), "lines": lines}
 
 
-def _whole(rises: np.ndarray, watched: np.ndarray, step: float) -> np.ndarray:
+def _extrapolate(rises: np.ndarray, watched: np.ndarray, step: float) -> np.ndarray:
     """Return the rise in each bin; a bin that was watched in part rises at the rate of that part."""
     rate = rises.sum(axis=0) / max(float(watched.sum()), 1e-9)
-    made: np.ndarray = rises + np.outer(np.maximum(0.0, step - watched), rate)
-    return made
+    extrapolated: np.ndarray = rises + np.outer(np.maximum(0.0, step - watched), rate)
+    return extrapolated
 
 
 def _numbers(seconds: np.ndarray, requests: np.ndarray, step: float) -> Dict[str, Any]:
-    made: Dict[str, Any] = {"cores": rounded(seconds.sum() / (step * len(seconds)))}
+    numbers: Dict[str, Any] = {"cores": rounded(seconds.sum() / (step * len(seconds)))}
     if not requests.sum():
-        return {**made, "ms_per_op": None, "low": None, "high": None, "series": []}
+        return {**numbers, "ms_per_op": None, "low": None, "high": None, "series": []}
     mean = 1000 * float(seconds.sum() / requests.sum())
     values = mean + (1000 * seconds - mean * requests) / requests.mean()
     low = high = None
@@ -69,7 +71,7 @@ def _numbers(seconds: np.ndarray, requests: np.ndarray, step: float) -> Dict[str
         half = _T * float(parts.std(ddof=1)) / math.sqrt(_BATCHES)
         low, high = rounded(max(0.0, mean - half)), rounded(mean + half)
     series = [float(f"{value:.5g}") for value in values]
-    return {**made, "ms_per_op": rounded(mean), "low": low, "high": high, "series": series}
+    return {**numbers, "ms_per_op": rounded(mean), "low": low, "high": high, "series": series}
 
 
 def cpu_time_rows(phases: Mapping[str, Mapping[str, Any]]) -> List[List[str]]:
@@ -82,7 +84,7 @@ def cpu_time_rows(phases: Mapping[str, Mapping[str, Any]]) -> List[List[str]]:
     cells = {name: {name_of(line): _cell(line) for line in lines} for name, lines in shown.items()}
     every = {name_of(line): line for lines in shown.values() for line in lines}
     names = sorted(_large(shown.values()), key=lambda name: _place(every[name]))
-    rows = [[name, *(its.get(name, "-") for its in cells.values())] for name in names]
+    rows = [[name, *(phase_cells.get(name, "-") for phase_cells in cells.values())] for name in names]
     return [["ms", *shown], *rows] if rows else []
 
 

@@ -202,7 +202,7 @@ def _slowest_kind(aggregates: PhaseAggregates, part: float) -> float:
             kinds.setdefault(kind, Histogram()).merge(of.latency)
     least = part * sum(of.mean * of.n for of in kinds.values() if of.n)
     usual = (of for of in kinds.values() if of.n and of.mean * of.n >= least)
-    medians = (of.quantile(0.5) if of.whole else of.mean for of in usual)
+    medians = (of.quantile(0.5) if of.has_buckets else of.mean for of in usual)
     return max(medians, default=0.0) / _NS
 
 
@@ -254,7 +254,7 @@ def corrected(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
     last = [silence.seconds for silence in stalled if silence.begin + silence.seconds > end]
     if last:
         histogram.record(_unended(aggregates, max(last)))
-    return _corrected(histogram) if histogram.n and histogram.whole else None
+    return _corrected(histogram) if histogram.n and histogram.has_buckets else None
 
 
 def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:

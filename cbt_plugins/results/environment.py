@@ -47,8 +47,8 @@ def ceph_version(versions: Any) -> Optional[str]:
         return None
     names = []
     for text in overall:
-        found = _CEPH.match(text)
-        names.append(" ".join(found.groups()) if found else text)
+        match = _CEPH.match(text)
+        names.append(" ".join(match.groups()) if match else text)
     if len(names) == 1:
         return names[0]
     return ", ".join(f"{name} ({n} daemons)" for name, n in zip(names, overall.values()))
@@ -56,21 +56,21 @@ def ceph_version(versions: Any) -> Optional[str]:
 
 def roles_in(cluster: Mapping[str, Any]) -> Dict[str, List[str]]:
     """Return node -> what a `cluster:` section says that it is."""
-    found: Dict[str, List[str]] = {}
+    roles: Dict[str, List[str]] = {}
     for key, role in _ROLES.items():
         for node in nodes_of(cluster, key):
-            found.setdefault(node, []).append(role)
-    return found
+            roles.setdefault(node, []).append(role)
+    return roles
 
 
 def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
     """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
-    found = roles_in(_mapping(_file(run.path / "cluster.json"), "cluster"))
+    roles = roles_in(_mapping(_file(run.path / "cluster.json"), "cluster"))
     for phase in run.phases:
         for job in phase.jobs:
-            if "client" not in found.setdefault(job.node, []):
-                found[job.node].append("client")
-    return found
+            if "client" not in roles.setdefault(job.node, []):
+                roles[job.node].append("client")
+    return roles
 
 
 #: keys of the cluster's configuration -> what such a node is called, in the order of a sentence
@@ -87,21 +87,25 @@ def hardware(run: Path, summary: Mapping[str, Any]) -> List[str]:
     for key, name in _CALLED.items():
         nodes = nodes_of(file, key)
         if nodes:
-            its = sorted({_shape(_mapping(facts, node)) for node in nodes} - {""})
-            shapes[several(len(nodes), name)] = its
-    every = {tuple(its) for its in shapes.values()}
+            node_shapes = sorted({_shape(_mapping(facts, node)) for node in nodes} - {""})
+            shapes[several(len(nodes), name)] = node_shapes
+    every = {tuple(node_shapes) for node_shapes in shapes.values()}
     if len(every) == 1 and any(every):
-        told = [f"{', '.join(shapes)}: {' or '.join(every.pop())} each"]
+        node_texts = [f"{', '.join(shapes)}: {' or '.join(every.pop())} each"]
     else:
-        told = [", ".join(f"{name} ({' or '.join(its)})" if its else name for name, its in shapes.items())]
+        node_texts = [
+            ", ".join(
+                f"{name} ({' or '.join(node_shapes)})" if node_shapes else name for name, node_shapes in shapes.items()
+            )
+        ]
     resources = summary.get("resources") or {"nodes": [], "phases": {}}
     machines = {node.get("machine") for node in resources["nodes"]}
     if len(machines) == 1 < len(resources["nodes"]):
-        told[0] += ", all on one machine"
+        node_texts[0] += ", all on one machine"
     used = [phase["interfaces"] for phase in resources["phases"].values()]
-    speeds = sorted({its["speed_mbit"] for lines in used for its in lines if its.get("speed_mbit")})
+    speeds = sorted({interface["speed_mbit"] for lines in used for interface in lines if interface.get("speed_mbit")})
     links = f"{' and '.join(f'{speed / 1000:g}' for speed in speeds)} Gbit/s" if speeds else ""
-    return [text for text in (*told, *_osds(run), links) if text]
+    return [text for text in (*node_texts, *_osds(run), links) if text]
 
 
 def _shape(facts: Mapping[str, Any]) -> str:
@@ -114,9 +118,9 @@ def _osds(run: Path) -> Iterator[str]:
     """Yield how many OSDs of each size and class there were before the run."""
     lines = _file(run / "cluster" / "before" / "osd_df.json").get("nodes")
     kinds: Counter[str] = Counter()
-    for its in lines if isinstance(lines, list) else ():
-        if isinstance(its, dict) and isinstance(its.get("kb"), int):
-            kinds[f"{about_size(its['kb'] * 1024)} ({its.get('device_class') or 'no class'})"] += 1
+    for osd in lines if isinstance(lines, list) else ():
+        if isinstance(osd, dict) and isinstance(osd.get("kb"), int):
+            kinds[f"{about_size(osd['kb'] * 1024)} ({osd.get('device_class') or 'no class'})"] += 1
     if kinds:
         yield ", ".join(f"{several(n, 'OSD')} of {kind}" for kind, n in sorted(kinds.items()))
 
@@ -124,10 +128,10 @@ def _osds(run: Path) -> Iterator[str]:
 def _file(path: Path) -> Dict[str, Any]:
     """Return a document of the archive; {} where it is missing or damaged."""
     try:
-        found = read_json(path)
+        document = read_json(path)
     except (OSError, ValueError):
         return {}
-    return found if isinstance(found, dict) else {}
+    return document if isinstance(document, dict) else {}
 
 
 def _nodes(run: ArchivedRun) -> List[Dict[str, Any]]:
@@ -173,7 +177,7 @@ class Clocks:
     @classmethod
     def of(cls, run: ArchivedRun) -> Clocks:
         """Return the offsets that were measured before the run's first phase."""
-        nodes: Dict[str, float] = {its["node"]: its["clock_offset"] or 0.0 for its in environment(run)["nodes"]}
+        nodes: Dict[str, float] = {line["node"]: line["clock_offset"] or 0.0 for line in environment(run)["nodes"]}
         # which of them leads is written nowhere; where they differ, Ceph itself complains from 0.05 s on
         mons = [nodes[node] for node, roles in roles_of(run).items() if "mon" in roles and node in nodes]
         return cls(nodes, median(mons) if mons else 0.0)

@@ -32,7 +32,7 @@ class Episode:
     aborted: str = ""  # the attempt at a phase, or its folder, that it belongs to, where that was broken off
     again: Optional[float] = None  # seconds in force of its fault, which was injected again when the run was resumed
     switch_fired: Optional[float] = None  # a node had ended its fault by its own switch ...
-    asked: float = 0.0  # ... before its undo began
+    undo_begin: float = 0.0  # ... before its undo began
     until: float = math.inf  # the undo of a failure begins
     fired: float = math.inf  # a node ended this failure by its own switch
     returns: bool = False  # what the fault takes comes back without its undo
@@ -55,40 +55,54 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
     A fault that is injected again when its run is resumed is a failure only where a phase has it in force.
     """
     events = sorted(events, key=lambda event: float(event.get("t") or 0))
-    found: List[Episode] = []
+    all_episodes: List[Episode] = []
     faults = [event for event in events if event.get("kind") not in NO_FAULTS]
     for event in faults:
         name, t = event.get("event"), float(event.get("t") or 0)
         label, osds = str(event.get("label")), tuple(int(osd) for osd in event.get("osds") or ())
-        at = next((i for i in reversed(range(len(found))) if label in found[i].labels), None)
+        at = next((i for i in reversed(range(len(all_episodes))) if label in all_episodes[i].labels), None)
         if name == "fault-inject-begin":
-            found.append(Episode("failure", (label,), osds, t, returns=bool(event.get("returns"))))
+            all_episodes.append(Episode("failure", (label,), osds, t, returns=bool(event.get("returns"))))
         elif name == "fault-undo-begin":
-            if at is not None and found[at].kind == "failure":
-                found[at] = replace(found[at], until=t)
-            before = found[-1] if found else None
+            if at is not None and all_episodes[at].kind == "failure":
+                all_episodes[at] = replace(all_episodes[at], until=t)
+            before = all_episodes[-1] if all_episodes else None
             if before and before.kind == "return" and t - (before.done or before.begin) < ONE_RETURN:
                 both = (*before.labels, *(() if label in before.labels else (label,)))
-                found[-1] = replace(before, labels=both, osds=_both(before.osds, osds), done=None)
+                all_episodes[-1] = replace(before, labels=both, osds=_both(before.osds, osds), done=None)
             else:
-                found.append(Episode("return", (label,), osds, t))
+                all_episodes.append(Episode("return", (label,), osds, t))
         elif name in ("fault-injected", "fault-undone") and at is not None:
-            found[at] = replace(found[at], done=t, osds=_both(found[at].osds, osds))
-        elif name == "fault-recovered" and at is not None and found[at].kind == "return":
-            asked, found[at] = found[at].begin, _early_return(found[at], found[at - 1], float(event["at"]))
-            if found[at].begin < asked:  # what comes back from then on is of the return
-                found[at - 1] = replace(found[at - 1], until=found[at].begin)
-            of = next((i for i in reversed(range(at)) if found[i].kind == "failure" and label in found[i].labels), None)
+            all_episodes[at] = replace(all_episodes[at], done=t, osds=_both(all_episodes[at].osds, osds))
+        elif name == "fault-recovered" and at is not None and all_episodes[at].kind == "return":
+            undo_begin, all_episodes[at] = (
+                all_episodes[at].begin,
+                _early_return(all_episodes[at], all_episodes[at - 1], float(event["at"])),
+            )
+            if all_episodes[at].begin < undo_begin:  # what comes back from then on is of the return
+                all_episodes[at - 1] = replace(all_episodes[at - 1], until=all_episodes[at].begin)
+            of = next(
+                (
+                    i
+                    for i in reversed(range(at))
+                    if all_episodes[i].kind == "failure" and label in all_episodes[i].labels
+                ),
+                None,
+            )
             if of is not None:
-                found[of] = replace(found[of], fired=min(found[of].fired, float(event["at"])))
+                all_episodes[of] = replace(all_episodes[of], fired=min(all_episodes[of].fired, float(event["at"])))
         elif name == "fault-failed" and at is not None:
-            found[at] = replace(found[at], failed=str(event.get("text") or event.get("why") or "it failed"))
-    ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in found[1:]]
-    ends.append((max([last, *(e.done or e.begin for e in found[-1:])]), "the samples end"))
+            all_episodes[at] = replace(
+                all_episodes[at], failed=str(event.get("text") or event.get("why") or "it failed")
+            )
+    ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in all_episodes[1:]]
+    ends.append((max([last, *(e.done or e.begin for e in all_episodes[-1:])]), "the samples end"))
     parts = list(broken_off(events))
     ended = [
-        replace(its, end=end, end_why=why, aborted=next((p.name for p in parts if p.begin <= its.begin < p.end), ""))
-        for its, (end, why) in zip(found, ends)
+        replace(
+            episode, end=end, end_why=why, aborted=next((p.name for p in parts if p.begin <= episode.begin < p.end), "")
+        )
+        for episode, (end, why) in zip(all_episodes, ends)
     ]
     return list(_injected_again(ended, list(attempts(events))))
 
@@ -110,25 +124,29 @@ def _injected_again(episodes: Sequence[Episode], tries: Sequence[Attempt]) -> It
 
 def _early_return(back: Episode, before: Episode, fired: float) -> Episode:
     """The return with the moment at which it really began, where nothing else returned or failed meanwhile."""
-    asked = back.asked or back.begin
-    if fired >= (back.switch_fired or asked):
+    undo_begin = back.undo_begin or back.begin
+    if fired >= (back.switch_fired or undo_begin):
         return back
     alone = before.kind == "failure" and set(back.labels) <= set(before.labels)
     begin = max(fired, before.done or before.begin) if alone else back.begin
-    return replace(back, begin=begin, switch_fired=fired, asked=asked)
+    return replace(back, begin=begin, switch_fired=fired, undo_begin=undo_begin)
 
 
-def besides(its: Episode, others: Sequence[Episode]) -> bool:
+def besides(episode: Episode, others: Sequence[Episode]) -> bool:
     """Return whether another fault of the run is in force when this one begins."""
-    before = (other for other in others if other.kind == "failure" and not other.aborted and other.begin < its.begin)
-    return any(other.until > its.begin for other in before)
+    before = (
+        earlier
+        for earlier in others
+        if earlier.kind == "failure" and not earlier.aborted and earlier.begin < episode.begin
+    )
+    return any(earlier.until > episode.begin for earlier in before)
 
 
 _WORDS = {"failure": "fault", "return": "return of"}
 
 
-def _both(one: Tuple[int, ...], other: Tuple[int, ...]) -> Tuple[int, ...]:
-    return tuple(sorted({*one, *other}))
+def _both(first: Tuple[int, ...], second: Tuple[int, ...]) -> Tuple[int, ...]:
+    return tuple(sorted({*first, *second}))
 
 
 #: state -> what it means
@@ -171,15 +189,15 @@ def stretches(recovery: Mapping[str, Any], start: float, end: float) -> List[Str
     for episode in recovery.get("episodes") or ():
         for state, t, is_milestone in _borders(episode):
             # the second of an event belongs to what it begins, that of a milestone to what it ends
-            whole = math.ceil(t) if is_milestone else math.floor(t)
+            second = math.ceil(t) if is_milestone else math.floor(t)
             labels = () if state == _CALM else tuple(episode["labels"])
-            borders.append((state, labels, max(float(whole), borders[-1][2])))
-    made = []
+            borders.append((state, labels, max(float(second), borders[-1][2])))
+    window_stretches = []
     for (state, labels, low), after in zip(borders, [*borders[1:], None]):
         low, high = max(low, start), min(after[2] if after else end, end)
         if low < high:
-            made.append(Stretch(state, labels, low, high))
-    return made
+            window_stretches.append(Stretch(state, labels, low, high))
+    return window_stretches
 
 
 def _borders(episode: Mapping[str, Any]) -> Iterator[Tuple[str, float, bool]]:

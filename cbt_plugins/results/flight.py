@@ -19,7 +19,7 @@ from cbt_plugins.results.phase import PhaseAggregates
 from cbt_plugins.results.series import TimeGrid
 
 
-def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
+def littles_law(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return, per job or work of it, its workers and the requests in flight by two ways.
 
     in_flight   sum of the durations of all requests that ended in the window / length of the window
@@ -29,14 +29,16 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
                 ended / length of the window
     """
     jobs: List[Dict[str, Any]] = []
-    for job in made.phase.jobs:
-        its = made.jobs.get(job.id)
-        if its is None or not made.length:
+    for job in aggregates.phase.jobs:
+        job_aggregates = aggregates.jobs.get(job.id)
+        if job_aggregates is None or not aggregates.length:
             continue
         for loop in job.loops:
-            ops = [of for op, of in its.ops.items() if not loop.work or split_op(op)[0] == loop.work]
-            in_flight = sum(of.latency.total + of.failed.total for of in ops) / 1e9 / made.length
-            expected = _expected(made, its, loop.workers) if len(job.loops) == 1 else float(loop.workers)
+            ops = [of for op, of in job_aggregates.ops.items() if not loop.work or split_op(op)[0] == loop.work]
+            in_flight = sum(of.latency.total + of.failed.total for of in ops) / 1e9 / aggregates.length
+            expected = (
+                _expected(aggregates, job_aggregates, loop.workers) if len(job.loops) == 1 else float(loop.workers)
+            )
             jobs.append(
                 {
                     "job": job.id,
@@ -44,7 +46,7 @@ def littles_law(made: PhaseAggregates) -> Dict[str, Any]:
                     "workers": loop.workers,
                     "paced": loop.rate_limit > 0,
                     "in_flight": round(in_flight, 4),
-                    "concurrency": round(sum(of.busy for of in ops) / 1e9 / made.length, 4),
+                    "concurrency": round(sum(of.busy for of in ops) / 1e9 / aggregates.length, 4),
                     "expected": round(expected, 4),
                     "deviation": _rounded(closed_loop.deviation(in_flight, expected)),
                 }
@@ -74,35 +76,35 @@ def _rounded(share: Optional[float]) -> Optional[float]:
     return None if share is None else round(share, 4)
 
 
-def at_borders(made: PhaseAggregates) -> Optional[Dict[str, int]]:
+def at_borders(aggregates: PhaseAggregates) -> Optional[Dict[str, int]]:
     """Return requests that were in flight when the window began and when it ended; None when there is no such moment.
 
     Only requests that have a row are counted: those that a stopped generator left behind are not.
     """
-    if not made.jobs or not made.length or not made.grid.snapped:
+    if not aggregates.jobs or not aggregates.length or not aggregates.grid.snapped:
         return None
-    crossing = [its.crossing for its in made.jobs.values()]
+    crossing = [job.crossing for job in aggregates.jobs.values()]
     return {"start": sum(start for start, _ in crossing), "end": sum(end for _, end in crossing)}
 
 
-def at_end(made: PhaseAggregates) -> Dict[str, Any]:
+def at_end(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return requests of cut jobs that have no row, because the job was stopped before they ended.
 
     A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
     has been silent. `oldest` is thus a lower bound of the longest latency. cbt-load gives every request a row.
     """
     ages: List[float] = []
-    for job in made.phase.jobs:
-        its = made.jobs.get(job.id)
-        if not job.cut or its is None or job.rate_limit > 0 or job.cbt_load:
+    for job in aggregates.phase.jobs:
+        job_aggregates = aggregates.jobs.get(job.id)
+        if not job.cut or job_aggregates is None or job.rate_limit > 0 or job.cbt_load:
             continue
-        border = job.ended if job.ended is not None else made.grid.end
-        ages += [border - end / 1e9 for end in its.last_end.values()]
+        border = job.ended if job.ended is not None else aggregates.grid.end
+        ages += [border - end / 1e9 for end in job_aggregates.last_end.values()]
     ages = [age for age in ages if age > 0]
     return {"requests": len(ages), "oldest_seconds": round(max(ages), 3) if ages else None}
 
 
-def rate(made: PhaseAggregates) -> Dict[str, Any]:
+def rate(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return the requests/s of driver open loops together; all null in a closed loop.
 
     asked      requests/s
@@ -111,20 +113,20 @@ def rate(made: PhaseAggregates) -> Dict[str, Any]:
     chance     driver standard deviation by chance alone: arrivals of a Poisson process; 0 of even ones
     unstarted  the share of due requests that no worker was free for, until the end
     """
-    drivers = rates(made).values()
+    drivers = rates(aggregates).values()
     nothing: Dict[str, Any] = dict.fromkeys(("asked", "issued", "deviation", "chance", "unstarted"))
     if not drivers:
         return nothing
-    asked = made.phase.asked.get("rate") or sum(driver.asked for driver in drivers)
+    asked_rate = aggregates.phase.load.get("rate") or sum(driver.asked_rate for driver in drivers)
     issued = [driver.issued for driver in drivers if driver.issued is not None]
     if len(issued) < len(drivers):
-        return {**nothing, "asked": asked}
+        return {**nothing, "asked": asked_rate}
     requests, unstarted = sum(driver.requests for driver in drivers), sum(driver.unstarted for driver in drivers)
     by_chance = sum(driver.requests for driver in drivers if driver.poisson)
     return {
-        "asked": asked,
+        "asked": asked_rate,
         "issued": round(sum(issued), 4),
-        "deviation": round(sum(issued) / asked - 1, 6),
+        "deviation": round(sum(issued) / asked_rate - 1, 6),
         "chance": round(math.sqrt(by_chance) / requests, 6) if requests else None,
         "unstarted": round(unstarted / max(1, requests + unstarted), 6),
     }
@@ -135,33 +137,33 @@ class LoopRate:
     """Requests of an open loop, of all drivers."""
 
     poisson: bool
-    asked: float = 0.0  # requests/s
+    asked_rate: float = 0.0  # requests/s
     issued: Optional[float] = 0.0  # requests/s; None: a driver has not said it
     requests: int = 0
     unstarted: int = 0  # due requests that never started
 
 
-def rates(made: PhaseAggregates) -> Dict[str, LoopRate]:
+def rates(aggregates: PhaseAggregates) -> Dict[str, LoopRate]:
     """Return the open loops of a phase by their work, "" for the only one."""
-    found: Dict[str, LoopRate] = {}
-    for job in made.phase.jobs if any(job.open_loop for job in made.phase.jobs) else ():
+    rate_of_work: Dict[str, LoopRate] = {}
+    for job in aggregates.phase.jobs if any(job.open_loop for job in aggregates.phase.jobs) else ():
         end = job.driver_end
         seconds = float(end.get("ended") or 0) - float(end.get("began") or 0) - job.ramp / 2
-        said = end.get("issued")
+        issued = end.get("issued")
         for loop in job.loops:
             if not loop.rate_limit:
                 continue
-            by_chance = loop.poisson if loop.work else made.phase.asked.get("arrivals", "poisson") == "poisson"
-            its = found.setdefault(loop.work, LoopRate(by_chance))
-            its.asked += loop.rate_limit
-            if seconds <= 0 or not isinstance(said, dict) or its.issued is None:
-                its.issued = None
+            by_chance = loop.poisson if loop.work else aggregates.phase.load.get("arrivals", "poisson") == "poisson"
+            loop_rate = rate_of_work.setdefault(loop.work, LoopRate(by_chance))
+            loop_rate.asked_rate += loop.rate_limit
+            if seconds <= 0 or not isinstance(issued, dict) or loop_rate.issued is None:
+                loop_rate.issued = None
                 continue
-            requests = sum(n for op, n in said.items() if split_op(op)[0] == loop.work)
-            its.requests += requests
-            its.unstarted += loop.unstarted
-            its.issued += requests / seconds
-    return found
+            requests = sum(n for op, n in issued.items() if split_op(op)[0] == loop.work)
+            loop_rate.requests += requests
+            loop_rate.unstarted += loop.unstarted
+            loop_rate.issued += requests / seconds
+    return rate_of_work
 
 
 def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling]) -> Optional[Dict[str, Any]]:
@@ -169,22 +171,22 @@ def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling])
 
     `phase` is its entry in the summary, `ceilings` that of ArchivedRun. None where nothing is known.
     """
-    made: Dict[str, float] = {}
+    request_rates: Dict[str, float] = {}
     seconds = phase["window"]["seconds"]
     for driver in phase["drivers"] if seconds else ():
-        made[driver["node"]] = made.get(driver["node"], 0.0) + driver["total"]["requests"] / seconds
+        request_rates[driver["node"]] = request_rates.get(driver["node"], 0.0) + driver["total"]["requests"] / seconds
     nodes: List[Dict[str, Any]] = [
         {
             "node": node,
-            "requests_per_s": round(made[node], 3),
+            "requests_per_s": round(request_rates[node], 3),
             "ceiling_per_s": round(rate, 3),
-            "share": round(made[node] / rate, 6),
+            "share": round(request_rates[node] / rate, 6),
             "beside": list(beside),
         }
         for node, (rate, beside) in ceilings.items()
-        if node in made
+        if node in request_rates
     ]
-    nodes.sort(key=lambda its: -its["share"])
+    nodes.sort(key=lambda line: -line["share"])
     return {"share": nodes[0]["share"], "nodes": nodes} if nodes else None
 
 
@@ -201,7 +203,7 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
     """
     step = max(1, math.ceil(grid.seconds / BINS))
     bins = math.ceil(grid.seconds / step)
-    said = set()  # drivers; warp says no such thing, and nothing under way is left out
+    reporting_drivers = set()  # drivers; warp says no such thing, and nothing under way is left out
     most: Dict[str, List[Optional[int]]] = defaultdict(lambda: [None] * bins)
     oldest: Dict[str, List[Optional[float]]] = defaultdict(lambda: [None] * bins)
     for beat in _beats(path):
@@ -212,21 +214,23 @@ def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optiona
         if not 0 <= i < bins:
             continue
         sums: Dict[str, int] = {}
-        for job, its in jobs.items():
+        for job, job_beat in jobs.items():
             driver = drivers.get(job)
-            if driver is None or not isinstance(its, dict):
+            if driver is None or not isinstance(job_beat, dict):
                 continue
-            if its.get("in_flight"):
-                said.add(driver)
-            sums[driver] = sums.get(driver, 0) + int(its.get("in_flight") or 0)
+            if job_beat.get("in_flight"):
+                reporting_drivers.add(driver)
+            sums[driver] = sums.get(driver, 0) + int(job_beat.get("in_flight") or 0)
             ages = oldest[driver]
-            ages[i] = round(max(ages[i] or 0.0, float(its.get("oldest") or 0)), 3)
+            ages[i] = round(max(ages[i] or 0.0, float(job_beat.get("oldest") or 0)), 3)
         for driver, n in sums.items():
             line = most[driver]
             line[i] = max(line[i] or 0, n)
-    if not said:
+    if not reporting_drivers:
         return None
-    lines = {driver: {"in_flight": most[driver], "oldest_seconds": oldest[driver]} for driver in sorted(said)}
+    lines = {
+        driver: {"in_flight": most[driver], "oldest_seconds": oldest[driver]} for driver in sorted(reporting_drivers)
+    }
     return {"start": grid.first, "step": step, "drivers": lines}
 
 

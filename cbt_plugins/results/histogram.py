@@ -58,12 +58,12 @@ class Histogram:
 
     def record(self, values: Union[Sequence[int], np.ndarray]) -> None:
         """Add values; ValueError when one is negative."""
-        its = np.asarray(values, np.int64)
-        if len(its):
-            if its.min() < 0:
-                raise ValueError(f"a duration of {its.min()} ns")
-            numbers, counts = np.unique(buckets(its), return_counts=True)
-            self.add(numbers, counts, len(its), int(its.sum()), int(its.min()), int(its.max()))
+        durations = np.asarray(values, np.int64)
+        if len(durations):
+            if durations.min() < 0:
+                raise ValueError(f"a duration of {durations.min()} ns")
+            numbers, counts = np.unique(buckets(durations), return_counts=True)
+            self.add(numbers, counts, len(durations), int(durations.sum()), int(durations.min()), int(durations.max()))
 
     def add(self, numbers: np.ndarray, counts: np.ndarray, n: int, total: int, low: int, high: int) -> None:
         """Add values that are counted already: rising buckets and their counts, number, sum, minimum and maximum."""
@@ -82,12 +82,12 @@ class Histogram:
         self.n += n
         self.total += total
 
-    def merge(self, other: Histogram) -> None:
-        """Add all that `other` holds."""
-        self.add(other.numbers, other.counts, other.n, other.total, other.min, other.max)
+    def merge(self, histogram: Histogram) -> None:
+        """Add all that another histogram holds."""
+        self.add(histogram.numbers, histogram.counts, histogram.n, histogram.total, histogram.min, histogram.max)
 
     @property
-    def whole(self) -> bool:
+    def has_buckets(self) -> bool:
         """Whether its values are in buckets; without them only count, sum and extremes are known, and no quantile."""
         return int(self.counts.sum()) == self.n
 
@@ -103,7 +103,7 @@ class Histogram:
 
         Raises ValueError when empty.
         """
-        if self.n == 0 or not self.whole:
+        if self.n == 0 or not self.has_buckets:
             raise ValueError("no values" if self.n == 0 else "values without buckets")
         if not 0 <= q <= 1:
             raise ValueError(f"a quantile is 0..1, not {q}")
@@ -133,11 +133,11 @@ class Histogram:
         if data["bits"] != BITS:
             raise ValueError(f"a histogram of {data['bits']} significant bits; this version reads {BITS}")
         flat = np.asarray(data["buckets"], np.int64)
-        made = cls()
-        made.add(flat[::2], flat[1::2], data["n"], data["total"], data["min"], data["max"])
-        if len(flat) and not made.whole:
+        histogram = cls()
+        histogram.add(flat[::2], flat[1::2], data["n"], data["total"], data["min"], data["max"])
+        if len(flat) and not histogram.has_buckets:
             raise ValueError("a histogram whose buckets do not sum to its count")
-        return made
+        return histogram
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Histogram):

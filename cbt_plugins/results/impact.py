@@ -37,9 +37,13 @@ def impact(
     `recovery` is the result of `recovery.milestones`. `baseline` names the phase without failure that all is compared
     with; by default it is the first one that has none, or the seconds before the first fault.
     """
-    cut = [(made, stretches(recovery, made.grid.start, made.grid.end)) for made in phases if made.length]
+    cut = [
+        (aggregates, stretches(recovery, aggregates.grid.start, aggregates.grid.end))
+        for aggregates in phases
+        if aggregates.length
+    ]
     base = _baseline(cut, baseline)
-    lines = [_phase(made, its, base) for made, its in cut]
+    lines = [_phase(aggregates, phase_stretches, base) for aggregates, phase_stretches in cut]
     return {
         "version": 1,
         "states": STATES,
@@ -51,29 +55,37 @@ def impact(
 
 
 def _baseline(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], name: Optional[str]) -> Optional[Dict[str, Any]]:
-    calm_phases = [(made, its) for made, its in cut if {s.state for s in its} == {"no failure"}]
+    calm_phases = [
+        (aggregates, phase_stretches)
+        for aggregates, phase_stretches in cut
+        if {s.state for s in phase_stretches} == {"no failure"}
+    ]
     if name is not None:
-        calm_phases = [(made, its) for made, its in cut if made.phase.name == name]
-    for made, its in calm_phases or cut:
-        calm = [stretch for stretch in its if stretch.state == "no failure"]
+        calm_phases = [
+            (aggregates, phase_stretches) for aggregates, phase_stretches in cut if aggregates.phase.name == name
+        ]
+    for aggregates, phase_stretches in calm_phases or cut:
+        calm = [stretch for stretch in phase_stretches if stretch.state == "no failure"]
         if calm:
-            return {"phase": made.phase.name, **numbers_in(made, calm[0], None)}
+            return {"phase": aggregates.phase.name, **numbers_in(aggregates, calm[0], None)}
     return None
 
 
-def _phase(made: PhaseAggregates, its: Sequence[Stretch], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
-    seconds, at = made.all_ops.longest_gap()
-    state = next((s.state for s in its if s.start <= at < s.end), its[-1].state)
-    left = flight.at_end(made)
-    cut = sum(of.cut + of.cut_outside for of in made.ops.values())
+def _phase(
+    aggregates: PhaseAggregates, phase_stretches: Sequence[Stretch], base: Optional[Mapping[str, Any]]
+) -> Dict[str, Any]:
+    seconds, at = aggregates.all_ops.longest_gap()
+    state = next((s.state for s in phase_stretches if s.start <= at < s.end), phase_stretches[-1].state)
+    left = flight.at_end(aggregates)
+    cut = sum(of.cut + of.cut_outside for of in aggregates.ops.values())
     return {
-        "phase": made.phase.name,
-        "start": made.grid.start,
-        "end": made.grid.end,
+        "phase": aggregates.phase.name,
+        "start": aggregates.grid.start,
+        "end": aggregates.grid.end,
         "longest_gap": {"seconds": round(seconds, 6), "at": round(at, 3), "state": state},
         # without a row, and with one that says that the end of the run cut it off
         "lost": {"unfinished": left["requests"], "oldest_seconds": left["oldest_seconds"], "cut": cut},
-        "states": [{"labels": list(s.labels), **numbers_in(made, s, base)} for s in its],
+        "states": [{"labels": list(s.labels), **numbers_in(aggregates, s, base)} for s in phase_stretches],
     }
 
 
@@ -128,7 +140,7 @@ def _unsteady(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], base: Mappin
     return f"for {HALVED} s from second {at} of the time without a failure on, clients had {share} of its throughput"
 
 
-def numbers_in(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+def numbers_in(aggregates: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return the numbers of a stretch of whole seconds, compared with those of `base`."""
     line: Dict[str, Any] = {
         "state": stretch.state,
@@ -136,13 +148,13 @@ def numbers_in(made: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[s
         "end": stretch.end,
         "seconds": round(stretch.end - stretch.start, 3),
     }
-    merged = _line(None, made.all_ops, list(made.timeline.blocks.values()), stretch)
+    merged = _line(None, aggregates.all_ops, list(aggregates.timeline.blocks.values()), stretch)
     line["total"] = _compared(merged, base["total"] if base else None)
     line["ops"] = {}
-    for op in sorted(made.timeline.seconds, key=rank):
-        blocks = made.timeline.blocks.get(op)
-        its = _line(op, made.timeline.seconds[op], [blocks] if blocks else [], stretch)
-        line["ops"][op] = _compared(its, base["ops"].get(op) if base else None)
+    for op in sorted(aggregates.timeline.seconds, key=rank):
+        blocks = aggregates.timeline.blocks.get(op)
+        op_line = _line(op, aggregates.timeline.seconds[op], [blocks] if blocks else [], stretch)
+        line["ops"][op] = _compared(op_line, base["ops"].get(op) if base else None)
     return line
 
 
@@ -187,25 +199,25 @@ def _silent(seconds: Seconds, stretch: Stretch) -> int:
 def _latencies(blocks: Sequence[Blocks], stretch: Stretch) -> Blocks:
     """One bin with the latencies of the bins that lie completely in the stretch."""
     merged = Blocks(TimeGrid(0.0, 1.0))
-    for its in blocks:
-        grid = its.grid
+    for op_blocks in blocks:
+        grid = op_blocks.grid
         low = max(0, math.ceil((stretch.start - grid.first_block) / grid.block_step))
         high = max(low, math.floor((stretch.end - grid.first_block) / grid.block_step))
         if not grid.snapped and stretch.end >= grid.end:
             high = grid.block_bins
-        first, bucket, counts = its.used()
+        first, bucket, counts = op_blocks.used()
         counts = counts[max(0, low - first) : max(0, high - first)]
         if counts.size:
             merged.add(0, bucket, counts.sum(axis=0, keepdims=True))
-            merged.max[0] = max(int(merged.max[0]), int(its.max[low:high].max()))
+            merged.max[0] = max(int(merged.max[0]), int(op_blocks.max[low:high].max()))
     return merged
 
 
 def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
     """Milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples."""
     n = int(latencies.counts.sum())
-    found = (its[0] for its in latencies.quantiles(*wanted))
-    return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, found)]
+    quantiles = (bins[0] for bins in latencies.quantiles(*wanted))
+    return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, quantiles)]
 
 
 def _compared(line: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
@@ -230,15 +242,19 @@ def _warnings(
     unsteady = _unsteady(cut, base) if base else None
     if unsteady:
         yield {"code": "unsteady-baseline", "text": f"{unsteady}: what all is compared with had an outage of its own"}
-    compared = [made for made, its in cut if made.phase.name == (base or {}).get("phase") or _broken(its)]
-    loads = {(made.phase.kind, sum(job.workers for job in made.phase.jobs)) for made in compared}
+    compared = [
+        aggregates
+        for aggregates, phase_stretches in cut
+        if aggregates.phase.name == (base or {}).get("phase") or _broken(phase_stretches)
+    ]
+    loads = {(aggregates.phase.kind, sum(job.workers for job in aggregates.phase.jobs)) for aggregates in compared}
     if len(loads) > 1:
         text = "the phases have different loads: their percentages are no effect of the failure alone"
         yield {"code": "other-load", "text": text}
-    for made, its in cut:
-        coarse = [s.state for s in its if s.end - s.start < 2 * made.grid.block_step]
-        if made.grid.block_step > 1 and coarse:
-            text = f"{made.phase.name}: latencies have blocks of {made.grid.block_step} s, too coarse for: "
+    for aggregates, phase_stretches in cut:
+        coarse = [s.state for s in phase_stretches if s.end - s.start < 2 * aggregates.grid.block_step]
+        if aggregates.grid.block_step > 1 and coarse:
+            text = f"{aggregates.phase.name}: latencies have blocks of {aggregates.grid.block_step} s, too coarse for: "
             yield {"code": "coarse-latencies", "text": text + ", ".join(dict.fromkeys(coarse))}
     for line in lines:
         for state in line["states"]:
@@ -251,18 +267,18 @@ def _warnings(
         yield {"code": "not-watched", "text": text}
 
 
-def _broken(its: Sequence[Stretch]) -> bool:
+def _broken(phase_stretches: Sequence[Stretch]) -> bool:
     """Return whether a phase has a part of a failure."""
-    return any(stretch.state != "no failure" for stretch in its)
+    return any(stretch.state != "no failure" for stretch in phase_stretches)
 
 
-def timeline(made: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
+def timeline(aggregates: PhaseAggregates, samples: Samples, recovery: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the cluster during a phase: the bins are those of the phase's own `series`.
 
     {"start", "step", "cluster": as recovered.series, "windows": [{"state", "labels", "from", "to"}], "marks": [{"at",
     "title", "kind", "labels"}]}; from, to and at are seconds since `start`.
     """
-    grid = made.grid
+    grid = aggregates.grid
     windows = [
         {"state": s.state, "labels": list(s.labels), "from": s.start - grid.first, "to": s.end - grid.first}
         for s in stretches(recovery, grid.start, grid.end)
@@ -284,18 +300,18 @@ _HEAD = ("phase", "state", "s", "obj/s", "%", "MiB/s", "%", "p99 ms", "gap s", "
 _TOTAL = ("obj_per_s", "obj_per_s_percent", "mib_per_s", "mib_per_s_percent", "p99_ms")
 
 
-def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
+def blocks(impact_section: Mapping[str, Any]) -> Iterator[Block]:
     """Yield a table with a line for each state of each phase, and what was lost."""
     rows, lost = [], []
-    for phase in made["phases"]:
+    for phase in impact_section["phases"]:
         for state in phase["states"]:
             of = state["total"]
             numbers = (number_text(of[name]) for name in _TOTAL)
             ends = (f"{of['longest_gap']:.2f}", str(of["silent_seconds"]), str(of["errors"]))
             rows.append((phase["phase"], state["state"], f"{state['seconds']:.0f}", *numbers, *ends))
-        its = phase["lost"]
-        if its["unfinished"] or its["cut"]:
-            lost.append(f"{phase['phase']}: lost: {its['unfinished']} unfinished, {its['cut']} cut")
+        lost_requests = phase["lost"]
+        if lost_requests["unfinished"] or lost_requests["cut"]:
+            lost.append(f"{phase['phase']}: lost: {lost_requests['unfinished']} unfinished, {lost_requests['cut']} cut")
     yield TableGrid(_HEAD, tuple(rows), left=2)
     yield Words(tuple(lost))
 
@@ -313,19 +329,21 @@ def breaks(run: ArchivedRun) -> bool:
 def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> Dict[str, Any]:
     """Return {"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
     samples = read_samples(files_of(run.path), Clocks.of(run))
-    found = milestones(samples, json_lines(run.path / "events.jsonl"))
-    timelines = {made.phase.name: timeline(made, samples, found) for made in phases if made.length}
-    loaded = [made for made in phases if made.phase.jobs]
+    recovery = milestones(samples, json_lines(run.path / "events.jsonl"))
+    timelines = {
+        aggregates.phase.name: timeline(aggregates, samples, recovery) for aggregates in phases if aggregates.length
+    }
+    loaded = [aggregates for aggregates in phases if aggregates.phase.jobs]
     # a fill is another load: nothing is compared with it unless it is all there is
-    alike = [made for made in loaded if made.phase.role != "fill"] or loaded
-    return {"milestones": found, "impact": impact(alike, found), "timelines": timelines}
+    alike = [aggregates for aggregates in loaded if aggregates.phase.role != "fill"] or loaded
+    return {"milestones": recovery, "impact": impact(alike, recovery), "timelines": timelines}
 
 
-def warnings_of(made: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
+def warnings_of(failure_section: Optional[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     """Return the warnings of a failure's milestones and impact."""
-    if made is None:
+    if failure_section is None:
         return []
-    return [dict(warning) for part in ("milestones", "impact") for warning in made[part]["warnings"]]
+    return [dict(warning) for part in ("milestones", "impact") for warning in failure_section[part]["warnings"]]
 
 
 def _is_fault(event: Mapping[str, Any]) -> bool:

@@ -43,8 +43,10 @@ class DaemonCounters:
     def add(self, t: float, values: Mapping[str, Any], interval: float = INTERVAL) -> None:
         """Add a sample; `interval` is the seconds from one to the next at that time."""
         for name, value in values.items():
-            its, pair = self._samples.get(name), isinstance(value, list)
-            if pair == isinstance(its[0][2] if its else value, list) and (not pair or len(value) == 2):
+            earlier_samples, pair = self._samples.get(name), isinstance(value, list)
+            if pair == isinstance(earlier_samples[0][2] if earlier_samples else value, list) and (
+                not pair or len(value) == 2
+            ):
                 self._samples.setdefault(name, []).append((t, max(interval, SELDOM.get(name, 0.0)), value))
 
     @property
@@ -58,7 +60,7 @@ class DaemonCounters:
         """
         # two names of a node may be one machine
         samples = sorted(self._samples[name], key=itemgetter(0))
-        times, intervals = (np.array(its) for its in list(zip(*samples))[:2])
+        times, intervals = (np.array(column) for column in list(zip(*samples))[:2])
         values = np.array([value for *_, value in samples], float).reshape(len(times), -1)
         beside = window[1] <= times[0] or window[0] >= times[-1]
         if beside or not all(_near(end, times, intervals) for end in window):
@@ -91,14 +93,14 @@ def internals(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     """Return {"phases": {name: {"lines", "backlog"}}} of a run; None without these monitors. docs/RESOURCES.md."""
     offsets = Clocks.of(run).nodes
     daemons, backlog = _daemons(run, offsets), list(_backlog(run, offsets))
-    made: Dict[str, Any] = {}
+    numbers_of_phase: Dict[str, Any] = {}
     for line in phases:
         window = (line["window"]["start"], line["window"]["end"])
         if window[1] > window[0]:
-            its = {"lines": list(_lines(daemons, window)), "backlog": _backlog_in(backlog, window)}
-            if its["lines"] or its["backlog"]:
-                made[line["name"]] = its
-    return {"phases": made} if made else None
+            numbers = {"lines": list(_lines(daemons, window)), "backlog": _backlog_in(backlog, window)}
+            if numbers["lines"] or numbers["backlog"]:
+                numbers_of_phase[line["name"]] = numbers
+    return {"phases": numbers_of_phase} if numbers_of_phase else None
 
 
 def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
@@ -109,37 +111,40 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 
 
 def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
-    found: Dict[str, DaemonCounters] = {}
+    daemons: Dict[str, DaemonCounters] = {}
     for node, path in _files(run.path, "internals"):
-        asked, samples = INTERVAL, 0
+        configured_interval, samples = INTERVAL, 0
         for line in numbered_lines(path, run.damage):
             if "version" in line:  # also where the monitor was connected anew
-                asked, samples = float(line.get("interval") or INTERVAL), 0
+                configured_interval, samples = float(line.get("interval") or INTERVAL), 0
             elif "d" in line:
                 samples += 1
-                t, interval = float(line["t"]) - offsets.get(node, 0.0), asked * (COARSER if samples >= FINE else 1)
+                t, interval = (
+                    float(line["t"]) - offsets.get(node, 0.0),
+                    configured_interval * (COARSER if samples >= FINE else 1),
+                )
                 for daemon, values in (line["d"] or {}).items():
-                    found.setdefault(daemon, DaemonCounters()).add(t, values, interval)
-    return found
+                    daemons.setdefault(daemon, DaemonCounters()).add(t, values, interval)
+    return daemons
 
 
 def _lines(daemons: Mapping[str, DaemonCounters], window: Window) -> Iterator[Dict[str, Any]]:
     """Yield a line for each number of a class of daemons: of all together, and of the one that has most."""
     by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}
-    for daemon, its in daemons.items():
-        for name in its.names:
-            at = its.at(name, window)
+    for daemon, counters in daemons.items():
+        for name in counters.names:
+            at = counters.at(name, window)
             if at is not None:
                 by_name.setdefault(("osd" if daemon.startswith("osd.") else "rgw", name), {})[daemon] = at
-    for (kind, name), found in by_name.items():
-        every = np.array(list(found.values()))  # (daemons, 2, columns)
+    for (kind, name), values_of_daemon in by_name.items():
+        every = np.array(list(values_of_daemon.values()))  # (daemons, 2, columns)
         rises = every[:, 1] - every[:, 0]
         start: Optional[float] = None
         end: Optional[float] = None
         value: Optional[float] = None
         if _is_state(name):
-            whole = np.sum if name.endswith("_bytes") else np.mean
-            start, end = (float(whole(every[:, i, 0])) for i in (0, 1))
+            combine = np.sum if name.endswith("_bytes") else np.mean
+            start, end = (float(combine(every[:, i, 0])) for i in (0, 1))
             unit, value, each = ("bytes" if name.endswith("_bytes") else ""), end, every[:, 1, 0]
         elif rises.shape[1] == 2:
             n, seconds = rises.sum(axis=0)
@@ -151,7 +156,7 @@ def _lines(daemons: Mapping[str, DaemonCounters], window: Window) -> Iterator[Di
             unit, value = "1/s", float(each.sum())
         most = int(each.argmax())
         line = {"class": kind, "name": name, "unit": unit, "start": start, "end": end, "value": value}
-        line.update(highest=float(each[most]), of=list(found)[most])
+        line.update(highest=float(each[most]), of=list(values_of_daemon)[most])
         yield {key: _rounded(value) for key, value in line.items()}
 
 
@@ -171,30 +176,30 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
 
     A number is None where the two looks next to that end of the window have none: what an earlier one had may be old.
     """
-    before = [its for its in samples if its["t"] <= window[0]]
-    during = [its for its in samples if window[0] < its["t"] <= window[1]]
-    after = [its for its in samples if its["t"] > window[1]]
+    before = [sample for sample in samples if sample["t"] <= window[0]]
+    during = [sample for sample in samples if window[0] < sample["t"] <= window[1]]
+    after = [sample for sample in samples if sample["t"] > window[1]]
     near = [*before[-1:], *during, *after[:1]]
     if not near:
         return None
-    made: Dict[str, Any] = {"looks": len(during)}
+    backlog: Dict[str, Any] = {"looks": len(during)}
     for name in ("gc", "sync"):
-        values = [its.get(name) for its in near]
+        values = [sample.get(name) for sample in near]
         ends = (next((value for value in two if value is not None), None) for two in (values[:2], values[:-3:-1]))
-        made[name] = list(ends) if any(name in its for its in near) else None
-    made["reshard"] = sorted({bucket for its in during for bucket in its.get("reshard") or ()})
-    return made
+        backlog[name] = list(ends) if any(name in sample for sample in near) else None
+    backlog["reshard"] = sorted({bucket for sample in during for bucket in sample.get("reshard") or ()})
+    return backlog
 
 
-def warnings_of(made: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+def warnings_of(internals_section: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
-    for phase, its in (made or {"phases": {}})["phases"].items():
-        of = {line["name"]: line for line in its["lines"] if line["class"] == "osd"}
+    for phase, numbers in (internals_section or {"phases": {}})["phases"].items():
+        of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")
         if slow and slow["end"] - slow["start"] > SPILLED:
             text = f"RocksDB took {plain((slow['end'] - slow['start']) / 2**20)} MiB more of slow devices"
             yield {"code": "spillover", "text": f"{text}, most on {slow['of']}", "phase": phase}
-        backlog = its["backlog"] or {}
+        backlog = numbers["backlog"] or {}
         low, high = backlog.get("gc") or (0, 0)
         if low is None or high is None:
             yield {"code": "garbage-unknown", "text": _unknown_garbage(low, high), "phase": phase}
@@ -224,14 +229,14 @@ def _unknown_garbage(low: Optional[int], high: Optional[int]) -> str:
 def limits(run: Path) -> Iterator[Dict[str, Any]]:
     """Yield a warning for each monitor that says on some nodes that it could not see all that it was to see."""
     for monitor in ("internals", "stacks"):
-        found: Dict[str, str] = {}  # node -> the first thing that it says
+        limit_of_node: Dict[str, str] = {}  # node -> the first thing that it says
         for node, path in _files(run, monitor):
             limit = next(_limits_in(path), None)
             if limit:
-                found.setdefault(node, limit)
-        if found:
-            told = "; ".join(f"{node}: {text}" for node, text in list(found.items())[:_SHOWN])
-            text = f"{monitor} saw less than it was to see on {several(len(found), 'node')}: {told}"
+                limit_of_node.setdefault(node, limit)
+        if limit_of_node:
+            limits_text = "; ".join(f"{node}: {text}" for node, text in list(limit_of_node.items())[:_SHOWN])
+            text = f"{monitor} saw less than it was to see on {several(len(limit_of_node), 'node')}: {limits_text}"
             yield {"code": "monitor-limited", "text": text}
 
 
@@ -248,24 +253,24 @@ def _limits_in(path: Path) -> Iterator[str]:
 _NOTHING = {"-", "0", "0 → 0", "- → -"}
 
 
-def counter_rows(made: Optional[Mapping[str, Any]]) -> List[List[str]]:
+def counter_rows(internals_section: Optional[Mapping[str, Any]]) -> List[List[str]]:
     """Return a table of all phases: a head, then a line for each number; of states "begin -> end"."""
-    phases = (made or {"phases": {}})["phases"]
+    phases = (internals_section or {"phases": {}})["phases"]
     cells: Dict[Tuple[str, str], Dict[str, str]] = {}
-    for phase, its in phases.items():
-        for line in its["lines"]:
+    for phase, numbers in phases.items():
+        for line in numbers["lines"]:
             unit, scale = ("MiB", 2**20) if line["unit"] == "bytes" else (line["unit"], 1)
             name = line["name"][: -len("_bytes")] if line["unit"] == "bytes" else line["name"]
             shown = [None if value is None else value / scale for value in (line["start"], line["end"], line["value"])]
             text = plain(shown[2]) if shown[0] is None else f"{_plain(shown[0])} → {_plain(shown[1])}"
             cells.setdefault((f"{line['class']} {name.replace('_', ' ')}", unit), {})[phase] = text
-        for name, values in (its["backlog"] or {}).items():
+        for name, values in (numbers["backlog"] or {}).items():
             if name in ("gc", "sync") and values:
                 key = ({"gc": "garbage entries", "sync": "shards behind"}[name], "")
                 begin, end = ("-" if value is None else f"{value:,}" for value in values)
                 cells.setdefault(key, {})[phase] = f"{begin} → {end}"
-    said = {key: its for key, its in cells.items() if set(its.values()) - _NOTHING}
-    rows = [[name, unit, *(its.get(phase, "-") for phase in phases)] for (name, unit), its in said.items()]
+    shown_cells = {key: texts for key, texts in cells.items() if set(texts.values()) - _NOTHING}
+    rows = [[name, unit, *(texts.get(phase, "-") for phase in phases)] for (name, unit), texts in shown_cells.items()]
     return [["", "unit", *phases], *rows] if rows else []
 
 

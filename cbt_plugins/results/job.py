@@ -34,12 +34,12 @@ class OpAggregates:
     busy: int = 0  # ns that all requests (also failed, also outside) spent in flight within the window
     messages: Counter[str] = field(default_factory=Counter)  # error -> count, in and outside of the window
 
-    def merge(self, other: OpAggregates) -> None:
+    def merge(self, aggregates: OpAggregates) -> None:
         for name in ("latency", "ttfb", "failed"):
-            getattr(self, name).merge(getattr(other, name))
+            getattr(self, name).merge(getattr(aggregates, name))
         for name in ("objects", "bytes", "ok_outside", "failed_outside", "cut", "cut_outside", "busy"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.messages.update(other.messages)
+            setattr(self, name, getattr(self, name) + getattr(aggregates, name))
+        self.messages.update(aggregates.messages)
 
     @property
     def finished(self) -> int:
@@ -67,13 +67,13 @@ class EndpointAggregates:
     max: int = 0
     longest: int = 0  # ns, also of those that failed or were cut off
 
-    def merge(self, other: EndpointAggregates) -> None:
-        self.n += other.n
-        self.failed += other.failed
-        self.cut += other.cut
-        self.total += other.total
-        self.max = max(self.max, other.max)
-        self.longest = max(self.longest, other.longest)
+    def merge(self, aggregates: EndpointAggregates) -> None:
+        self.n += aggregates.n
+        self.failed += aggregates.failed
+        self.cut += aggregates.cut
+        self.total += aggregates.total
+        self.max = max(self.max, aggregates.max)
+        self.longest = max(self.longest, aggregates.longest)
 
 
 @dataclass
@@ -92,21 +92,21 @@ class JobAggregates:
     ended: bool = False  # there is an end frame
     torn: Optional[str] = None
 
-    def merge(self, other: JobAggregates) -> None:
+    def merge(self, part: JobAggregates) -> None:
         """Add another part; those that were merged are of no use afterwards."""
-        for key, of in other.sizes.items():
+        for key, of in part.sizes.items():
             self.sizes.setdefault(key, OpAggregates()).merge(of)
-        for op, of in other.ops.items():
+        for op, of in part.ops.items():
             self.ops.setdefault(op, OpAggregates()).merge(of)
-        for place, its in other.endpoints.items():
-            self.endpoints.setdefault(place, EndpointAggregates()).merge(its)
-        for thread, end in other.last_end.items():
+        for place, endpoint_aggregates in part.endpoints.items():
+            self.endpoints.setdefault(place, EndpointAggregates()).merge(endpoint_aggregates)
+        for thread, end in part.last_end.items():
             self.last_end[thread] = max(end, self.last_end.get(thread, 0))
-        self.crossing = (self.crossing[0] + other.crossing[0], self.crossing[1] + other.crossing[1])
+        self.crossing = (self.crossing[0] + part.crossing[0], self.crossing[1] + part.crossing[1])
         for name in ("rows", "errors", "bad", "damaged"):
-            setattr(self, name, getattr(self, name) + getattr(other, name))
-        self.ended |= other.ended
-        self.torn = self.torn or other.torn
+            setattr(self, name, getattr(self, name) + getattr(part, name))
+        self.ended |= part.ended
+        self.torn = self.torn or part.torn
 
 
 class HistogramGroups:
@@ -133,13 +133,13 @@ class HistogramGroups:
             self.dense[number][low : low + width] += sums[number].astype(np.int64)
 
     def histogram(self, group: int, n: int, total: int, low: int, high: int) -> Histogram:
-        made, none = Histogram(), np.zeros(0, np.int64)
+        histogram, none = Histogram(), np.zeros(0, np.int64)
         if group >= len(self.dense):
-            made.add(none, none, n, total, low, high)
+            histogram.add(none, none, n, total, low, high)
         elif n:
             numbers = np.flatnonzero(self.dense[group])
-            made.add(numbers, self.dense[group][numbers], n, total, low, high)
-        return made
+            histogram.add(numbers, self.dense[group][numbers], n, total, low, high)
+        return histogram
 
 
 class JobAccumulator:
@@ -149,7 +149,7 @@ class JobAccumulator:
         self.grid = timeline.grid
         self.timeline = timeline
         self._job = JobAggregates()
-        self._known: Dict[str, Dict[str, int]] = {"op": {}, "endpoint": {}, "error": {}}  # name -> number here
+        self._number_of: Dict[str, Dict[str, int]] = {"op": {}, "endpoint": {}, "error": {}}  # name -> number here
         self._groups = np.full(256 << 7, -1, np.int64)  # op << 7 | size -> number of its histograms
         self._used = 0
         self._histograms = {name: HistogramGroups() for name in ("latency", "ttfb", "failed")}
@@ -169,9 +169,9 @@ class JobAccumulator:
             self._add_flight(seconds, frame.ops)
         for thread, end in zip(*(frame.table("threads")[name].tolist() for name in ("thread", "last_end"))):
             self._job.last_end[thread] = max(end, self._job.last_end.get(thread, 0))
-        for its in frame.totals:
-            self._job.bad += int(its.get("bad") or 0)
-            self._job.torn = self._job.torn or its.get("torn")
+        for total in frame.totals:
+            self._job.bad += int(total.get("bad") or 0)
+            self._job.torn = self._job.torn or total.get("torn")
         self._job.ended |= frame.ends
 
     def damaged(self) -> None:
@@ -186,11 +186,11 @@ class JobAccumulator:
 
     def _numbers(self, kind: str, texts: Sequence[str]) -> np.ndarray:
         """The numbers here of a frame's names."""
-        known = self._known[kind]
-        return np.array([known.setdefault(text, len(known)) for text in texts], np.int64)
+        numbers = self._number_of[kind]
+        return np.array([numbers.setdefault(text, len(numbers)) for text in texts], np.int64)
 
     def _names(self, kind: str) -> List[str]:
-        return list(self._known[kind])
+        return list(self._number_of[kind])
 
     def _op(self, name: str) -> OpAggregates:
         return self._job.ops.setdefault(name, OpAggregates())
@@ -225,9 +225,9 @@ class JobAccumulator:
         errors = frame.table("errors")
         if not len(errors["block"]):
             return
-        its = self._numbers("error", frame.errors)[errors["error"]]
+        error_numbers = self._numbers("error", frame.errors)[errors["error"]]
         inside = self.grid.holds(errors["block"], frame.block)
-        keys = ((ops[errors["op"]] << 16 | endpoints[errors["endpoint"]]) << 24 | its) << 1 | inside
+        keys = ((ops[errors["op"]] << 16 | endpoints[errors["endpoint"]]) << 24 | error_numbers) << 1 | inside
         keys, sums = grouped(keys, {"count": errors["count"]})
         self._errors.append((keys, sums["count"]))
 
@@ -237,9 +237,9 @@ class JobAccumulator:
         inside = grid.holds(second, 1)
         busy = np.zeros(len(names), np.int64)
         np.add.at(busy, seconds["op"][inside].astype(np.int64), seconds["busy"][inside])
-        for name, its in zip(names, busy.tolist()):
-            if its:
-                self._op(name).busy += its
+        for name, busy_ns in zip(names, busy.tolist()):
+            if busy_ns:
+                self._op(name).busy += busy_ns
         if grid.snapped:
             borders = (int(seconds["crossing"][second == at].sum()) for at in (int(grid.start), int(grid.end)))
             begin, end = borders
@@ -247,7 +247,7 @@ class JobAccumulator:
 
     def _sum_counts(self) -> None:
         keys = np.concatenate([keys for keys, _ in self._counts])
-        columns = {name: np.concatenate([its[name] for _, its in self._counts]) for name in self._counts[0][1]}
+        columns = {name: np.concatenate([table[name] for _, table in self._counts]) for name in self._counts[0][1]}
         lows = {name: np.where(columns[n] > 0, columns[name], _NEVER) for name, n in _LOWS.items()}
         sums, highs = ({name: columns[name] for name in names} for names in (_SUMS, _HIGHS))
         self._counts = [grouped(keys, sums, lows, highs)]
@@ -271,17 +271,17 @@ class JobAccumulator:
                 of.ok_outside += cell["n"]
                 of.failed_outside += cell["failed"]
                 continue
-            its = EndpointAggregates(cell["n"], cell["failed"], 0, cell["total"], cell["max"])
-            its.longest = max(cell["max"], cell["failed_max"])
-            job.endpoints.setdefault((endpoint, op), EndpointAggregates()).merge(its)
+            endpoint_aggregates = EndpointAggregates(cell["n"], cell["failed"], 0, cell["total"], cell["max"])
+            endpoint_aggregates.longest = max(cell["max"], cell["failed_max"])
+            job.endpoints.setdefault((endpoint, op), EndpointAggregates()).merge(endpoint_aggregates)
             of.objects += cell["objects"]
             of.bytes += cell["bytes"]
             _merge_cell(merged.setdefault((op, size), {}), cell)
         for (op, size), cell in merged.items():
-            group = int(self._groups[self._known["op"][op] << 7 | size])
+            group = int(self._groups[self._number_of["op"][op] << 7 | size])
             of = job.sizes[op, size]
             for name, n, prefix in (("latency", "n", ""), ("ttfb", "ttfb_n", "ttfb_"), ("failed", "failed", "failed_")):
-                numbers = (cell[n], *(cell[prefix + what] for what in ("total", "min", "max")))
+                numbers = (cell[n], *(cell[prefix + statistic] for statistic in ("total", "min", "max")))
                 setattr(of, name, self._histograms[name].histogram(group, *numbers))
         for (op, _), of in job.sizes.items():
             self._op(op).merge(of)

@@ -51,8 +51,8 @@ def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Optional[F
 
     `offset` is the clock of the rows' node minus the run's, in seconds; `block` the resolution in seconds.
     """
-    with _reduced(path, f"--offset={offset!r}", f"--block={block}") as made:
-        yield from frames(made, places(made)[0])
+    with _reduced(path, f"--offset={offset!r}", f"--block={block}") as reduced_file:
+        yield from frames(reduced_file, places(reduced_file)[0])
 
 
 def by_client(path: Path) -> Reduced:
@@ -65,16 +65,16 @@ def by_client(path: Path) -> Reduced:
     names = totals.get("clients") or [""]
     clients = []
     for name in names if len(names) > 1 else ():
-        with _reduced(path, f"--client={name}") as made:
-            clients.append(Client(name, _counted(frames(made, places(made)[0]))))
+        with _reduced(path, f"--client={name}") as reduced_file:
+            clients.append(Client(name, _counted(frames(reduced_file, places(reduced_file)[0]))))
     clients = clients or [Client(names[0], _counted(every))]
-    found = [client for client in clients if client.frames]
-    return Reduced(found, int(totals["bad"]), totals["torn"], totals.get("command", ""))
+    active_clients = [client for client in clients if client.frames]
+    return Reduced(active_clients, int(totals["bad"]), totals["torn"], totals.get("command", ""))
 
 
-def _counted(found: Any) -> List[Frame]:
+def _counted(all_frames: Any) -> List[Frame]:
     """Return the frames that count requests."""
-    return [frame for frame in found if frame and not frame.ends]
+    return [frame for frame in all_frames if frame and not frame.ends]
 
 
 @contextmanager
@@ -91,15 +91,15 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
     if change:
         raise Unreadable(f"{path}: {change}")
     with tempfile.TemporaryDirectory(prefix="cbt-rows-") as scratch:
-        made = Path(scratch) / "rows.aggregates"
-        argv = [str(program), "reduce", *options, "-o", str(made), str(path)]
+        reduced_file = Path(scratch) / "rows.aggregates"
+        argv = [str(program), "reduce", *options, "-o", str(reduced_file), str(path)]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         if done.returncode:
             lines = done.stderr.decode(errors="replace").strip().splitlines()
             why = lines[0] if lines else f"exit status {done.returncode}"
             text = why.replace(f"cbt-rows: cannot read {path}: ", "").replace(f"open {path}: ", "")
             raise Unreadable(f"{path}: {text}" if done.returncode == _UNREAD else f"{path}: {why}")
-        yield made
+        yield reduced_file
 
 
 #: bytes of files from which on other processes are worth their start
@@ -146,31 +146,31 @@ class Read:
 
 def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
     """Read every job's aggregates, or its rows where there are none."""
-    made = Read(Timeline(grid))
+    outcome = Read(Timeline(grid))
     torn: Dict[str, str] = {}
     tasks: List[Task] = []
     for job in phase.jobs:
         try:
-            found = tasks_of(job)
+            job_tasks = tasks_of(job)
         except Unreadable as e:
-            made.unreadable[job.id] = str(e)
+            outcome.unreadable[job.id] = str(e)
             continue
-        tasks += found.tasks
-        torn.update({job.id: found.torn} if found.torn else {})
-        made.from_rows.update({job.id: found.from_rows} if found.from_rows else {})
+        tasks += job_tasks.tasks
+        torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
+        outcome.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
     for results, timeline in _lots(tasks, grid):
-        made.timeline.merge(timeline)
-        for job_id, its in results:
-            if isinstance(its, str):
-                made.unreadable[job_id] = its
+        outcome.timeline.merge(timeline)
+        for job_id, aggregates_or_error in results:
+            if isinstance(aggregates_or_error, str):
+                outcome.unreadable[job_id] = aggregates_or_error
             else:
-                made.jobs.setdefault(job_id, JobAggregates()).merge(its)
-    for job_id, aggregates in made.jobs.items():
+                outcome.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
+    for job_id, aggregates in outcome.jobs.items():
         if aggregates.damaged:
             aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
         elif not aggregates.ended:
             aggregates.torn = torn.get(job_id) or "its aggregates have no end"
-    return made
+    return outcome
 
 
 def tasks_of(job: ArchivedJob) -> JobTasks:
@@ -178,10 +178,10 @@ def tasks_of(job: ArchivedJob) -> JobTasks:
     unused = None
     if job.aggregates is not None:
         try:
-            found, torn = places(job.aggregates)
+            frame_places, torn = places(job.aggregates)
             tasks = [
                 Task(job.id, job.aggregates, where=part, weight=sum(length for _, length in part))
-                for part in _parts(found)
+                for part in _parts(frame_places)
             ]
             return JobTasks(tasks, torn)
         except Unreadable as e:
@@ -194,16 +194,16 @@ def tasks_of(job: ArchivedJob) -> JobTasks:
     return JobTasks([Task(job.id, job.rows, job.clock_offset, weight=weight)], from_rows=unused)
 
 
-def _parts(found: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int]]]:
+def _parts(frame_places: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int]]]:
     """One part at least: no frames are aggregates too."""
     begin = size = 0
-    for i, (_, length) in enumerate(found):
+    for i, (_, length) in enumerate(frame_places):
         size += length
         if size >= _TASK:
-            yield found[begin : i + 1]
+            yield frame_places[begin : i + 1]
             begin, size = i + 1, 0
-    if begin < len(found) or not found:
-        yield found[begin:]
+    if begin < len(frame_places) or not frame_places:
+        yield frame_places[begin:]
 
 
 Results = List[Tuple[str, Union[JobAggregates, str]]]

@@ -43,28 +43,28 @@ class Counter:
 
     def rises(self, edges: Edges) -> np.ndarray:
         """Return the rises of the counters between each two edges: (len(edges) - 1, columns)."""
-        found = np.zeros((len(edges) - 1, self._columns))
+        rises = np.zeros((len(edges) - 1, self._columns))
         for at, levels in self._pieces:
             if at[-1] > edges[0] and at[0] < edges[-1]:
                 columns = [np.interp(edges, at, levels[:, i]) for i in range(self._columns)]
-                found += np.diff(np.column_stack(columns), axis=0)
-        return found
+                rises += np.diff(np.column_stack(columns), axis=0)
+        return rises
 
     def rise(self, begin: float, end: float) -> np.ndarray:
         """Return the rises of the counters from `begin` to `end`: (columns)."""
-        its: np.ndarray = self.rises((begin, end))[0]
-        return its
+        rises: np.ndarray = self.rises((begin, end))[0]
+        return rises
 
-    def known(self, edges: Edges) -> np.ndarray:
+    def watched_seconds(self, edges: Edges) -> np.ndarray:
         """Return the seconds between each two edges of which something is known."""
-        found = np.zeros(len(edges) - 1)
+        seconds = np.zeros(len(edges) - 1)
         for at, _ in self._pieces:
-            found += np.diff(np.clip(edges, at[0], at[-1]))
-        return found
+            seconds += np.diff(np.clip(edges, at[0], at[-1]))
+        return seconds
 
     def meets(self, begin: float, end: float) -> bool:
         """Return whether anything is known between them."""
-        return bool(self.known((begin, end))[0] > 0)
+        return bool(self.watched_seconds((begin, end))[0] > 0)
 
 
 FOLDER = "resources."
@@ -79,7 +79,7 @@ VERSION = 2
 class DaemonSamples:
     """One process of Ceph or of a load generator."""
 
-    its: str  # "osd", "rgw", "mon", "mgr", "mds", "generator"
+    daemon_class: str  # "osd", "rgw", "mon", "mgr", "mds", "generator"
     id: str
     pid: int
     io: bool  # its counters of bytes could be read
@@ -291,37 +291,39 @@ class _Lines:
         threads = self._rows("u")
         for index, (at, rows) in self._rows("d").items():
             daemon = self._daemon(node, index, (edges, at, rows), offset)
-            if daemon is not None and self._looks and daemon.its != "generator":
+            if daemon is not None and self._looks and daemon.daemon_class != "generator":
                 used = rows[:, _TICKS] / float(about["hz"])
-                shares = self._looked(threads.get(index)).shares(daemon.its, at, used)
+                shares = self._looked(threads.get(index)).shares(daemon.daemon_class, at, used)
                 daemon.groups.add(daemon.used.first, edges[at + 1], shares * used[:, None])
         for index, (at, rows) in self._rows("k").items():
             disk = names["k"].get(index)
             if disk:
-                its = node.disks.setdefault(disk["name"], DiskSamples(disk["name"], disk.get("rotational")))
-                _spread(its.used, edges, at, rows[:, 1:] * _DISK_UNITS)
+                disk_samples = node.disks.setdefault(disk["name"], DiskSamples(disk["name"], disk.get("rotational")))
+                _spread(disk_samples.used, edges, at, rows[:, 1:] * _DISK_UNITS)
         for index, (at, rows) in self._rows("n").items():
             net = names["n"].get(index)
             if net:
-                made = InterfaceSamples(net["name"], net.get("speed"), net.get("addresses") or (), net.get("master"))
-                _spread(node.interfaces.setdefault(made.name, made).used, edges, at, rows[:, 1:])
+                interface = InterfaceSamples(
+                    net["name"], net.get("speed"), net.get("addresses") or (), net.get("master")
+                )
+                _spread(node.interfaces.setdefault(interface.name, interface).used, edges, at, rows[:, 1:])
 
     def _rows(self, kind: str) -> Dict[str, Tuple[np.ndarray, np.ndarray]]:
         """{index: (numbers of the samples, their rows)} of one kind."""
         rows = np.array(self._values[kind]).reshape(-1, len(_COLUMNS[kind]))
         at = np.repeat(np.arange(len(self._times)), np.array(self._numbers[kind], int))
-        found = {}
+        rows_of_index = {}
         for index in np.unique(rows[:, _INDEX]):
             mine = np.flatnonzero(rows[:, _INDEX] == index)
-            found[str(int(index))] = (at[mine], rows[mine])
-        return found
+            rows_of_index[str(int(index))] = (at[mine], rows[mine])
+        return rows_of_index
 
     def _looked(self, rows: Optional[Tuple[np.ndarray, np.ndarray]]) -> Looks:
         """What the looks found of one daemon, from its rows and the numbers of their samples."""
         looks = np.array([number for number, _ in self._looks], int)
-        at, found = rows if rows else (np.zeros(0, int), np.zeros((0, 3)))
-        names = {int(index): str(its.get("name")) for index, its in self._names["t"].items()}
-        return Looks(looks, np.searchsorted(looks, at), found[:, 1], found[:, 2] / 1000, names)
+        at, thread_rows = rows if rows else (np.zeros(0, int), np.zeros((0, 3)))
+        names = {int(index): str(thread.get("name")) for index, thread in self._names["t"].items()}
+        return Looks(looks, np.searchsorted(looks, at), thread_rows[:, 1], thread_rows[:, 2] / 1000, names)
 
     def _daemon(
         self, node: NodeSamples, index: str, table: Tuple[np.ndarray, np.ndarray, np.ndarray], offset: float
@@ -340,15 +342,17 @@ class _Lines:
         if about["class"] == "monitor":
             node.monitor.add(begin, times, used[:, :1])
             return None
-        made = DaemonSamples(
+        daemon = DaemonSamples(
             about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {}
         )
-        made.used.add(begin, times, used)
-        made.at, made.rss, made.threads = times, rows[:, _RSS], rows[:, _THREADS]
-        made.throttled = [(t - offset, of, waited) for t, of, waited in self._throttled.get(index, ())]
-        made.busiest = [(t - offset, name, share) for t, its, name, share in self._threads if its == index]
-        node.daemons.append(made)
-        return made
+        daemon.used.add(begin, times, used)
+        daemon.at, daemon.rss, daemon.threads = times, rows[:, _RSS], rows[:, _THREADS]
+        daemon.throttled = [(t - offset, of, waited) for t, of, waited in self._throttled.get(index, ())]
+        daemon.busiest = [
+            (t - offset, name, share) for t, daemon_index, name, share in self._threads if daemon_index == index
+        ]
+        node.daemons.append(daemon)
+        return daemon
 
 
 def _names_of(kind: str, names: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:

@@ -19,7 +19,9 @@ from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
 
 #: operations that move no data: a bandwidth would be a made-up number
 WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
-_PERCENTILES = tuple(its for its in METRICS.values() if its.path[:1] == ("latency_ms",) and its.quantile)
+_PERCENTILES = tuple(
+    metric for metric in METRICS.values() if metric.path[:1] == ("latency_ms",) and metric.quantile
+)
 _ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
 
 
@@ -37,8 +39,8 @@ class PhaseAggregates:
     def __post_init__(self) -> None:
         self.ops: Dict[str, OpAggregates] = {}
         for aggregates in self.jobs.values():
-            for op, its in aggregates.ops.items():
-                self.ops.setdefault(op, OpAggregates()).merge(its)
+            for op, op_aggregates in aggregates.ops.items():
+                self.ops.setdefault(op, OpAggregates()).merge(op_aggregates)
         self.ops = {op: self.ops[op] for op in sorted(self.ops, key=rank)}
         self.all_ops: Seconds = self.timeline.all_ops()
 
@@ -76,12 +78,12 @@ def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
     A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999; and where the
     generator told only sums.
     """
-    if not histogram.n or not (histogram.whole or histogram.total):
+    if not histogram.n or not (histogram.has_buckets or histogram.total):
         return None
     ms: Dict[str, Any] = {"n": histogram.n, "mean": _ms(histogram.mean)}
     for metric in _PERCENTILES:
-        known = histogram.whole and histogram.n >= metric.needs
-        ms[metric.path[1]] = _ms(histogram.quantile(metric.quantile or 0)) if known else None
+        has_percentile = histogram.has_buckets and histogram.n >= metric.needs
+        ms[metric.path[1]] = _ms(histogram.quantile(metric.quantile or 0)) if has_percentile else None
     ms["max"] = _ms(histogram.max)
     return ms
 
@@ -114,13 +116,13 @@ def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any
     }
 
 
-def by_op(made: PhaseAggregates) -> Dict[str, Any]:
+def by_op(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return, per operation, its line, its longest gap, its kinds of error and its histogram."""
     table = {}
-    for op, of in made.ops.items():
-        line = numbers(op, of, made.length)
-        seconds = made.timeline.seconds.get(op)
-        gap = seconds.longest_gap() if seconds else (made.length, made.grid.start)
+    for op, of in aggregates.ops.items():
+        line = numbers(op, of, aggregates.length)
+        seconds = aggregates.timeline.seconds.get(op)
+        gap = seconds.longest_gap() if seconds else (aggregates.length, aggregates.grid.start)
         line["longest_gap"] = {"seconds": round(gap[0], 6), "at": round(gap[1], 3)}
         line["error_kinds"] = [{"text": text, "count": n} for text, n in _most(of.messages)]
         line["histogram_ns"] = of.latency.to_json()
@@ -132,19 +134,19 @@ def _most(messages: Mapping[str, int]) -> List[Tuple[str, int]]:
     return sorted(messages.items(), key=lambda item: (-item[1], item[0]))[:5]
 
 
-def by_driver(made: PhaseAggregates) -> List[Dict[str, Any]]:
+def by_driver(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
     """Return the lines of each driver and operation, in the order of the jobs."""
     merged: Dict[str, Dict[str, OpAggregates]] = {}
     sizes: Dict[str, Dict[Tuple[str, int], OpAggregates]] = {}
     about: Dict[str, ArchivedJob] = {}
     workers: Dict[str, int] = {}
-    for job in made.phase.jobs:
+    for job in aggregates.phase.jobs:
         about.setdefault(job.driver, job)
         workers[job.driver] = workers.get(job.driver, 0) + job.workers
-        its = made.jobs.get(job.id, JobAggregates())
-        for op, of in its.ops.items():
+        job_aggregates = aggregates.jobs.get(job.id, JobAggregates())
+        for op, of in job_aggregates.ops.items():
             merged.setdefault(job.driver, {}).setdefault(op, OpAggregates()).merge(of)
-        for key, of in its.sizes.items():
+        for key, of in job_aggregates.sizes.items():
             sizes.setdefault(job.driver, {}).setdefault(key, OpAggregates()).merge(of)
     return [
         {
@@ -154,11 +156,11 @@ def by_driver(made: PhaseAggregates) -> List[Dict[str, Any]]:
             "sizes": [list(size) for size in job.sizes],
             "workers": workers[driver],
             "ops": {
-                op: numbers(op, of, made.length)
+                op: numbers(op, of, aggregates.length)
                 for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: rank(item[0]))
             },
-            "size_classes": _size_classes(sizes.get(driver, {}), made.length, job.sizes),
-            "total": numbers(None, total(merged.get(driver, {}).values()), made.length),
+            "size_classes": _size_classes(sizes.get(driver, {}), aggregates.length, job.sizes),
+            "total": numbers(None, total(merged.get(driver, {}).values()), aggregates.length),
         }
         for driver, job in about.items()
     ]
@@ -202,11 +204,11 @@ def _bounds(size: int, ops: Mapping[str, OpAggregates], planned: Sequence[Tuple[
     return {"smallest": 1 << size - 1 if size else 0, "largest": (1 << size) - 1}
 
 
-def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:
+def by_endpoint(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
     """Return the requests that ended in the window, per RGW address and operation."""
     merged: Dict[Tuple[str, str], EndpointAggregates] = {}
-    for its in made.jobs.values():
-        for key, of in its.endpoints.items():
+    for job_aggregates in aggregates.jobs.values():
+        for key, of in job_aggregates.endpoints.items():
             merged.setdefault(key, EndpointAggregates()).merge(of)
     return [
         {
@@ -222,31 +224,31 @@ def by_endpoint(made: PhaseAggregates) -> List[Dict[str, Any]]:
     ]
 
 
-def mix(made: PhaseAggregates) -> Dict[str, Any]:
+def mix(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return percent of the requests, as asked (null: no mix) and as measured on all that ended in the window.
 
     Of works it is percent of the requests of each work.
     """
     finished: Counter[str] = Counter()
-    for op, of in made.ops.items():
+    for op, of in aggregates.ops.items():
         finished[split_op(op)[0]] += of.finished
     measured = {
         op: round(100 * of.finished / finished[split_op(op)[0]], 3)
-        for op, of in made.ops.items()
+        for op, of in aggregates.ops.items()
         if finished[split_op(op)[0]]
     }
-    asked = {op: made.phase.mix[op] for op in sorted(made.phase.mix, key=rank)} or None
-    return {"asked": asked, "measured": measured}
+    asked_mix = {op: aggregates.phase.mix[op] for op in sorted(aggregates.phase.mix, key=rank)} or None
+    return {"asked": asked_mix, "measured": measured}
 
 
-def series(made: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> Dict[str, Any]:
+def series(aggregates: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> Dict[str, Any]:
     """Return numbers per bin of `step` seconds from `start` (the window may cut the first and the last), and the PGs.
 
     {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
     "max_ms", "errors", "p50_ms", "p99_ms"}}, "pgs": {"t": [seconds from start], "not_clean": [...], "total": [...]}};
     p50 and p99 have bins of their own; a latency of nothing is null.
     """
-    grid, timeline = made.grid, made.timeline
+    grid, timeline = aggregates.grid, aggregates.timeline
     spans = grid.spans()
     ops: Dict[str, Any] = {}
     for op in sorted(timeline.seconds, key=rank):
@@ -267,7 +269,7 @@ def series(made: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> D
         "step": grid.step,
         "percentiles": {"start": grid.first_block, "step": grid.block_step},
         "ops": ops,
-        "pgs": _pgs(status, made.grid.first),
+        "pgs": _pgs(status, aggregates.grid.first),
     }
 
 
@@ -280,12 +282,12 @@ def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
 
 
 def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[Any]]:
-    found: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
+    pg_counts: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
     for sample in status:
         states = sample.get("pgs")
         if not isinstance(states, dict) or not isinstance(sample.get("t"), (int, float)):
             continue
-        found["t"].append(round(sample["t"] - first, 1))
-        found["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
-        found["total"].append(sum(states.values()))
-    return found
+        pg_counts["t"].append(round(sample["t"] - first, 1))
+        pg_counts["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
+        pg_counts["total"].append(sum(states.values()))
+    return pg_counts

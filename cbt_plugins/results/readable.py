@@ -26,20 +26,20 @@ class Readable:
         self._limit = limit
         self._written: Dict[str, Dict[str, int]] = {}  # bucket -> prefix -> objects
 
-    def of(self, made: PhaseAggregates) -> List[Dict[str, Any]]:
+    def of(self, aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
         """Return a line for each bucket whose objects were listed: {"bucket", "objects", "listed", "share", "unread"}.
 
         `unread` are phases of which no object was listed. Where reads take all objects there is no line.
         """
-        buckets = dict.fromkeys(bucket for job in made.phase.jobs for bucket in _lists(job))
-        before = {str(its.get("bucket")): int(its.get("before") or 0) for its in made.phase.accounting}
+        buckets = dict.fromkeys(bucket for job in aggregates.phase.jobs for bucket in _lists(job))
+        before = {str(count.get("bucket")): int(count.get("before") or 0) for count in aggregates.phase.accounting}
         lines = [self._line(bucket, before.get(bucket, 0), self._limit) for bucket in buckets if self._limit]
-        self._add(made)
+        self._add(aggregates)
         return [line for line in lines if line["objects"]]
 
-    def _add(self, made: PhaseAggregates) -> None:
-        for job in made.phase.jobs:
-            put = made.jobs.get(job.id, JobAggregates()).ops.get("PUT")
+    def _add(self, aggregates: PhaseAggregates) -> None:
+        for job in aggregates.phase.jobs:
+            put = aggregates.jobs.get(job.id, JobAggregates()).ops.get("PUT")
             if put and job.prefix.startswith(_KEPT):
                 of = self._written.setdefault(job.bucket, {})
                 of[job.prefix] = of.get(job.prefix, 0) + put.latency.n + put.ok_outside
@@ -48,14 +48,16 @@ class Readable:
         """Return the first `limit` names of a bucket; `before` counts all objects of a foreign one."""
         written = self._written.get(bucket) or {"": before}
         total, left = sum(written.values()), limit
-        found: Dict[str, Tuple[int, int]] = {}  # phase -> its objects, and those that were listed
+        counts: Dict[str, Tuple[int, int]] = {}  # phase -> its objects, and those that were listed
         for prefix, number in sorted(written.items(), key=lambda item: f"{item[0]}/"):
             listed, label = min(left, number), prefix.rsplit("/", 1)[-1]
-            there, known = found.get(label, (0, 0))
-            found[label] = there + number, known + listed
+            objects_before, listed_before = counts.get(label, (0, 0))
+            counts[label] = objects_before + number, listed_before + listed
             left -= listed
         listed = min(limit, total)
-        unread = [label for label, (number, known) in found.items() if label and number and not known]
+        unread = [
+            label for label, (number, listed_objects) in counts.items() if label and number and not listed_objects
+        ]
         share = round(listed / total, 6) if total else None
         return {"bucket": bucket, "objects": total, "listed": listed, "share": share, "unread": unread}
 

@@ -127,9 +127,9 @@ def of_phase(
     summary: Mapping[str, Any], phase: Mapping[str, Any], series: Optional[Series] = None
 ) -> Iterator[Measurement]:
     """Yield the numbers of the operations of a phase; its series are read here unless they are given."""
-    made = phase["series"]  # None in an overview of many runs
-    step, low, high = (made["step"], *_whole_bins(phase)) if made else (1, 0, None)
-    series = (_series(made) if made else {}) if series is None else series
+    phase_series = phase["series"]  # None in an overview of many runs
+    step, low, high = (phase_series["step"], *_whole_bins(phase)) if phase_series else (1, 0, None)
+    series = (_series(phase_series) if phase_series else {}) if series is None else series
     lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
     for op, line in lines:
         for metric in from_source(MetricSource.OPERATION):
@@ -153,7 +153,7 @@ def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
     return low, max(low, high)
 
 
-def _series(made: Mapping[str, Any]) -> Series:
+def _series(phase_series: Mapping[str, Any]) -> Series:
     """The rates as they are; the mean latency as values whose mean is that of all requests.
 
     Seconds have different numbers of requests, and the mean of their means is another number than the mean. With n_i
@@ -161,15 +161,20 @@ def _series(made: Mapping[str, Any]) -> Series:
     its mean is that of m (the ratio estimator, linearized; Cochran, Sampling Techniques, 3rd ed., 6.3-6.4).
     """
     table: Dict[str, Dict[str, List[float]]] = {}
-    for op, its in made["ops"].items():
-        table[op] = {"obj_per_s": its["obj_per_s"], "mean_ms": _mean(its["obj_per_s"], its["mean_ms"])}
-        if its["mib_per_s"] is not None:
-            table[op]["mib_per_s"] = its["mib_per_s"]
-    everything = list(made["ops"].values())
-    rate = _sum([its["obj_per_s"] for its in everything])
-    busy = _sum([[n * (m or 0) for n, m in zip(its["obj_per_s"], its["mean_ms"])] for its in everything])
+    for op, op_series in phase_series["ops"].items():
+        table[op] = {
+            "obj_per_s": op_series["obj_per_s"],
+            "mean_ms": _mean(op_series["obj_per_s"], op_series["mean_ms"]),
+        }
+        if op_series["mib_per_s"] is not None:
+            table[op]["mib_per_s"] = op_series["mib_per_s"]
+    everything = list(phase_series["ops"].values())
+    rate = _sum([op_series["obj_per_s"] for op_series in everything])
+    busy = _sum(
+        [[n * (m or 0) for n, m in zip(op_series["obj_per_s"], op_series["mean_ms"])] for op_series in everything]
+    )
     table[TOTAL] = {"obj_per_s": rate, "mean_ms": _mean(rate, [b / n if n else None for b, n in zip(busy, rate)])}
-    moved = [its["mib_per_s"] for its in everything if its["mib_per_s"] is not None]
+    moved = [op_series["mib_per_s"] for op_series in everything if op_series["mib_per_s"] is not None]
     if moved:
         table[TOTAL]["mib_per_s"] = _sum(moved)
     return table
@@ -195,15 +200,15 @@ def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
     for metric in from_source(MetricSource.EPISODE):
         where, name = metric.path
-        its, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
-        if name in its:  # None: not reached while it was watched
-            yield Measurement(phase, CLUSTER, metric.key, its[name], n=n)
+        values, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
+        if name in values:  # None: not reached while it was watched
+            yield Measurement(phase, CLUSTER, metric.key, values[name], n=n)
 
 
-def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
+def _of_states(phase: Mapping[str, Any], phase_series: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
     """A state that comes twice in a phase has its number behind its name."""
     seen: Dict[str, int] = {}
-    first, step = made["start"], made["step"]
+    first, step = phase_series["start"], phase_series["step"]
     for state in phase["states"]:
         seen[state["state"]] = seen.get(state["state"], 0) + 1
         again = f" {seen[state['state']]}" if seen[state["state"]] > 1 else ""
@@ -219,9 +224,9 @@ def _of_states(phase: Mapping[str, Any], made: Mapping[str, Any], series: Series
 def of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
     """Yield the usage of nodes and daemons in a phase, as results.resources.of_window returns it."""
     series = used.get("series") or {}
-    for name, its in (used.get("classes") or {}).items():
+    for name, class_usage in (used.get("classes") or {}).items():
         for metric in from_source(MetricSource.CLASS):
-            value = number_at(its, metric.path)
+            value = number_at(class_usage, metric.path)
             if value is not None:
                 values = (series.get(metric.path[0]) or {}).get(name) or ()
                 bins = _bins([math.nan if value is None else value for value in values], 0, None)

@@ -111,28 +111,30 @@ def read_imported(path: Path) -> List[RunRecord]:
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
     if not path.is_dir():
-        known = importers()
-        kind = _kind_of(path, known)
+        importer_of_kind = importers()
+        kind = _kind_of(path, importer_of_kind)
         if kind is None:
-            raise Unreadable(f"{path}: not the result of a known program ({', '.join(known)})")
+            raise Unreadable(f"{path}: not the result of a known program ({', '.join(importer_of_kind)})")
         with reading(path):
-            return known[kind].read(ResultFiles(path, path.name, (path,)))
+            return importer_of_kind[kind].read(ResultFiles(path, path.name, (path,)))
     try:
         runs = find_runs(path)
     except Unreadable:
         return _of_directory(path)
-    made: List[RunRecord] = []
+    records: List[RunRecord] = []
     errors: List[str] = []
     for run in runs:
         if (run / "plan.json").exists():
             continue  # a run of ours
         try:
-            made += [_watched(run, its) for its in _of_directory(run, f"{run.resolve().parent.name}/{run.name}")]
+            records += [
+                _watched(run, record) for record in _of_directory(run, f"{run.resolve().parent.name}/{run.name}")
+            ]
         except Unreadable as e:
             errors.append(str(e))
-    if not made:
+    if not records:
         raise Unreadable(errors[0] if errors else f"{path}: no run of another program in it")
-    return made
+    return records
 
 
 def _watched(run: Path, record: RunRecord) -> RunRecord:
@@ -144,7 +146,7 @@ def _watched(run: Path, record: RunRecord) -> RunRecord:
             used = of_record(run, record, cluster_of(run))
     except Unreadable as e:
         return replace(record, warnings=(*record.warnings, ResultWarning("damaged-archive", str(e))))
-    lines = [line for phase, its in used.items() for line in of_resources(phase, its)]
+    lines = [line for phase, usage in used.items() for line in of_resources(phase, usage)]
     return replace(record, used=used, measurements=(*record.measurements, *lines))
 
 
@@ -153,33 +155,33 @@ def importers() -> Dict[str, Importer]:
     return {kind: load()() for kind, load in registry.loaders(registry.IMPORTERS).items()}
 
 
-def _kind_of(path: Path, known: Dict[str, Importer]) -> Optional[str]:
+def _kind_of(path: Path, importer_of_kind: Dict[str, Importer]) -> Optional[str]:
     """Return the kind of the importer that claims a file."""
     try:
         chunk = next(iter(PackedFile(path).chunks()), b"")
     except Unreadable:
         return None
     head = chunk[:_HEAD].decode("utf-8", "replace")
-    return next((kind for kind, importer in known.items() if importer.claims(head)), None)
+    return next((kind for kind, importer in importer_of_kind.items() if importer.claims(head)), None)
 
 
 def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
     """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
-    known = importers()
-    claimed: Dict[str, List[Path]] = {kind: [] for kind in known}
+    importer_of_kind = importers()
+    claimed: Dict[str, List[Path]] = {kind: [] for kind in importer_of_kind}
     files = list(islice(path.rglob("*"), _MOST_FILES + 1))
     if len(files) > _MOST_FILES:
         raise Unreadable(f"{path}: more than {_MOST_FILES} files, and no run of an archive: name the folder of a run")
     for file in sorted(files):
-        kind = _kind_of(file, known) if file.is_file() and not _NOT.search(file.name) else None
+        kind = _kind_of(file, importer_of_kind) if file.is_file() and not _NOT.search(file.name) else None
         if kind is not None:
             claimed[kind].append(file)
     about = (cbt.configuration(path), cbt.clients(path), cbt.faults_of(path))
-    made: List[RunRecord] = []
+    records: List[RunRecord] = []
     for kind, files in claimed.items():
         if files:
             with reading(path):
-                made += known[kind].read(ResultFiles(path, name or path.name, tuple(files), *about))
-    if not made:
-        raise Unreadable(f"{path}: no result of a known program ({', '.join(known)})")
-    return made
+                records += importer_of_kind[kind].read(ResultFiles(path, name or path.name, tuple(files), *about))
+    if not records:
+        raise Unreadable(f"{path}: no result of a known program ({', '.join(importer_of_kind)})")
+    return records

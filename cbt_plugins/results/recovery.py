@@ -56,7 +56,7 @@ _BEFORE, _ALREADY, _UNCHANGED = "they were before", "PGs were recovering already
 _CERTAIN = (_BEFORE, _ALREADY)
 
 
-class Found(NamedTuple):
+class Milestone(NamedTuple):
     """Answer to a rule."""
 
     t: Optional[float] = None
@@ -79,8 +79,10 @@ class Stable(NamedTuple):
 def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return all failures and returns, in the form of docs/RECOVERY.md. `events`: lines of the run's events.jsonl."""
     last = samples.samples[-1].t if samples.samples else 0.0
-    found = episodes(events, last)
-    made = [_told(_Search(samples, episode), besides(episode, found)) for episode in found]
+    run_episodes = episodes(events, last)
+    episode_results = [
+        _episode_result(_Search(samples, episode), besides(episode, run_episodes)) for episode in run_episodes
+    ]
     return {
         "version": 1,
         "via": samples.via,
@@ -89,20 +91,20 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
         "start": samples.samples[0].t if samples.samples else None,
         "end": last or None,
         "gaps": samples.gaps,
-        "episodes": made,
-        "warnings": list(warnings_of(samples, made)),
+        "episodes": episode_results,
+        "warnings": list(warnings_of(samples, episode_results)),
     }
 
 
-def _told(search: _Search, beside_faults: bool) -> Dict[str, Any]:
+def _episode_result(search: _Search, beside_faults: bool) -> Dict[str, Any]:
     episode = search.episode
-    found = {name: search.find(name) for name in _OF[episode.kind]}
-    clean = found["clean"]
+    milestone_of_name = {name: search.find(name) for name in _OF[episode.kind]}
+    clean = milestone_of_name["clean"]
     until = clean.t if clean.t is not None else clean.between[1] if clean.between else episode.end
     rate = None
     if search.changed and search.changed[0] < until:
         # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
-        rate = recovered(search.all.samples, search.changed[0], found["recovery-starts"].t, until)
+        rate = recovered(search.all.samples, search.changed[0], milestone_of_name["recovery-starts"].t, until)
         copies = copies_made(search.all.samples, search.changed[0], until) if search.falls else None
         rate["copies"] = copies
         rate["copies_per_s"] = None if copies is None else round(copies / rate["seconds"], 2)
@@ -119,7 +121,9 @@ def _told(search: _Search, beside_faults: bool) -> Dict[str, Any]:
         "end_why": episode.end_why,
         "aborted": episode.aborted or None,
         "again": None if episode.again is None else round(episode.again, 3),
-        "switch_fired": None if episode.switch_fired is None else {"t": episode.switch_fired, "undo": episode.asked},
+        "switch_fired": None
+        if episode.switch_fired is None
+        else {"t": episode.switch_fired, "undo": episode.undo_begin},
         "until": round(until, 3),  # it has recovered, or nobody looks any longer
         "beside_faults": beside_faults,
         "ended_early": search.ended_early(),
@@ -127,7 +131,7 @@ def _told(search: _Search, beside_faults: bool) -> Dict[str, Any]:
         "before": _before(before) if before else None,
         "effect": search.touched_anything if search.samples else None,
         "outcome": outcome,
-        "milestones": [_line(name, found[name], episode.begin) for name in _OF[episode.kind]],
+        "milestones": [_line(name, milestone_of_name[name], episode.begin) for name in _OF[episode.kind]],
         "recovery": rate,
         "left": _left(last) if last and outcome != "recovered" else None,
     }
@@ -137,19 +141,19 @@ def _before(sample: Sample) -> Dict[str, Any]:
     return {"clean": sample.clean, "health": sample.state.get("health"), "pgs": dict(sample.pgs)}
 
 
-def _line(name: str, found: Found, begin: float) -> Dict[str, Any]:
+def _line(name: str, milestone: Milestone, begin: float) -> Dict[str, Any]:
     title, rule = RULES[name]
     return {
         "name": name,
         "title": title,
         "rule": rule,
-        "t": None if found.t is None else round(found.t, 3),
-        "seconds": None if found.t is None else round(found.t - begin, 3),
-        "resolution": None if found.resolution is None else round(found.resolution, 3),
-        "value": found.value,
-        "reason": found.reason,
-        "between": [round(t, 3) for t in found.between] if found.between else None,
-        "happened": found.t is not None or found.happened,
+        "t": None if milestone.t is None else round(milestone.t, 3),
+        "seconds": None if milestone.t is None else round(milestone.t - begin, 3),
+        "resolution": None if milestone.resolution is None else round(milestone.resolution, 3),
+        "value": milestone.value,
+        "reason": milestone.reason,
+        "between": [round(t, 3) for t in milestone.between] if milestone.between else None,
+        "happened": milestone.t is not None or milestone.happened,
     }
 
 
@@ -158,7 +162,7 @@ def _left(sample: Sample) -> Dict[str, Any]:
     return {
         "t": sample.t,
         "pgs": dict(sample.pgs),
-        **{what: sample.count(what) for what in ("degraded", "misplaced", "unfound")},
+        **{object_state: sample.count(object_state) for object_state in ("degraded", "misplaced", "unfound")},
         "inactive_pgs": sample.inactive,
         "down": list(sample.state.get("down") or ()),
         "out": list(sample.state.get("out") or ()),
@@ -197,26 +201,30 @@ class _Search:
         """Return the OSDs that a map takes from the data, or of a return, gives back to it."""
         return {*change.down, *change.out} if self.falls else {*change.up, *change.inside}
 
-    def find(self, name: str) -> Found:
+    def find(self, name: str) -> Milestone:
         """Return the answer to a rule; "unknown, between A and B" where nobody watched when it may have been."""
-        found: Found = getattr(self, name.replace("-", "_"))()
+        milestone: Milestone = getattr(self, name.replace("-", "_"))()
         if name in ("injected", "undone") or not self.samples:
-            return found
-        if found.t is not None:
-            late = found.resolution is not None and found.resolution > self.all.longest_interval
-            return self._unknown(found.t - (found.resolution or 0.0), found.t, True, found.value) if late else found
+            return milestone
+        if milestone.t is not None:
+            late = milestone.resolution is not None and milestone.resolution > self.all.longest_interval
+            return (
+                self._unknown(milestone.t - (milestone.resolution or 0.0), milestone.t, True, milestone.value)
+                if late
+                else milestone
+            )
         turn = self._turn(name)
         if turn:
             return self._unknown(*turn, True)
         open_end = [gap for gap in self.unwatched if gap[1] == self.episode.end]
         # the last sample shows that it was not yet; what is over in moments may have been in any gap
         gaps = open_end if name in _LASTING else self.unwatched
-        return self._unknown(*gaps[0], False) if gaps and found.reason not in _CERTAIN else found
+        return self._unknown(*gaps[0], False) if gaps and milestone.reason not in _CERTAIN else milestone
 
-    def _unknown(self, a: float, b: float, happened: bool, value: Optional[Dict[str, Any]] = None) -> Found:
+    def _unknown(self, a: float, b: float, happened: bool, value: Optional[Dict[str, Any]] = None) -> Milestone:
         since, until = (max(0.0, t - self.episode.begin) for t in (a, b))
         reason = f"unknown, between {since:.1f} s and {until:.1f} s: no samples"
-        return Found(None, reason, value, None, (max(a, self.episode.begin), b), happened)
+        return Milestone(None, reason, value, None, (max(a, self.episode.begin), b), happened)
 
     def _turn(self, name: str) -> Optional[Tuple[float, float]]:
         """The two samples between which the OSDs changed, where no map tells of it."""
@@ -230,86 +238,86 @@ class _Search:
         holds = rules.get(name)
         if holds is None or not self.osds:
             return None
-        known = [sample for sample in self.watched if "down" in sample.state]
-        states = [holds(set(sample.state["down"]), set(sample.state.get("out") or ())) for sample in known]
-        for a, b, before, after in zip(known, known[1:], states, states[1:]):
+        samples_with_osds = [sample for sample in self.watched if "down" in sample.state]
+        states = [holds(set(sample.state["down"]), set(sample.state.get("out") or ())) for sample in samples_with_osds]
+        for a, b, before, after in zip(samples_with_osds, samples_with_osds[1:], states, states[1:]):
             if after and not before:
                 return a.t, b.t
         return None
 
     # what the events and the OSD maps say
 
-    def injected(self) -> Found:
+    def injected(self) -> Milestone:
         if self.episode.done is None:
-            return Found(reason=self.episode.failed or "its commands never ended")
-        return Found(self.episode.done)
+            return Milestone(reason=self.episode.failed or "its commands never ended")
+        return Milestone(self.episode.done)
 
     undone = injected
 
-    def first_down(self) -> Found:
+    def first_down(self) -> Milestone:
         if self.turned:
-            return Found(self.turned[0])
+            return Milestone(self.turned[0])
         whose = " of the fault" if self.episode.osds else ""
-        return Found(reason=f"no OSD{whose} was marked {'down' if self.falls else 'up'}")
+        return Milestone(reason=f"no OSD{whose} was marked {'down' if self.falls else 'up'}")
 
     first_up = first_down
 
-    def all_down(self) -> Found:
+    def all_down(self) -> Milestone:
         return self._all(self._state("down"), "down", "up", "stayed up")
 
-    def all_up(self) -> Found:
+    def all_up(self) -> Milestone:
         return self._all(self.osds - self._state("down"), "up", "down", "stayed down")
 
-    def out(self) -> Found:
+    def out(self) -> Milestone:
         return self._all(self._state("out"), "out", "inside", "stayed in")
 
     def _state(self, key: str) -> Set[int]:
         return set(self.before.state.get(key) or ()) if self.before else set()
 
-    def _all(self, have: Set[int], gained: str, lost: str, otherwise: str) -> Found:
+    def _all(self, have: Set[int], gained: str, lost: str, otherwise: str) -> Milestone:
         if not self.osds:
-            return Found(reason=_UNCHANGED)
+            return Milestone(reason=_UNCHANGED)
         if self.osds <= have:
-            return Found(reason=_BEFORE)
+            return Milestone(reason=_BEFORE)
         for change in self.changes:
             have = (have | set(getattr(change, gained))) - set(getattr(change, lost))
             if self.osds <= have:
-                return Found(change.t)
+                return Milestone(change.t)
         names = ", ".join(f"osd.{osd}" for osd in sorted(self.osds - have))
-        return Found(reason=f"{names} {otherwise} until {self.episode.end_why}")
+        return Milestone(reason=f"{names} {otherwise} until {self.episode.end_why}")
 
     def ended_early(self) -> Optional[Dict[str, Any]]:
         """Return when an OSD of the fault came back before the undo, and which; None also where it is to."""
-        its = self.episode
-        if not self.falls or its.returns or its.done is None:
+        episode = self.episode
+        if not self.falls or episode.returns or episode.done is None:
             return None
         for change in self.all.changes:
-            back = sorted({*its.osds} & {*change.up, *change.inside})
-            if back and its.done < change.t < its.until - EARLY:
-                undo = None if its.until == math.inf else its.until
+            back = sorted({*episode.osds} & {*change.up, *change.inside})
+            if back and episode.done < change.t < episode.until - EARLY:
+                undo = None if episode.until == math.inf else episode.until
                 state = "up" if set(back) & {*change.up} else "in"
-                return {"t": change.t, "osds": back, "undo": undo, "state": state, "switch": its.fired <= change.t}
+                return {"t": change.t, "osds": back, "undo": undo, "state": state, "switch": episode.fired <= change.t}
         return None
 
     def flapped(self) -> Optional[Dict[str, Any]]:
         """Return when an OSD that had returned went down again, and which."""
         if self.falls or not self.before or "down" not in self.before.state:
             return None
-        its = set(self.episode.osds)
-        up = its - self._state("down")
+        osds = set(self.episode.osds)
+        up = osds - self._state("down")
         for change in self.changes:
             again = sorted(up & set(change.down))
             if again:
                 return {"t": change.t, "osds": again}
-            up |= its & set(change.up)
+            up |= osds & set(change.up)
         return None
 
     # what the samples say
 
-    def degraded_peak(self) -> Found:
+    def degraded_peak(self) -> Milestone:
         return self._peak("degraded")
 
-    def misplaced_peak(self) -> Found:
+    def misplaced_peak(self) -> Milestone:
         return self._peak("misplaced")
 
     def _upto_clean(self) -> List[Sample]:
@@ -319,61 +327,65 @@ class _Search:
     def _since_change(self) -> List[Sample]:
         return self.samples[bisect.bisect_left(self.times, self.since) :]
 
-    def _peak(self, what: str) -> Found:
+    def _peak(self, object_state: str) -> Milestone:
         upto = self._upto_clean()
-        top = max(upto, key=lambda sample: sample.count(what), default=None)
-        if top is None or not top.count(what):
-            return Found(reason=f"no object was {what}" if upto else "no samples")
+        top = max(upto, key=lambda sample: sample.count(object_state), default=None)
+        if top is None or not top.count(object_state):
+            return Milestone(reason=f"no object was {object_state}" if upto else "no samples")
         pgs = sum(n for state, n in top.pgs.items() if "degraded" in state.split("+"))
-        value = {"objects": top.count(what), "total": top.total(what), "degraded_pgs": pgs}
+        value = {"objects": top.count(object_state), "total": top.total(object_state), "degraded_pgs": pgs}
         value["most_inactive_pgs"] = max(sample.inactive for sample in upto)
         return self._at(top, value)
 
-    def recovery_starts(self) -> Found:
+    def recovery_starts(self) -> Milestone:
         before = self.all.before(self.since)
         if before and before.moving and self.since - before.t <= self.all.longest_interval:
-            return Found(reason=_ALREADY)
+            return Milestone(reason=_ALREADY)
         first = next((sample for sample in self._since_change() if sample.moving), None)
-        return self._at(first) if first else Found(reason=f"no PG recovered until {self.episode.end_why}")
+        return self._at(first) if first else Milestone(reason=f"no PG recovered until {self.episode.end_why}")
 
-    def no_object_degraded(self) -> Found:
+    def no_object_degraded(self) -> Milestone:
         if all(sample.all_copies for sample in self._upto_clean()):
-            return Found(reason="no object was degraded" if self.samples else "no samples")
+            return Milestone(reason="no object was degraded" if self.samples else "no samples")
         return self._stretch(lambda sample: sample.all_copies, "without degraded objects")
 
-    def clean(self) -> Found:
+    def clean(self) -> Milestone:
         if not self.touched_anything:
-            return Found(reason="no OSD changed and all PGs stayed active+clean" if self.samples else "no samples")
+            return Milestone(reason="no OSD changed and all PGs stayed active+clean" if self.samples else "no samples")
         return self._stretch(lambda sample: sample.clean, "clean")
 
-    def health_ok(self) -> Found:
+    def health_ok(self) -> Milestone:
         since = self._since_change()
         ill = next((sample for sample in since if not self._is_healthy(sample)), None)
         if ill is None:
-            return Found(reason="it was never another one" if self.samples else "no samples")
+            return Milestone(reason="it was never another one" if self.samples else "no samples")
         first = next((sample for sample in since if sample.t > ill.t and self._is_healthy(sample)), None)
-        return self._at(first) if first else Found(reason=f"not until {self.episode.end_why}")
+        return self._at(first) if first else Milestone(reason=f"not until {self.episode.end_why}")
 
     def _is_healthy(self, sample: Sample) -> bool:
         """Return whether nothing ails the cluster; flags that were set before, by the run for example, do not count."""
         if sample.state.get("health") == "HEALTH_OK":
             return True
-        said, before = (one.state.get("says") or {} if one else {} for one in (sample, self.before))
-        flags = said.get(_FLAGS)
+        check_texts, before = (
+            each_sample.state.get("says") or {} if each_sample else {} for each_sample in (sample, self.before)
+        )
+        flags = check_texts.get(_FLAGS)
         return set(sample.state.get("checks") or ()) == {_FLAGS} and flags is not None and flags == before.get(_FLAGS)
 
-    def _stretch(self, holds: Callable[[Sample], bool], word: str) -> Found:
+    def _stretch(self, holds: Callable[[Sample], bool], word: str) -> Milestone:
         """The first sample of the first stretch that is stable, after the last map that the recovery is about."""
-        its = self._stable(holds, self._last_change())
-        if its.first:
-            return Found(its.first.t, None, None, its.first.t - its.last_not)
+        stretch = self._stable(holds, self._last_change())
+        if stretch.first:
+            return Milestone(stretch.first.t, None, None, stretch.first.t - stretch.last_not)
         why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
-        if its.outdated:
-            why += f"; {word} for {its.longest:.1f} s, but it is unknown whether the statistics were newer than the "
+        if stretch.outdated:
+            why += (
+                f"; {word} for {stretch.longest:.1f} s, but it is unknown whether the statistics were newer than the "
+            )
             why += "OSD map"
-        elif its.longest:
-            why += f"; {word} for {its.longest:.1f} s at the longest, which is not stable"
-        return Found(reason=why)
+        elif stretch.longest:
+            why += f"; {word} for {stretch.longest:.1f} s at the longest, which is not stable"
+        return Milestone(reason=why)
 
     def _last_change(self) -> float:
         """The last map that the recovery is about: one that comes after OVER seconds of clean is another event."""
@@ -407,9 +419,9 @@ class _Search:
             longest = max(longest, lasted if sample.settled or outdated else 0.0)
         return Stable(None, last_not, longest, outdated)
 
-    def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Found:
+    def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Milestone:
         before = self.all.before(sample.t)
-        return Found(sample.t, None, value, sample.t - before.t if before else None)
+        return Milestone(sample.t, None, value, sample.t - before.t if before else None)
 
 
 def titled(episode: Mapping[str, Any]) -> str:
@@ -419,9 +431,9 @@ def titled(episode: Mapping[str, Any]) -> str:
     return f"{episode['kind']} of {', '.join(episode['labels'])}{aborted}{again}"
 
 
-def blocks(made: Mapping[str, Any]) -> Iterator[Block]:
+def blocks(recovery: Mapping[str, Any]) -> Iterator[Block]:
     """Yield a block for each episode."""
-    for episode in made["episodes"]:
+    for episode in recovery["episodes"]:
         rows = tuple(map(_milestone, in_order(episode["milestones"])))
         parts: List[Block] = [TableGrid((), rows, (True, False, True))]
         rate, left = episode["recovery"], episode["left"]
@@ -445,9 +457,9 @@ def in_order(milestones: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]
     return [milestone for _, milestone in sorted(placed, key=lambda pair: pair[0])]
 
 
-def _milestone(its: Mapping[str, Any]) -> Tuple[str, str, str]:
-    if its["seconds"] is None:
-        return its["title"], NONE, its["reason"]
-    value = its["value"]
-    more = f"{value['objects']} of {value['total']} object copies" if value else ""
-    return its["title"], f"{its['seconds']:.1f} s", more
+def _milestone(milestone: Mapping[str, Any]) -> Tuple[str, str, str]:
+    if milestone["seconds"] is None:
+        return milestone["title"], NONE, milestone["reason"]
+    value = milestone["value"]
+    detail = f"{value['objects']} of {value['total']} object copies" if value else ""
+    return milestone["title"], f"{milestone['seconds']:.1f} s", detail

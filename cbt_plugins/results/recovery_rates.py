@@ -19,22 +19,24 @@ def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], e
     falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null.
     """
     steps = [step for step in _steps(samples) if since < step[1] <= end]
-    known = any(sample.state.get("recovered") for sample in samples)
+    has_counters = any(sample.state.get("recovered") for sample in samples)
     begin = since if begin is None or begin >= end else begin
-    made: Dict[str, Any] = {"begin": round(begin, 3), "end": round(end, 3), "seconds": round(end - begin, 3)}
-    sums = {kind: sum(max(0, rise[i]) for _, _, rise in steps) if known else None for i, kind in enumerate(_KINDS)}
-    made.update(sums)
-    made["objects_fallen"] = sum(max(0, -rise[0]) for _, _, rise in steps) if known else None
+    numbers: Dict[str, Any] = {"begin": round(begin, 3), "end": round(end, 3), "seconds": round(end - begin, 3)}
+    sums = {
+        kind: sum(max(0, rise[i]) for _, _, rise in steps) if has_counters else None for i, kind in enumerate(_KINDS)
+    }
+    numbers.update(sums)
+    numbers["objects_fallen"] = sum(max(0, -rise[0]) for _, _, rise in steps) if has_counters else None
     objects, size = sums["objects"], sums["bytes"]
-    made["objects_per_s"] = None if objects is None else round(objects / (end - begin), 2)
-    made["mib_per_s"] = None if size is None else round(size / 2**20 / (end - begin), 3)
-    return made
+    numbers["objects_per_s"] = None if objects is None else round(objects / (end - begin), 2)
+    numbers["mib_per_s"] = None if size is None else round(size / 2**20 / (end - begin), 3)
+    return numbers
 
 
 def copies_made(samples: Sequence[Sample], begin: float, end: float) -> int:
     """Return the object copies that were degraded and no longer are: the sum of all falls of that number."""
-    its = [sample.count("degraded") for sample in samples if begin <= sample.t <= end]
-    return sum(max(0, before - after) for before, after in zip(its, its[1:]))
+    degraded = [sample.count("degraded") for sample in samples if begin <= sample.t <= end]
+    return sum(max(0, before - after) for before, after in zip(degraded, degraded[1:]))
 
 
 def _steps(samples: Sequence[Sample]) -> List[Tuple[float, float, Tuple[int, ...]]]:
@@ -75,16 +77,16 @@ def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]
         "osds_up": lambda sample: sample.osds_up,
         "osds_in": lambda sample: sample.osds_in,
     }
-    made: Dict[str, Any] = {"start": start, "step": step}
+    cluster_series: Dict[str, Any] = {"start": start, "step": step}
     for name, of in columns.items():
-        made[name] = [None if sample is None else of(sample) for sample in at]
+        cluster_series[name] = [None if sample is None else of(sample) for sample in at]
     for i, (name, unit) in enumerate((("objects_per_s", 1), ("mib_per_s", 2**20))):
         sums = [0.0] * bins
         for begin, end, rise in _steps(samples.samples):
             # they are asked for once a period at most, and not at all while nothing is wrong
             _spread(sums, max(begin, end - samples.period) - start, end - start, max(0, rise[i]), step)
-        made[name] = [round(value / unit / step, 3) for value in sums]
-    return made
+        cluster_series[name] = [round(value / unit / step, 3) for value in sums]
+    return cluster_series
 
 
 def _spread(sums: List[float], low: float, high: float, amount: float, step: int) -> None:

@@ -22,9 +22,9 @@ def warnings_of(samples: Samples, episodes: Sequence[Mapping[str, Any]]) -> Iter
             yield {"code": warning["code"], "text": f"{about}: {warning['text']}", "episode": rows_of(episode)}
         early = episode["ended_early"]
         # what else is in force then does not recover as it would
-        for other in planned if early else ():
-            if other is episode or other["begin"] <= early["t"] < other["end"]:
-                yield {"code": "fault-ended-early", "text": f"{about}: {_early(early)}", "episode": rows_of(other)}
+        for affected in planned if early else ():
+            if affected is episode or affected["begin"] <= early["t"] < affected["end"]:
+                yield {"code": "fault-ended-early", "text": f"{about}: {_early(early)}", "episode": rows_of(affected)}
     for why in dict.fromkeys(samples.fallbacks):
         text = f"recovery was sampled through the ceph command, not librados: {why}; librados: false asks for that"
         yield {"code": "sampled-by-command", "text": text}
@@ -64,11 +64,11 @@ def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, s
         yield {"code": "not-recovered", "text": f"not all PGs active+clean: {why}"}
 
 
-def _early(its: Mapping[str, Any]) -> str:
-    before = "" if its["undo"] is None else f", {its['undo'] - its['t']:.1f} s before its undo"
-    when = f"{_clock(its['t'])}{before}"
-    who = "the switch of its node" if its["switch"] else "something else"
-    return f"{_osds(its['osds'])} {its['state']} again at {when}: {who} has ended the fault"
+def _early(early_end: Mapping[str, Any]) -> str:
+    before = "" if early_end["undo"] is None else f", {early_end['undo'] - early_end['t']:.1f} s before its undo"
+    when = f"{_clock(early_end['t'])}{before}"
+    who = "the switch of its node" if early_end["switch"] else "something else"
+    return f"{_osds(early_end['osds'])} {early_end['state']} again at {when}: {who} has ended the fault"
 
 
 def _osds(osds: List[int]) -> str:

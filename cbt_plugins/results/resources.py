@@ -54,34 +54,34 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     roles, networks = roles_of(run), Networks.of(run.path)
     folders = [run.path / "monitors", *sorted(run.path.glob("monitors/[0-9][0-9]*"))]
     of_run = [node for folder in folders for node in read_nodes(folder, offsets)]
-    wanted = asked(run.path)
-    known: Dict[str, Dict[str, Any]] = {}
-    made: Dict[str, Any] = {}
+    wanted = nodes_to_watch(run.path)
+    node_lines: Dict[str, Dict[str, Any]] = {}
+    usage_of_phase: Dict[str, Any] = {}
     for phase, line in zip(run.phases, phases):
         window = (line["window"]["start"], line["window"]["end"])
         if window[1] <= window[0]:
             continue
         # a phase's own folder: archives of before the monitors ran across phases
-        its = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
-        run.damage.update(dict.fromkeys(text for node in its for text in node.damage))
-        nodes = [node for node in its if node.processors.meets(*window)]
+        phase_nodes = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
+        run.damage.update(dict.fromkeys(text for node in phase_nodes for text in node.damage))
+        nodes = [node for node in phase_nodes if node.processors.meets(*window)]
         if nodes:
             names = {node.name for node in nodes}
-            seen = {node.name: roles_at(node, roles) for node in its}
+            seen = {node.name: roles_at(node, roles) for node in phase_nodes}
             missing = {name: seen.get(name) or roles.get(name) or () for name in wanted if name not in names}
-            made[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, missing)
+            usage_of_phase[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, missing)
             for node in nodes:
-                known.setdefault(node.name, _about(node, nodes, roles))
-    return {"nodes": list(known.values()), "phases": made} if made else None
+                node_lines.setdefault(node.name, _about(node, nodes, roles))
+    return {"nodes": list(node_lines.values()), "phases": usage_of_phase} if usage_of_phase else None
 
 
-def asked(run: Path) -> List[str]:
+def nodes_to_watch(run: Path) -> List[str]:
     """Return the nodes that the monitor was to watch; [] where nobody has noted them."""
-    found: Dict[str, None] = {}
+    nodes: Dict[str, None] = {}
     for path in sorted(run.glob(f"monitors/[0-9][0-9]*/{NODES}")):
         with contextlib.suppress(OSError, ValueError, AttributeError, TypeError):
-            found.update(dict.fromkeys(map(str, read_json(path).get(FOLDER[:-1]) or ())))
-    return list(found)
+            nodes.update(dict.fromkeys(map(str, read_json(path).get(FOLDER[:-1]) or ())))
+    return list(nodes)
 
 
 def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
@@ -90,68 +90,70 @@ def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[
     Nobody has compared the clocks of the nodes: they are taken to be equal. `cluster` is the file's section.
     """
     nodes = read_nodes(run, {})
-    made: Dict[str, Dict[str, Any]] = {}
-    for phase in dict.fromkeys(its.phase for its in record.measurements) if nodes else ():
-        its = [m for m in record.measurements if m.phase == phase and m.start is not None and m.series]
-        ops = {m.op: m.value or 0.0 for m in its if m.metric == "obj_per_s" and m.op != TOTAL}
+    usage_of_phase: Dict[str, Dict[str, Any]] = {}
+    for phase in dict.fromkeys(line.phase for line in record.measurements) if nodes else ():
+        measurements = [m for m in record.measurements if m.phase == phase and m.start is not None and m.series]
+        ops = {m.op: m.value or 0.0 for m in measurements if m.metric == "obj_per_s" and m.op != TOTAL}
         if not ops:
             continue
-        start = max(m.start or 0.0 for m in its)
-        window = (start, min((m.start or 0.0) + m.step * len(m.series or ()) for m in its))
-        there = [node for node in nodes if window[0] < window[1] and node.processors.meets(*window)]
-        if there:
-            moved = sum((m.value or 0.0) * 2**20 for m in its if m.metric == "mib_per_s" and m.op != TOTAL)
+        start = max(m.start or 0.0 for m in measurements)
+        window = (start, min((m.start or 0.0) + m.step * len(m.series or ()) for m in measurements))
+        watched_nodes = [node for node in nodes if window[0] < window[1] and node.processors.meets(*window)]
+        if watched_nodes:
+            moved = sum((m.value or 0.0) * 2**20 for m in measurements if m.metric == "mib_per_s" and m.op != TOTAL)
             load: Dict[str, Any] = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops}
             load["ceiling"] = None
-            load["served"] = _counter((m.start or 0.0, m.step, m.series or ()) for m in its if _counts(m))
-            made[phase] = of_window(there, window, load, roles_in(cluster), Networks())
-    return made
+            load["served"] = _counter((m.start or 0.0, m.step, m.series or ()) for m in measurements if _counts(m))
+            usage_of_phase[phase] = of_window(watched_nodes, window, load, roles_in(cluster), Networks())
+    return usage_of_phase
 
 
 _GAP = "processors and disks were not watched during all of the phase: "
 
 
 def warnings_of(
-    made: Optional[Mapping[str, Any]], phases: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()
+    resources_section: Optional[Mapping[str, Any]], phases: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()
 ) -> List[Dict[str, Any]]:
     """Return the warnings: nodes that were not watched all the time, a generator that was the limit.
 
     `phases` are those of the summary: without a monitor, too, it is known what generators can do. `wanted` are the
     nodes that were to be watched.
     """
-    found = []
-    watched = made["phases"] if made else {}
+    warnings = []
+    watched = resources_section["phases"] if resources_section else {}
     for phase in phases:
         near = at_ceiling(phase["generator"]) if phase["name"] not in watched else None
         if near:
-            found.append({"code": "generator-bound", "text": _BOUND + near, "phase": phase["name"]})
+            warnings.append({"code": "generator-bound", "text": _BOUND + near, "phase": phase["name"]})
         if wanted and phase["name"] not in watched and phase["window"]["end"] > phase["window"]["start"]:
             text = f"{_GAP}none of the {several(len(wanted), 'node')}"
-            found.append({"code": "resources-gap", "text": text, "phase": phase["name"]})
-    for node in (made or {}).get("nodes", ()):
+            warnings.append({"code": "resources-gap", "text": text, "phase": phase["name"]})
+    for node in (resources_section or {}).get("nodes", ()):
         if node.get("clock"):
             text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
-            found.append({"code": "resources-gap", "text": text})
+            warnings.append({"code": "resources-gap", "text": text})
     for name, line in watched.items():
         gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
         gaps += [f"{name} (0 %)" for name in line.get("missing") or ()]
         if gaps:
             text = _GAP + ", ".join(gaps)
-            found.append({"code": "resources-gap", "text": text, "phase": name})
+            warnings.append({"code": "resources-gap", "text": text, "phase": name})
         stopped = [d for d in line["daemons"] if (d.get("throttled") or 0.0) > THROTTLED]
         if stopped:
-            told = [f"{d['class']}.{d['id']} in {100 * d['throttled']:.0f} %" for d in stopped[:_SHOWN]]
+            daemon_texts = [f"{d['class']}.{d['id']} in {100 * d['throttled']:.0f} %" for d in stopped[:_SHOWN]]
             number = several(len(stopped), "daemon")
-            text = f"CPU limits of cgroups stopped {number}: {', '.join(told)} of their periods"
-            found.append({"code": "throttled", "text": text, "phase": name})
+            text = f"CPU limits of cgroups stopped {number}: {', '.join(daemon_texts)} of their periods"
+            warnings.append({"code": "throttled", "text": text, "phase": name})
         swapping = [n for n in line["nodes"] if (n.get("swapped_mib") or 0.0) > SWAPPED]
         if swapping:
-            told = [f"{n['node']} ({n['swapped_mib']:.0f} MiB)" for n in swapping[:_SHOWN]]
-            found.append({"code": "swapping", "text": f"memory was swapped on {', '.join(told)}", "phase": name})
+            node_texts = [f"{n['node']} ({n['swapped_mib']:.0f} MiB)" for n in swapping[:_SHOWN]]
+            warnings.append(
+                {"code": "swapping", "text": f"memory was swapped on {', '.join(node_texts)}", "phase": name}
+            )
         if line["bottleneck"]["what"] == "generator":
             text = _BOUND + line["bottleneck"]["evidence"][0]
-            found.append({"code": "generator-bound", "text": text, "phase": name})
-    return found
+            warnings.append({"code": "generator-bound", "text": text, "phase": name})
+    return warnings
 
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
@@ -159,13 +161,17 @@ def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
     names = {path.name[len(FOLDER) :]: path for path in sorted(folder.glob(f"{FOLDER}*"))}
     # others' files are there too where nodes share a directory
     files = [(path / f"{name}.jsonl", name, offsets.get(name, 0.0)) for name, path in names.items()]
-    found: Dict[str, NodeSamples] = {node.name: node for node in _read_files(files) if node}
+    node_of_name: Dict[str, NodeSamples] = {node.name: node for node in _read_files(files) if node}
     for path in sorted(folder.glob(f"{collectl.FOLDER}*")):
         name = path.name[len(collectl.FOLDER) :]
-        node = collectl.read_node(path, name, offsets.get(name, 0.0)) if name not in found and path.is_dir() else None
+        node = (
+            collectl.read_node(path, name, offsets.get(name, 0.0))
+            if name not in node_of_name and path.is_dir()
+            else None
+        )
         if node:
-            found[name] = node
-    nodes = [found[name] for name in sorted(found)]
+            node_of_name[name] = node
+    nodes = [node_of_name[name] for name in sorted(node_of_name)]
     collectl.join_machines([node for node in nodes if node.source == "collectl"])
     return nodes
 
@@ -174,7 +180,7 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeS
     """Read with all processors when there is much to read."""
     sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
     if sum(sizes) <= _MANY or len(sizes) < 2:
-        return [read_node(*its) for its in files]
+        return [read_node(*file) for file in files]
     with concurrent.futures.ProcessPoolExecutor(min(len(files), os.cpu_count() or 1)) as pool:
         return list(pool.map(read_node, *zip(*files)))
 
@@ -182,28 +188,30 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeS
 def _load(phase: ArchivedPhase, line: Mapping[str, Any]) -> Dict[str, Any]:
     """Return the load on the cluster: requests and bytes a second that ended well, and what the generator can do."""
     total, length, series = line["total"], line["window"]["seconds"], line["series"]
-    ops = {op: its["requests"] / length for op, its in line["ops"].items()}
+    ops = {op: numbers["requests"] / length for op, numbers in line["ops"].items()}
     return {
         "made": bool(phase.jobs),
         "per_s": total["requests"] / length,
         "bytes_per_s": total["bytes"] / length,
         "ops": ops,
         "ceiling": line["generator"],
-        "served": _counter((series["start"], series["step"], its["obj_per_s"]) for its in series["ops"].values()),
+        "served": _counter(
+            (series["start"], series["step"], op_series["obj_per_s"]) for op_series in series["ops"].values()
+        ),
     }
 
 
-def _counts(its: Measurement) -> bool:
-    return its.metric == "obj_per_s" and its.op != TOTAL
+def _counts(measurement: Measurement) -> bool:
+    return measurement.metric == "obj_per_s" and measurement.op != TOTAL
 
 
 def _counter(rates: Iterable[Tuple[float, int, Sequence[float]]]) -> Counter:
     """Return a counter of requests, from (begin, seconds of a bin, requests a second)."""
-    made = Counter(1)
+    counter = Counter(1)
     for begin, step, values in rates:
         times = begin + step * np.arange(1, len(values) + 1)
-        made.add(begin, times, step * np.nan_to_num(np.array(values, float)).reshape(-1, 1))
-    return made
+        counter.add(begin, times, step * np.nan_to_num(np.array(values, float)).reshape(-1, 1))
+    return counter
 
 
 def _about(node: NodeSamples, nodes: Sequence[NodeSamples], roles: Mapping[str, Sequence[str]]) -> Dict[str, Any]:
@@ -220,7 +228,7 @@ def _about(node: NodeSamples, nodes: Sequence[NodeSamples], roles: Mapping[str, 
 
 def _machine(node: NodeSamples, nodes: Sequence[NodeSamples]) -> str:
     """The first node of the same machine: nodes of a lab share processors and disks."""
-    return next(other.name for other in nodes if other.boot == node.boot)
+    return next(candidate.name for candidate in nodes if candidate.boot == node.boot)
 
 
 def of_window(
@@ -236,7 +244,7 @@ def of_window(
     With "served", a Counter of requests, also the CPU time of thread groups for each. `missing`: nodes without samples,
     and their roles: of the classes of daemons that they may have there are no sums.
     """
-    partial = {its for roles_of_one in (missing or {}).values() for its in _classes_of(roles_of_one)}
+    partial = {daemon_class for roles_of_one in (missing or {}).values() for daemon_class in _classes_of(roles_of_one)}
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
@@ -247,12 +255,16 @@ def of_window(
             if line["class"] in partial:
                 continue
             curves[line["class"]] = _added(curves.get(line["class"]), curve)
-    classes = {its: _class(lines, its, curves[its]) for its in CLASSES if its in curves}
+    classes = {
+        daemon_class: _class(lines, daemon_class, curves[daemon_class])
+        for daemon_class in CLASSES
+        if daemon_class in curves
+    }
     of_both = () if {"osd", "rgw"} & partial else ("osd", "rgw")
-    cores = sum(classes[its]["cores"] for its in of_both if its in classes)
+    cores = sum(classes[daemon_class]["cores"] for daemon_class in of_both if daemon_class in classes)
     gigabytes = load["bytes_per_s"] / 1e9
     ratio = classes["rgw"]["cores"] / classes["osd"]["cores"] if _both(classes) else None
-    made: Dict[str, Any] = {
+    usage: Dict[str, Any] = {
         "seconds": round(window[1] - window[0], 3),
         "source": "resources" if any(node.source == "resources" for node in nodes) else "collectl",
         "classes": classes,
@@ -264,24 +276,28 @@ def of_window(
         "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], numbered(line["id"]))),
         "devices": list(devices(nodes, alone, grid)),
         "interfaces": list(interfaces(nodes, grid, roles, networks)),
-        "threads": _whole(cpu_time(alone, window, load.get("served") or Counter(1)), partial),
+        "threads": _without_partial_classes(cpu_time(alone, window, load.get("served") or Counter(1)), partial),
         "series": {
             "start": float(grid.begin),
             "step": grid.step,
-            "cores": {its: grid.told(curves[its]) for its in CLASSES if its in curves},
+            "cores": {
+                daemon_class: grid.rounded_values(curves[daemon_class])
+                for daemon_class in CLASSES
+                if daemon_class in curves
+            },
         },
     }
     if missing:
-        made["missing"] = list(missing)
-    made["bottleneck"] = bottleneck(made, load)
-    return made
+        usage["missing"] = list(missing)
+    usage["bottleneck"] = bottleneck(usage, load)
+    return usage
 
 
 def _classes_of(roles: Sequence[str]) -> Iterable[str]:
-    return [its for role in roles for its in _CLASSES_OF.get(role, (role,))] or CLASSES
+    return [daemon_class for role in roles for daemon_class in _CLASSES_OF.get(role, (role,))] or CLASSES
 
 
-def _whole(threads: Optional[Dict[str, Any]], partial: AbstractSet[str]) -> Optional[Dict[str, Any]]:
+def _without_partial_classes(threads: Optional[Dict[str, Any]], partial: AbstractSet[str]) -> Optional[Dict[str, Any]]:
     """Leave out the classes of which a part is not known."""
     lines = [line for line in threads["lines"] if line["class"] not in partial] if threads else []
     return {**threads, "lines": lines} if threads and lines else None
@@ -295,11 +311,11 @@ def _added(sums: Optional[np.ndarray], curve: np.ndarray) -> np.ndarray:
     return both
 
 
-def _class(lines: Sequence[Mapping[str, Any]], its: str, curve: np.ndarray) -> Dict[str, Any]:
-    mine = [line for line in lines if line["class"] == its]
-    made: Dict[str, Any] = {"cores": _sum(mine, "cores"), "peak": rounded(highest(curve)), "daemons": len(mine)}
-    made.update((key, _sum(mine, key)) for key in ("rss_mib", "read_mib_s", "write_mib_s"))
-    return made
+def _class(lines: Sequence[Mapping[str, Any]], daemon_class: str, curve: np.ndarray) -> Dict[str, Any]:
+    mine = [line for line in lines if line["class"] == daemon_class]
+    usage: Dict[str, Any] = {"cores": _sum(mine, "cores"), "peak": rounded(highest(curve)), "daemons": len(mine)}
+    usage.update((key, _sum(mine, key)) for key in ("rss_mib", "read_mib_s", "write_mib_s"))
+    return usage
 
 
 def _sum(lines: Sequence[Mapping[str, Any]], key: str) -> Optional[float]:
@@ -315,20 +331,20 @@ def _node(
     grid: UsageGrid,
     roles: Mapping[str, Sequence[str]],
 ) -> Dict[str, Any]:
-    seconds = node.processors.known((grid.begin, grid.end))[0]
+    seconds = node.processors.watched_seconds((grid.begin, grid.end))[0]
     busy, waiting = node.processors.rise(grid.begin, grid.end) / seconds
     cores: Dict[str, float] = {}
     for line in lines:
         if line["node"] == node.name:
             cores[line["class"]] = round(cores.get(line["class"], 0.0) + line["cores"], 4)
-    host = [its for its in node.host if grid.begin < its[0] <= grid.end]
+    host = [sample for sample in node.host if grid.begin < sample[0] <= grid.end]
     return {
         "node": node.name,
         "machine": _machine(node, nodes),
         "roles": roles_at(node, roles),
-        "load": rounded(sum(its[1] for its in host) / len(host)) if host else None,
-        "available_mib": rounded(min(its[2] for its in host) / 1024) if host else None,
-        "swapped_mib": rounded(sum(its[3] for its in host) / 2**20) if host else None,
+        "load": rounded(sum(sample[1] for sample in host) / len(host)) if host else None,
+        "available_mib": rounded(min(sample[2] for sample in host) / 1024) if host else None,
+        "swapped_mib": rounded(sum(sample[3] for sample in host) / 2**20) if host else None,
         "cpus": node.cpus,
         # its clock and that of the ticks are not one
         "busy": rounded(min(1.0, busy / node.cpus)) if node.cpus else None,
@@ -341,8 +357,8 @@ def _node(
 
 def small_fraction(ratio: float) -> str:
     """The nearest fraction with a denominator of one digit: 1.21 -> "6/5"; 1/n of what is less than all of them."""
-    its = Fraction(ratio).limit_denominator(9) or Fraction(1, round(1 / ratio))
-    return f"{its.numerator}/{its.denominator}"
+    fraction = Fraction(ratio).limit_denominator(9) or Fraction(1, round(1 / ratio))
+    return f"{fraction.numerator}/{fraction.denominator}"
 
 
 def _both(classes: Mapping[str, Mapping[str, Any]]) -> bool:

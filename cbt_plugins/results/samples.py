@@ -41,16 +41,17 @@ class Sample(NamedTuple):
     moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
     changed: Tuple[str, ...] = ()  # daemons that ended or started since the sample before: "osd.3 down"
 
-    def count(self, what: str) -> int:
+    def count(self, object_state: str) -> int:
         """Return the object copies that are "degraded", "misplaced" or "unfound"."""
-        return int((self.state.get(what) or (0, 0))[0])
+        return int((self.state.get(object_state) or (0, 0))[0])
 
-    def total(self, what: str) -> int:
-        return int((self.state.get(what) or (0, 0))[1])
+    def total(self, object_state: str) -> int:
+        return int((self.state.get(object_state) or (0, 0))[1])
 
-    def share(self, what: str) -> Optional[float]:
+    def share(self, object_state: str) -> Optional[float]:
         """Return `count` as a share of all object copies; Ceph names their total only when some are counted."""
-        return self.count(what) / self.total(what) if self.total(what) else None if self.count(what) else 0.0
+        count, total = self.count(object_state), self.total(object_state)
+        return count / total if total else None if count else 0.0
 
     @property
     def pgs(self) -> Mapping[str, int]:
@@ -59,16 +60,16 @@ class Sample(NamedTuple):
 
     @property
     def not_clean(self) -> int:
-        known = sum(self.pgs.values())
+        counted_pgs = sum(self.pgs.values())
         clean = sum(n for state, n in self.pgs.items() if is_clean(state))
-        return max(known, int(self.state.get("num_pgs") or 0)) - clean
+        return max(counted_pgs, int(self.state.get("num_pgs") or 0)) - clean
 
     @property
     def inactive(self) -> int:
         """PGs that serve no request."""
-        known = sum(self.pgs.values())
+        counted_pgs = sum(self.pgs.values())
         active = sum(n for state, n in self.pgs.items() if "active" in state.split("+"))
-        return max(known, int(self.state.get("num_pgs") or 0)) - active
+        return max(counted_pgs, int(self.state.get("num_pgs") or 0)) - active
 
     @property
     def all_copies(self) -> bool:
@@ -95,12 +96,12 @@ class Sample(NamedTuple):
 
     def status(self) -> Dict[str, Any]:
         """Return the status in which `conditions` are found."""
-        told: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
-        told.update((f"{what}_share", self.share(what)) for what in ("degraded", "misplaced"))
-        told.update(osds_up=self.osds_up, osds_in=self.osds_in)
+        status: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
+        status.update((f"{object_state}_share", self.share(object_state)) for object_state in ("degraded", "misplaced"))
+        status.update(osds_up=self.osds_up, osds_in=self.osds_in)
         if self.changed:
-            told["daemons"] = list(self.changed)
-        return {"t": self.t, "clean": self.clean, "not_clean": self.not_clean, **told}
+            status["daemons"] = list(self.changed)
+        return {"t": self.t, "clean": self.clean, "not_clean": self.not_clean, **status}
 
 
 _STATUS = ("pgs", "health", "checks", "says", "raw_used")
@@ -144,30 +145,30 @@ def files_of(run: Path) -> List[Path]:
 
 def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
-    made = Samples(interval=0.0, period=0.0)
+    samples = Samples(interval=0.0, period=0.0)
     for path in paths:
-        _add(made, numbered_lines(path, made.damage), clocks.of_file(path), clocks.monitors)
-    made.interval, made.period = made.interval or 1.0, made.period or 5.0
-    made.samples.sort(key=lambda sample: sample.t)
-    known = {change.epoch: change for change in made.changes}
-    made.changes = [known[epoch] for epoch in sorted(known)]
-    made.gaps = sorted(made.gaps + _missing(made), key=lambda gap: float(gap["t"]))
-    return made
+        _add(samples, numbered_lines(path, samples.damage), clocks.of_file(path), clocks.monitors)
+    samples.interval, samples.period = samples.interval or 1.0, samples.period or 5.0
+    samples.samples.sort(key=lambda sample: sample.t)
+    change_of_epoch = {change.epoch: change for change in samples.changes}
+    samples.changes = [change_of_epoch[epoch] for epoch in sorted(change_of_epoch)]
+    samples.gaps = sorted(samples.gaps + _missing(samples), key=lambda gap: float(gap["t"]))
+    return samples
 
 
-def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_maps: float) -> None:
+def _add(samples: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_maps: float) -> None:
     state: Dict[str, Any] = {}
     clean = moving = False
     for line in lines:
         if "version" in line:
             # a new agent, which may not know them
             state = {key: value for key, value in state.items() if key not in _FOLLOWED}
-            made.via = line.get("via") or made.via
-            made.interval = max(made.interval, float(line.get("interval") or 0))
-            made.period = max(made.period, float(line.get("mgr_stats_period") or 0))
+            samples.via = line.get("via") or samples.via
+            samples.interval = max(samples.interval, float(line.get("interval") or 0))
+            samples.period = max(samples.period, float(line.get("mgr_stats_period") or 0))
             continue
         if line.get("event") == "fallback":
-            made.fallbacks.append(str(line.get("why")))
+            samples.fallbacks.append(str(line.get("why")))
         if "end" in line or "event" in line or not isinstance(line.get("t"), (int, float)):
             continue
         t = float(line["t"]) - offset
@@ -178,17 +179,17 @@ def _add(made: Samples, lines: Sequence[Mapping[str, Any]], offset: float, of_ma
             clean, moving = _states(state)
         if "pgs" not in state:
             continue  # the file's first lines are missing
-        made.samples.append(Sample(t, state, clean, moving, _changed(line)))
+        samples.samples.append(Sample(t, state, clean, moving, _changed(line)))
         for change in line.get("map") or ():
             # a map is made after the last sample that did not show it, and before the first one that does
-            low = made.samples[-2].t if len(made.samples) > 1 else -math.inf
+            low = samples.samples[-2].t if len(samples.samples) > 1 else -math.inf
             stamped = float(change["t"]) - of_maps
             right = min(max(stamped, low - _NEAR), t + _NEAR)
-            made.skew = max(made.skew, abs(stamped - right))
-            made.changes.append(_change(change, right))
+            samples.skew = max(samples.skew, abs(stamped - right))
+            samples.changes.append(_change(change, right))
         if line.get("gap"):
             seconds, why = line["gap"]
-            made.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+            samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
 
 
 def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:
@@ -212,13 +213,13 @@ def _change(line: Mapping[str, Any], t: float) -> Change:
 _LISTS = {"down": "down", "up": "up", "out": "out", "inside": "in"}
 
 
-def _missing(made: Samples) -> List[Dict[str, Any]]:
+def _missing(samples: Samples) -> List[Dict[str, Any]]:
     """Gaps that no line tells of: between two phases no monitor ran."""
-    told = {gap["t"] for gap in made.gaps}
+    gap_times = {gap["t"] for gap in samples.gaps}
     return [
         {"t": b.t, "seconds": round(b.t - a.t, 3), "why": "no monitor ran"}
-        for a, b in zip(made.samples, made.samples[1:])
-        if b.t - a.t > made.longest_interval and b.t not in told
+        for a, b in zip(samples.samples, samples.samples[1:])
+        if b.t - a.t > samples.longest_interval and b.t not in gap_times
     ]
 
 
@@ -236,14 +237,14 @@ def status_by_phase(run: ArchivedRun) -> Dict[Optional[str], Status]:
     for event in json_lines(run.path / "events.jsonl"):
         if event.get("event") in borders and isinstance(event.get("t"), (int, float)):
             borders[event["event"]][str(event.get("phase"))] = float(event["t"])  # the last attempt counts
-    made: Dict[Optional[str], Status] = {None: list(json_lines(run.path / "afterwards" / OWN_FILE))}
+    statuses: Dict[Optional[str], Status] = {None: list(json_lines(run.path / "afterwards" / OWN_FILE))}
     times, apart = [sample.t for sample in samples], bytearray(b"x" * len(samples))
     for phase in run.phases:
         begin = borders["phase-begin"].get(phase.name, phase.window[0])
         end = max(borders["phase-end"].get(phase.name, 0.0), phase.window[1])
         during = slice(bisect.bisect_left(times, begin), bisect.bisect_left(times, end))
         own = json_lines(phase.path / OWN_FILE)
-        made[phase.name] = list(own) or [sample.status() for sample in samples[during]]
+        statuses[phase.name] = list(own) or [sample.status() for sample in samples[during]]
         apart[during] = bytes(len(apart[during]))
-    made[None] = made[None] or [sample.status() for sample, its in zip(samples, apart) if its]
-    return made
+    statuses[None] = statuses[None] or [sample.status() for sample, is_apart in zip(samples, apart) if is_apart]
+    return statuses

@@ -118,8 +118,8 @@ class Seconds:
         self.first[at] = np.minimum(self.first[at], first)
         self.last[at] = np.maximum(self.last[at], last)
 
-    def merge(self, other: Seconds) -> None:
-        self.add(slice(None), other.sums, other.max, other.first, other.last)
+    def merge(self, seconds: Seconds) -> None:
+        self.add(slice(None), seconds.sums, seconds.max, seconds.first, seconds.last)
 
     def binned(self, name: str) -> np.ndarray:
         """Return sums per bin of `grid.step` seconds; of "max" the maxima."""
@@ -187,10 +187,10 @@ class Blocks:
         wider[:, self.low - new_low : self.low - new_low + width] = self.counts
         self.low, self.counts = new_low, wider
 
-    def merge(self, other: Blocks) -> None:
-        first, low, counts = other.used()
+    def merge(self, blocks: Blocks) -> None:
+        first, low, counts = blocks.used()
         self.add(first, low, counts)
-        np.maximum(self.max, other.max, out=self.max)
+        np.maximum(self.max, blocks.max, out=self.max)
 
     def used(self) -> Tuple[int, int, np.ndarray]:
         """Return the arguments of `add` for all that is in here."""
@@ -206,20 +206,20 @@ class Blocks:
     def quantiles(self, *wanted: float) -> List[List[Optional[float]]]:
         """For each q: per bin the quantile in ns, off by less than 0.8 %; None when nothing succeeded in it."""
         first, low, counts = self.used()
-        found: List[List[Optional[float]]] = [[None] * self.grid.block_bins for _ in wanted]
+        quantiles: List[List[Optional[float]]] = [[None] * self.grid.block_bins for _ in wanted]
         if not counts.size:
-            return found
+            return quantiles
         stands = middles(np.arange(low, low + counts.shape[1]) << _COARSE, 1 << _COARSE)
         for begin in range(0, len(counts), _BINS_AT_ONCE):
             part = slice(first + begin, first + min(begin + _BINS_AT_ONCE, len(counts)))
             high, seen = self.max[part], np.cumsum(counts[begin : begin + _BINS_AT_ONCE], axis=1, dtype=np.int64)
             n = seen[:, -1]
-            for q, its in zip(wanted, found):
+            for q, bins in zip(wanted, quantiles):
                 ranks = np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
                 places = np.minimum((seen < ranks[:, None]).sum(axis=1), counts.shape[1] - 1)
                 values = np.where(ranks >= n, high, np.minimum(stands[places], high)).tolist()
-                its[part] = [value if some else None for value, some in zip(values, n.tolist())]
-        return found
+                bins[part] = [value if some else None for value, some in zip(values, n.tolist())]
+        return quantiles
 
     def __getstate__(self) -> Tuple[Any, ...]:
         """Only what is used goes to another process."""
@@ -256,18 +256,24 @@ class Timeline:
         columns = {name: columns[name][inside] for name in (*_ADDED, "max", "first", "last")}
         # what ended at the very border of everything belongs to it
         at = np.clip(second[inside] - grid.first, 0, grid.seconds - 1)
-        keys, made = grouped(
+        keys, grouped_columns = grouped(
             at << 8 | op[inside],
             {name: columns[name] for name in _ADDED},
             {"first": np.where(columns["first"] == 0, _NEVER, columns["first"])},
             {"max": columns["max"], "last": columns["last"]},
         )
-        for number, its in self._per_op(keys & 255):
+        for number, rows in self._per_op(keys & 255):
             name = self._name(number)
             if name not in self.seconds:
                 self.seconds[name] = Seconds(grid)
-            sums = {name: made[name][its] for name in _ADDED}
-            self.seconds[name].add(keys[its] >> 8, sums, made["max"][its], made["first"][its], made["last"][its])
+            sums = {name: grouped_columns[name][rows] for name in _ADDED}
+            self.seconds[name].add(
+                keys[rows] >> 8,
+                sums,
+                grouped_columns["max"][rows],
+                grouped_columns["first"][rows],
+                grouped_columns["last"][rows],
+            )
 
     def add_latencies(
         self,
@@ -304,11 +310,11 @@ class Timeline:
 
     def add_maxima(self, block: np.ndarray, op: np.ndarray, high: np.ndarray) -> None:
         """Add exact maxima of blocks in the window."""
-        keys, found = grouped(self._bin(block) << 8 | op, {}, highs={"max": high})
-        for number, its in self._per_op(keys & 255):
+        keys, grouped_columns = grouped(self._bin(block) << 8 | op, {}, highs={"max": high})
+        for number, rows in self._per_op(keys & 255):
             blocks = self._blocks(number)
-            at = keys[its] >> 8
-            blocks.max[at] = np.maximum(blocks.max[at], found["max"][its])
+            at = keys[rows] >> 8
+            blocks.max[at] = np.maximum(blocks.max[at], grouped_columns["max"][rows])
 
     def add_answers(self, block: np.ndarray, endpoint: np.ndarray, names: Sequence[str], n: np.ndarray) -> None:
         """Add successful requests of blocks in the window, by their endpoint, an index into `names`."""
@@ -320,17 +326,17 @@ class Timeline:
                 sums = np.bincount(at[rows], weights=n[rows], minlength=size).astype(np.int64)
                 self.endpoints[names[number]] = self.endpoints.get(names[number], 0) + sums
 
-    def merge(self, other: Timeline) -> None:
+    def merge(self, timeline: Timeline) -> None:
         """Add another timeline of the same grid."""
-        for endpoint, answers in other.endpoints.items():
+        for endpoint, answers in timeline.endpoints.items():
             if endpoint in self.endpoints or len(self.endpoints) < MOST_ENDPOINTS:
                 self.endpoints[endpoint] = self.endpoints.get(endpoint, 0) + answers
-        for op, seconds in other.seconds.items():
+        for op, seconds in timeline.seconds.items():
             if op in self.seconds:
                 self.seconds[op].merge(seconds)
             else:
                 self.seconds[op] = seconds
-        for op, blocks in other.blocks.items():
+        for op, blocks in timeline.blocks.items():
             if op in self.blocks:
                 self.blocks[op].merge(blocks)
             else:

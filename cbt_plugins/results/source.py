@@ -48,7 +48,7 @@ def reading(path: Path) -> Iterator[None]:
     except PermissionError as e:
         raise Unreadable(f"{e.filename or path}: {NOT_ALLOWED}") from e
     except _OF_DATA as e:
-        raise Unreadable(f"{path}: damaged: {_told(e)}") from e
+        raise Unreadable(f"{path}: damaged: {_error_text(e)}") from e
     except Exception as e:
         raise unexpected(path, e) from e
 
@@ -56,10 +56,10 @@ def reading(path: Path) -> Iterator[None]:
 def unexpected(path: Path, error: Exception) -> Exception:
     """Return the exception for an error that damage seldom explains. The tests let the error itself through."""
     text = "if its files are whole, this is an error of cbt-plugins: please report it"
-    return Unreadable(f"{path}: cannot be read: {_told(error)}; {text}")
+    return Unreadable(f"{path}: cannot be read: {_error_text(error)}; {text}")
 
 
-def _told(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     at = traceback.extract_tb(error.__traceback__)[-1]
     return f"{type(error).__name__}: {error} ({Path(at.filename).name}:{at.lineno})"
 
@@ -88,13 +88,13 @@ class PackedFile:
 
     def lines(self) -> Iterator[str]:
         """Yield the lines of a text. Raises Unreadable, also where its end is missing."""
-        rest = b""
+        tail = b""
         for chunk in self.chunks():
-            *lines, rest = (rest + chunk).split(b"\n")
+            *lines, tail = (tail + chunk).split(b"\n")
             yield from (line.decode("utf-8", "replace") for line in lines)
         self.refuse_torn()
-        if rest:
-            yield rest.decode("utf-8", "replace")
+        if tail:
+            yield tail.decode("utf-8", "replace")
 
     def refuse_torn(self) -> None:
         """Raise Unreadable where the end is missing."""

@@ -41,7 +41,7 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
     By default it is the first measurement that has any. Only looks that lie wholly in the phase's window count. Raises
     Unreadable where there are none.
     """
-    found: Dict[str, List[_Counts]] = defaultdict(list)
+    counts_of_phase: Dict[str, List[_Counts]] = defaultdict(list)
     notes: Dict[str, None] = {}
     left_out: List[str] = []
     names: Dict[str, None] = {}
@@ -53,20 +53,20 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
             continue
         counts = {line["name"]: _Counts(line) for line in [*measured(summary), *loads(summary)]}
         names.update(dict.fromkeys(counts))
-        chosen = [its for name, its in counts.items() if name == (phase or name)]
+        chosen = [phase_counts for name, phase_counts in counts.items() if name == (phase or name)]
         for look in _looks(run, notes):
-            for its in chosen:
-                its.add(look)
-        for its in chosen:
-            found[its.name] += [its] if its.samples else []
+            for phase_counts in chosen:
+                phase_counts.add(look)
+        for phase_counts in chosen:
+            counts_of_phase[phase_counts.name] += [phase_counts] if phase_counts.samples else []
     if phase and names and phase not in names:
         raise Unreadable(f"no phase {phase}: there is {', '.join(names)}")
-    name = next((name for name in names if found[name]), None)
+    name = next((name for name in names if counts_of_phase[name]), None)
     if name is None:
         nothing = "the runs have no monitor `stacks`, or no look of it lies within the phase"
         why = "; ".join([*left_out, *notes]) or nothing
         raise Unreadable(f"{', '.join(map(str, paths))}: no call stacks: {why}")
-    parts = found[name]
+    parts = counts_of_phase[name]
     mean: Dict[Stack, float] = defaultdict(float)
     variance: Dict[Stack, float] = defaultdict(float)
     for part in parts:
@@ -121,6 +121,8 @@ class _Counts:
     def stacks(self) -> Iterator[Tuple[Stack, float, float]]:
         """Yield (stack, CPU milliseconds per request, their variance); a stack may come again, of another node."""
         for (node, hz, text), n in self._counts.items():
-            one = 1000 / hz / self._seconds[node] / self._rate  # processors in use by a sample / requests a second
+            ms_per_sample = (
+                1000 / hz / self._seconds[node] / self._rate
+            )  # processors in use by a sample / requests a second
             kind, thread, *frames = text.split(";")
-            yield (kind, group_of(kind, thread), thread, *frames), n * one, n * one**2
+            yield (kind, group_of(kind, thread), thread, *frames), n * ms_per_sample, n * ms_per_sample**2

@@ -37,27 +37,29 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     kept: List[of_phase.PhaseAggregates] = []
     readable, status = Readable(run.plan.get("read_objects")), status_by_phase(run)
     for phase in run.phases:
-        made = of_phase.read_phase(phase)
-        line, its_warnings = _phase(phase, made, readable, status[phase.name])
+        aggregates = of_phase.read_phase(phase)
+        line, its_warnings = _phase(phase, aggregates, readable, status[phase.name])
         line["generator"] = flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
         phases.append(line)
         warnings.extend(its_warnings)
         warnings.extend(of_cluster(run, phase, status[phase.name]))
-        kept += [made] if broken or upgraded else []
+        kept += [aggregates] if broken or upgraded else []
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))
     its_upgrades = upgrade.upgrades(run, kept)
     warnings.extend(upgrade.warnings_of(its_upgrades))
     used = resources.resources(run, phases)
-    warnings.extend(resources.warnings_of(used, phases, resources.asked(path)))
+    warnings.extend(resources.warnings_of(used, phases, resources.nodes_to_watch(path)))
     inside = internals.internals(run, phases)
     warnings.extend(internals.warnings_of(inside))
     warnings.extend(internals.limits(path))
     warnings.extend({"code": "damaged-lines", "text": text} for text in run.damage)
-    warnings = [{"code": its["code"], "severity": severity_of(its["code"]).value, **its} for its in warnings]
-    found = ladders(run, phases)
-    steps = {step["phase"] for ladder in found for step in ladder["steps"]}
-    warnings = [its for its in warnings if not (its.get("phase") in steps and its["code"] in _OVERLOAD)]
+    warnings = [
+        {"code": warning["code"], "severity": severity_of(warning["code"]).value, **warning} for warning in warnings
+    ]
+    ladder_lines = ladders(run, phases)
+    steps = {step["phase"] for ladder in ladder_lines for step in ladder["steps"]}
+    warnings = [warning for warning in warnings if not (warning.get("phase") in steps and warning["code"] in _OVERLOAD)]
     return {
         "run": {
             "name": run.name,
@@ -70,7 +72,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "phases": phases,
         "new_vs_aged": None if broken else new_vs_aged(phases),
         "engines": engine_pairs(phases),
-        "ladders": found,
+        "ladders": ladder_lines,
         "failure": failed,
         "upgrades": its_upgrades,
         "resources": used,
@@ -80,9 +82,9 @@ def numbers_of(path: Path) -> Dict[str, Any]:
 
 
 def _phase(
-    phase: ArchivedPhase, made: of_phase.PhaseAggregates, readable: Readable, status: Status
+    phase: ArchivedPhase, aggregates: of_phase.PhaseAggregates, readable: Readable, status: Status
 ) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
-    gap = made.all_ops.longest_gap()
+    gap = aggregates.all_ops.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
         "index": phase.index,
@@ -92,29 +94,29 @@ def _phase(
         "engine": phase.engine,
         "status": phase.status,
         "sentence": None,
-        "window": {"start": made.grid.start, "end": made.grid.end, "seconds": round(made.length, 6)},
+        "window": {"start": aggregates.grid.start, "end": aggregates.grid.end, "seconds": round(aggregates.length, 6)},
         "block": phase.block,
         "asked_seconds": phase.duration,
         "loop": _loop(phase),
-        "rate": flight.rate(made),
-        "ops": of_phase.by_op(made),
-        "corrected_ms": endpoint_stalls.corrected(made),
-        "total": of_phase.numbers(None, of_phase.total(made.ops.values()), made.length),
-        "mix": of_phase.mix(made),
-        "littles_law": flight.littles_law(made),
-        "in_flight": flight.at_borders(made),
-        "in_flight_at_end": flight.at_end(made),
-        "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if made.ops else None,
-        "drivers": of_phase.by_driver(made),
-        "endpoints": of_phase.by_endpoint(made),
-        "jobs": [_job(made, job) for job in phase.jobs],
+        "rate": flight.rate(aggregates),
+        "ops": of_phase.by_op(aggregates),
+        "corrected_ms": endpoint_stalls.corrected(aggregates),
+        "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
+        "mix": of_phase.mix(aggregates),
+        "littles_law": flight.littles_law(aggregates),
+        "in_flight": flight.at_borders(aggregates),
+        "in_flight_at_end": flight.at_end(aggregates),
+        "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if aggregates.ops else None,
+        "drivers": of_phase.by_driver(aggregates),
+        "endpoints": of_phase.by_endpoint(aggregates),
+        "jobs": [_job(aggregates, job) for job in phase.jobs],
         "accounting": [dict(count) for count in phase.accounting],
-        "readable": readable.of(made),
-        "series": of_phase.series(made, status),
-        "under_way": flight.under_way(phase.path / flight.FILE, made.grid, drivers),
+        "readable": readable.of(aggregates),
+        "series": of_phase.series(aggregates, status),
+        "under_way": flight.under_way(phase.path / flight.FILE, aggregates.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)
-    return line, check_phase(made, line)
+    return line, check_phase(aggregates, line)
 
 
 def _loop(phase: ArchivedPhase) -> Optional[str]:
@@ -123,8 +125,8 @@ def _loop(phase: ArchivedPhase) -> Optional[str]:
     return "open" if any(job.open_loop for job in phase.jobs) else "closed"
 
 
-def _job(made: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, Any]:
-    its = made.jobs.get(job.id)
+def _job(aggregates: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, Any]:
+    job_aggregates = aggregates.jobs.get(job.id)
     return {
         "id": job.id,
         "driver": job.driver,
@@ -137,10 +139,10 @@ def _job(made: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, Any]:
         "signal": job.signal,
         "cut": job.cut,
         "restarts": job.restarts,
-        "rows": its.rows if its else None,
-        "errors": its.errors if its else None,
-        "bad_rows": its.bad if its else None,
-        "torn": its.torn if its else None,
+        "rows": job_aggregates.rows if job_aggregates else None,
+        "errors": job_aggregates.errors if job_aggregates else None,
+        "bad_rows": job_aggregates.bad if job_aggregates else None,
+        "torn": job_aggregates.torn if job_aggregates else None,
         "retries": job.driver_end.get("retries"),
     }
 
@@ -205,13 +207,15 @@ def sentence(phase: ArchivedPhase, line: Mapping[str, Any]) -> Optional[str]:
     if phase.kind == "verify":
         read = _all(line["ops"], ("GET", "STAT"))
         wrong = sum(int(job.driver_end.get("checksum_errors") or 0) for job in phase.jobs)
-        said = f"{wrong} had other content than was written" if wrong else "all that were read had the written content"
-        return f"{read['requests']:,} objects read and compared: {said}; {read['errors']:,} could not be read"
+        content_text = (
+            f"{wrong} had other content than was written" if wrong else "all that were read had the written content"
+        )
+        return f"{read['requests']:,} objects read and compared: {content_text}; {read['errors']:,} could not be read"
     if phase.kind == "delete":
         deleted = _all(line["ops"], ("DELETE",))
         left = [space.get("live") for job in phase.jobs for space in job.driver_end.get("spaces") or ()]
-        rest = f"; {sum(n or 0 for n in left):,} are left" if left else ""
-        return f"{deleted['requests']:,} objects deleted, {deleted['errors']:,} could not be{rest}"
+        left_text = f"; {sum(n or 0 for n in left):,} are left" if left else ""
+        return f"{deleted['requests']:,} objects deleted, {deleted['errors']:,} could not be{left_text}"
     return None
 
 
@@ -230,28 +234,28 @@ _OVERLOAD = ("rate", "late-starts", "errors", "stall", "generator-idle")
 def ladders(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
     """Return, for each ladder of the plan, its steps in their order and what they say together (models.ladder)."""
     lines = {line["name"]: line for line in phases}
-    loads = {phase.name: phase.asked.get("rate") or phase.asked.get("workers") for phase in run.phases}
-    found: Dict[str, Tuple[Ladder, List[LadderStep]]] = {}
+    loads = {phase.name: phase.load.get("rate") or phase.load.get("workers") for phase in run.phases}
+    steps_of_ladder: Dict[str, Tuple[Ladder, List[LadderStep]]] = {}
     for planned in run.plan.get("phases") or ():
         ladder = ladder_of(planned)
         if ladder:
-            steps = found.setdefault(ladder.name, (ladder, []))[1]
+            steps = steps_of_ladder.setdefault(ladder.name, (ladder, []))[1]
             line = lines.get(planned["name"])
             load = loads.get(planned["name"])
             if line and load:
                 steps.append(judge(ladder, float(load), {"resources": None}, line))
-    return [_ladder(ladder, steps, lines) for ladder, steps in found.values()]
+    return [_ladder(ladder, steps, lines) for ladder, steps in steps_of_ladder.values()]
 
 
 def _ladder(ladder: Ladder, steps: Sequence[LadderStep], lines: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
-    found = answer(ladder, steps)
+    ladder_answer = answer(ladder, steps)
     return {
         "name": ladder.name,
         "unit": ladder.unit,
         "objective": dict(ladder.objective),
-        "low": found.low,
-        "high": found.high,
-        "text": found.text,
+        "low": ladder_answer.low,
+        "high": ladder_answer.high,
+        "text": ladder_answer.text,
         "steps": [
             {
                 "phase": step.phase,
@@ -344,20 +348,22 @@ def engine_pairs(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 
     {"cbt_load", "warp": names of the phases, "note", "lines": [{"op", "metric", "unit", "cbt_load", "warp", "ratio"}]}
     """
-    made = [
+    loaded = [
         phase
         for phase in phases
         if phase["ops"] and phase["mix"]["asked"] and not is_calibration(phase["name"], phase["role"])
     ]
-    closed = [its for its in made if (its["kind"], its["engine"], its["loop"]) == ("hybrid", "cbt-load", "closed")]
-    found = []
-    for theirs in filter(_by_warp, made):
-        same = [phase for phase in closed if _same(phase["mix"]["asked"], theirs["mix"]["asked"])]
-        role = "measure" if theirs["role"] == "none" else theirs["role"]
+    closed = [
+        phase for phase in loaded if (phase["kind"], phase["engine"], phase["loop"]) == ("hybrid", "cbt-load", "closed")
+    ]
+    pairs = []
+    for warp_phase in filter(_by_warp, loaded):
+        same = [phase for phase in closed if _same(phase["mix"]["asked"], warp_phase["mix"]["asked"])]
+        role = "measure" if warp_phase["role"] == "none" else warp_phase["role"]
         if same:
-            distance = partial(_distance, theirs["index"], role)
-            found.append(_entry(min(same, key=distance), theirs))
-    return found
+            distance = partial(_distance, warp_phase["index"], role)
+            pairs.append(_entry(min(same, key=distance), warp_phase))
+    return pairs
 
 
 def _distance(index: int, role: str, phase: Mapping[str, Any]) -> Tuple[bool, int]:
@@ -369,24 +375,24 @@ def _by_warp(phase: Mapping[str, Any]) -> bool:
     return mixed or (phase["kind"] == "hybrid" and phase["engine"] == "warp")
 
 
-def _same(one: Mapping[str, float], other: Mapping[str, float]) -> bool:
-    return all(abs(one.get(op, 0.0) - other.get(op, 0.0)) < 1e-6 for op in {*one, *other})
+def _same(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
+    return all(abs(first.get(op, 0.0) - second.get(op, 0.0)) < 1e-6 for op in {*first, *second})
 
 
-def _entry(ours: Mapping[str, Any], theirs: Mapping[str, Any]) -> Dict[str, Any]:
-    workers = [sum(job["workers"] for job in phase["jobs"]) for phase in (ours, theirs)]
-    note = _MIXED if theirs["kind"] == "warp" else _JOBS
+def _entry(cbt_load_phase: Mapping[str, Any], warp_phase: Mapping[str, Any]) -> Dict[str, Any]:
+    workers = [sum(job["workers"] for job in phase["jobs"]) for phase in (cbt_load_phase, warp_phase)]
+    note = _MIXED if warp_phase["kind"] == "warp" else _JOBS
     if workers[0] != workers[1]:
         note += f"; cbt-load had {several(workers[0], 'worker')}, warp {workers[1]}"
     lines: List[Dict[str, Any]] = []
-    for op in [*ours["ops"], *(op for op in theirs["ops"] if op not in ours["ops"]), None]:
-        both = [phase["total"] if op is None else phase["ops"].get(op) for phase in (ours, theirs)]
+    for op in [*cbt_load_phase["ops"], *(op for op in warp_phase["ops"] if op not in cbt_load_phase["ops"]), None]:
+        both = [phase["total"] if op is None else phase["ops"].get(op) for phase in (cbt_load_phase, warp_phase)]
         for metric in _ENGINES:
             a, b = (number_at(line, metric.path) for line in both)
             if a is not None or b is not None:
                 about = {"op": op or TOTAL, "metric": metric.key, "unit": metric.unit}
                 lines.append({**about, "cbt_load": a, "warp": b, "ratio": _ratio(a, b)})
-    return {"cbt_load": ours["name"], "warp": theirs["name"], "note": note, "lines": lines}
+    return {"cbt_load": cbt_load_phase["name"], "warp": warp_phase["name"], "note": note, "lines": lines}
 
 
 def _ratio(a: Optional[float], b: Optional[float]) -> Optional[float]:

@@ -43,9 +43,9 @@ def check(data: Any) -> None:
 
     Beyond JSON Schema, NaN is no number.
     """
-    found = [f"{error.json_path}: {error.message[:200]}" for error in islice(_validator().iter_errors(data), 5)]
-    if found:
-        raise ValueError("not a valid summary: " + "; ".join(found))
+    errors = [f"{error.json_path}: {error.message[:200]}" for error in islice(_validator().iter_errors(data), 5)]
+    if errors:
+        raise ValueError("not a valid summary: " + "; ".join(errors))
 
 
 @lru_cache(maxsize=1)
@@ -109,9 +109,9 @@ def is_current(summary: Mapping[str, Any], run: Path) -> bool:
     finished = {path.parent.name for path in run.glob("phases/*/phase.json")}
     if not finished:
         return True  # without its phases there is nothing to make another from
-    known = {f"{phase['index']:02d}-{phase['name']}" for phase in summary["phases"]}
+    summary_phases = {f"{phase['index']:02d}-{phase['name']}" for phase in summary["phases"]}
     ended: bool = summary["run"]["complete"] == (run / "complete").exists()
-    return ended and finished <= known and "resources" in summary
+    return ended and finished <= summary_phases and "resources" in summary
 
 
 def summary_of(path: Path) -> Dict[str, Any]:
@@ -165,10 +165,10 @@ def dumps(value: Any, indent: str = "") -> str:
     """Return JSON with one line for each list of plain values: a series is one line."""
     deeper = indent + " "
     if isinstance(value, dict) and value:
-        items = [f"{deeper}{json.dumps(key)}: {dumps(its, deeper)}" for key, its in value.items()]
+        items = [f"{deeper}{json.dumps(key)}: {dumps(item, deeper)}" for key, item in value.items()]
         return "{\n" + ",\n".join(items) + f"\n{indent}}}"
-    if isinstance(value, (list, tuple)) and any(isinstance(its, (dict, list, tuple)) for its in value):
-        return "[\n" + ",\n".join(deeper + dumps(its, deeper) for its in value) + f"\n{indent}]"
+    if isinstance(value, (list, tuple)) and any(isinstance(item, (dict, list, tuple)) for item in value):
+        return "[\n" + ",\n".join(deeper + dumps(item, deeper) for item in value) + f"\n{indent}]"
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
@@ -179,8 +179,8 @@ def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 def measured(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Return the phases that measure; of a run that has none, all that made requests."""
-    made = loads(summary)
-    return [phase for phase in made if is_measurement(phase["name"], phase["role"])] or made
+    loaded = loads(summary)
+    return [phase for phase in loaded if is_measurement(phase["name"], phase["role"])] or loaded
 
 
 def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:

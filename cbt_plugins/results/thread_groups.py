@@ -39,10 +39,10 @@ GROUPS: Tuple[str, ...] = (*(group for group, _, _ in TABLE), OTHER, ENDED)
 
 
 @cache
-def group_of(its: str, name: str) -> str:
+def group_of(daemon_class: str, name: str) -> str:
     """Return the group of a thread of a class of daemons."""
     for group, classes, patterns in TABLE:
-        if its in classes and any(fnmatchcase(name, pattern) for pattern in patterns):
+        if daemon_class in classes and any(fnmatchcase(name, pattern) for pattern in patterns):
             return group
     return OTHER
 
@@ -65,7 +65,7 @@ class Looks:
     used: np.ndarray
     names: Dict[int, str]
 
-    def shares(self, its: str, samples: np.ndarray, used: np.ndarray) -> np.ndarray:
+    def shares(self, daemon_class: str, samples: np.ndarray, used: np.ndarray) -> np.ndarray:
         """Return the share of each of GROUPS in what a daemon used up to each of its samples: (samples, groups).
 
         Those of a look hold for all samples since the look before. `samples` are their numbers, `used` their seconds.
@@ -73,12 +73,12 @@ class Looks:
         looks = len(self.at)
         of = np.searchsorted(self.at, samples)  # == looks: after the last one
         parts = np.zeros((looks + 1, len(GROUPS)))
-        groups = {number: GROUPS.index(group_of(its, name)) for number, name in self.names.items()}
+        groups = {number: GROUPS.index(group_of(daemon_class, name)) for number, name in self.names.items()}
         column = np.array([groups.get(int(number), GROUPS.index(OTHER)) for number in self.name], int)
         np.add.at(parts, (self.look, column), self.used)
         # one is counted in ticks, and they are not read at one instant
-        whole = np.maximum(np.bincount(of, weights=used, minlength=looks + 1), parts.sum(axis=1))
-        parts[:, GROUPS.index(ENDED)] = whole - parts.sum(axis=1)
-        whole[whole == 0] = 1.0
-        shares: np.ndarray = (parts / whole[:, None])[of]
+        total_used = np.maximum(np.bincount(of, weights=used, minlength=looks + 1), parts.sum(axis=1))
+        parts[:, GROUPS.index(ENDED)] = total_used - parts.sum(axis=1)
+        total_used[total_used == 0] = 1.0
+        shares: np.ndarray = (parts / total_used[:, None])[of]
         return shares

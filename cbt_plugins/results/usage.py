@@ -29,11 +29,11 @@ class Networks:
     def of(cls, run: Path) -> Networks:
         """Return the networks of a run from cluster/before; ceph.conf wins over the monitors' database, as in Ceph."""
         folder = run / "cluster" / "before"
-        said: Dict[str, str] = {}
+        options: Dict[str, str] = {}
         try:
             for option in read_json(folder / "config_dump.json"):
                 if option.get("section") in ("global", "osd"):
-                    said[str(option["name"])] = str(option["value"])
+                    options[str(option["name"])] = str(option["value"])
         except (OSError, ValueError, TypeError, KeyError, AttributeError):
             pass
         try:
@@ -41,19 +41,19 @@ class Networks:
         except OSError:
             conf = ""
         for name in ("public", "cluster"):
-            found = re.search(rf"^\s*{name}[_ ]network\s*=\s*(.+?)\s*$", conf, re.MULTILINE)
-            if found:
-                said[f"{name}_network"] = found.group(1)
-        return cls(*(cls.parse(said.get(f"{name}_network", "")) for name in ("public", "cluster")))
+            match = re.search(rf"^\s*{name}[_ ]network\s*=\s*(.+?)\s*$", conf, re.MULTILINE)
+            if match:
+                options[f"{name}_network"] = match.group(1)
+        return cls(*(cls.parse(options.get(f"{name}_network", "")) for name in ("public", "cluster")))
 
     @staticmethod
     def parse(text: str) -> Tuple[Network, ...]:
         """Return the networks between commas or blanks; what is none is left out."""
-        found: List[Network] = []
+        networks: List[Network] = []
         for word in re.split(r"[,\s;]+", text):
             with contextlib.suppress(ValueError):
-                found.append(ipaddress.ip_network(word, strict=False))
-        return tuple(found)
+                networks.append(ipaddress.ip_network(word, strict=False))
+        return tuple(networks)
 
     def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
         """Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
@@ -72,8 +72,8 @@ class Networks:
 
 
 def _in(addresses: Sequence[str], networks: Sequence[Network]) -> bool:
-    its = [ipaddress.ip_interface(address).ip for address in addresses]
-    return any(ip in network for ip in its for network in networks)
+    ips = [ipaddress.ip_interface(address).ip for address in addresses]
+    return any(ip in network for ip in ips for network in networks)
 
 
 #: points of a series
@@ -95,14 +95,14 @@ class UsageGrid:
         self.edges = np.append(np.arange(math.ceil(length / self.step)) * float(self.step) + self.begin, self.end)
 
     @staticmethod
-    def told(curve: np.ndarray) -> List[Optional[float]]:
+    def rounded_values(curve: np.ndarray) -> List[Optional[float]]:
         return [None if math.isnan(value) else round(float(value), 4) for value in curve]
 
 
 def roles_at(node: NodeSamples, roles: Mapping[str, Sequence[str]]) -> List[str]:
     """Return the roles of a node: what the file says, and what runs there."""
     classes = {"generator": "client"}
-    seen = [classes.get(daemon.its, daemon.its) for daemon in node.daemons]
+    seen = [classes.get(daemon.daemon_class, daemon.daemon_class) for daemon in node.daemons]
     return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
 
 
@@ -117,8 +117,8 @@ def without_doubles(nodes: Sequence[NodeSamples]) -> Iterator[NodeSamples]:
 
 def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
     """Yield each daemon's line, and its cores in the bins (nan where nobody watched)."""
-    watched = node.processors.known(grid.edges)
-    seconds = node.processors.known((grid.begin, grid.end))[0]
+    watched = node.processors.watched_seconds(grid.edges)
+    seconds = node.processors.watched_seconds((grid.begin, grid.end))[0]
     for daemon, processes in _by_id(node, grid):
         used = np.sum([process.used.rise(grid.begin, grid.end) for process in processes], axis=0)
         rises = np.sum([process.used.rises(grid.edges)[:, 0] for process in processes], axis=0)
@@ -131,7 +131,7 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
         yield (
             {
                 "node": node.name,
-                "class": daemon.its,
+                "class": daemon.daemon_class,
                 "id": daemon.id,
                 "pid": newest.pid,
                 "restarts": len({process.pid for process in processes}) - 1,
@@ -151,8 +151,8 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
 
 def _throttled(processes: Sequence[DaemonSamples], grid: UsageGrid) -> float:
     """Return the share of the periods of its cgroup's CPU limit in which it had to wait; 0.0 without a limit."""
-    its = [(n, of) for process in processes for t, of, n in process.throttled if grid.begin < t <= grid.end]
-    return rounded(sum(n for n, _ in its) / max(1, sum(of for _, of in its))) or 0.0
+    periods = [(n, of) for process in processes for t, of, n in process.throttled if grid.begin < t <= grid.end]
+    return rounded(sum(n for n, _ in periods) / max(1, sum(of for _, of in periods))) or 0.0
 
 
 def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> Optional[Dict[str, Any]]:
@@ -175,12 +175,12 @@ def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGr
 
 def _by_id(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[DaemonSamples, List[DaemonSamples]]]:
     """A daemon of Ceph may have been several processes; a generator's process is one of its own."""
-    found: Dict[Tuple[str, str, int], List[DaemonSamples]] = {}
+    processes_of_daemon: Dict[Tuple[str, str, int], List[DaemonSamples]] = {}
     for daemon in node.daemons:
-        if daemon.its in CLASSES and daemon.used.meets(grid.begin, grid.end):
-            key = (daemon.its, daemon.id, daemon.pid if daemon.its == "generator" else 0)
-            found.setdefault(key, []).append(daemon)
-    for processes in found.values():
+        if daemon.daemon_class in CLASSES and daemon.used.meets(grid.begin, grid.end):
+            key = (daemon.daemon_class, daemon.id, daemon.pid if daemon.daemon_class == "generator" else 0)
+            processes_of_daemon.setdefault(key, []).append(daemon)
+    for processes in processes_of_daemon.values():
         processes.sort(key=lambda process: process.at[0])
         yield processes[0], processes
 
@@ -198,14 +198,14 @@ def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: Us
     for same in machines.values():
         osds = _osds_of(node for node in alone if node.boot == same[0].boot)
         for name, disk in same[0].disks.items():
-            seconds = disk.used.known((grid.begin, grid.end))[0]
+            seconds = disk.used.watched_seconds((grid.begin, grid.end))[0]
             reads, read, read_ms, writes, written, write_ms, busy_ms, weighted = disk.used.rise(grid.begin, grid.end)
             mine = osds.get(name, {})
             if not seconds or not (mine or reads or writes):
                 continue
             data = mine.get("block", [])
             yield {
-                "node": min((node for its in mine.values() for node, _ in its), default=same[0].name),
+                "node": min((node for part_osds in mine.values() for node, _ in part_osds), default=same[0].name),
                 "device": name,
                 "rotational": disk.rotational,
                 # its busy time is counted in ms, and read a little after the clock
@@ -218,21 +218,21 @@ def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: Us
                 "read_ms": rounded(read_ms / reads) if reads else None,
                 "write_ms": rounded(write_ms / writes) if writes else None,
                 "osd": data[0][1] if len(data) == 1 else None,
-                "osds": {part: sorted((osd for _, osd in its), key=numbered) for part, its in mine.items()},
+                "osds": {part: sorted((osd for _, osd in part_osds), key=numbered) for part, part_osds in mine.items()},
             }
 
 
 def _osds_of(nodes: Iterator[NodeSamples]) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
     """disk -> part of an OSD -> [(node, OSD)]."""
-    found: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
+    osds_of_disk: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
     for node in nodes:
         for daemon in node.daemons:
             for part, disks in daemon.disks.items():
                 for disk in disks:
-                    its = found.setdefault(disk, {}).setdefault(part, [])
-                    if (node.name, daemon.id) not in its:
-                        its.append((node.name, daemon.id))
-    return found
+                    osds = osds_of_disk.setdefault(disk, {}).setdefault(part, [])
+                    if (node.name, daemon.id) not in osds:
+                        osds.append((node.name, daemon.id))
+    return osds_of_disk
 
 
 def interfaces(
@@ -246,7 +246,7 @@ def interfaces(
         seen.add(node.network)
         for name, net in node.interfaces.items():
             above = node.interfaces.get(net.master or "")
-            seconds = net.used.known((grid.begin, grid.end))[0]
+            seconds = net.used.watched_seconds((grid.begin, grid.end))[0]
             received, _, drops_in, sent, _, drops_out = net.used.rise(grid.begin, grid.end)
             if not seconds or not (received or sent) or (above is not None and above.speed):
                 continue
@@ -264,8 +264,8 @@ def interfaces(
 
 
 def highest(curve: np.ndarray) -> float:
-    known = curve[~np.isnan(curve)]
-    return float(known.max()) if len(known) else 0.0
+    values = curve[~np.isnan(curve)]
+    return float(values.max()) if len(values) else 0.0
 
 
 def numbered(text: str) -> Tuple[int, str]:

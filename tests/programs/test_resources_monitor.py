@@ -197,7 +197,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     node = node_samples.read_node(file, HERE)
     assert node is not None
     t = [line["t"] for line in lines(file)]
-    missing = (t[-1] - t[0]) - node.processors.known((t[0], t[-1]))[0]
+    missing = (t[-1] - t[0]) - node.processors.watched_seconds((t[0], t[-1]))[0]
     assert missing > 0.5  # what nobody watched is not made up
 
 

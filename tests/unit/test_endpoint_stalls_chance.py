@@ -32,7 +32,7 @@ def of_answers(answers: Mapping[str, np.ndarray], jobs: Sequence[Tuple[str, ...]
     ]  # fmt: skip
     phase = ArchivedPhase(
         path=Path("/"), index=1, name="p", kind="hybrid", role="measure", status="ok", window=(0.0, float(seconds)),
-        duration=float(seconds), mix={}, asked={}, engine="cbt-load", block=block, jobs=tuple(made), accounting=(),
+        duration=float(seconds), mix={}, load={}, engine="cbt-load", block=block, jobs=tuple(made), accounting=(),
         warnings=(),
     )  # fmt: skip
     grid = TimeGrid.of(0.0, float(seconds), block)

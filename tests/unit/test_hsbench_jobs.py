@@ -271,7 +271,7 @@ def test_sums_become_rates_and_means_and_no_percentiles(tmp_path: Path, made: Pl
         assert frame is not None
         job.add(frame)
     of = job.finish().ops["PUT"]
-    assert of.latency.n + of.ok_outside == 21 and not of.latency.whole
+    assert of.latency.n + of.ok_outside == 21 and not of.latency.has_buckets
     line = latency(of.latency)
     assert line and line["mean"] > 0 and line["p50"] is line["p99"] is None and line["max"] < 2805
     with pytest.raises(ValueError, match="without buckets"):

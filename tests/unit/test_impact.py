@@ -57,7 +57,7 @@ def phase(
     path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
     one = ArchivedJob("j", "d", "n", "GET", workers, 0.0, None, 0.0, aggregates=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
-    about.update(window=(T0 + begin, T0 + begin + 100.0), duration=100.0, mix={}, asked={}, accounting=(), warnings=())
+    about.update(window=(T0 + begin, T0 + begin + 100.0), duration=100.0, mix={}, load={}, accounting=(), warnings=())
     return read_phase(ArchivedPhase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
 
 

@@ -82,7 +82,7 @@ def test_a_damaged_number_costs_at_most_its_line(damaged: int, tmp_path: Path) -
 def test_a_lost_line_is_no_idle_second(tmp_path: Path) -> None:
     path = write(tmp_path / "x.jsonl", [*texts(lines())[:6], *texts(lines())[8:]])
     node = read_node(path, "node1")
-    assert node is not None and node.processors.known((1000.0, 1010.0))[0] == pytest.approx(8.0)
+    assert node is not None and node.processors.watched_seconds((1000.0, 1010.0))[0] == pytest.approx(8.0)
 
 
 def test_agents_of_earlier_versions_have_no_numbers(tmp_path: Path) -> None:

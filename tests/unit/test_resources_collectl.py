@@ -28,7 +28,7 @@ def test_processors_and_disks_of_a_node() -> None:
     # [CPU:0] 11 59 8, [CPU:1] 7 37 8 percent in the second that ends at 15:33:21
     busy, waiting = its.processors.rise(SECOND - 1, SECOND)
     assert busy == pytest.approx(1.30) and waiting == 0
-    assert its.processors.known((SECOND - 1, SECOND + 100))[0] == pytest.approx(15)
+    assert its.processors.watched_seconds((SECOND - 1, SECOND + 100))[0] == pytest.approx(15)
     reads, read, _, writes, written, _, busy_ms, weighted = its.disks["vda"].used.rise(SECOND - 1, SECOND + 1)
     assert (reads, read, writes) == (13, 52 * 1024, 650 + 2114)
     assert written == (2147 + 6854) * 1024
@@ -71,7 +71,7 @@ def test_totals_where_there_are_no_details() -> None:
 
 def test_compressed_and_with_epoch_seconds() -> None:
     its = node("collectl-utc-gz")
-    assert its.processors.known((0, 2e9))[0] >= 2
+    assert its.processors.watched_seconds((0, 2e9))[0] >= 2
     assert its.disks["vda"].used.meets(1795277285.0, 1795277287.0)
 
 
@@ -82,7 +82,7 @@ def test_another_time_zone_and_a_line_that_is_none(tmp_path: Path) -> None:
     assert its is not None
     west = 3.5 * 3600
     assert its.processors.rise(SECOND - 1 + west, SECOND + west)[0] == pytest.approx(1.30)
-    assert its.processors.known((0, 2e9))[0] == pytest.approx(15)
+    assert its.processors.watched_seconds((0, 2e9))[0] == pytest.approx(15)
 
 
 def jumping(folder: Path, begin: str, end: str, seconds: int = 30) -> Any:
@@ -103,14 +103,14 @@ def jumping(folder: Path, begin: str, end: str, seconds: int = 30) -> Any:
 def test_the_end_and_the_begin_of_summer_time(tmp_path: Path) -> None:
     for name, end in (("back", "02:00:00"), ("forward", "04:00:00")):
         its, begin = jumping(tmp_path / name, "2026-10-25 02:59:59", f"2026-10-25 {end}")
-        assert its.processors.known((begin - 100, begin + 4000))[0] == pytest.approx(61)
+        assert its.processors.watched_seconds((begin - 100, begin + 4000))[0] == pytest.approx(61)
         assert its.processors.rise(begin, begin + 30)[0] == pytest.approx(15) and its.clock is None
 
 
 def test_a_jump_that_is_no_summer_time_ends_what_is_known(tmp_path: Path) -> None:
     for name, end in (("back", "02:15:00"), ("forward", "03:30:01")):
         its, begin = jumping(tmp_path / name, "2026-10-25 02:30:00", f"2026-10-25 {end}")
-        assert its.processors.known((begin - 4000, begin + 4000))[0] == pytest.approx(31)
+        assert its.processors.watched_seconds((begin - 4000, begin + 4000))[0] == pytest.approx(31)
         assert "its local time jumps by" in its.clock
         about = {"nodes": [{"node": "x", "clock": its.clock}], "phases": {}}
         (warning,) = resources.warnings_of(about, [])
@@ -125,7 +125,7 @@ def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
     (folder / "x.cpu").write_text(source + later[:-60])
     its = collectl.read_node(folder, "x")
     assert its is not None
-    assert its.processors.known((0, 2e9))[0] == pytest.approx(15 + 14)
+    assert its.processors.watched_seconds((0, 2e9))[0] == pytest.approx(15 + 14)
     assert its.processors.rise(SECOND + 599, SECOND + 600)[0] == pytest.approx(1.30)
 
 

@@ -257,7 +257,7 @@ def test_a_counter_has_no_values_outside_its_pieces() -> None:
     counter.add(0.0, np.array([1.0, 2.0]), np.array([[2.0], [4.0]]))
     counter.add(5.0, np.array([6.0]), np.array([[8.0]]))
     assert counter.rises([0, 0.5, 1, 1.5, 3, 5, 7])[:, 0].tolist() == [1.0, 1.0, 2.0, 2.0, 0.0, 8.0]
-    assert counter.known([0, 1, 4, 7]).tolist() == [1.0, 1.0, 1.0]
+    assert counter.watched_seconds([0, 1, 4, 7]).tolist() == [1.0, 1.0, 1.0]
     assert not counter.meets(2.0, 5.0)
 
 

@@ -210,7 +210,7 @@ def read(path: Path, **job: Any) -> Read:
     about: Dict[str, Any] = dict.fromkeys(("kind", "role", "status", "name", "engine"), "x")
     one = ArchivedJob("j", "d", "n", "GET", 1, 0.0, job.pop("rows", None), 0.0, aggregates=path, **job)
     phase = ArchivedPhase(
-        path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, asked={}, block=1, jobs=(one,), accounting=(),
+        path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, load={}, block=1, jobs=(one,), accounting=(),
         warnings=(), **about,
     )  # fmt: skip
     return read_jobs(phase, TimeGrid.of(*phase.window, 1))

@@ -142,7 +142,7 @@ def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Cur
         return [], left
     if any(job.open_loop for job in phase.jobs):
         return [], [*left, f"{phase.name}: an open loop, which has a rate and no queue depth"]
-    if not all(of.latency.whole for of in made.ops.values()):
+    if not all(of.latency.has_buckets for of in made.ops.values()):
         left.append(f"{phase.name}: its generator tells sums only: the deviation 0 stands for one that is not known")
     by_size: Dict[Tuple[Tuple[int, int, float], ...], List[ArchivedJob]] = defaultdict(list)
     for job in phase.jobs:

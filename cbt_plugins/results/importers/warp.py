@@ -305,7 +305,7 @@ def _aggregates(clients: Mapping[str, Sequence[Frame]], grid: TimeGrid, ops: Set
         window=(grid.start, grid.end),
         duration=grid.length,
         mix={},
-        asked={},
+        load={},
         engine="warp",
         block=1,
         jobs=(),
