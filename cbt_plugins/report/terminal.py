@@ -306,7 +306,7 @@ def imported_blocks(records: Sequence[RunRecord]) -> List[Block]:
     found: List[Block] = [block for record in records for block in _record(record)]
     known = importers()
     for source, kind in sorted({(record.source, record.kind) for record in records}):
-        more = known[kind].more(Path(source)) if kind in known else ""
+        more = known[kind].extra_text(Path(source)) if kind in known else ""
         found += [Words(tuple(more.rstrip("\n").split("\n")))] if more else []
     return found
 

@@ -45,12 +45,12 @@ _SECRET = re.compile(r"(password|passwd|secret|token|access_?key|(^|_)key$)", re
 def configuration(run: Path) -> Dict[str, Any]:
     """Return flat keys of RunRecord.config; {} where nothing was written down."""
     benchmark = _yaml(run / "benchmark_config.yaml").get("cluster") or {}
-    found = dict(_benchmark(benchmark if isinstance(benchmark, dict) else {}))
-    found.update(_cluster(cluster_of(run)))
+    config = dict(_benchmark(benchmark if isinstance(benchmark, dict) else {}))
+    config.update(_cluster(cluster_of(run)))
     document = _document(run)
     if document and "faults" not in (document.get("monitoring_profiles") or {}):
-        found["load.faults"] = "none"
-    return found
+        config["load.faults"] = "none"
+    return config
 
 
 def clients(run: Path) -> List[str]:
@@ -105,7 +105,10 @@ def _cluster(section: Mapping[str, Any]) -> Pairs:
     rgws = section.get("rgws")
     if rgws:
         listed = len(nodes_of(section, "rgws"))
-        yield "cluster.rgws", sum(len(its or ()) or 1 for its in rgws.values()) if isinstance(rgws, dict) else listed
+        yield (
+            "cluster.rgws",
+            sum(len(instances or ()) or 1 for instances in rgws.values()) if isinstance(rgws, dict) else listed,
+        )
     clients = len(nodes_of(section, "clients"))
     if clients:
         yield "cluster.clients", clients
@@ -141,11 +144,11 @@ class RunFaults:
 
     def measurements(self, lines: Sequence[Measurement]) -> List[Measurement]:
         """Return those of each failure and return, and the rates of `lines` in each state of the cluster."""
-        made = [its for episode in self.recovery["episodes"] for its in of_episode(episode)]
+        measurements = [measurement for episode in self.recovery["episodes"] for measurement in of_episode(episode)]
         for line in lines:
             if line.metric in _RATES and line.series and line.start is not None:
-                made += _in_states(line, self.recovery)
-        return made
+                measurements += _in_states(line, self.recovery)
+        return measurements
 
 
 def faults_of(run: Path) -> Optional[RunFaults]:
@@ -163,7 +166,7 @@ def faults_of(run: Path) -> Optional[RunFaults]:
         begun=begun[0] if begun else None,
         events=" ".join(text for events in mine for text in _happened(events)) or "none",
         recovery=recovery,
-        warnings=(*warnings, *_late(mine), *(_of_episode(its) for its in recovery["warnings"])),
+        warnings=(*warnings, *_late(mine), *(_of_episode(warning) for warning in recovery["warnings"])),
         as_planned=not warnings,
     )
 

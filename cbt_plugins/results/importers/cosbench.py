@@ -82,17 +82,17 @@ class Cosbench(Importer):
     def claims(self, head: str) -> bool:
         return head.startswith(("Id,Op-Name,Op-Count,", "Stage,Op-Name,Op-Type,", "Id,Name,Submitted-At,"))
 
-    def read(self, found: ResultFiles) -> List[RunRecord]:
-        all_workloads = [file for file in found.files if unpacked_name(file) == MATRIX]
-        tables_of_one = [file for file in found.files if unpacked_name(file) != HISTORY]
-        return [record for file in all_workloads or tables_of_one or found.files for record in read(file)]
+    def read(self, results: ResultFiles) -> List[RunRecord]:
+        all_workloads = [file for file in results.files if unpacked_name(file) == MATRIX]
+        tables_of_one = [file for file in results.files if unpacked_name(file) != HISTORY]
+        return [record for file in all_workloads or tables_of_one or results.files for record in read(file)]
 
-    def more(self, source: Path) -> str:
+    def extra_text(self, source: Path) -> str:
         """Return COSbench's own two tables of each workload, as its controller's page shows them."""
         workloads: Dict[str, List[CosbenchLine]] = {}
         for line in lines(source):
             workloads.setdefault(line.workload, []).append(line)
-        return "\n".join(f"{name}\n{tables(its)}" for name, its in workloads.items())
+        return "\n".join(f"{name}\n{tables(workload_lines)}" for name, workload_lines in workloads.items())
 
 
 def read(path: Path) -> List[RunRecord]:
@@ -107,8 +107,8 @@ def read(path: Path) -> List[RunRecord]:
         workloads.setdefault(line.workload, []).append(line)
     if not workloads:
         raise Unreadable(f"{path}: no operation in it")
-    known = history(folder)
-    return [_record(path, id, its, known.get(id)) for id, its in workloads.items()]
+    history_of_workload = history(folder)
+    return [_record(path, id, workload_lines, history_of_workload.get(id)) for id, workload_lines in workloads.items()]
 
 
 def _in(folder: Path, name: str) -> Optional[Path]:
@@ -129,10 +129,10 @@ def lines(path: Path) -> List[CosbenchLine]:
 
 def _line(path: Path, row: Mapping[str, str]) -> CosbenchLine:
     if "Id" in row:
-        found = _ID.match(row["Id"])
-        if not found:
+        match = _ID.match(row["Id"])
+        if not match:
             raise ValueError(f"no id of an operation: {row['Id']}")
-        workload, stage = found["workload"], found["stage"]
+        workload, stage = match["workload"], match["stage"]
     else:
         workload, stage = Path(unpacked_name(path)).stem, row["Stage"]
     if row["Succ-Ratio"] is None:
@@ -183,14 +183,16 @@ def _time(text: str) -> Optional[datetime]:
         return None
 
 
-def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> RunRecord:
+def _record(
+    path: Path, id: str, workload_lines: Sequence[CosbenchLine], workload: Optional[CosbenchWorkload]
+) -> RunRecord:
     warnings = [_BOUNDS, _NO_CLOCK]
-    states = {line.status for line in its if line.status} | ({known.state} if known else set())
+    states = {line.status for line in workload_lines if line.status} | ({workload.state} if workload else set())
     bad = sorted(states - {"finished", "completed"})
     if bad:
         warnings.append(ResultWarning("not-finished", f"{id}: COSbench calls it {', '.join(bad)}"))
-    made = [measurement for line in its for measurement in _measurements(line)]
-    for line in its:
+    measurements = [measurement for line in workload_lines for measurement in _measurements(line)]
+    for line in workload_lines:
         if not line.count and line.op not in _UNCOUNTED:
             text = f"{line.stage}: no {line.op} ended well: all failed, or none was tried"
             warnings.append(ResultWarning("no-requests", text))
@@ -199,13 +201,13 @@ def _record(path: Path, id: str, its: Sequence[CosbenchLine], known: Optional[Co
             warnings.append(ResultWarning("errors", text))
     return RunRecord(
         source=str(path),
-        name=f"{id}-{known.name}" if known else id,
+        name=f"{id}-{workload.name}" if workload else id,
         kind="cosbench",
-        config=dict(_config(its, known)),
-        measurements=tuple(made),
+        config=dict(_config(workload_lines, workload)),
+        measurements=tuple(measurements),
         usable=not bad and all(warning.code != "no-requests" for warning in warnings),
         warnings=tuple(warnings),
-        started=known.started.timestamp() if known and known.started else None,
+        started=workload.started.timestamp() if workload and workload.started else None,
     )
 
 
@@ -224,12 +226,12 @@ def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
             yield Measurement(*where, metric, line.percentiles[q], n=n, bin=BIN)
 
 
-def _config(its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> Iterator[Tuple[str, Any]]:
+def _config(workload_lines: Sequence[CosbenchLine], workload: Optional[CosbenchWorkload]) -> Iterator[Tuple[str, Any]]:
     yield "benchmark", "cosbench"
     yield "engine", "cosbench"
-    yield "phases", " ".join(dict.fromkeys(line.stage for line in its))
-    for stage in dict.fromkeys(line.stage for line in its):
-        of = [line for line in its if line.stage == stage]
+    yield "phases", " ".join(dict.fromkeys(line.stage for line in workload_lines))
+    for stage in dict.fromkeys(line.stage for line in workload_lines):
+        of = [line for line in workload_lines if line.stage == stage]
         workers = {line.workers for line in of if line.workers}
         if workers:
             yield f"phase.{stage}.workers", max(workers)
@@ -239,8 +241,8 @@ def _config(its: Sequence[CosbenchLine], known: Optional[CosbenchWorkload]) -> I
         for line in of:
             if line.config:
                 yield f"phase.{stage}.keys.{line.op}", line.config.partition("% ")[2]
-    if known and known.started and known.stopped:
-        yield "seconds", (known.stopped - known.started).total_seconds()
+    if workload and workload.started and workload.stopped:
+        yield "seconds", (workload.stopped - workload.started).total_seconds()
 
 
 def tables(lines: Sequence[CosbenchLine]) -> str:

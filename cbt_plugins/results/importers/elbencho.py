@@ -46,24 +46,24 @@ class Elbencho(ClientImporter):
         rows = [row for row in (rows[:-1] if torn else rows) if row["operation"] not in _PREPARES]
         if not rows:
             raise Unreadable("elbencho ran no phase")
-        made = Parsed("elbencho", config={"benchmark": "elbencho", "engine": "elbencho"})
-        made.config.update(_config(rows[0]))
+        parsed = Parsed("elbencho", config={"benchmark": "elbencho", "engine": "elbencho"})
+        parsed.config.update(_config(rows[0]))
         if torn:
-            made.usable = False
-            made.warnings.append(ResultWarning("torn-output", f"{file.client}: its last line has no end"))
+            parsed.usable = False
+            parsed.warnings.append(ResultWarning("torn-output", f"{file.client}: its last line has no end"))
         seen: Dict[str, int] = {}
         for row in rows:
             phase = " ".join(filter(None, (row.get("label"), (row["operation"] or "").lower())))
             loop = seen[phase] = seen.get(phase, -1) + 1
-            made.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
+            parsed.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
             first, last = _number(row, "time ms [first]"), _number(row, "time ms [last]")
             if first is not None and last and first < _MOST * last:
                 text = f"{phase}: its threads ran together for {first / 1000:.3g} of {last / 1000:.3g} s"
                 text += "; rates are of all of it"
-                made.warnings.append(ResultWarning("common-window", text))
-        made.started = min((its for its in map(_start, rows) if its is not None), default=None)
-        made.warnings.append(ResultWarning("no-series", "elbencho writes no series: drift within a run is unknown"))
-        return made
+                parsed.warnings.append(ResultWarning("common-window", text))
+        parsed.started = min((start for start in map(_start, rows) if start is not None), default=None)
+        parsed.warnings.append(ResultWarning("no-series", "elbencho writes no series: drift within a run is unknown"))
+        return parsed
 
 
 def _table(text: str) -> Iterator[_Row]:
@@ -77,9 +77,9 @@ def _documents(text: str) -> Iterator[_Row]:
     decoder, at = json.JSONDecoder(), 0
     while text[at:].strip():
         try:
-            its, length = decoder.raw_decode(text[at:].lstrip())
+            document, length = decoder.raw_decode(text[at:].lstrip())
             at += len(text[at:]) - len(text[at:].lstrip()) + length
-            yield _row(its)
+            yield _row(document)
         except (ValueError, KeyError, TypeError, AttributeError) as e:
             raise Unreadable(f"no JSON of elbencho: {e}") from e
 
@@ -101,8 +101,8 @@ def _row(document: Mapping[str, Any]) -> _Row:
         row.update({f"{prefix}bytes": read.get("bytes"), f"{prefix}bytes/s": read.get("bytes/s")})
     for name, key in (("Ent", "entries"), ("IO", "IO")):
         latency = (last.get("latency") or {}).get(key) or {}
-        for prefix, its in (("", latency), ("rwmix read ", latency.get("rwmix_read") or {})):
-            row.update({f"{prefix}{name} lat us [{which}]": its.get(f"{which}_us") for which in ("avg", "max")})
+        for prefix, latencies in (("", latency), ("rwmix read ", latency.get("rwmix_read") or {})):
+            row.update({f"{prefix}{name} lat us [{which}]": latencies.get(f"{which}_us") for which in ("avg", "max")})
     return row
 
 
@@ -155,8 +155,8 @@ def _seconds(row: _Row, prefix: str) -> Tuple[float, float]:
     size, rate = _number(row, f"{prefix}bytes"), _number(row, f"{prefix}bytes/s")
     if size and rate:
         return size / rate, 0.0
-    whole = _number(row, "time ms [last]")
-    return (0.0, 0.0) if whole is None else ((whole + 0.5) / 1000, 0.001)
+    elapsed_ms = _number(row, "time ms [last]")
+    return (0.0, 0.0) if elapsed_ms is None else ((elapsed_ms + 0.5) / 1000, 0.001)
 
 
 def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
@@ -164,9 +164,9 @@ def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
     size, mib = _number(row, f"{prefix}bytes"), _number(row, f"{prefix}MiB [last]")
     if size is not None or mib is None:
         return size, 0.0
-    whole = (_number(row, f"{prefix}entries [last]") or 0) * (_number(row, "file size") or 0)
-    if mib <= whole / 2**20 < mib + 1:
-        return whole, 0.0
+    file_bytes = (_number(row, f"{prefix}entries [last]") or 0) * (_number(row, "file size") or 0)
+    if mib <= file_bytes / 2**20 < mib + 1:
+        return file_bytes, 0.0
     return mib * 2**20, 2.0**21
 
 

@@ -64,12 +64,12 @@ class Fio(ClientImporter):
         return '"fio version"' in head
 
     def parse(self, file: ClientFile) -> Parsed:
-        made = parse(file.text, file.client, logs_beside(file.path, file.text, file.host), by_name=not file.collected)
+        parsed = parse(file.text, file.client, logs_beside(file.path, file.text, file.host), by_name=not file.collected)
         if file.folder:  # CBT's workloads: a directory each
-            made.loops = {
-                loop: [replace(part, phase=file.folder) for part in parts] for loop, parts in made.loops.items()
+            parsed.loops = {
+                loop: [replace(part, phase=file.folder) for part in parts] for loop, parts in parsed.loops.items()
             }
-        return made
+        return parsed
 
 
 def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = True) -> Parsed:
@@ -77,29 +77,29 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
     data, torn = _document(text)
     jobs = _jobs(data)
     options = _options(data)
-    made = Parsed("fio", config={"benchmark": "fio", "engine": "fio"})
+    parsed = Parsed("fio", config={"benchmark": "fio", "engine": "fio"})
     if torn:
-        made.warnings.append(ResultWarning("torn-output", f"{client}: its last document has no end"))
-    made.started = min((begin for begin in (_start(data, job) for job in jobs) if begin is not None), default=None)
-    made.config.update(_config(options, jobs))
+        parsed.warnings.append(ResultWarning("torn-output", f"{client}: its last document has no end"))
+    parsed.started = min((begin for begin in (_start(data, job) for job in jobs) if begin is not None), default=None)
+    parsed.config.update(_config(options, jobs))
     if data.get("fio version"):
-        made.config["version.fio"] = str(data["fio version"]).replace("fio-", "")
+        parsed.config["version.fio"] = str(data["fio version"]).replace("fio-", "")
     names = {str(job.get("jobname")) for job in jobs}
-    parts = made.loops.setdefault(0, [])
+    parts = parsed.loops.setdefault(0, [])
     for number, job in enumerate(jobs, 1):
         mode = str({**options, **(job.get("job options") or {})}.get("rw") or "read")
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
-        done = {way: _requests(its)[0] for way, its in _sections(job).items()}
+        done = {way: _requests(section)[0] for way, section in _sections(job).items()}
         its_logs: Mapping[str, Log] = {}
         try:
             its_logs = logs.of(number, len(jobs), done) if logs else {}
         except Unreadable as e:
-            made.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
+            parsed.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
         parts += _parts(job, phase, who, _start(data, job), its_logs)
-        made.warnings += _warnings(options, job, phase, who)
-    made.usable = not any(warning.code in _UNUSABLE for warning in made.warnings)
-    return made
+        parsed.warnings += _warnings(options, job, phase, who)
+    parsed.usable = not any(warning.code in _UNUSABLE for warning in parsed.warnings)
+    return parsed
 
 
 #: warnings of a process whose numbers are not those of a complete run
@@ -134,19 +134,21 @@ def _document(text: str) -> Tuple[Dict[str, Any], bool]:
 
 def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
     """Whether a document is of the same run as the one before it, later."""
-    named, done = zip(*(_progress(its) for its in (before, after)))
+    named, done = zip(*(_progress(document) for document in (before, after)))
     return before.get("global options") == after.get("global options") and named[0] == named[1] and done[0] <= done[1]
 
 
 def _progress(data: Mapping[str, Any]) -> Tuple[List[Any], int]:
     jobs = _jobs(data)
-    done = sum(_requests(its)[0] for job in jobs for its in _sections(job).values())
+    done = sum(_requests(section)[0] for job in jobs for section in _sections(job).values())
     return [(job.get("jobname"), job.get("job_start")) for job in jobs], done
 
 
 def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
     """The jobs; of a run by client and server those of each host, and not their sum."""
-    jobs = data.get("jobs") or [its for its in data.get("client_stats") or () if its.get("jobname") != "All clients"]
+    jobs = data.get("jobs") or [
+        client_job for client_job in data.get("client_stats") or () if client_job.get("jobname") != "All clients"
+    ]
     if not jobs:
         raise Unreadable("fio ran no job")
     return list(jobs)
@@ -154,9 +156,9 @@ def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
 
 def _options(data: Mapping[str, Any]) -> Dict[str, Any]:
     """The global options; of 3.43's clients and servers, which have a list of them, those that all have in common."""
-    its = data.get("global options") or {}
-    several = its if isinstance(its, list) else [its]
-    return {key: value for key, value in several[0].items() if all(other.get(key) == value for other in several)}
+    global_options = data.get("global options") or {}
+    several = global_options if isinstance(global_options, list) else [global_options]
+    return {key: value for key, value in several[0].items() if all(options.get(key) == value for options in several)}
 
 
 def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
@@ -167,61 +169,65 @@ def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
     """
     if job.get("job_start"):
         return float(job["job_start"]) / 1000
-    if job.get("groupid") != max((its.get("groupid") or 0 for its in _jobs(data)), default=0):
+    if job.get("groupid") != max((other_job.get("groupid") or 0 for other_job in _jobs(data)), default=0):
         return None
     ended = float(data.get("timestamp_ms") or 0) / 1000 or float(data.get("timestamp") or 0)
-    took = max((float(its["runtime"]) for its in _sections(job).values()), default=0.0)
+    took = max((float(section["runtime"]) for section in _sections(job).values()), default=0.0)
     return ended - took / 1000 if ended and took else None
 
 
 def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tuple[str, Any]]:
     """Return the options that all jobs have in common."""
     every = [{**options, **(job.get("job options") or {})} for job in jobs]
-    same = {key: value for key, value in every[0].items() if all(its.get(key) == value for its in every)}
+    same = {
+        key: value
+        for key, value in every[0].items()
+        if all(options_of_job.get(key) == value for options_of_job in every)
+    }
     for option, key in _LOAD.items():
         if option in same:
             yield key, same[option]
     if "bs" in same:
         yield "load.op_size", _size(str(same["bs"]))
     for option, key in _COUNTS.items():
-        if option in same or not any(option in its for its in every):
+        if option in same or not any(option in options_of_job for options_of_job in every):
             yield key, int(same.get(option) or 1)
     most = [max(_sections(job).values(), key=_requests, default={}) for job in jobs]
-    clats = {_latency(its)[0] for its in most}
+    clats = {_latency(section)[0] for section in most}
     yield "fio.latency", "+".join(sorted(clats))
 
 
 def _size(text: str) -> Any:
     """Bytes; what is no single size ("4k,64k") as it is."""
-    found = re.fullmatch(r"(\d+)([kmgt]?)i?b?", text.strip().lower())
-    return int(found[1]) << 10 * " kmgt".index(found[2] or " ") if found else text
+    match = re.fullmatch(r"(\d+)([kmgt]?)i?b?", text.strip().lower())
+    return int(match[1]) << 10 * " kmgt".index(match[2] or " ") if match else text
 
 
 def _sections(job: FioJob) -> Dict[str, Mapping[str, Any]]:
     """The directions in which the job did something; "mixed" where fio gives no directions."""
-    found = {way: job.get(way) or {} for way in DIRECTIONS}
-    some = {way: its for way, its in found.items() if its.get("total_ios") or its.get("io_bytes")}
+    sections = {way: job.get(way) or {} for way in DIRECTIONS}
+    some = {way: section for way, section in sections.items() if section.get("total_ios") or section.get("io_bytes")}
     return some or ({MIXED: job[MIXED]} if (job.get(MIXED) or {}).get("total_ios") else {})
 
 
-def _requests(its: Mapping[str, Any]) -> Tuple[int, float]:
+def _requests(section: Mapping[str, Any]) -> Tuple[int, float]:
     """Return how many requests a section has, and how far off that may be.
 
     Of version 2.1 it is the number that bytes and rate agree in for a size that is a power of two; else the middle of
     what the rate allows.
     """
-    if "total_ios" in its:
-        return int(its["total_ios"]), 0.0
-    moved, seconds, rate = int(its["io_bytes"]) << 10, float(its["runtime"]) / 1000, int(its["iops"])
+    if "total_ios" in section:
+        return int(section["total_ios"]), 0.0
+    moved, seconds, rate = int(section["io_bytes"]) << 10, float(section["runtime"]) / 1000, int(section["iops"])
     agree = {moved >> power for power in range(9, 31) if rate * seconds <= (moved >> power) < (rate + 1) * seconds}
     return (agree.pop(), 0.0) if len(agree) == 1 else (round((rate + 0.5) * seconds), seconds)
 
 
-def _latency(its: Mapping[str, Any]) -> Tuple[str, Mapping[str, Any], float]:
+def _latency(section: Mapping[str, Any]) -> Tuple[str, Mapping[str, Any], float]:
     """Return of a section which latency has percentiles (else clat), that latency, and its unit in ms."""
-    unit, suffix = (_NS, "_ns") if "clat_ns" in its or "lat_ns" in its else (_US, "")
-    lat = its.get(f"lat{suffix}") or {}
-    clat = its.get(f"clat{suffix}") or {}
+    unit, suffix = (_NS, "_ns") if "clat_ns" in section or "lat_ns" in section else (_US, "")
+    lat = section.get(f"lat{suffix}") or {}
+    clat = section.get(f"clat{suffix}") or {}
     if not clat or ("percentile" not in clat and "percentile" in lat):
         return "lat", lat, unit
     return "clat", clat, unit
@@ -232,11 +238,11 @@ RESOLUTION = 1 / 64
 
 
 def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: Mapping[str, Any]) -> Iterator[Part]:
-    for way, its in _sections(job).items():
-        _, latency, unit = _latency(its)
-        (ios, off), seconds = _requests(its), float(its["runtime"]) / 1000
+    for way, section in _sections(job).items():
+        _, latency, unit = _latency(section)
+        (ios, off), seconds = _requests(section), float(section["runtime"]) / 1000
         given = latency.get("percentile") or {}
-        known = "mean" in latency and bool(latency.get("N", ios))
+        has_mean = "mean" in latency and bool(latency.get("N", ios))
         log = logs.get(way)
         yield Part(
             phase=phase,
@@ -245,11 +251,11 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
             seconds=seconds,
             requests=ios,
             failed=_failed(job, way),
-            bytes=int(its["io_bytes"]) * (1 if "io_kbytes" in its else 1024),
+            bytes=int(section["io_bytes"]) * (1 if "io_kbytes" in section else 1024),
             start=start,
             steps=log.steps.completed(ios, seconds, ios * float(latency.get("mean") or 0)) if log else None,
-            mean_ms=float(latency["mean"]) * unit if known else None,
-            max_ms=float(latency["max"]) * unit if known else None,
+            mean_ms=float(latency["mean"]) * unit if has_mean else None,
+            max_ms=float(latency["max"]) * unit if has_mean else None,
             percentiles={key: float(given[q]) * unit for q, key in _PERCENTILES.items() if q in given},
             bins=_bins(latency) if unit == _NS else None,  # older versions number their bins in another way
             resolution=RESOLUTION,
@@ -266,10 +272,10 @@ def _failed(job: FioJob, way: str) -> Optional[int]:
 
 
 def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
-    found = latency.get("bins")
-    if not found:
+    counts = latency.get("bins")
+    if not counts:
         return None
-    pairs = sorted((int(value), int(count)) for value, count in found.items())
+    pairs = sorted((int(value), int(count)) for value, count in counts.items())
     # the last bin may reach beyond the longest latency that there was
     values = np.minimum(np.array([value for value, _ in pairs]), int(latency["max"]))
     return Bins.merged([Bins(values, np.array([count for _, count in pairs]))])
@@ -284,10 +290,10 @@ def _warnings(options: Mapping[str, Any], job: FioJob, phase: str, client: str) 
         text = f"{phase}: {job['total_err']} requests of {client} failed, the first with error {job.get('first_error')}"
         yield ResultWarning("errors", text)
     syncs = any({**options, **(job.get("job options") or {})}.get(key) for key in _SYNCS)
-    for way, its in _sections(job).items():
+    for way, section in _sections(job).items():
         for key in ("short_ios", "drop_ios"):
-            if its.get(key) and not (syncs and key == "short_ios"):
-                yield ResultWarning("errors", f"{phase}: {client} had {its[key]} {key.replace('_', ' ')} ({way})")
+            if section.get(key) and not (syncs and key == "short_ios"):
+                yield ResultWarning("errors", f"{phase}: {client} had {section[key]} {key.replace('_', ' ')} ({way})")
 
 
 @dataclass(frozen=True)
@@ -306,9 +312,9 @@ class Logs:
     ) -> None:
         self._files: Dict[int, Dict[str, Path]] = {}
         for path in directory.glob(f"{prefix}_*.log{host}*"):
-            found = _LOG.match(unpacked_name(path))
-            if found and found["prefix"] == prefix and (found["host"] or "") == host and path.stat().st_size:
-                self._files.setdefault(int(found["job"]), {})[found["kind"]] = path
+            match = _LOG.match(unpacked_name(path))
+            if match and match["prefix"] == prefix and (match["host"] or "") == host and path.stat().st_size:
+                self._files.setdefault(int(match["job"]), {})[match["kind"]] = path
         self._latency = latency
         self._window = window
 
@@ -327,11 +333,11 @@ class Logs:
         requests = _table(files["iops"])
         latencies = _table(files[self._latency]) if self._latency in files else None
         for code, way in enumerate(DIRECTIONS):
-            its = requests[requests[:, 2] == code]
-            if len(its):
+            rows = requests[requests[:, 2] == code]
+            if len(rows):
                 taken = latencies[latencies[:, 2] == code] if latencies is not None else None
-                single = (its[:, 1] == 1).all() and self._window is None
-                yield way, _single(its, taken) if single else _windows(self._counted(its, done.get(way, 0)), taken)
+                single = (rows[:, 1] == 1).all() and self._window is None
+                yield way, _single(rows, taken) if single else _windows(self._counted(rows, done.get(way, 0)), taken)
 
     def _counted(self, requests: np.ndarray, done: int) -> Steps:
         """Return the requests of each window. One without any is left out; in older versions the next one lasts longer
@@ -375,8 +381,8 @@ def _windows(steps: Steps, latencies: Optional[np.ndarray]) -> Log:
     if latencies is None or not len(latencies):
         return Log(steps, None)
     others = np.concatenate(([0.0], latencies[:, 0] / 1000))
-    its = Steps(others, steps.within(others) * latencies[:, 1])
-    return Log(Steps(steps.edges, steps.counts, its.within(steps.edges)), None)
+    latency_steps = Steps(others, steps.within(others) * latencies[:, 1])
+    return Log(Steps(steps.edges, steps.counts, latency_steps.within(steps.edges)), None)
 
 
 def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
@@ -386,6 +392,6 @@ def logs_beside(file: Path, text: str, host: str) -> Optional[Logs]:
         return None
     clat = re.search(r'"clat_ns" *: *\{[^{}]*"percentile"', text)
     lat = re.search(r'"lat_ns" *: *\{[^{}]*"percentile"', text)
-    windows = {int(its) for its in re.findall(r'"log_avg_msec" *: *"(\d+)"', text)} - {0}
+    windows = {int(milliseconds) for milliseconds in re.findall(r'"log_avg_msec" *: *"(\d+)"', text)} - {0}
     window = windows.pop() / 1000 if len(windows) == 1 else None
     return Logs(file.parent, Path(names.pop()).name, host, "lat" if lat and not clat else "clat", window)

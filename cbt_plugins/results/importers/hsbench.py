@@ -68,10 +68,10 @@ class Hsbench(ClientImporter):
         table = head.startswith("Loop,Inteval,") or (head.startswith("[{") and '"IntervalName"' in head)
         return table or "Hotsauce S3 Benchmark Version" in head[:1000]
 
-    def read(self, found: ResultFiles) -> List[RunRecord]:
+    def read(self, results: ResultFiles) -> List[RunRecord]:
         """Return the records; what was printed counts only where no file was written."""
-        written = tuple(path for path in found.files if re.search(r"\.(csv|json)(\.|$)", path.name))
-        return super().read(replace(found, files=written or found.files))
+        written = tuple(path for path in results.files if re.search(r"\.(csv|json)(\.|$)", path.name))
+        return super().read(replace(results, files=written or results.files))
 
     def parse(self, file: ClientFile) -> Parsed:
         threads = file.config.get("load.threads")
@@ -83,13 +83,13 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
     printed = not text.startswith(("Loop,", "[{"))
     lines, stale = _csv(text) if text.startswith("Loop,") else _printed(text) if printed else _json(text)
     if printed:
-        threads = threads or next((int(its[2]) for its in _OPTION.finditer(text) if its[1] == "threads"), None)
-    made = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
+        threads = threads or next((int(option[2]) for option in _OPTION.finditer(text) if option[1] == "threads"), None)
+    parsed = Parsed("hsbench", config={"benchmark": "hsbench", "engine": "hsbench"})
     if threads:
-        made.config["load.threads"] = threads
+        parsed.config["load.threads"] = threads
     if stale:
         why = f"{client}: the end of the file is that of an earlier, longer run"
-        made.warnings.append(ResultWarning("stale-tail", why))
+        parsed.warnings.append(ResultWarning("stale-tail", why))
     sizes = set()
     for loop, number, start, intervals, total in _modes(lines):
         part = _part(client, number, start, intervals, total)
@@ -99,16 +99,16 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
             part = replace(part, rounded_ms=0.01, rounded_s=off)
         elif printed:
             part = replace(part, rounded_ms=0.1, rounded_s=min(0.1, part.seconds / max(total["Iops"], 1)))
-        made.loops.setdefault(loop, []).append(part)
+        parsed.loops.setdefault(loop, []).append(part)
         if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
             sizes.add(_size(total))
-        made.warnings += _warnings(client, part, intervals, total, threads)
-    made.usable = not any(warning.code == "threads-lost" for warning in made.warnings)
+        parsed.warnings += _warnings(client, part, intervals, total, threads)
+    parsed.usable = not any(warning.code == "threads-lost" for warning in parsed.warnings)
     if len(sizes) == 1:
-        made.config["load.op_size"] = sizes.pop()
-    if not made.loops:
+        parsed.config["load.op_size"] = sizes.pop()
+    if not parsed.loops:
         raise Unreadable("no mode of hsbench has ended in it")
-    return made
+    return parsed
 
 
 def _csv(text: str) -> Tuple[List[Line], bool]:
@@ -131,10 +131,16 @@ _TEXT = ("IntervalName", "Mode")
 
 
 def _printed(text: str) -> Tuple[List[Line], bool]:
-    sizes = {int(its[2]) << 10 * " KMG".index(its[3] or " ") for its in _OPTION.finditer(text) if its[1] == "size"}
+    sizes = {
+        int(option[2]) << 10 * " KMG".index(option[3] or " ")
+        for option in _OPTION.finditer(text)
+        if option[1] == "size"
+    }
     lines: List[Line] = []
-    for found in _PRINTED.finditer(text):
-        line: Dict[str, Any] = {key: its if key in _TEXT else float(its) for key, its in found.groupdict().items()}
+    for match in _PRINTED.finditer(text):
+        line: Dict[str, Any] = {
+            key: value if key in _TEXT else float(value) for key, value in match.groupdict().items()
+        }
         if line["IntervalName"] == "ALL":
             line["IntervalName"] = _TOTAL
         if len(sizes) == 1:
@@ -149,7 +155,7 @@ def _json(text: str) -> Tuple[List[Line], bool]:
     except ValueError as e:
         raise Unreadable(f"no JSON of hsbench: {e}") from e
     good = isinstance(lines, list) and all(
-        isinstance(its, dict) and set(_COLUMNS.values()) <= set(its) for its in lines
+        isinstance(line, dict) and set(_COLUMNS.values()) <= set(line) for line in lines
     )
     if not good:
         raise Unreadable("no JSON of hsbench: keys are missing")
@@ -228,7 +234,7 @@ def _warnings(
     if failed:
         text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); rates are without them"
         yield ResultWarning("errors", text)
-    if failed >= FAILURES and not _whole(intervals, total, threads, failed):
+    if failed >= FAILURES and not _kept_all_threads(intervals, total, threads, failed):
         text = f"{mode}: up to {failed // FAILURES} threads of {client} ended early, each after {FAILURES} failures"
         yield ResultWarning("threads-lost", text)
     if intervals and _behind(intervals, total) > 2:
@@ -243,7 +249,7 @@ def _behind(intervals: List[Line], total: Line) -> float:
     return (total["Seconds"] - sum(line["Seconds"] for line in intervals)) / length if length else math.inf
 
 
-def _whole(intervals: List[Line], total: Line, threads: Optional[int], failed: int) -> bool:
+def _kept_all_threads(intervals: List[Line], total: Line, threads: Optional[int], failed: int) -> bool:
     """No thread can have ended early: an interval is written when all threads are past it, and one survived."""
     reached = bool(intervals) and _behind(intervals, total) < 1.05
     return reached and threads is not None and failed < FAILURES * threads

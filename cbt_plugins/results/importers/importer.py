@@ -50,10 +50,10 @@ class Importer(ABC):
         """Return whether a file that begins like this is of this program; at most one importer may say so."""
 
     @abstractmethod
-    def read(self, found: ResultFiles) -> List[RunRecord]:
+    def read(self, results: ResultFiles) -> List[RunRecord]:
         """Return the records of files that this importer has claimed. Raises Unreadable."""
 
-    def more(self, source: Path) -> str:
+    def extra_text(self, source: Path) -> str:
         """Return the text that `cbt-tools report` prints below the tables of a source; "" for nothing."""
         return ""
 
@@ -81,82 +81,85 @@ class ClientImporter(Importer):
     def parse(self, file: ClientFile) -> Parsed:
         """Return the results in one file. Raises Unreadable."""
 
-    def read(self, found: ResultFiles) -> List[RunRecord]:
+    def read(self, results: ResultFiles) -> List[RunRecord]:
         parsed: List[Parsed] = []
         warnings: List[ResultWarning] = []
-        files = list(_preferred(found.files)) if found.source.is_dir() else found.files
+        files = list(_preferred(results.files)) if results.source.is_dir() else results.files
         for path in files:
             try:
                 with reading(path):
-                    parsed.append(self.parse(_client_file(path, found)))
+                    parsed.append(self.parse(_client_file(path, results)))
             except Unreadable as e:
                 why = str(e).removeprefix(f"{path}: ")
-                warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(found.folder)}: {why}"))
+                warnings.append(ResultWarning(UNREADABLE, f"{path.relative_to(results.folder)}: {why}"))
         if not parsed:
-            raise Unreadable(f"{found.source}: {warnings[0].text}")
-        seen = {host for host in found.hosts for path in files if unpacked_name(path).endswith(f".{host}")}
-        missing = sorted(set(found.hosts) - seen) if seen else []
+            raise Unreadable(f"{results.source}: {warnings[0].text}")
+        seen = {host for host in results.hosts for path in files if unpacked_name(path).endswith(f".{host}")}
+        missing = sorted(set(results.hosts) - seen) if seen else []
         if missing:
             text = f"no result of {', '.join(missing)}: the numbers are those of the others"
             warnings.append(ResultWarning("missing-client", text))
-        usable = not warnings and all(its.usable for its in parsed)
-        for its in parsed:
-            warnings += [warning for warning in dict.fromkeys(its.warnings) if warning not in warnings]
-        if found.faults is not None:
-            usable = usable and found.faults.as_planned
-            warnings += found.faults.warnings
-        return list(self._records(found, parsed, warnings, usable))
+        usable = not warnings and all(client_result.usable for client_result in parsed)
+        for client_result in parsed:
+            warnings += [warning for warning in dict.fromkeys(client_result.warnings) if warning not in warnings]
+        if results.faults is not None:
+            usable = usable and results.faults.as_planned
+            warnings += results.faults.warnings
+        return list(self._records(results, parsed, warnings, usable))
 
     def _records(
-        self, found: ResultFiles, parsed: Sequence[Parsed], warnings: Sequence[ResultWarning], usable: bool
+        self, results: ResultFiles, parsed: Sequence[Parsed], warnings: Sequence[ResultWarning], usable: bool
     ) -> Iterator[RunRecord]:
         """One record for each loop of a program that repeats everything."""
-        faults = found.faults
+        faults = results.faults
         begun = faults.begun if faults else None
         loops: Dict[int, List[Part]] = {}
-        for its in parsed:
-            for loop, parts in its.loops.items():
+        for client_result in parsed:
+            for loop, parts in client_result.loops.items():
                 loops.setdefault(loop, []).extend(parts)
         for loop, parts in loops.items():
-            lines, more, complete = measurements(parts)
+            lines, part_warnings, complete = measurements(parts)
             if not self.has_clock:
                 lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
             if not self.has_clock and len(parsed) > 1:
                 text = f"{self.kind} writes no times: its {len(parsed)} processes are assumed to have started at once"
-                more.insert(0, ResultWarning("no-clock", text))
+                part_warnings.insert(0, ResultWarning("no-clock", text))
             if faults is not None:
                 lines += faults.measurements(lines)
             yield RunRecord(
-                source=str(found.source),
-                name=f"{found.name} loop {loop + 1}" if len(loops) > 1 else found.name,
+                source=str(results.source),
+                name=f"{results.name} loop {loop + 1}" if len(loops) > 1 else results.name,
                 kind=self.kind,
-                config=_config(found, parsed, parts),
+                config=_config(results, parsed, parts),
                 measurements=tuple(lines),
                 usable=usable and complete,
                 failure=faults.recovery if faults else None,
-                warnings=(*warnings, *more),
-                started=min((its.started for its in parsed if its.started is not None), default=begun),
+                warnings=(*warnings, *part_warnings),
+                started=min(
+                    (client_result.started for client_result in parsed if client_result.started is not None),
+                    default=begun,
+                ),
             )
 
 
 def _sum(*values: Optional[float]) -> Optional[float]:
-    known = [value for value in values if value is not None]
-    return sum(known) if len(known) == len(values) else None
+    terms = [value for value in values if value is not None]
+    return sum(terms) if len(terms) == len(values) else None
 
 
-def _client_file(path: Path, found: ResultFiles) -> ClientFile:
+def _client_file(path: Path, results: ResultFiles) -> ClientFile:
     plain = unpacked_name(path)
     name = _OUTPUT.match(plain)
     host = (name["host"] or "") if name else ""
-    folder = path.parent.relative_to(found.folder).as_posix()
+    folder = path.parent.relative_to(results.folder).as_posix()
     return ClientFile(
         path=path,
         text=read_unpacked(path),
         client=f"{name['number']}{host}" if name else Path(plain).stem,
         host=host,
         folder=folder if folder != "." else None,
-        collected=bool(found.hosts) or name is not None,
-        config=found.config,
+        collected=bool(results.hosts) or name is not None,
+        config=results.config,
     )
 
 
@@ -167,13 +170,13 @@ def _preferred(files: Sequence[Path]) -> Iterator[Path]:
     same: Dict[Tuple[Path, str], List[Path]] = {}
     for file in files:
         plain = Path(unpacked_name(file))
-        found = _OUTPUT.match(plain.name)
-        stem = f"{found['number']}{found['host'] or ''}" if found else plain.name
-        if not found and plain.suffix in (".csv", ".json"):
+        match = _OUTPUT.match(plain.name)
+        stem = f"{match['number']}{match['host'] or ''}" if match else plain.name
+        if not match and plain.suffix in (".csv", ".json"):
             stem = plain.stem
         same.setdefault((file.parent, stem), []).append(file)
-    for its in same.values():
-        yield max(its, key=_says)
+    for copies in same.values():
+        yield max(copies, key=_says)
 
 
 def _says(file: Path) -> Tuple[bool, bool, str]:
@@ -182,13 +185,17 @@ def _says(file: Path) -> Tuple[bool, bool, str]:
     return file.stat().st_size > 0, text or ".json" in file.name, file.name
 
 
-def _config(found: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:
+def _config(results: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part]) -> Dict[str, Any]:
     """Return the values in which all files agree, and those that CBT has written for all of them."""
-    written = dict(found.config)
-    if found.faults is not None:
-        written[FAULTS_KEY] = found.faults.events
+    written = dict(results.config)
+    if results.faults is not None:
+        written[FAULTS_KEY] = results.faults.events
     first = parsed[0].config
-    agreed = {key: value for key, value in first.items() if all(its.config.get(key) == value for its in parsed)}
+    agreed = {
+        key: value
+        for key, value in first.items()
+        if all(client_result.config.get(key) == value for client_result in parsed)
+    }
     config = {**{key: value for key, value in written.items() if key not in agreed}, **agreed}
     if "benchmark" in written:
         config["benchmark"] = written["benchmark"]

@@ -16,7 +16,9 @@ from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.histogram import rank
 from cbt_plugins.results.record import Measurement, ResultWarning
 
-_QUANTILES = tuple(its for its in METRICS.values() if its.quantile is not None and its.path[:1] != ("ttfb_ms",))
+_QUANTILES = tuple(
+    metric for metric in METRICS.values() if metric.quantile is not None and metric.path[:1] != ("ttfb_ms",)
+)
 #: a common window that is shorter than this share of some client's time, and by some seconds, is worth a warning
 _MOST = 0.95
 _LITTLE = 0.5
@@ -30,7 +32,7 @@ class Steps:
     counts: np.ndarray  # requests that ended well
     totals: Optional[np.ndarray] = None  # sum of their latencies, ns
     #: stretches at the end that nobody measured one by one: they are in rates, and in no series
-    rest: int = 0
+    unmeasured: int = 0
 
     def completed(self, requests: int, seconds: float, total: Optional[float]) -> Steps:
         """Return them with a last stretch up to `seconds` for all requests and latencies (ns) that the steps lack."""
@@ -40,17 +42,17 @@ class Steps:
         totals = None
         if self.totals is not None and total is not None:
             totals = np.append(self.totals, max(0.0, total - self.totals.sum()))
-        return Steps(np.append(self.edges, seconds), counts, totals, self.rest + 1)
+        return Steps(np.append(self.edges, seconds), counts, totals, self.unmeasured + 1)
 
     @property
     def seen(self) -> float:
         """Seconds from the begin that a series can be made of."""
-        return float(self.edges[len(self.edges) - 1 - self.rest])
+        return float(self.edges[len(self.edges) - 1 - self.unmeasured])
 
     @property
     def step(self) -> int:
         """Whole seconds that a bin of a series needs."""
-        widths = np.diff(self.edges[: len(self.edges) - self.rest])
+        widths = np.diff(self.edges[: len(self.edges) - self.unmeasured])
         return max(1, round(float(np.median(widths)))) if len(widths) else 1
 
     def within(self, cuts: np.ndarray) -> np.ndarray:
@@ -81,8 +83,8 @@ class Bins:
     @classmethod
     def merged(cls, many: List[Bins]) -> Bins:
         """Return the sum of all of them; exact where the programs have the same bins."""
-        values = np.concatenate([its.values for its in many])
-        counts = np.concatenate([its.counts for its in many])
+        values = np.concatenate([bins.values for bins in many])
+        counts = np.concatenate([bins.counts for bins in many])
         unique, where = np.unique(values, return_inverse=True)
         return cls(unique, np.bincount(where.ravel(), weights=counts).astype(np.int64))
 
@@ -143,11 +145,11 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
     phases: Dict[str, Dict[str, List[Part]]] = {}
     for part in parts:
         phases.setdefault(part.phase, {}).setdefault(part.op, []).append(part)
-    made: List[Measurement] = []
+    phase_measurements: List[Measurement] = []
     warnings: List[ResultWarning] = []
     usable = True
     for phase, ops in phases.items():
-        everything = [part for its in ops.values() for part in its]
+        everything = [part for op_parts in ops.values() for part in op_parts]
         window, its_warnings = _window(phase, everything)
         warnings += its_warnings
         if window is None and not all(part.prepares for part in everything):
@@ -156,10 +158,10 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
             if not part.requests and not part.prepares:
                 warnings.append(ResultWarning("no-requests", f"{phase}: no {part.op} of {part.client} ended well"))
                 usable = False
-        lines = [line for op, its in ops.items() for line in _op(phase, op, its, window, warnings)]
-        made += lines
-        made += _total(phase, lines, len(ops))
-    return made, warnings, usable
+        lines = [line for op, op_parts in ops.items() for line in _op(phase, op, op_parts, window, warnings)]
+        phase_measurements += lines
+        phase_measurements += _total(phase, lines, len(ops))
+    return phase_measurements, warnings, usable
 
 
 Window = Tuple[float, float]
@@ -174,8 +176,8 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[R
     spans: Dict[str, Window] = {}
     for part in parts:
         low, high = _start(part), _start(part) + part.seconds
-        known = spans.get(part.client, (low, high))
-        spans[part.client] = (min(low, known[0]), max(high, known[1]))
+        span = spans.get(part.client, (low, high))
+        spans[part.client] = (min(low, span[0]), max(high, span[1]))
     low, high = max(low for low, _ in spans.values()), min(high for _, high in spans.values())
     warnings = []
     if len(spans) > 1:
@@ -210,8 +212,8 @@ def _op(
         yield from _rates(line, parts, window, warnings)
     lost = [part.failed for part in parts if part.failed is not None]
     if len(lost) == len(parts) and requests + sum(lost):
-        asked = requests + sum(lost)
-        yield replace(line, metric="success_rate", value=requests / asked, n=asked)
+        attempts = requests + sum(lost)
+        yield replace(line, metric="success_rate", value=requests / attempts, n=attempts)
     yield from _latencies(line, parts, window, warnings)
 
 
@@ -226,21 +228,21 @@ def _rates(
     flow_bin = 0.0
     unlogged = False
     for part in parts:
-        its = part.requests / part.seconds if part.seconds > 0 else 0.0
+        part_rate = part.requests / part.seconds if part.seconds > 0 else 0.0
         if not alone and part.steps is not None:
             at = np.array([low, high]) - _start(part)
-            its = float(part.steps.within(at)[0]) / (high - low)
+            part_rate = float(part.steps.within(at)[0]) / (high - low)
         elif not alone and _cut(high - low, part.seconds):
             unlogged = True
-        rate += its
+        rate += part_rate
         if part.requests and part.seconds > 0:
-            bin_ += its * part.rounded_s / part.seconds
-            flow_bin += its * part.rounded_bytes / part.requests
+            bin_ += part_rate * part.rounded_s / part.seconds
+            flow_bin += part_rate * part.rounded_bytes / part.requests
         # bytes go along with requests: sizes do not change while a phase runs
         if part.bytes is None:
             flow = None
         elif flow is not None and part.requests:
-            flow += its * part.bytes / part.requests
+            flow += part_rate * part.bytes / part.requests
     if unlogged:
         text = f"{line.phase}: without series the rates of its clients are those of all of their run"
         warnings.append(ResultWarning("no-series", text))
@@ -287,8 +289,8 @@ def _series(parts: Sequence[Part], window: Window) -> Tuple[Optional[Tuple[float
         assert part.steps is not None
         at = cuts - _start(part)
         counts += part.steps.within(at)
-        its = part.steps.latency_within(at)
-        totals = None if its is None or totals is None else totals + its
+        latencies = part.steps.latency_within(at)
+        totals = None if latencies is None or totals is None else totals + latencies
     if totals is None or not counts.sum():
         return tuple((counts / step).tolist()), None
     mean = totals.sum() / counts.sum()
@@ -341,18 +343,18 @@ def _latencies(
 
 def _bins(parts: Sequence[Part], window: Optional[Window]) -> Optional[Bins]:
     """Return all latencies; of those that are known one by one, those in the window when there are several clients."""
-    found = []
+    bins_of_parts = []
     for part in parts:
         if part.single is not None and (window is not None or len(parts) == 1):
             ended, taken = part.single
             if window is not None and len(parts) > 1:
                 taken = taken[(ended >= window[0] - _start(part)) & (ended <= window[1] - _start(part))]
-            found.append(Bins.of(taken))
+            bins_of_parts.append(Bins.of(taken))
         elif part.bins is not None:
-            found.append(part.bins)
+            bins_of_parts.append(part.bins)
         else:
             return None
-    return Bins.merged(found)
+    return Bins.merged(bins_of_parts)
 
 
 def _total(phase: str, lines: Sequence[Measurement], ops: int) -> Iterator[Measurement]:
@@ -360,13 +362,13 @@ def _total(phase: str, lines: Sequence[Measurement], ops: int) -> Iterator[Measu
     if ops < 2:
         return
     for metric in ("obj_per_s", "mib_per_s"):
-        its = [line for line in lines if line.metric == metric and line.value is not None]
-        if not its:
+        op_lines = [line for line in lines if line.metric == metric and line.value is not None]
+        if not op_lines:
             continue
         series = None
-        if all(line.series is not None for line in its):
-            shortest = min(len(line.series or ()) for line in its)
-            series = tuple(sum(values) for values in zip(*((line.series or ())[:shortest] for line in its)))
-        n = sum(line.n or 0 for line in its)
-        value, bin_ = sum(line.value or 0.0 for line in its), sum(line.bin for line in its)
-        yield replace(its[0], op=TOTAL, value=value, series=series, n=n, bin=bin_)
+        if all(line.series is not None for line in op_lines):
+            shortest = min(len(line.series or ()) for line in op_lines)
+            series = tuple(sum(values) for values in zip(*((line.series or ())[:shortest] for line in op_lines)))
+        n = sum(line.n or 0 for line in op_lines)
+        value, bin_ = sum(line.value or 0.0 for line in op_lines), sum(line.bin for line in op_lines)
+        yield replace(op_lines[0], op=TOTAL, value=value, series=series, n=n, bin=bin_)

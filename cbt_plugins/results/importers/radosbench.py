@@ -57,7 +57,7 @@ def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
     """Return one process's output; `phase` names what it did, else its own mode. Raises Unreadable."""
     plain = _HINTS.sub("", text)
     totals, finished, about = _json(plain) if plain.lstrip().startswith("{") else _text(plain)
-    made = Parsed("radosbench", config={"benchmark": "radosbench", "engine": "rados bench"})
+    parsed = Parsed("radosbench", config={"benchmark": "radosbench", "engine": "rados bench"})
     writes = "total_writes_made" in totals
     try:
         seconds = float(totals["total_time_run"])
@@ -65,9 +65,9 @@ def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
         size = int(totals.get("write_size") or totals.get("read_size") or totals["object_size"])
     except (KeyError, ValueError) as e:
         raise Unreadable(f"no result of rados bench: {e}") from e
-    made.config["load.op_size"] = size
+    parsed.config["load.op_size"] = size
     if about:
-        made.config["load.queue_depth"] = int(about[0])
+        parsed.config["load.queue_depth"] = int(about[0])
     op = "write" if writes else "read"
     steps = _steps(finished)
     part = Part(
@@ -82,29 +82,31 @@ def parse(text: str, client: str, phase: Optional[str] = None) -> Parsed:
         mean_ms=_ms(totals.get("average_latency"), requests),
         max_ms=_ms(totals.get("max_latency"), requests),
     )
-    made.loops[0] = [part]
+    parsed.loops[0] = [part]
     if "error during benchmark" in text:
-        made.usable = False
-        made.warnings.append(ResultWarning("job-failed", f"{part.phase}: rados bench of {client} ended with an error"))
-    return made
+        parsed.usable = False
+        parsed.warnings.append(
+            ResultWarning("job-failed", f"{part.phase}: rados bench of {client} ended with an error")
+        )
+    return parsed
 
 
 def _ms(seconds: Any, requests: int) -> Optional[float]:
     return float(seconds) * 1000 if seconds is not None and requests else None
 
 
-Found = Tuple[Mapping[str, Any], List[Tuple[int, int]], Optional[Tuple[str, ...]]]
+Output = Tuple[Mapping[str, Any], List[Tuple[int, int]], Optional[Tuple[str, ...]]]
 
 
-def _text(text: str) -> Found:
+def _text(text: str) -> Output:
     totals: Dict[str, str] = {}
     finished: List[Tuple[int, int]] = []
     for line in text.splitlines():
         line = _TIME.sub("", line).strip()
-        found = _LINE.match(line)
+        match = _LINE.match(line)
         key, colon, value = line.partition(":")
-        if found:
-            finished.append((int(found[1]), int(found[4])))
+        if match:
+            finished.append((int(match[1]), int(match[4])))
         elif colon and key.strip() in _TOTALS:
             if _TOTALS[key.strip()] in totals:
                 raise Unreadable("the output of several runs of rados bench: give each its own file")
@@ -113,13 +115,13 @@ def _text(text: str) -> Found:
     return totals, finished, about.groups() if about else None
 
 
-def _json(text: str) -> Found:
+def _json(text: str) -> Output:
     try:
         data, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except ValueError as e:
         raise Unreadable(f"no JSON of rados bench: {e}") from e
     totals = {_TOTALS.get(key, key): value for key, value in data.items()}
-    finished = [(int(its["sec"]), int(its["finished"])) for its in data.get("datas") or ()]
+    finished = [(int(second["sec"]), int(second["finished"])) for second in data.get("datas") or ()]
     about = (str(data["concurrent_ios"]),) if data.get("concurrent_ios") else None
     return totals, finished, about
 

@@ -60,8 +60,8 @@ class WarpImporter(Importer):
     def claims(self, head: str) -> bool:
         return head.lstrip().startswith("{") and '"commandline"' in head and '"v"' in head
 
-    def read(self, found: ResultFiles) -> List[RunRecord]:
-        return [record for file in found.files for record in _aggregated(file)]
+    def read(self, results: ResultFiles) -> List[RunRecord]:
+        return [record for file in results.files for record in _aggregated(file)]
 
 
 def _aggregated(path: Path) -> List[RunRecord]:
@@ -73,10 +73,10 @@ def _aggregated(path: Path) -> List[RunRecord]:
     except (ValueError, KeyError, TypeError) as e:
         raise Unreadable(f"{path}: no data of warp: {source.torn or e}") from e
     warnings: List[ResultWarning] = list(_WARNINGS)
-    made: List[Measurement] = []
+    op_measurements: List[Measurement] = []
     for name, op in sorted((table or {}).items()):
-        made += _op(name, op, warnings)
-    if not made:
+        op_measurements += _op(name, op, warnings)
+    if not op_measurements:
         raise Unreadable(f"{path}: warp counted no operation")
     final = bool(data.get("final", True)) or bool(data.get("total"))
     command = str(data.get("commandline") or "")
@@ -85,7 +85,9 @@ def _aggregated(path: Path) -> List[RunRecord]:
     if len(workers) == 1:
         config["load.workers"] = workers.pop()
     started = min(_instant(op["start_time"]) for op in table.values() if op.get("start_time"))
-    return [RunRecord(str(path), path.name, "warp", config, tuple(made), final, tuple(warnings), None, started)]
+    return [
+        RunRecord(str(path), path.name, "warp", config, tuple(op_measurements), final, tuple(warnings), None, started)
+    ]
 
 
 def of_command(command: str) -> Iterator[Tuple[str, Any]]:
@@ -104,25 +106,25 @@ def of_command(command: str) -> Iterator[Tuple[str, Any]]:
 
 def _instant(text: str) -> float:
     """RFC 3339 -> epoch seconds."""
-    plain, _, rest = text.replace("Z", "+00:00").partition(".")
-    digits = "".join(c for c in rest.split("+")[0].split("-")[0])
-    zone = rest[len(digits) :] if rest else ""
+    plain, _, fraction = text.replace("Z", "+00:00").partition(".")
+    digits = "".join(c for c in fraction.split("+")[0].split("-")[0])
+    zone = fraction[len(digits) :] if fraction else ""
     return datetime.fromisoformat(plain + zone).timestamp() + (float("0." + digits) if digits else 0.0)
 
 
 def _op(name: str, op: Op, warnings: List[ResultWarning]) -> Iterator[Measurement]:
     try:
-        errors, asked = int(op.get("total_errors") or 0), int(op["total_requests"])
+        errors, requests = int(op.get("total_errors") or 0), int(op["total_requests"])
         seconds = _instant(op["end_time"]) - _instant(op["start_time"])
     except (KeyError, ValueError, TypeError) as e:
         warnings.append(ResultWarning("no-samples", f"{name}: no rate: {e}"))
         return
-    good = asked - errors
+    good = requests - errors
     if seconds <= 0:
         return
     # a DELETE may remove many: its failures can be told only when each removes one
     objects = int(op.get("total_objects") or 0) if not errors else good
-    if errors and op.get("total_objects") != asked:
+    if errors and op.get("total_objects") != requests:
         objects = 0
     line = dict(phase=PHASE, op=name, n=good)
     if objects:
@@ -132,12 +134,12 @@ def _op(name: str, op: Op, warnings: List[ResultWarning]) -> Iterator[Measuremen
         series = _series(op, "bytes_per_sec", 2.0**20)
         value = int(op.get("total_bytes") or 0) / seconds / 2**20
         yield Measurement(metric="mib_per_s", value=value, series=series, **line)  # type: ignore[arg-type]
-    yield Measurement(PHASE, name, "success_rate", good / asked if asked else None, n=asked)
+    yield Measurement(PHASE, name, "success_rate", good / requests if requests else None, n=requests)
     if errors:
-        text = f"{name}: {errors} of {asked} requests failed; warp has them in its bytes, series and latencies"
+        text = f"{name}: {errors} of {requests} requests failed; warp has them in its bytes, series and latencies"
         warnings.append(ResultWarning("errors", text))
         return
-    for metric, value in _latencies(op, asked):
+    for metric, value in _latencies(op, requests):
         yield Measurement(metric=metric, value=value, **line)  # type: ignore[arg-type]
 
 
@@ -145,25 +147,25 @@ def _series(op: Op, key: str, unit: float) -> Optional[Tuple[float, ...]]:
     segmented = (op.get("throughput") or {}).get("segmented") or {}
     if segmented.get("segment_duration_millis") != 1000:
         return None
-    segments = sorted(segmented.get("segments") or (), key=lambda its: str(its["start"]))
-    return tuple(float(its.get(key) or 0) / unit for its in segments) or None
+    segments = sorted(segmented.get("segments") or (), key=lambda segment: str(segment["start"]))
+    return tuple(float(segment.get(key) or 0) / unit for segment in segments) or None
 
 
-def _latencies(op: Op, asked: int) -> Iterator[Tuple[str, float]]:
+def _latencies(op: Op, requests: int) -> Iterator[Tuple[str, float]]:
     """The mean of all windows, each as often as it has requests; percentiles only of a single window."""
-    windows = [its for client in (op.get("requests_by_client") or {}).values() for its in client or ()]
-    single = [its["single_sized_requests"] for its in windows if its.get("single_sized_requests")]
-    sized = [size for its in windows for size in (its.get("multi_sized_requests") or {}).get("by_size") or ()]
-    counted = [(its["requests"], its["dur_avg_millis"]) for its in single if not its.get("skipped")]
-    counted += [(its["requests"], its["avg_duration_millis"]) for its in sized]
-    if counted and sum(n for n, _ in counted) == asked:
-        yield "mean_ms", sum(n * mean for n, mean in counted) / asked
-    if len(windows) == 1 and len(single) == 1 and single[0].get("requests") == asked:
+    windows = [window for client in (op.get("requests_by_client") or {}).values() for window in client or ()]
+    single = [window["single_sized_requests"] for window in windows if window.get("single_sized_requests")]
+    sized = [size for window in windows for size in (window.get("multi_sized_requests") or {}).get("by_size") or ()]
+    counted = [(line["requests"], line["dur_avg_millis"]) for line in single if not line.get("skipped")]
+    counted += [(line["requests"], line["avg_duration_millis"]) for line in sized]
+    if counted and sum(n for n, _ in counted) == requests:
+        yield "mean_ms", sum(n * mean for n, mean in counted) / requests
+    if len(windows) == 1 and len(single) == 1 and single[0].get("requests") == requests:
         for key, metric, needed in _WINDOW:
-            if key in single[0] and asked >= needed and int(single[0].get("merged_entries") or 1) == 1:
+            if key in single[0] and requests >= needed and int(single[0].get("merged_entries") or 1) == 1:
                 yield metric, float(single[0][key])
     if len(single) == len(windows) and single:
-        yield "max_ms", max(float(its["slowest_millis"]) for its in single)
+        yield "max_ms", max(float(window["slowest_millis"]) for window in single)
 
 
 #: a header or a row; comments, messages and empty lines may stand before it
@@ -178,8 +180,8 @@ class RequestRows(Importer):
     def claims(self, head: str) -> bool:
         return bool(_ROW.search(head))
 
-    def read(self, found: ResultFiles) -> List[RunRecord]:
-        return [read_rows(found.files)]
+    def read(self, results: ResultFiles) -> List[RunRecord]:
+        return [read_rows(results.files)]
 
 
 def read_rows(paths: Sequence[Path]) -> RunRecord:
@@ -188,18 +190,22 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
     warnings: List[ResultWarning] = []
     command = ""
     for number, path in enumerate(paths):
-        found = by_client(path)
-        command = command or found.command
-        clients.update({f"{number} {client.name}": client.frames for client in found.clients})
-        if found.torn:
-            warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {found.torn}"))
-        if found.bad:
-            warnings.append(ResultWarning("bad-rows", f"{path.name}: {found.bad} lines are no rows"))
+        reduced = by_client(path)
+        command = command or reduced.command
+        clients.update({f"{number} {client.name}": client.frames for client in reduced.clients})
+        if reduced.torn:
+            warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {reduced.torn}"))
+        if reduced.bad:
+            warnings.append(ResultWarning("bad-rows", f"{path.name}: {reduced.bad} lines are no rows"))
     stages = _stages(clients)
     if not stages:
         raise Unreadable(f"{paths[0]}: no request in it")
     *before, stage = stages
-    lines = [line for number, its in enumerate(before) for line in _phase(_before(number), clients, its, [])]
+    lines = [
+        line
+        for number, earlier_stage in enumerate(before)
+        for line in _phase(_before(number), clients, earlier_stage, [])
+    ]
     lines += _phase(PHASE, clients, stage, warnings)
     usable = any(line["name"] == PHASE for line in lines)
     return RunRecord(
@@ -233,10 +239,10 @@ def _stages(clients: Mapping[str, Sequence[Frame]]) -> List[_Stage]:
     for frame in (frame for frames in clients.values() for frame in frames):
         table = frame.table("seconds")
         for number, op in enumerate(frame.ops):
-            its = table["second"][table["op"] == number]
-            if len(its):
-                low, high = spans.get(op, (int(its.min()), int(its.max())))
-                spans[op] = (min(low, int(its.min())), max(high, int(its.max())))
+            op_seconds = table["second"][table["op"] == number]
+            if len(op_seconds):
+                low, high = spans.get(op, (int(op_seconds.min()), int(op_seconds.max())))
+                spans[op] = (min(low, int(op_seconds.min())), max(high, int(op_seconds.max())))
     stages: List[_Stage] = []
     for op, (low, high) in sorted(spans.items(), key=lambda item: item[1]):
         if stages and low <= stages[-1].high:
@@ -259,22 +265,22 @@ def _phase(
         text = f"its {len(spans)} clients ran at the same time for {common} of up to {longest} s: only that time counts"
         warnings.append(ResultWarning("common-window", text))
     if end <= start:
-        what = "clients never ran at the same time" if len(spans) > 1 else "requests do not fill one second"
-        warnings.append(ResultWarning("no-window", f"its {what}: there are no rates"))
+        reason = "clients never ran at the same time" if len(spans) > 1 else "requests do not fill one second"
+        warnings.append(ResultWarning("no-window", f"its {reason}: there are no rates"))
         return
-    made = _aggregates(clients, TimeGrid.of(start, end, 1), stage.ops)
-    seconds = of_phase.by_op(made)
-    for op, its in seconds.items():
-        if its["errors"]:
-            kinds = ", ".join(f"{kind['count']} x {kind['text'][:60]}" for kind in its["error_kinds"])
-            warnings.append(ResultWarning("errors", f"{op}: {its['errors']} requests failed: {kinds}"))
+    aggregates = _aggregates(clients, TimeGrid.of(start, end, 1), stage.ops)
+    seconds = of_phase.by_op(aggregates)
+    for op, numbers in seconds.items():
+        if numbers["errors"]:
+            kinds = ", ".join(f"{kind['count']} x {kind['text'][:60]}" for kind in numbers["error_kinds"])
+            warnings.append(ResultWarning("errors", f"{op}: {numbers['errors']} requests failed: {kinds}"))
     yield {
         "name": name,
         "role": "none",
-        "window": {"start": made.grid.start, "end": made.grid.end},
+        "window": {"start": aggregates.grid.start, "end": aggregates.grid.end},
         "ops": seconds,
-        "total": of_phase.numbers(None, of_phase.total(made.ops.values()), made.length),
-        "series": of_phase.series(made),
+        "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
+        "series": of_phase.series(aggregates),
     }
 
 
@@ -293,8 +299,8 @@ def _aggregates(clients: Mapping[str, Sequence[Frame]], grid: TimeGrid, ops: Set
         for frame in frames:
             accumulator.add(frame)
         jobs[client] = accumulator.finish()
-        jobs[client].ops = {op: its for op, its in jobs[client].ops.items() if op in ops}
-    timeline.seconds = {op: its for op, its in timeline.seconds.items() if op in ops}
+        jobs[client].ops = {op: op_aggregates for op, op_aggregates in jobs[client].ops.items() if op in ops}
+    timeline.seconds = {op: op_seconds for op, op_seconds in timeline.seconds.items() if op in ops}
     phase = ArchivedPhase(
         path=Path(),
         index=0,

@@ -119,9 +119,9 @@ def _frames_of(job: ArchivedJob, block: int) -> Iterable[Any]:
 def _where(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, op: np.ndarray) -> Columns:
     n = len(op)
     about = {"phase": phase.name, "driver": job.driver, "job": job.id, "node": job.node}
-    made: Dict[str, Any] = {name: Names.same(text, n) for name, text in about.items()}
-    made["op"] = Names(op, frame.ops)
-    return made
+    columns: Dict[str, Any] = {name: Names.same(text, n) for name, text in about.items()}
+    columns["op"] = Names(op, frame.ops)
+    return columns
 
 
 def _inside(phase: ArchivedPhase, at: np.ndarray, width: int) -> np.ndarray:
@@ -137,23 +137,23 @@ def _seconds(run: TableRun) -> Iterator[Columns]:
         table = frame.table("seconds")
         if not len(table["second"]):
             continue
-        made = _where(phase, job, frame, table["op"])
-        made.update(second=table["second"].astype(float), in_window=_inside(phase, table["second"], 1))
-        made.update({name: table[name].astype(np.int64) for name in ("n", "failed", "objects", "bytes", "crossing")})
-        made.update({f"{name}_ns": table[name] for name in ("total", "max", "busy")})
-        yield made
+        columns = _where(phase, job, frame, table["op"])
+        columns.update(second=table["second"].astype(float), in_window=_inside(phase, table["second"], 1))
+        columns.update({name: table[name].astype(np.int64) for name in ("n", "failed", "objects", "bytes", "crossing")})
+        columns.update({f"{name}_ns": table[name] for name in ("total", "max", "busy")})
+        yield columns
 
 
-def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, its: np.ndarray) -> Columns:
+def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, group_rows: np.ndarray) -> Columns:
     """The keys of some groups."""
     counts = frame.table("counts")
-    made = _where(phase, job, frame, counts["op"][its])
-    block, size = counts["block"][its].astype(np.int64), counts["size"][its].astype(np.int64)
-    made["endpoint"] = Names(counts["endpoint"][its], frame.endpoints)
-    made.update(block=block.astype(float), in_window=_inside(phase, block, frame.block))
-    made["size_low"] = np.where(size > 0, np.int64(1) << np.maximum(size - 1, 0), 0)
-    made["size_high"] = (np.int64(1) << size) - 1
-    return made
+    columns = _where(phase, job, frame, counts["op"][group_rows])
+    block, size = counts["block"][group_rows].astype(np.int64), counts["size"][group_rows].astype(np.int64)
+    columns["endpoint"] = Names(counts["endpoint"][group_rows], frame.endpoints)
+    columns.update(block=block.astype(float), in_window=_inside(phase, block, frame.block))
+    columns["size_low"] = np.where(size > 0, np.int64(1) << np.maximum(size - 1, 0), 0)
+    columns["size_high"] = (np.int64(1) << size) - 1
+    return columns
 
 
 def _counts(run: TableRun) -> Iterator[Columns]:
@@ -162,10 +162,10 @@ def _counts(run: TableRun) -> Iterator[Columns]:
     for phase, job, frame in _frames(run):
         counts = frame.table("counts")
         if len(counts["n"]):
-            made = _group(phase, job, frame, np.arange(len(counts["n"])))
-            made.update({name: counts[name].astype(np.int64) for name in plain})
-            made.update({f"{name}_ns": counts[name].astype(np.int64) for name in times})
-            yield made
+            columns = _group(phase, job, frame, np.arange(len(counts["n"])))
+            columns.update({name: counts[name].astype(np.int64) for name in plain})
+            columns.update({f"{name}_ns": counts[name].astype(np.int64) for name in times})
+            yield columns
 
 
 _Work = Tuple[ArchivedJob, Task]
@@ -240,11 +240,11 @@ class _Sums:
         """Add a frame that was checked."""
         n = len(frame.table("counts")["n"])
         about = _group(self._phase, job, frame, np.arange(n))
-        for what in ("latency", "ttfb", "failed"):
-            if not len(frame.table(what)["group"]):
+        for name in ("latency", "ttfb", "failed"):
+            if not len(frame.table(name)["group"]):
                 continue
-            numbers = self._numbers_of({**about, "what": Names.same(what, n)}, n)
-            entries, bucket, count = frame.histograms(what)
+            numbers = self._numbers_of({**about, "what": Names.same(name, n)}, n)
+            entries, bucket, count = frame.histograms(name)
             if len(self._numbers) <= _FEW:
                 self._dense.add(numbers, entries, bucket, count)
             else:
@@ -252,11 +252,13 @@ class _Sums:
 
     def _numbers_of(self, about: Columns, n: int) -> np.ndarray:
         """Return the number of the histogram of each group."""
-        its = [about[column.name] for column in self._wanted]
-        lines = np.array([c.numbers if isinstance(c, Names) else c for c in its], np.int64).reshape(len(its), n)
+        wanted_columns = [about[column.name] for column in self._wanted]
+        lines = np.array([c.numbers if isinstance(c, Names) else c for c in wanted_columns], np.int64).reshape(
+            len(wanted_columns), n
+        )
         different, where = np.unique(lines, axis=1, return_inverse=True)
-        pairs = zip(its, different.tolist())
-        values = [[c.known[i] for i in line] if isinstance(c, Names) else line for c, line in pairs]
+        pairs = zip(wanted_columns, different.tolist())
+        values = [[c.texts[i] for i in line] if isinstance(c, Names) else line for c, line in pairs]
         keys = zip(*values) if values else [()] * different.shape[1]
         return np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)[where.ravel()]
 
@@ -267,40 +269,42 @@ class _Sums:
             self._add_up()
 
     def _add_up(self) -> None:
-        flat, count = (np.concatenate(its) for its in zip(*self._sparse))
+        flat, count = (np.concatenate(arrays) for arrays in zip(*self._sparse))
         flat, sums = grouped(flat, {"count": count})
         self._sparse, self._waiting = [(flat, sums["count"])], 0
 
     def columns(self) -> Optional[Columns]:
         """Return the wanted columns, those of the buckets and the counts; None when there is nothing."""
         for i, row in enumerate(self._dense.dense):
-            found = np.flatnonzero(row)
-            self._sparse.append((i * WIDTH + found, row[found]))
+            buckets = np.flatnonzero(row)
+            self._sparse.append((i * WIDTH + buckets, row[buckets]))
         if not self._sparse:
             return None
         self._add_up()
         ((flat, count),) = self._sparse
         number, bucket = np.divmod(flat, WIDTH)
-        made: Columns = {"low": lows(bucket), "high": lows(bucket + 1), "count": count}
+        columns: Columns = {"low": lows(bucket), "high": lows(bucket + 1), "count": count}
         for column, values in zip(self._wanted, zip(*self._numbers)):
             if column.type == TEXT:
-                known = {text: i for i, text in enumerate(dict.fromkeys(values))}
-                made[column.name] = Names(np.array([known[text] for text in values], np.int64)[number], tuple(known))
+                indexes = {text: i for i, text in enumerate(dict.fromkeys(values))}
+                columns[column.name] = Names(
+                    np.array([indexes[text] for text in values], np.int64)[number], tuple(indexes)
+                )
             else:
                 kinds = {FLAG: np.bool_, TIME: np.float64}
-                made[column.name] = np.array(values, kinds.get(column.type, np.int64))[number]
-        return made
+                columns[column.name] = np.array(values, kinds.get(column.type, np.int64))[number]
+        return columns
 
 
 def _errors(run: TableRun) -> Iterator[Columns]:
     for phase, job, frame in _frames(run):
         table = frame.table("errors")
         if len(table["block"]):
-            made = _where(phase, job, frame, table["op"])
-            made["endpoint"] = Names(table["endpoint"], frame.endpoints)
-            made.update(block=table["block"].astype(float), in_window=_inside(phase, table["block"], frame.block))
-            made.update(error=Names(table["error"], frame.errors), count=table["count"].astype(np.int64))
-            yield made
+            columns = _where(phase, job, frame, table["op"])
+            columns["endpoint"] = Names(table["endpoint"], frame.endpoints)
+            columns.update(block=table["block"].astype(float), in_window=_inside(phase, table["block"], frame.block))
+            columns.update(error=Names(table["error"], frame.errors), count=table["count"].astype(np.int64))
+            yield columns
 
 
 TABLES: List[Table] = [

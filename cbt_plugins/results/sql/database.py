@@ -42,24 +42,24 @@ _PACKED = {".gz": "gzip", ".zst": "zstd"}
 
 def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
     """Return the statement that makes the view."""
-    found: List[Tuple[str, ...]] = []
+    files_of_jobs: List[Tuple[str, ...]] = []
     offsets: List[float] = []
     for run in runs:
         for phase in phases(run.path) if run.ours else ():
             for job in phase.jobs:
                 if job.rows is not None and is_own(job.rows):
-                    found.append((str(job.rows), run.name, phase.name, job.driver, job.id, job.node))
+                    files_of_jobs.append((str(job.rows), run.name, phase.name, job.driver, job.id, job.node))
                     offsets.append(job.clock_offset)
-    if not found:
+    if not files_of_jobs:
         empty = ", ".join(f'CAST(NULL AS {column.type}) AS "{column.name}"' for column in _ROW_COLUMNS)
         return f"CREATE VIEW rows AS SELECT CAST(NULL AS VARCHAR) AS run, {empty} WHERE false"
     names = ("filename", "run", "phase", "driver", "job", "node")
-    columns = {name: np.array([clean(line[i]) for line in found], object) for i, name in enumerate(names)}
+    columns = {name: np.array([clean(line[i]) for line in files_of_jobs], object) for i, name in enumerate(names)}
     con.register("piece", {**columns, "clock_offset": np.array(offsets)})
     con.execute("CREATE TABLE kept_rows AS SELECT * FROM piece")
     con.unregister("piece")
-    files = ", ".join(quoted(glob.escape(line[0])) for line in found)
-    ends = {Path(line[0]).suffix for line in found}
+    files = ", ".join(quoted(glob.escape(line[0])) for line in files_of_jobs)
+    ends = {Path(line[0]).suffix for line in files_of_jobs}
     # of a path with a question mark DuckDB does not see the end
     packed = _PACKED.get(ends.pop(), "auto") if len(ends) == 1 else "auto"
     times = ", ".join((_time("start", "started"), _time("first_byte", "first_byte"), _time("end", "ended")))
@@ -118,8 +118,8 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
     for table in TABLES:
         if table.name in words:
             few = table.sums and not _means_all(con, wanted, table.name)
-            its = [column for column in (RUN, *table.columns) if not few or column.name in words]
-            _create(con, table, its or [RUN], runs, left_out)
+            needed_columns = [column for column in (RUN, *table.columns) if not few or column.name in words]
+            _create(con, table, needed_columns or [RUN], runs, left_out)
     if left_out and unreadable is None:
         raise Unreadable(left_out[0])
     if unreadable is not None:
@@ -146,13 +146,14 @@ def _means_all(con: Any, query: str, table: str) -> bool:
     except RecursionError:
         return True
     parts = list(_parts(read))
-    of_table = [its for its in parts if str(its.get("table_name")).lower() == table]
-    whole = {str(its.get("alias") or table).lower() for its in of_table}  # SELECT h FROM histograms AS h: all of a line
+    of_table = [part for part in parts if str(part.get("table_name")).lower() == table]
+    # SELECT h FROM histograms AS h: all of a line
+    aliases = {str(part.get("alias") or table).lower() for part in of_table}
     return bool(read["error"]) or any(
-        its.get("class") == "STAR"
-        or its.get("ref_type") == "NATURAL"
-        or (its.get("class") == "COLUMN_REF" and its["column_names"][-1].lower() in whole)
-        for its in parts
+        part.get("class") == "STAR"
+        or part.get("ref_type") == "NATURAL"
+        or (part.get("class") == "COLUMN_REF" and part["column_names"][-1].lower() in aliases)
+        for part in parts
     )
 
 
@@ -160,12 +161,12 @@ def _parts(value: Any) -> Iterator[Dict[str, Any]]:
     """Yield all objects of a query's JSON, but of ORDER BY: its ALL is what was selected."""
     left = [value]
     while left:
-        its = left.pop()
-        if isinstance(its, dict):
-            yield its
-            left += [part for key, part in its.items() if key != "orders"]
-        elif isinstance(its, list):
-            left += its
+        node = left.pop()
+        if isinstance(node, dict):
+            yield node
+            left += [part for key, part in node.items() if key != "orders"]
+        elif isinstance(node, list):
+            left += node
 
 
 def quoted(text: str) -> str:
@@ -201,13 +202,13 @@ def _pieces(table: Table, run: TableRun, wanted: Collection[str]) -> Iterator[Co
 def _insert(con: Any, table: Table, columns: Sequence[Column], piece: Mapping[str, Any]) -> None:
     filled, values = {}, []
     for column in columns:
-        its, value = piece[column.name], _name(column)
-        if isinstance(its, Names):
-            value = f"([{', '.join(map(quoted, its.known))}]::VARCHAR[])[{value} + 1]"
-            its = its.numbers
+        column_values, value = piece[column.name], _name(column)
+        if isinstance(column_values, Names):
+            value = f"([{', '.join(map(quoted, column_values.texts))}]::VARCHAR[])[{value} + 1]"
+            column_values = column_values.numbers
         elif column.type == TIME:
             value = f"make_timestamp(CAST(round({value} * 1e6) AS BIGINT))"
-        filled[column.name] = its
+        filled[column.name] = column_values
         values.append(value)
     con.register("piece", filled)
     con.execute(f"INSERT INTO {table.name} SELECT {', '.join(values)} FROM piece")

@@ -87,9 +87,9 @@ def _heartbeats(run: TableRun) -> Iterator[Columns]:
     for phase in phases(run.path) if run.ours else ():
         rows: List[Dict[str, Any]] = []
         for beat in json_lines(phase.path / flight.FILE):
-            for job, its in (beat.get("jobs") or {}).items():
+            for job, job_beat in (beat.get("jobs") or {}).items():
                 about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
-                rows.append({**its, **about, "oldest_s": its.get("oldest")})
+                rows.append({**job_beat, **about, "oldest_s": job_beat.get("oldest")})
         yield from from_rows(_HEARTBEATS, rows)
 
 
@@ -100,7 +100,9 @@ def _status(run: TableRun) -> Iterator[Columns]:
             states = sample.get("pgs")
             about = {"phase": name, "time": sample.get("t"), "pgs": None}
             # files that older archives have for each phase have counts, and no total
-            about.update((what, sample.get(f"{what}_share")) for what in ("degraded", "misplaced"))
+            about.update(
+                (object_state, sample.get(f"{object_state}_share")) for object_state in ("degraded", "misplaced")
+            )
             if isinstance(states, dict):
                 about["pgs"] = sum(states.values())
                 about["not_clean"] = sum(n for state, n in states.items() if not is_clean(state))
@@ -118,11 +120,11 @@ def _capacity(run: TableRun) -> Iterator[Columns]:
 def _pools(path: Path) -> List[Dict[str, Any]]:
     """The pools of an answer of `ceph df`, alone or with the time of the border; [] where it cannot be read."""
     try:
-        told = read_json(path)
-        space = Space.parse(told.get("df", told))
+        document = read_json(path)
+        space = Space.parse(document.get("df", document))
     except (OSError, ValueError, KeyError, TypeError, AttributeError):
         return []
-    about = {"time": told.get("t"), "raw_used": space.used_share}
+    about = {"time": document.get("t"), "raw_used": space.used_share}
     keys = ("objects", "stored", "used", "max_avail")
     return [{**about, "pool": name, **{key: getattr(pool, key) for key in keys}} for name, pool in space.pools.items()]
 
@@ -141,7 +143,7 @@ def _recovery(run: TableRun) -> Iterator[Columns]:
                 "pgs": sum(sample.pgs.values()),
                 "not_clean": sample.not_clean,
                 "inactive": sample.inactive,
-                **{what: sample.count(what) for what in ("degraded", "misplaced", "unfound")},
+                **{object_state: sample.count(object_state) for object_state in ("degraded", "misplaced", "unfound")},
                 "clean": sample.clean,
                 "moving": sample.moving,
                 "settled": sample.settled,

@@ -239,10 +239,16 @@ def _drivers(run: TableRun) -> Iterator[Row]:
 
 def _measurements(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
-        for its in record.measurements:
-            unit = METRICS[its.metric].unit if its.metric in METRICS else None
-            row = {"name": record.name, "phase": its.phase, "op": its.op, "metric": its.metric, "unit": unit}
-            yield {**row, "value": its.value, "n": its.n}
+        for measurement in record.measurements:
+            unit = METRICS[measurement.metric].unit if measurement.metric in METRICS else None
+            row = {
+                "name": record.name,
+                "phase": measurement.phase,
+                "op": measurement.op,
+                "metric": measurement.metric,
+                "unit": unit,
+            }
+            yield {**row, "value": measurement.value, "n": measurement.n}
 
 
 def _config(run: TableRun) -> Iterator[Row]:
@@ -260,16 +266,16 @@ def _warnings(run: TableRun) -> Iterator[Row]:
 
 def _resources(run: TableRun, key: str, within: Optional[str] = None) -> Iterator[Row]:
     used = (summary(run.path).get("resources") or {}).get("phases") or {} if run.ours else {}
-    for phase, its in used.items():
-        lines = its.get(key) or ()
+    for phase, phase_usage in used.items():
+        lines = phase_usage.get(key) or ()
         for line in lines[within] if within and lines else lines:
             yield {"phase": phase, **line}
 
 
 def _internals(run: TableRun) -> Iterator[Row]:
-    made = (summary(run.path).get("internals") or {}).get("phases") or {} if run.ours else {}
-    for phase, its in made.items():
-        for line in its["lines"]:
+    numbers_of_phase = (summary(run.path).get("internals") or {}).get("phases") or {} if run.ours else {}
+    for phase, numbers in numbers_of_phase.items():
+        for line in numbers["lines"]:
             yield {"phase": phase, **line, "at_start": line["start"], "at_end": line["end"], "daemon": line["of"]}
 
 

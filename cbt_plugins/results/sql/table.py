@@ -24,10 +24,10 @@ class Column:
 
 @dataclass(frozen=True)
 class Names:
-    """A column of few different texts: the number of each line's text in `known`."""
+    """A column of few different texts: the number of each line's text in `texts`."""
 
     numbers: np.ndarray
-    known: Sequence[str]
+    texts: Sequence[str]
 
     @classmethod
     def same(cls, text: str, n: int) -> Names:
@@ -64,18 +64,18 @@ class Table:
 
 def columns_of(lines: str) -> Tuple[Column, ...]:
     """Return the columns that lines of "name type text" describe."""
-    made = []
+    columns = []
     for line in lines.strip().splitlines():
         name, type_, text = line.split(None, 2)
-        made.append(Column(name, type_, text))
-    return tuple(made)
+        columns.append(Column(name, type_, text))
+    return tuple(columns)
 
 
 def from_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Iterator[Columns]:
     """Yield one piece of mappings; a key that is missing is null, and so is a value of another kind."""
-    found: List[Mapping[str, Any]] = list(rows)
-    if found:
-        yield {column.name: array(column.type, [row.get(column.name) for row in found]) for column in columns}
+    all_rows: List[Mapping[str, Any]] = list(rows)
+    if all_rows:
+        yield {column.name: array(column.type, [row.get(column.name) for row in all_rows]) for column in columns}
 
 
 def clean(text: str) -> str:
@@ -86,9 +86,9 @@ def clean(text: str) -> str:
 def array(type_: str, values: Sequence[Any]) -> np.ndarray:
     """Return the values of one column; None is null."""
     if type_ == TEXT:
-        made = np.empty(len(values), object)
-        made[:] = [None if value is None else clean(str(value)) for value in values]
-        return made
+        texts = np.empty(len(values), object)
+        texts[:] = [None if value is None else clean(str(value)) for value in values]
+        return texts
     kinds = {INTEGER: (np.int64, 0), FLAG: (np.bool_, False)}
     dtype, nothing = kinds.get(type_, (np.float64, 0.0))
     good = [isinstance(value, (int, float)) for value in values]
