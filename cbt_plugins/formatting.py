@@ -22,7 +22,7 @@ _COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
 
 def printable(text: str) -> str:
     """Return a text with everything escaped that a terminal would obey or hide; it may come from a file or a node."""
-    return _UNSAFE.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
 
 
 class NoReader(BaseException):
@@ -144,7 +144,7 @@ def painted(text: str, colour: str) -> str:
 
 def _verdict(text: str) -> str:
     """Return a cell or a line with its verdict, if it begins with one, in colour."""
-    return _VERDICT.sub(lambda found: found[1] + painted(found[2], _COLOURS[found[2]]), text, count=1)
+    return _VERDICT.sub(lambda match: match[1] + painted(match[2], _COLOURS[match[2]]), text, count=1)
 
 
 # --- headings, words, lists, tables
@@ -226,8 +226,8 @@ def _text(block: Block, paper: Paper, indent: str = "") -> Iterator[str]:
             yield from others
     elif isinstance(block, TitledBlocks):
         yield from _wrapped(block.title, paper, indent)
-        for its in block.blocks:
-            yield from _text(its, paper, indent + "   ")
+        for part in block.blocks:
+            yield from _text(part, paper, indent + "   ")
     elif block.rows:
         if block.title:
             yield indent + paper.safe(block.title)
@@ -246,8 +246,8 @@ def _table(grid: TableGrid, paper: Paper, indent: str) -> Iterator[str]:
     rows = [grid.head, *grid.rows] if grid.head else grid.rows
     columns = paper.columns and max(paper.columns - len(indent), 20)
     lines = [[paper.safe(cell) for cell in row] for row in rows]
-    made = side_by_side(lines, grid.left, columns, _verdict if paper.colours else str, grid.ruled)
-    yield from (indent + line for line in made)
+    aligned_lines = side_by_side(lines, grid.left, columns, _verdict if paper.colours else str, grid.ruled)
+    yield from (indent + line for line in aligned_lines)
 
 
 def _markdown(block: Block, level: int = 3) -> Iterator[str]:
@@ -263,7 +263,7 @@ def _markdown(block: Block, level: int = 3) -> Iterator[str]:
             yield f"- {_begin(item)}"
     elif isinstance(block, TitledBlocks):
         yield f"{'#' * (level + 1)} {_within(block.title)}"
-        for part in filter(None, (list(_markdown(its, level + 1)) for its in block.blocks)):
+        for part in filter(None, (list(_markdown(inner_block, level + 1)) for inner_block in block.blocks)):
             yield ""
             yield from part
     elif block.rows:
@@ -296,8 +296,8 @@ def _within(text: str) -> str:
 def _begin(text: str) -> str:
     """Return `_within` of a text with which a block begins."""
     escaped = _within(text).lstrip()  # blanks would make code of it
-    found = _BLOCK.match(escaped)
-    return f"{found[0]}\\{escaped[found.end() :]}" if found else escaped
+    match = _BLOCK.match(escaped)
+    return f"{match[0]}\\{escaped[match.end() :]}" if match else escaped
 
 
 def left_columns(left: Union[int, Sequence[bool]], number: int) -> Sequence[bool]:
@@ -327,7 +327,7 @@ def side_by_side(
         cells = [_cell(cell, width, side) for cell, width, side in zip(row, widths, sides)]
         for i in range(max(map(len, cells))):
             lines = [cell[i] if i < len(cell) else "" for cell in cells]
-            padded = (its.ljust(w) if side else its.rjust(w) for its, w, side in zip(lines, widths, sides))
+            padded = (text.ljust(w) if side else text.rjust(w) for text, w, side in zip(lines, widths, sides))
             yield "  ".join(map(painter, padded)).rstrip()
 
 
@@ -417,9 +417,9 @@ def seconds(value: Optional[float]) -> str:
         return NONE
     if value < 120:
         return f"{value:.1f} s"
-    minutes, rest = divmod(round(value), 60)
+    minutes, remainder = divmod(round(value), 60)
     if minutes < 120:
-        return f"{minutes} min" + (f" {rest} s" if rest else "")
+        return f"{minutes} min" + (f" {remainder} s" if remainder else "")
     hours, minutes = divmod(minutes, 60)
     return f"{hours} h" + (f" {minutes} min" if minutes else "")
 

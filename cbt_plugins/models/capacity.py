@@ -117,8 +117,8 @@ def raw_bytes(
     width = pool.k * unit
     if pool.k > 1:
         stripe = max(width, stripe - stripe % width)
-    whole, rest = divmod(size, stripe)
-    return whole * _raw_part(stripe, pool, min_alloc, unit) + _raw_part(rest, pool, min_alloc, unit)
+    full_stripes, last_bytes = divmod(size, stripe)
+    return full_stripes * _raw_part(stripe, pool, min_alloc, unit) + _raw_part(last_bytes, pool, min_alloc, unit)
 
 
 def _raw_part(size: int, pool: Redundancy, min_alloc: int, unit: int) -> int:

@@ -15,9 +15,9 @@ def in_flight(operations: Iterable[Tuple[float, float]]) -> float:
     return sum(rate * latency for rate, latency in operations)
 
 
-def deviation(found: float, workers: float) -> Optional[float]:
+def deviation(in_flight: float, workers: float) -> Optional[float]:
     """Return how far requests in flight are from the workers: 0.1 is 10 % too many; None without workers."""
-    return found / workers - 1 if workers else None
+    return in_flight / workers - 1 if workers else None
 
 
 def throughput(workers: float, latency: float, pause: float = 0.0) -> float:

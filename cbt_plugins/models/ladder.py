@@ -149,16 +149,17 @@ def _often(ladder: Ladder, steps: Sequence[LadderStep], load: float, met: bool) 
 
 def ladder_of(plan: Mapping[str, Any]) -> Optional[Ladder]:
     """Return the ladder of a phase of plan.json. Raises ValueError for one that nobody can have planned."""
-    its = plan.get("ladder")
-    if not its:
+    planned_ladder = plan.get("ladder")
+    if not planned_ladder:
         return None
-    ladder = Ladder(**{**its, "objective": {str(key): float(limit) for key, limit in its["objective"].items()}})
-    if ladder.unit not in ("rate", "workers") or not all(_known(key) for key in ladder.objective):
-        raise ValueError(f"no ladder: {its}")
+    objective = {str(key): float(limit) for key, limit in planned_ladder["objective"].items()}
+    ladder = Ladder(**{**planned_ladder, "objective": objective})
+    if ladder.unit not in ("rate", "workers") or not all(_is_acceptable(key) for key in ladder.objective):
+        raise ValueError(f"no ladder: {planned_ladder}")
     return ladder
 
 
-def _known(key: str) -> bool:
+def _is_acceptable(key: str) -> bool:
     return key.rpartition("/")[2] in ACCEPTABLE
 
 

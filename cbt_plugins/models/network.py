@@ -46,10 +46,10 @@ class Layout:
     def __post_init__(self) -> None:
         if not self.osds or not self.clients or min(self.osds.values()) < 1:
             raise ValueError("a layout needs clients, and nodes with OSDs")
-        places, what = (len(self.osds), "node") if self.apart == "host" else (sum(self.osds.values()), "OSD")
+        places, unit = (len(self.osds), "node") if self.apart == "host" else (sum(self.osds.values()), "OSD")
         if places < self.pool.size:
-            there = "is" if places == 1 else "are"
-            raise ValueError(f"{self.pool}: needs {self.pool.size} {what}s, there {there} {places}")
+            verb = "is" if places == 1 else "are"
+            raise ValueError(f"{self.pool}: needs {self.pool.size} {unit}s, there {verb} {places}")
 
 
 @dataclass(frozen=True)
@@ -81,12 +81,12 @@ def layout(
     clients: Optional[int] = None,
     gateways: Optional[int] = None,
     osds_per_node: int = 1,
-    **more: Any,
+    **options: Any,
 ) -> Layout:
     """Return a layout of equal nodes: `nodes` with OSDs; clients and gateways on so many nodes of their own.
 
-    None: they run on the nodes of the OSDs, on each as many. `gateways` 0: there are none. `more`: the last fields of
-    Layout, from `apart` on.
+    None: they run on the nodes of the OSDs, on each as many. `gateways` 0: there are none. `options`: the last fields
+    of Layout, from `apart` on.
     """
     names = [f"osd{i + 1}" for i in range(nodes)]
     return Layout(
@@ -94,12 +94,12 @@ def layout(
         _own("client", clients, names),
         {} if gateways == 0 else _own("gateway", gateways, names),
         pool,
-        **more,
+        **options,
     )
 
 
-def _own(what: str, number: Optional[int], shared: Sequence[str]) -> Dict[str, float]:
-    return dict.fromkeys(shared if number is None else [f"{what}{i + 1}" for i in range(number)], 1.0)
+def _own(role: str, number: Optional[int], shared: Sequence[str]) -> Dict[str, float]:
+    return dict.fromkeys(shared if number is None else [f"{role}{i + 1}" for i in range(number)], 1.0)
 
 
 def between_osds(pool: Redundancy, op: str, fast_read: bool = False) -> float:
@@ -117,12 +117,12 @@ def loads(layout: Layout, op: str) -> Dict[Link, float]:
     stations: List[Weights] = [_parts(layout.clients), *([_parts(layout.gateways)] if layout.gateways else []), osds]
     if op == GET:
         stations.reverse()
-    made: Dict[Link, float] = {}
+    copies_of_link: Dict[Link, float] = {}
     for source, target in zip(stations, stations[1:]):
         for node, part in source.items():
-            _add(made, (node, SENDS, PUBLIC), part * (1 - target.get(node, 0.0)))
+            _add(copies_of_link, (node, SENDS, PUBLIC), part * (1 - target.get(node, 0.0)))
         for node, part in target.items():
-            _add(made, (node, RECEIVES, PUBLIC), part * (1 - source.get(node, 0.0)))
+            _add(copies_of_link, (node, RECEIVES, PUBLIC), part * (1 - source.get(node, 0.0)))
     network = CLUSTER if layout.cluster_network else PUBLIC
     amount = between_osds(layout.pool, op, layout.fast_read)
     total = sum(layout.osds.values())
@@ -130,8 +130,8 @@ def loads(layout: Layout, op: str) -> Dict[Link, float]:
         # an OSD is as often the primary that sends as one of the members that receive, or the other way round
         elsewhere = 1.0 if layout.apart == "host" else (total - layout.osds[node]) / max(1, total - 1)
         for way in (SENDS, RECEIVES):
-            _add(made, (node, way, network), part * amount * elsewhere)
-    return made
+            _add(copies_of_link, (node, way, network), part * amount * elsewhere)
+    return copies_of_link
 
 
 def transfers(layout: Layout, op: str) -> float:
@@ -154,13 +154,13 @@ def distribution(layout: Layout, op: str) -> Dict[float, float]:
         both = {(True, False): sum(part * osds.get(node, 0.0) for node, part in clients.items())}
         both[False, False] = 1 - both[True, False]
     hops = 2 if gateways else 1
-    rest = transfers(layout, op) - hops + sum(chance * sum(local) for local, chance in both.items())
-    made: Dict[float, float] = {}
+    osd_transfers = transfers(layout, op) - hops + sum(chance * sum(local) for local, chance in both.items())
+    probabilities: Dict[float, float] = {}
     for local, chance in both.items():
         if chance > 1e-12:
-            number = round(hops - sum(local) + rest, 9)
-            made[number] = made.get(number, 0.0) + chance
-    return dict(sorted(made.items()))
+            number = round(hops - sum(local) + osd_transfers, 9)
+            probabilities[number] = probabilities.get(number, 0.0) + chance
+    return dict(sorted(probabilities.items()))
 
 
 def usage(layout: Layout, rates: Mapping[str, float], nics: Nics) -> Tuple[float, Optional[Link]]:

@@ -135,8 +135,8 @@ def members_lost(domains: Sequence[float], size: int) -> List[float]:
         new = dict(ways)
         for (members, failed), weight in ways.items():
             if members < size:
-                for more, part in ((1, share), (0, 1.0 - share)):
-                    key = (members + 1, failed + more)
+                for fails, part in ((1, share), (0, 1.0 - share)):
+                    key = (members + 1, failed + fails)
                     new[key] = new.get(key, 0.0) + weight * part
         ways = new
     total = comb(len(domains), size)

@@ -22,7 +22,7 @@ from cbt_plugins.results.summary_file import summary_of
 #: half the width of the picture of an interval, in its own units
 _HALF = 60
 #: the order in which verdicts are told
-_TOLD = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
+_VERDICTS = (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)
 
 
 def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> str:
@@ -70,14 +70,14 @@ def _contents(compared: Compared, parts: Sequence[Sequence[Any]]) -> Iterator[Tu
     for number, section in enumerate(compared.sections, 1):
         name = section.contender if len(compared.contenders) > 1 else ""
         yield f"verdicts-{number}", " ".join(filter(None, (name, section.case))) or "Verdicts"
-    rest = {"releases": "Releases", "cpu-time": "CPU time", "overlays": "Throughput", "tails": "Percentiles"}
-    yield from ((key, name) for (key, name), there in zip(rest.items(), parts) if there)
+    optional_titles = {"releases": "Releases", "cpu-time": "CPU time", "overlays": "Throughput", "tails": "Percentiles"}
+    yield from ((key, name) for (key, name), part in zip(optional_titles.items(), parts) if part)
 
 
 def verdict(rows: Sequence[Row]) -> Dict[str, str]:
     """Return {"kind": good | warning | bad | equivalent, "text": "2 worse, 1 better, 3 equivalent"}."""
     counts = Counter(row.verdict for row in rows)
-    text = ", ".join(f"{counts[its]} {its.value}" for its in _TOLD if counts[its])
+    text = ", ".join(f"{counts[verdict]} {verdict.value}" for verdict in _VERDICTS if counts[verdict])
     decided = {_class(row) for row in rows}
     kind = "bad" if "worse" in decided else "good" if "better" in decided else "equivalent"
     if kind == "equivalent" and counts[Verdict.INCONCLUSIVE]:
@@ -102,7 +102,7 @@ def _section(section: Section, scale: float) -> Dict[str, Any]:
         "case": section.case,
         "differences": section.differences,
         "rows": rows,
-        "missing": [f"{its.where}: {its.text}" for its in section.missing],
+        "missing": [f"{missing_row.where}: {missing_row.text}" for missing_row in section.missing],
         "warnings": list(output.merged([*section.warnings, *output.of_rows(section.rows)])),
     }
 
@@ -115,8 +115,8 @@ def _scale(rows: Sequence[Row]) -> float:
 
 
 def _ends(row: Row) -> Tuple[Optional[float], ...]:
-    its = row.comparison
-    return (its.change, *its.deciding)
+    comparison = row.comparison
+    return (comparison.change, *comparison.deciding)
 
 
 def _interval(row: Row, scale: float) -> Optional[Dict[str, Optional[float]]]:
@@ -130,25 +130,29 @@ def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
     sections: Dict[str, List[Section]] = {}
     for section in compared.sections:
         sections.setdefault(section.case, []).append(section)
-    for case, its in sections.items():
-        yield case, [(compared.base.name, its[0].base), *((section.contender, section.new) for section in its)]
+    for case, case_sections in sections.items():
+        contenders = [(section.contender, section.new) for section in case_sections]
+        yield case, [(compared.base.name, case_sections[0].base), *contenders]
 
 
 def _releases(compared: Compared) -> List[Union[Heading, TableGrid]]:
     """Return the table of releases, whose rows are judged by themselves."""
-    made = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
-    found = [block for block in releases.blocks(made) if isinstance(block, (Heading, TableGrid))]
-    return [block for block in found if not isinstance(block, TableGrid) or block.rows]
+    release_comparison = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
+    blocks = [block for block in releases.blocks(release_comparison) if isinstance(block, (Heading, TableGrid))]
+    return [block for block in blocks if not isinstance(block, TableGrid) or block.rows]
 
 
 def _cpu_time(compared: Compared) -> List[Tuple[str, Sequence[Tuple[str, ...]]]]:
     """Return the rows of CPU time for each operation of every contender and configuration, judged by themselves."""
-    made = compare(compared.base, compared.contenders, Choice(metrics=("cpu_ms_per_op",)), compared.rules)
-    several = len(made.contenders) > 1
+    cpu_comparison = compare(compared.base, compared.contenders, Choice(metrics=("cpu_ms_per_op",)), compared.rules)
+    several = len(cpu_comparison.contenders) > 1
     return [
-        (" ".join(filter(None, (its.contender if several else "", its.case))), [output.line(row) for row in its.rows])
-        for its in made.sections
-        if its.rows
+        (
+            " ".join(filter(None, (section.contender if several else "", section.case))),
+            [output.line(row) for row in section.rows],
+        )
+        for section in cpu_comparison.sections
+        if section.rows
     ]
 
 
@@ -170,23 +174,28 @@ def overlays(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
     lines: Dict[Key, List[Dict[str, Any]]] = {}
     for number, (name, runs) in enumerate(sides):
         for again, run in enumerate(runs[:_MOST_RUNS]):
-            for its in run.measurements:
-                if _drawn(its):
-                    line = _line(its, name if not again else f"{name} ({again + 1})", number)
-                    lines.setdefault((its.phase, its.op), []).append(line)
+            for measurement in run.measurements:
+                if _drawn(measurement):
+                    line = _line(measurement, name if not again else f"{name} ({again + 1})", number)
+                    lines.setdefault((measurement.phase, measurement.op), []).append(line)
     for (phase, op), its_lines in lines.items():
         if len({line["colour"] for line in its_lines}) > 1:
             yield {"case": case, "phase": phase, "op": op, "lines": its_lines}
 
 
-def _drawn(its: Measurement) -> bool:
-    return bool(its.series) and its.metric == "obj_per_s" and its.op != TOTAL and STATE not in its.phase
+def _drawn(measurement: Measurement) -> bool:
+    return (
+        bool(measurement.series)
+        and measurement.metric == "obj_per_s"
+        and measurement.op != TOTAL
+        and STATE not in measurement.phase
+    )
 
 
-def _line(its: Measurement, name: str, colour: int) -> Dict[str, Any]:
-    values = [None if v != v else v for v in its.series or ()]  # nan is no JSON
+def _line(measurement: Measurement, name: str, colour: int) -> Dict[str, Any]:
+    values = [None if v != v else v for v in measurement.series or ()]  # nan is no JSON
     group = factor(len(values), _POINTS)
-    return {"name": name, "colour": colour, "step": its.step * group, "values": short(means(values, group))}
+    return {"name": name, "colour": colour, "step": measurement.step * group, "values": short(means(values, group))}
 
 
 def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
@@ -201,7 +210,7 @@ def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
                 merged.setdefault(key, {}).setdefault(number, Histogram()).merge(histogram)
     for (phase, op), of in merged.items():
         if len(of) > 1:
-            curves = [c for i, its in of.items() for c in curve(sides[i][0], milliseconds(its), i)]
+            curves = [c for i, histogram in of.items() for c in curve(sides[i][0], milliseconds(histogram), i)]
             yield {"case": case, "phase": phase, "op": op, "curves": curves}
 
 

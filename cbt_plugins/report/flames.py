@@ -27,8 +27,8 @@ def blocks(new: Profile, base: Optional[Profile]) -> List[Block]:
         cells = [plain(old), plain(value), _signed(value - old)] if base else [plain(value)]
         name = key[1] if len(key[1]) <= _LONGEST else f"{key[1][: _LONGEST - 3]}..."
         rows.append((name, key[0], *cells, f"±{plain(2 * math.sqrt(variance + of_old))}"))
-    made: List[Block] = [Heading(_title(new, base)), TableGrid(_DIFFERENCE if base else _HEAD, tuple(rows), left=2)]
-    return [*made, Notes("notes", tuple(_notes(new, base)))]
+    parts: List[Block] = [Heading(_title(new, base)), TableGrid(_DIFFERENCE if base else _HEAD, tuple(rows), left=2)]
+    return [*parts, Notes("notes", tuple(_notes(new, base)))]
 
 
 _NOTHING = (0.0, 0.0)
@@ -43,14 +43,14 @@ def _weight(now: Tuple[float, float], before: Tuple[float, float]) -> float:
     return abs(now[0] - before[0]) - 2 * math.sqrt(now[1] + before[1])
 
 
-def _own(its: Profile) -> Dict[_Function, Tuple[float, float]]:
+def _own(profile: Profile) -> Dict[_Function, Tuple[float, float]]:
     """Return the CPU time of each function itself, and its variance."""
     values: Dict[_Function, float] = defaultdict(float)
     variances: Dict[_Function, float] = defaultdict(float)
-    for stack, value in its.cpu_ms.items():
+    for stack, value in profile.cpu_ms.items():
         key = (f"{stack[0]}:{stack[1]}", stack[-1])
         values[key] += value
-        variances[key] += its.variance[stack]
+        variances[key] += profile.variance[stack]
     return {key: (value, variances[key]) for key, value in values.items()}
 
 
@@ -61,23 +61,23 @@ def _title(new: Profile, base: Optional[Profile]) -> str:
 
 
 def _notes(new: Profile, base: Optional[Profile]) -> Iterator[str]:
-    for name, its in (("base", base), ("new", new)) if base else (("", new),):
-        if its:
-            where = f"{its.samples} samples in {several(its.runs, 'run')}"
+    for name, profile in (("base", base), ("new", new)) if base else (("", new),):
+        if profile:
+            where = f"{profile.samples} samples in {several(profile.runs, 'run')}"
             yield f"{name + ': ' if name else ''}{where}; ±: two standard errors, of their number only"
-            yield from (f"{name + ': ' if name else ''}{text}" for text in (*its.notes, *its.left_out))
+            yield from (f"{name + ': ' if name else ''}{text}" for text in (*profile.notes, *profile.left_out))
 
 
-def folded(its: Profile) -> Iterator[str]:
+def folded(profile: Profile) -> Iterator[str]:
     """Yield a line for each stack, as flamegraph.pl and speedscope read it; its number is microseconds per request."""
-    for stack, value in sorted(its.cpu_ms.items()):
+    for stack, value in sorted(profile.cpu_ms.items()):
         if round(1000 * value):
             yield f"{';'.join(stack)} {round(1000 * value)}"
 
 
 def page(new: Profile, base: Optional[Profile]) -> str:
     """Return the flame graph as a page."""
-    sides = [its.cpu_ms for its in ([base, new] if base else [new])]
+    sides = [profile.cpu_ms for profile in ([base, new] if base else [new])]
     return document(
         "flames.html.j2",
         ["flames.js"],
@@ -103,6 +103,8 @@ def tree(sides: Sequence[Mapping[Tuple[str, ...], float]]) -> Dict[str, Any]:
 
 
 def _pruned(node: Mapping[str, Any], smallest: float) -> Dict[str, Any]:
-    kept = sorted((its for its in node["c"].values() if max(its["v"]) >= smallest), key=lambda its: str(its["n"]))
+    kept = sorted(
+        (child for child in node["c"].values() if max(child["v"]) >= smallest), key=lambda child: str(child["n"])
+    )
     values = [float(f"{value:.4g}") for value in node["v"]]
-    return {"n": node["n"], "v": values, "c": [_pruned(its, smallest) for its in kept]}
+    return {"n": node["n"], "v": values, "c": [_pruned(child, smallest) for child in kept]}

@@ -128,13 +128,16 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         timeline=timeline_charts(plots["phases"]),
         charts=[phase_charts(phase) for phase in plots["phases"]],
         # of a job with works, the line of the first
-        laws=[{its["job"]: its for its in reversed(phase["littles_law"]["jobs"])} for phase in summary["phases"]],
+        laws=[{law["job"]: law for law in reversed(phase["littles_law"]["jobs"])} for phase in summary["phases"]],
         pair_columns=_PAIRS,
         engine_columns=_ENGINES,
         driver_columns=_DRIVERS,
         impact_columns=_IMPACT,
-        upgrades=[(upgrade.sentence(its), upgrade.HEAD, upgrade.tables(its)) for its in summary.get("upgrades") or ()],
-        tails=[its["op"] for its in plots["tails"]],
+        upgrades=[
+            (upgrade.sentence(run_upgrade), upgrade.HEAD, upgrade.tables(run_upgrade))
+            for run_upgrade in summary.get("upgrades") or ()
+        ],
+        tails=[tail["op"] for tail in plots["tails"]],
         resources=resources,
         cpu_time=cpu_time_rows(resources),
         inside=internals.counter_rows(summary.get("internals")),
@@ -165,7 +168,7 @@ def _contents(
         "internals": ("OSDs and gateways", (summary.get("internals") or {}).get("phases")),
         "network": ("Network", network),
     }
-    yield from ((key, name) for key, (name, there) in parts.items() if there)
+    yield from ((key, name) for key, (name, content) in parts.items() if content)
     yield from ((f"phase-{phase['name']}", phase["name"]) for phase in summary["phases"])
     yield from (("environment", "Environment"), ("formulas", "Definitions"), ("plan", "Plan"))
 
@@ -215,7 +218,8 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
 
 
 def _mib(ops: Mapping[str, Any], *names: str) -> Optional[float]:
-    values = [its["mib_per_s"] for op, its in ops.items() if split_op(op)[1] in names and its["mib_per_s"] is not None]
+    rates = [line["mib_per_s"] for op, line in ops.items() if split_op(op)[1] in names]
+    values = [rate for rate in rates if rate is not None]
     return sum(values) if values else None
 
 
@@ -230,11 +234,11 @@ def _by_op(lines: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
 def _pools(run: Path) -> List[Dict[str, Any]]:
     """Return the pools before the run, from `ceph osd pool ls detail`; [] when they were not recorded."""
     data = _json(run / "cluster" / "before" / "pools.json")
-    found = []
+    pools = []
     for pool in data if isinstance(data, list) else []:
         if isinstance(pool, dict) and "pool_name" in pool:
             profile = pool.get("erasure_code_profile")
-            found.append(
+            pools.append(
                 {
                     "name": pool["pool_name"],
                     "kind": f"erasure coded, {profile}" if profile else f"replicated, {pool.get('size', '?')} copies",
@@ -242,7 +246,7 @@ def _pools(run: Path) -> List[Dict[str, Any]]:
                     "application": ", ".join(pool.get("application_metadata") or {}),
                 }
             )
-    return found
+    return pools
 
 
 def _planned(run: Path) -> List[Dict[str, Any]]:
@@ -287,7 +291,7 @@ def _json(path: Path) -> Any:
 def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> str:
     """Return the page of several runs (directory, summary) that is to lie in `place`; it links their own pages."""
     configs = [configuration(summary, path) for path, summary in runs]
-    found = sweeps([(config, summary) for config, (_, summary) in zip(configs, runs)])
+    run_sweeps = sweeps([(config, summary) for config, (_, summary) in zip(configs, runs)])
     keys = differing_keys(configs)
     lines = []
     for config, (path, summary) in zip(configs, runs):
@@ -304,23 +308,23 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
                 "headline": headline(summary),
             }
         )
-    phases = list(dict.fromkeys(its["phase"] for line in lines for its in line["headline"]))
+    phases = list(dict.fromkeys(entry["phase"] for line in lines for entry in line["headline"]))
     return document(
         "index.html.j2",
         ["index.js"],
-        {"sweeps": [_sweep_data(sweep) for sweep in found]},
+        {"sweeps": [_sweep_data(sweep) for sweep in run_sweeps]},
         place=place.resolve().name,
         keys=keys,
         runs=lines,
         sentences=first(of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)]))),
         left_out=left_out(summary for _, summary in runs),
         phases=phases,
-        sweeps=found,
+        sweeps=run_sweeps,
         sweep_columns=_SWEEPS,
         total=TOTAL,
     )
 
 
 def _sweep_data(sweep: Sweep) -> Dict[str, Any]:
-    points = [{key: value for key, value in asdict(its).items() if key != "runs"} for its in sweep.points]
+    points = [{key: value for key, value in asdict(point).items() if key != "runs"} for point in sweep.points]
     return {"unit": sweep.unit, "knee": sweep.knee, "points": points}

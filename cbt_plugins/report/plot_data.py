@@ -87,30 +87,34 @@ def cores_data(resources: Optional[Mapping[str, Any]], points: int = POINTS) -> 
 _MANY = 16
 
 
-def flight_data(said: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+def flight_data(under_way: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return the requests in flight that the drivers of a phase counted, for its charts.
 
     {"start", "step", "in_flight": {driver: values}, "oldest_seconds": {driver: values}, "worst": None}; of many drivers
     their highest, median and sum, and "worst": {"in_flight": driver, ...}, "drivers": their number.
     """
-    if said is None:
+    if under_way is None:
         return None
-    found: Dict[str, Any] = {"start": said["start"], "step": said["step"], "worst": None}
-    drivers = said["drivers"]
-    for what in ("in_flight", "oldest_seconds"):
-        found[what] = {name: _steady(its[what], said["step"]) for name, its in drivers.items()}
+    data: Dict[str, Any] = {"start": under_way["start"], "step": under_way["step"], "worst": None}
+    drivers = under_way["drivers"]
+    for quantity in ("in_flight", "oldest_seconds"):
+        data[quantity] = {
+            name: _steady(driver_series[quantity], under_way["step"]) for name, driver_series in drivers.items()
+        }
     if len(drivers) < _MANY:
-        return found
-    found.update(worst={}, drivers=len(drivers))
-    for what in ("in_flight", "oldest_seconds"):
-        lines = found[what]
-        found["worst"][what] = max(lines, key=lambda name: max((v for v in lines[name] if v is not None), default=0))
+        return data
+    data.update(worst={}, drivers=len(drivers))
+    for quantity in ("in_flight", "oldest_seconds"):
+        lines = data[quantity]
+        data["worst"][quantity] = max(lines, key=lambda name: max((v for v in lines[name] if v is not None), default=0))
         bins = [[v for v in values if v is not None] for values in zip(*lines.values())]
         ways: Dict[str, Callable[[List[float]], float]] = {"highest": max, "median": median}
-        if what == "in_flight":
+        if quantity == "in_flight":
             ways["sum"] = sum
-        found[what] = {name: short([way(its) if its else None for its in bins]) for name, way in ways.items()}
-    return found
+        data[quantity] = {
+            name: short([way(values) if values else None for values in bins]) for name, way in ways.items()
+        }
+    return data
 
 
 def _steady(values: Values, step: float) -> Values:
@@ -134,16 +138,16 @@ def chart_data(
     """
     ops = {}
     group = 1
-    for op, its in series["ops"].items():
-        rate = _whole(series, its["obj_per_s"], window)
+    for op, op_series in series["ops"].items():
+        rate = _without_short_ends(series, op_series["obj_per_s"], window)
         group = factor(len(rate), points)
         ops[op] = {
             "rate": short(means(rate, group)),
             "low": short(lows(rate, group)) if group > 1 else None,
             "high": short(highs(rate, group)) if group > 1 else None,
-            "mean": short(weighted(its["mean_ms"], rate, group)),
-            "p99": short(_at_points(series, its["p99_ms"], factor(len(rate), points), len(rate))),
-            "errors": [sum(g) for g in _groups(its["errors"], group)],
+            "mean": short(weighted(op_series["mean_ms"], rate, group)),
+            "p99": short(_at_points(series, op_series["p99_ms"], factor(len(rate), points), len(rate))),
+            "errors": [sum(g) for g in _groups(op_series["errors"], group)],
         }
     return {
         "start": series["start"],
@@ -163,16 +167,16 @@ def _pgs(pgs: Mapping[str, Any], points: int) -> Dict[str, List[Any]]:
     apart = [b - a for a, b in zip(t, t[1:])]
     most = max(3.0, 3 * sorted(apart)[9 * len(apart) // 10], (t[-1] - t[0]) / points) if apart else 0.0
     every = factor(len(t), points)
-    found: Dict[str, List[Any]] = {"t": [], "not_clean": []}
+    pg_counts: Dict[str, List[Any]] = {"t": [], "not_clean": []}
     begin = 0
     for end in [*(i + 1 for i, seconds in enumerate(apart) if seconds > most), len(t)]:
-        found["t"] += [*t[begin:end:every], *([round(t[end - 1] + 0.01, 2)] if end < len(t) else ())]
-        found["not_clean"] += [*highs(not_clean[begin:end], every), *([None] if end < len(t) else ())]
+        pg_counts["t"] += [*t[begin:end:every], *([round(t[end - 1] + 0.01, 2)] if end < len(t) else ())]
+        pg_counts["not_clean"] += [*highs(not_clean[begin:end], every), *([None] if end < len(t) else ())]
         begin = end
-    return found
+    return pg_counts
 
 
-def _whole(series: Mapping[str, Any], rate: Values, window: Optional[Mapping[str, Any]]) -> Values:
+def _without_short_ends(series: Mapping[str, Any], rate: Values, window: Optional[Mapping[str, Any]]) -> Values:
     """Return the rates without a first and a last bin of which the window has less than half."""
     if window is None or len(rate) < 2:
         return rate
@@ -218,7 +222,7 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
     impact = (summary["failure"] or {}).get("impact") or {"phases": ()}
     states = {line["phase"]: line["states"] for line in impact["phases"]}
     ops = sorted({op for phase in phases for op, line in phase["ops"].items() if line["requests"]}, key=rank)
-    found = []
+    curves_by_op = []
     for op in ops:
         curves: List[Dict[str, Any]] = []
         for number, phase in enumerate(phases):
@@ -229,11 +233,11 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
             for state in states.get(phase["name"], ()):
                 # of a phase that has only one state, the curve is that of the phase
                 if state["state"] in _STATES and len(states[phase["name"]]) > 1:
-                    its = (state.get("ops") or {}).get(op) or {}
-                    curves += curve(f"{phase['name']}: {state['state']}", its.get("tail_ms"), *_STATES[state["state"]])
+                    tail = ((state.get("ops") or {}).get(op) or {}).get("tail_ms")
+                    curves += curve(f"{phase['name']}: {state['state']}", tail, *_STATES[state["state"]])
         if curves:
-            found.append({"op": op, "curves": curves})
-    return found
+            curves_by_op.append({"op": op, "curves": curves})
+    return curves_by_op
 
 
 def curve(
@@ -252,7 +256,7 @@ def milliseconds(histogram: Histogram) -> List[float]:
 
 def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
     """Return {"phases": [the data of each phase], "tails": as `tails` returns them}."""
-    timelines = {its["phase"]: its["timeline"] for its in summary.get("upgrades") or ()}
+    timelines = {run_upgrade["phase"]: run_upgrade["timeline"] for run_upgrade in summary.get("upgrades") or ()}
     timelines.update((summary["failure"] or {"timelines": {}})["timelines"])
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     phases = [
@@ -284,9 +288,9 @@ def phase_charts(phase: Mapping[str, Any]) -> List[Chart]:
         of = f"of {flight['drivers']} drivers"
         in_flight = f"Requests in flight {of}; most: {flight['worst']['in_flight']}"
         age = f"Age of the oldest request in flight {of}, s; oldest: {flight['worst']['oldest_seconds']}"
-    found = [
-        ("rate", "Throughput, obj/s", "", _any(*(its[key] for its in ops for key in ("rate", "errors")))),
-        ("latency", "Latency, ms: p99 (line) and mean (dots)", "", _any(*(its["mean"] for its in ops))),
+    candidates = [
+        ("rate", "Throughput, obj/s", "", _any(*(op_data[key] for op_data in ops for key in ("rate", "errors")))),
+        ("latency", "Latency, ms: p99 (line) and mean (dots)", "", _any(*(op_data["mean"] for op_data in ops))),
         ("copies", "Degraded and misplaced object copies", "low", _any(*map(broken.get, ("degraded", "misplaced")))),
         ("recovered", "Objects recovered per second", "low", _any(broken.get("objects_per_s"))),
         ("cores", "CPU cores used, by daemon class", "wide", _any(*cores)),
@@ -294,20 +298,20 @@ def phase_charts(phase: Mapping[str, Any]) -> List[Chart]:
         ("oldest_seconds", age, "low", _any(*flight["oldest_seconds"].values())),
         ("pgs", "PGs not active+clean", "wide", _any(phase["pgs"]["not_clean"])),
     ]
-    return [{"kind": kind, "caption": caption, "size": size} for kind, caption, size, shown in found if shown]
+    return [{"kind": kind, "caption": caption, "size": size} for kind, caption, size, shown in candidates if shown]
 
 
 def timeline_charts(phases: Sequence[Mapping[str, Any]]) -> List[Chart]:
     """Return the charts of the run that have something to show."""
     kinds = {chart["kind"] for phase in phases for chart in phase_charts(phase)}
-    found = [
+    candidates = [
         ("run", "rate", "Objects per second", "tall"),
         ("run-copies", "copies", "Degraded and misplaced object copies", "low"),
         ("run-recovered", "recovered", "Objects recovered per second", "low"),
         ("run-cores", "cores", "CPU cores used, by daemon class", "low"),
         ("run-pgs", "pgs", "PGs not active+clean", "low"),
     ]
-    return [{"kind": kind, "caption": caption, "size": size} for kind, of, caption, size in found if of in kinds]
+    return [{"kind": kind, "caption": caption, "size": size} for kind, of, caption, size in candidates if of in kinds]
 
 
 def _any(*series: Optional[Values]) -> bool:

@@ -38,12 +38,12 @@ def of_run(summary: Mapping[str, Any], directory: Path, prefix: str = "") -> Lis
 
 def of_sweeps(sweeps: Sequence[Sweep], directory: Path) -> List[Path]:
     """Write the plots of sweeps, over all operations; returns the files."""
-    found = []
+    files = []
     with matplotlib.rc_context(_STYLE):
-        for number, sweep in enumerate(its for its in sweeps if its.op == TOTAL):
+        for number, sweep in enumerate(candidate for candidate in sweeps if candidate.op == TOTAL):
             name = re.sub(r"[^\w.-]+", "-", f"sweep-{number + 1}-{sweep.phase}")
-            found += _write(_sweep(sweep), directory / name)
-    return found
+            files += _write(_sweep(sweep), directory / name)
+    return files
 
 
 def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
@@ -52,8 +52,8 @@ def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
     if any(phase["ops"] for phase in phases):
         yield "throughput", _over_time(phases, "obj/s", _rates)
         yield "latency", _over_time(phases, "p99 latency, ms", _latencies, log=True)
-    for its in drawn["tails"]:
-        yield re.sub(r"[^\w.-]+", "-", f"percentiles-{its['op'].lower()}"), _tail(its)
+    for tail in drawn["tails"]:
+        yield re.sub(r"[^\w.-]+", "-", f"percentiles-{tail['op'].lower()}"), _tail(tail)
     if any(phase["failure"] for phase in phases):
         yield "recovery", _recovery(phases)
     if any(phase["cores"] for phase in phases):
@@ -63,17 +63,17 @@ def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
 
 
 def _write(figure: Figure, path: Path) -> List[Path]:
-    found = []
+    files = []
     for kind, metadata in _NO_DATE.items():
-        found.append(path.with_name(f"{path.name}.{kind}"))
-        figure.savefig(found[-1], format=kind, dpi=150, metadata=metadata)
-    return found
+        files.append(path.with_name(f"{path.name}.{kind}"))
+        figure.savefig(files[-1], format=kind, dpi=150, metadata=metadata)
+    return files
 
 
 def _figure(rows: int = 1, height: float = 3.2) -> Tuple[Figure, List[Axes]]:
     figure = Figure(figsize=(8.0, height), layout="constrained")
-    made = figure.subplots(rows, 1, sharex=True, squeeze=False)
-    return figure, list(made[:, 0])
+    axes = figure.subplots(rows, 1, sharex=True, squeeze=False)
+    return figure, list(axes[:, 0])
 
 
 def _over_time(phases: Phases, label: str, lines: Callable[..., Any], log: bool = False) -> Figure:
@@ -126,13 +126,13 @@ def _colour(op: str, number: int) -> str:
 
 
 def _rates(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
-    for number, (op, its) in enumerate(phase["ops"].items()):
-        yield op, _colour(op, number), phase["start"], phase["step"], its["rate"]
+    for number, (op, op_data) in enumerate(phase["ops"].items()):
+        yield op, _colour(op, number), phase["start"], phase["step"], op_data["rate"]
 
 
 def _latencies(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
-    for number, (op, its) in enumerate(phase["ops"].items()):
-        yield op, _colour(op, number), phase["start"], phase["step"], its["p99"]
+    for number, (op, op_data) in enumerate(phase["ops"].items()):
+        yield op, _colour(op, number), phase["start"], phase["step"], op_data["p99"]
 
 
 def _cores(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
@@ -156,25 +156,25 @@ def _recovered(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
 def _recovery(phases: Phases) -> Figure:
     """The clients above, the cluster below."""
     figure, axes = _figure(3, 6.0)
-    for its, lines, label in zip(
+    for subplot, lines, label in zip(
         axes, (_rates, _copies, _recovered), ("clients, obj/s", "object copies", "recovered, objects/s")
     ):
-        _through_the_run(its, phases, lines, names=its is axes[0])
-        its.set_ylabel(label)
-        its.set_ylim(bottom=0)
+        _through_the_run(subplot, phases, lines, names=subplot is axes[0])
+        subplot.set_ylabel(label)
+        subplot.set_ylim(bottom=0)
     _clock(axes[-1])
     return figure
 
 
-def _tail(its: Mapping[str, Any]) -> Figure:
+def _tail(tail: Mapping[str, Any]) -> Figure:
     figure, (axes,) = _figure()
-    for curve in its["curves"]:
+    for curve in tail["curves"]:
         colour = curve["colour"]
         colour = _NAMED[colour] if isinstance(colour, str) else _LINES[colour % len(_LINES)]
         at = [k / 10 for k in range(len(curve["ms"]))]
         axes.plot(at, _holes(curve["ms"]), color=colour, ls=_DASHES[curve["dash"] % 4], lw=1.4, label=curve["name"])
     _log(axes)
-    axes.set_ylabel(f"{its['op']} latency, ms")
+    axes.set_ylabel(f"{tail['op']} latency, ms")
     axes.set_xlabel("quantile")
     axes.xaxis.set_major_locator(MultipleLocator(1))
     axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * (1 - 10.0**-x):.{max(0, round(x) - 2)}f} %"))

@@ -38,10 +38,10 @@ class Sentence:
     more: str = ""
 
 
-def first(found: List[Sentence], most: int = 5) -> List[Sentence]:
+def first(sentences: List[Sentence], most: int = 5) -> List[Sentence]:
     """Return the sentences for the top of a page, whose tables have all."""
-    more = Sentence(f"{several(len(found) - most, 'more result')}: see the tables.")
-    return [*found[:most], *([more] if len(found) > most else [])]
+    closing = Sentence(f"{several(len(sentences) - most, 'more result')}: see the tables.")
+    return [*sentences[:most], *([closing] if len(sentences) > most else [])]
 
 
 def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Sentence]:
@@ -52,13 +52,17 @@ def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Senten
         return [Sentence(f"This run is going on: {ended} so far. Its numbers are no result yet.", "warning")]
     if not summary["usable"]:
         return [Sentence(f"This run is {state}: do not use its numbers.", "invalid")]
-    found = list(_failures(summary["failure"])) if summary["failure"] else []
-    for made in summary.get("upgrades") or ():
-        failed = (made["total"] or {"total": {"errors": 0}})["total"]["errors"]
-        found.append(Sentence(upgrade.sentence(made), "" if made["complete"] and not failed else "warning"))
-    found = found or [Sentence(f"{its['name']}: {its['text']}.") for its in summary.get("ladders") or ()]
-    found = found or ([] if summary["failure"] else of_aging(aging([(config, summary)])))
-    return found or [_numbers(phase) for phase in measured(summary)[:1]]
+    sentences = list(_failures(summary["failure"])) if summary["failure"] else []
+    for run_upgrade in summary.get("upgrades") or ():
+        failed = (run_upgrade["total"] or {"total": {"errors": 0}})["total"]["errors"]
+        sentences.append(
+            Sentence(upgrade.sentence(run_upgrade), "" if run_upgrade["complete"] and not failed else "warning")
+        )
+    sentences = sentences or [
+        Sentence(f"{ladder['name']}: {ladder['text']}.") for ladder in summary.get("ladders") or ()
+    ]
+    sentences = sentences or ([] if summary["failure"] else of_aging(aging([(config, summary)])))
+    return sentences or [_numbers(phase) for phase in measured(summary)[:1]]
 
 
 def aging(runs: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Optional[Compared]:
@@ -79,34 +83,34 @@ def aging(runs: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Option
 
 def _half(config: Mapping[str, Any], summary: Mapping[str, Any], name: str) -> RunRecord:
     """Return one measurement of a run as a record of its own."""
-    phase = next(its for its in summary["phases"] if its["name"] == name)
-    warnings = (its for its in warnings_of(summary) if its.phase in (None, name))
+    phase = next(line for line in summary["phases"] if line["name"] == name)
+    warnings = (warning for warning in warnings_of(summary) if warning.phase in (None, name))
     return RunRecord(
         source=f"{summary['run']['name']}/{name}",
         name=summary["run"]["name"],
         kind="cbt-plugins",
         config=config,
-        measurements=tuple(replace(its, phase=AGING) for its in of_phase(summary, phase)),
+        measurements=tuple(replace(measurement, phase=AGING) for measurement in of_phase(summary, phase)),
         usable=summary["usable"],
-        warnings=tuple(replace(its, phase=AGING if its.phase else None) for its in warnings),
+        warnings=tuple(replace(warning, phase=AGING if warning.phase else None) for warning in warnings),
     )
 
 
 def of_aging(compared: Optional[Compared]) -> List[Sentence]:
     """Return the effect of aging, a sentence for each configuration."""
-    found = []
+    sentences = []
     for section in compared.sections if compared else ():
         rows = _leading([row for row in section.rows if row.comparison.key])
         if rows:
             noun = _noun(rows[0])
             sentence = _sentence(rows, (f"aged {noun}", "new ones"), "this run")
-            found.append(_placed(sentence, section.case))
-    return found
+            sentences.append(_placed(sentence, section.case))
+    return sentences
 
 
 def of_comparison(compared: Compared) -> List[Sentence]:
     """Return the results of a comparison: a sentence for each contender, configuration and phase, the worst first."""
-    found = []
+    sentences = []
     for section in compared.sections:
         phases: Dict[str, List[Row]] = {}
         for row in section.rows:
@@ -117,9 +121,9 @@ def of_comparison(compared: Compared) -> List[Sentence]:
             if lead:
                 names = f"{_noun(lead[0])} of {section.contender}", f"those of {compared.base.name}"
                 where = ", ".join(filter(None, (section.case, phase if len(phases) > 1 else "")))
-                found.append(_placed(_sentence(lead, names, "these runs"), where))
-    order = [its.value for its in (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)]
-    return sorted(found, key=lambda its: order.index(its.kind))
+                sentences.append(_placed(_sentence(lead, names, "these runs"), where))
+    order = [verdict.value for verdict in (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)]
+    return sorted(sentences, key=lambda sentence: order.index(sentence.kind))
 
 
 def _leading(rows: Sequence[Row]) -> List[Row]:
@@ -141,44 +145,45 @@ def _placed(sentence: Sentence, where: str) -> Sentence:
 
 def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentence:
     """Return the sentence on the first row, and the verdicts of the others behind it."""
-    row, its = rows[0], rows[0].comparison
+    row, comparison = rows[0], rows[0].comparison
     new, base = names
-    one = row.metric not in _WORDS
-    if one:
+    singular = row.metric not in _WORDS
+    if singular:
         new, base = f"the {METRICS[row.metric].title} of {new}", f"that of {base.removeprefix('those of ')}"
     if row.verdict is Verdict.INCONCLUSIVE:
         return _inconclusive(row, new, base, here)
-    if row.verdict is Verdict.EQUIVALENT and its.differs:
-        way = f"{_way(row, base)} ({_interval(row)}), within {_share(its.margin or 0.0)}"
+    if row.verdict is Verdict.EQUIVALENT and comparison.differs:
+        way = f"{_way(row, base)} ({_interval(row)}), within {_share(comparison.margin or 0.0)}"
     elif row.verdict is Verdict.EQUIVALENT:
-        way = f"as {_words(row)[2]} as {base} within {_share(its.margin or 0.0)}"
+        way = f"as {_words(row)[2]} as {base} within {_share(comparison.margin or 0.0)}"
     else:
         way = f"{_way(row, base)} ({_interval(row)})"
-    text = "; ".join([f"{new} {'is' if one else 'are'} {way}", *map(_clause, rows[1:])])
-    told = [its.verdict for its in rows]
-    worst = next((its for its in (Verdict.WORSE, Verdict.BETTER) if its in told), row.verdict)
+    text = "; ".join([f"{new} {'is' if singular else 'are'} {way}", *map(_clause, rows[1:])])
+    verdicts = [row.verdict for row in rows]
+    worst = next((verdict for verdict in (Verdict.WORSE, Verdict.BETTER) if verdict in verdicts), row.verdict)
     runs = f"{row.runs[0]} runs, in pairs" if row.way == "pairs" else f"{row.runs[0]} and {row.runs[1]} runs"
-    inner = {row.comparison.deciding_confidence for row in rows if row.comparison.differs} - {its.deciding_confidence}
-    levels = " and ".join(_share(level) for level in (its.deciding_confidence, *sorted(inner)))
+    inner = {row.comparison.deciding_confidence for row in rows if row.comparison.differs}
+    inner -= {comparison.deciding_confidence}
+    levels = " and ".join(_share(level) for level in (comparison.deciding_confidence, *sorted(inner)))
     return Sentence(f"{text}.", worst.value, f"Intervals of {levels}, from {runs}.")
 
 
 def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
-    its = row.comparison
-    why = its.forbidden_by or its.capped_by
-    text, more = f"{new} compared with {base}: inconclusive", "More or longer runs are needed."
-    if its.change is not None and why and why.code == "one-run":
+    comparison = row.comparison
+    why = comparison.forbidden_by or comparison.capped_by
+    text, advice = f"{new} compared with {base}: inconclusive", "More or longer runs are needed."
+    if comparison.change is not None and why and why.code == "one-run":
         were = "were" if row.metric in _WORDS else "was"
         text = f"{new} {were} {_way(row, base)} in {here}; one run is inconclusive"
-        by_seconds = f"By its seconds: {_interval(row, way=True)}. " if its.change_low is not None else ""
-        more = f"{by_seconds}How much repeated runs differ is not known: repeat the run."
-    elif its.change_low is not None:
+        by_seconds = f"By its seconds: {_interval(row, way=True)}. " if comparison.change_low is not None else ""
+        advice = f"{by_seconds}How much repeated runs differ is not known: repeat the run."
+    elif comparison.change_low is not None:
         text = f"{text}, from {_interval(row, way=True)}"
-        if (its.change_low or 0.0) * (its.change_high or 0.0) > 0 and its.adjusted is not None:
-            more = f"p is {its.adjusted:.3f} after the correction for the key rows. {more}"
+        if (comparison.change_low or 0.0) * (comparison.change_high or 0.0) > 0 and comparison.adjusted is not None:
+            advice = f"p is {comparison.adjusted:.3f} after the correction for the key rows. {advice}"
     if why and why.code != "one-run":
-        more = f"No verdict: {KINDS[why.code].text} ({why.code})."
-    return Sentence(f"{text}.", Verdict.INCONCLUSIVE.value, more)
+        advice = f"No verdict: {KINDS[why.code].text} ({why.code})."
+    return Sentence(f"{text}.", Verdict.INCONCLUSIVE.value, advice)
 
 
 def _clause(row: Row) -> str:
@@ -211,11 +216,12 @@ def _way(row: Row, base: str = "") -> str:
 def _interval(row: Row, way: bool = False) -> str:
     """Return the interval of the change: "8 to 16 %", with its way "8 to 16 % slower", "8 % slower to 2 % faster"."""
     low, high = (end or 0.0 for end in row.comparison.deciding)
-    more, less, _ = _words(row)
+    more_word, less_word, _ = _words(row)
     if low * high > 0:
         near, far = sorted((abs(low), abs(high)))
-        return f"{_share(near).removesuffix(' %')} to {_share(far)}" + (f" {more if low > 0 else less}" if way else "")
-    return f"{_share(-low)} {less} to {_share(high)} {more}"
+        direction = f" {more_word if low > 0 else less_word}" if way else ""
+        return f"{_share(near).removesuffix(' %')} to {_share(far)}{direction}"
+    return f"{_share(-low)} {less_word} to {_share(high)} {more_word}"
 
 
 def _share(value: float) -> str:
@@ -227,8 +233,8 @@ def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
     for episode in failure["milestones"]["episodes"]:
         if not is_planned(episode):
             continue
-        found = {its["name"]: its for its in episode["milestones"]}
-        clean, peak = (found.get(name) or {} for name in ("clean", "degraded-peak"))
+        milestone_of_name = {milestone["name"]: milestone for milestone in episode["milestones"]}
+        clean, peak = (milestone_of_name.get(name) or {} for name in ("clean", "degraded-peak"))
         recovered = clean.get("seconds") is not None
         osds = f" ({several(len(episode['osds']), 'OSD')})" if episode.get("osds") else ""
         after = f"all PGs were active+clean after {seconds(clean['seconds'])}" if recovered else episode["outcome"]
@@ -246,13 +252,13 @@ def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
 
 
 def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> Sentence:
-    long = [its for its in states if its["seconds"] >= _LONG_ENOUGH]
-    shares = {its["total"]["obj_per_s_percent"]: its["state"] for its in long}
+    long = [state for state in states if state["seconds"] >= _LONG_ENOUGH]
+    shares = {state["total"]["obj_per_s_percent"]: state["state"] for state in long}
     ends = [share for share in (min, max) if shares and None not in shares]
-    failed = sum(its["total"]["errors"] for its in states)
-    gap = max(its["total"]["longest_gap"] for its in states)
-    told = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
-    parts = [f"clients had {told} of the throughput without a failure"] if told else []
+    failed = sum(state["total"]["errors"] for state in states)
+    gap = max(state["total"]["longest_gap"] for state in states)
+    shares_text = " to ".join(dict.fromkeys(f"{end(shares):.0f} % ({shares[end(shares)]})" for end in ends))
+    parts = [f"clients had {shares_text} of the throughput without a failure"] if shares_text else []
     worst = impact.get("worst")
     if worst:
         start = next(phase["start"] for phase in impact["phases"] if phase["phase"] == worst["phase"])
@@ -261,7 +267,7 @@ def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> S
         parts.insert(0, f"at worst clients had {worst['percent']:.0f} %, {least}, for {worst['seconds']} s {when}")
     parts.append(f"{several(failed, 'request') if failed else 'no request'} failed")
     parts.append(f"the longest time without a success was {seconds(gap)}")
-    loaded = seconds(sum(its["seconds"] for its in states))
+    loaded = seconds(sum(state["seconds"] for state in states))
     return Sentence(f"Until all PGs were active+clean again, in {loaded} with load: {'; '.join(parts)}.")
 
 

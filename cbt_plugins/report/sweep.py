@@ -96,8 +96,8 @@ class Sweep:
             share = f"efficiency {100 * part:.0f} % (speed-up / factor of endpoints){strange}"
             return f"{first.load:g} to {most.load:g} endpoints: {gained}, {share}"
         if self.knee is not None:
-            its = self.points[self.knee]
-            return f"knee at {its.load:g} {self.unit}: {its.obj_per_s:.4g} obj/s at {its.mean_ms:.4g} ms"
+            point = self.points[self.knee]
+            return f"knee at {point.load:g} {self.unit}: {point.obj_per_s:.4g} obj/s at {point.mean_ms:.4g} ms"
         if self.points[0].power > self.points[-1].power:
             return "the knee is at the smallest load or below it: measure less"
         return "the knee is at the largest load or beyond it: measure more"
@@ -113,7 +113,9 @@ def sweeps(runs: Sequence[Run]) -> List[Sweep]:
 
 def left_out(summaries: Iterable[Mapping[str, Any]]) -> str:
     """Return the names of the runs that make no point of a sweep, and why; "" when there are none."""
-    return ", ".join(f"{its['run']['name']} ({run_state(its)})" for its in summaries if not its["usable"])
+    return ", ".join(
+        f"{summary['run']['name']} ({run_state(summary)})" for summary in summaries if not summary["usable"]
+    )
 
 
 #: (summary, phase) -> unit, load
@@ -157,7 +159,9 @@ def _of_group(title: str, summaries: Sequence[Mapping[str, Any]], axis: _Axis) -
                 if load and line["latency_ms"] and line["obj_per_s"]:
                     lines.setdefault((phase["name"], op, unit), {}).setdefault(load, []).append(line)
     for (name, op, unit), loads in lines.items():
-        yield Sweep(title, name, op, unit, tuple(_point(load, its) for load, its in sorted(loads.items())))
+        yield Sweep(
+            title, name, op, unit, tuple(_point(load, load_lines) for load, load_lines in sorted(loads.items()))
+        )
 
 
 def _endpoints(summary: Mapping[str, Any], _: Mapping[str, Any]) -> Tuple[str, Optional[float]]:
@@ -172,8 +176,8 @@ def _load(_: Mapping[str, Any], phase: Mapping[str, Any]) -> Tuple[str, Optional
 
 def _point(load: float, lines: Sequence[Mapping[str, Any]]) -> Point:
     def middle(values: Sequence[Optional[float]]) -> Optional[float]:
-        there = [value for value in values if value is not None]
-        return median(there) if there else None
+        numbers = [value for value in values if value is not None]
+        return median(numbers) if numbers else None
 
     times = [line["latency_ms"] for line in lines]
     return Point(
@@ -181,7 +185,7 @@ def _point(load: float, lines: Sequence[Mapping[str, Any]]) -> Point:
         runs=len(lines),
         obj_per_s=median(line["obj_per_s"] for line in lines),
         mib_per_s=middle([line["mib_per_s"] for line in lines]),
-        mean_ms=median(its["mean"] for its in times),
-        p50_ms=middle([its["p50"] for its in times]),
-        p99_ms=middle([its["p99"] for its in times]),
+        mean_ms=median(latency_ms["mean"] for latency_ms in times),
+        p50_ms=middle([latency_ms["p50"] for latency_ms in times]),
+        p99_ms=middle([latency_ms["p99"] for latency_ms in times]),
     )

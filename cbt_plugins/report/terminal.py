@@ -45,32 +45,37 @@ def blocks(
 ) -> List[Block]:
     """Return a summary as blocks, `sentences` on top; `ceilings` are those of results.ceilings, if known."""
     resources = (summary.get("resources") or {"phases": {}})["phases"]
-    found: List[Block] = [Words(tuple(f"{its.text} {its.more}".rstrip() for its in first(list(sentences))))]
-    found.append(Words(tuple(_headline(summary))))
-    found += [_phase(phase, resources.get(phase["name"])) for phase in summary["phases"]]
+    parts: List[Block] = [
+        Words(tuple(f"{sentence.text} {sentence.more}".rstrip() for sentence in first(list(sentences))))
+    ]
+    parts.append(Words(tuple(_headline(summary))))
+    parts += [_phase(phase, resources.get(phase["name"])) for phase in summary["phases"]]
     times = cpu_time_rows(resources)
     if times:
-        found.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
+        parts.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
     inside = internals.counter_rows(summary.get("internals"))
     if inside:
-        found.append(TitledBlocks("what OSDs and gateways count themselves", (_table(inside, left=2),)))
+        parts.append(TitledBlocks("what OSDs and gateways count themselves", (_table(inside, left=2),)))
     if summary["new_vs_aged"]:
-        found.append(_aging(summary["new_vs_aged"]))
-    found += map(_engines, summary["engines"])
-    found += map(_ladder, summary.get("ladders") or ())
+        parts.append(_aging(summary["new_vs_aged"]))
+    parts += map(_engines, summary["engines"])
+    parts += map(_ladder, summary.get("ladders") or ())
     if ceilings and ceilings["phases"]:
-        found.append(TitledBlocks(_ceiling_sentence(ceilings), (_table(ceiling_rows(ceilings)),)))
+        parts.append(TitledBlocks(_ceiling_sentence(ceilings), (_table(ceiling_rows(ceilings)),)))
     if summary["failure"]:
-        found += [*recovery.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
-    for made in summary.get("upgrades") or ():
-        found += upgrade.blocks(made)
-    return [*found, _warnings(summary["warnings"])]
+        parts += [*recovery.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
+    for run_upgrade in summary.get("upgrades") or ():
+        parts += upgrade.blocks(run_upgrade)
+    return [*parts, _warnings(summary["warnings"])]
 
 
 def measured(summary: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
     """Yield a line for each number of a run, under MEASURED."""
-    told = [ResultWarning(its["code"], its["text"], its.get("phase"), its.get("op")) for its in summary["warnings"]]
-    yield from _measured(summary["run"]["name"], measurements(summary), summary["usable"], told)
+    warnings = [
+        ResultWarning(warning["code"], warning["text"], warning.get("phase"), warning.get("op"))
+        for warning in summary["warnings"]
+    ]
+    yield from _measured(summary["run"]["name"], measurements(summary), summary["usable"], warnings)
 
 
 #: `usable` is of the run, `warnings` are the codes of those that are about the number
@@ -78,11 +83,23 @@ MEASURED = ("run", "phase", "op", "metric", "unit", "value", "requests", "usable
 
 
 def _measured(
-    run: str, found: Iterable[Measurement], usable: bool, warnings: Sequence[ResultWarning]
+    run: str, measurements: Iterable[Measurement], usable: bool, warnings: Sequence[ResultWarning]
 ) -> Iterator[Sequence[Any]]:
-    for its in found:
-        codes = " ".join(dict.fromkeys(told.code for told in warnings if told.is_about(its.phase, its.op)))
-        yield run, its.phase, its.op, its.metric, METRICS[its.metric].unit, its.value, its.n, usable, codes
+    for measurement in measurements:
+        codes = " ".join(
+            dict.fromkeys(warning.code for warning in warnings if warning.is_about(measurement.phase, measurement.op))
+        )
+        yield (
+            run,
+            measurement.phase,
+            measurement.op,
+            measurement.metric,
+            METRICS[measurement.metric].unit,
+            measurement.value,
+            measurement.n,
+            usable,
+            codes,
+        )
 
 
 def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
@@ -116,17 +133,18 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
         works = dict.fromkeys(split_op(job["op"])[0] for job in law["jobs"] if job["paced"])
         where = f" in {', '.join(works)}" if any(works) else ""
         about.append(f"open loop{where}, target {plain(rate['asked'])} requests/s{issued}")
-    its = [Words(tuple(_about_phase(phase))), *(_operations(phase) if phase["ops"] else ()), *_resources(used)]
-    return TitledBlocks("  ".join(about), tuple(its))
+    parts = [Words(tuple(_about_phase(phase))), *(_operations(phase) if phase["ops"] else ()), *_resources(used)]
+    return TitledBlocks("  ".join(about), tuple(parts))
 
 
 def _about_phase(phase: Mapping[str, Any]) -> Iterator[str]:
     held = ", ".join(f"{op} to {rate:.1f}/s" for op, _, rate in paced(phase))
     if held:
         yield f"LIMITED: {held}: not what the cluster can do"
-    for its in phase.get("readable") or ():
-        if its["share"] < 1:
-            yield f"reads know {its['listed']} of {its['objects']} objects of {its['bucket']} ({share(its['share'])})"
+    for bucket in phase.get("readable") or ():
+        if bucket["share"] < 1:
+            objects = f"{bucket['listed']} of {bucket['objects']} objects of {bucket['bucket']}"
+            yield f"reads know {objects} ({share(bucket['share'])})"
     if phase["sentence"]:
         yield phase["sentence"]
 
@@ -174,8 +192,8 @@ def _drivers(drivers: Sequence[Mapping[str, Any]], ops: Sequence[str]) -> List[L
     rows = [["", "size", *(text for op in ops for text in (op, "ms"))]]
     for driver in drivers:
         sizes = [size(smallest) for smallest, _, _ in driver["sizes"]]
-        more = ["..."] if len(sizes) > _SIZES else []
-        row = [driver["driver"], ", ".join([*sizes[:_SIZES], *more])]
+        ellipsis = ["..."] if len(sizes) > _SIZES else []
+        row = [driver["driver"], ", ".join([*sizes[:_SIZES], *ellipsis])]
         for op in ops:
             line: Dict[str, Any] = driver["ops"].get(op) or {}
             row += [plain(line.get("obj_per_s")), plain((line.get("latency_ms") or {}).get("mean"))]
@@ -187,9 +205,9 @@ def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
     metrics = (*RATES, *LATENCIES)
     rows = [["", "size", "", *_headings(metrics)]]
     for driver in drivers:
-        for its in driver["size_classes"]:
-            for op, line in its["ops"].items():
-                row = [driver["driver"], size_class(its["smallest"], its["largest"]), op]
+        for class_line in driver["size_classes"]:
+            for op, line in class_line["ops"].items():
+                row = [driver["driver"], size_class(class_line["smallest"], class_line["largest"]), op]
                 rows.append(row + [plain(number_at(line, metric.path)) for metric in metrics])
     return rows
 
@@ -239,8 +257,8 @@ def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Block:
         if len(group.about) == 1:
             groups.append(Words((f"{group.word}: {group.about[0]} [{group.code}]",)))
             continue
-        more = [f"and {len(group.about) - _SHOWN} more"] if len(group.about) > _SHOWN else []
-        groups.append(Notes(f"{group.word}: {group.text} [{group.code}]", (*group.about[:_SHOWN], *more)))
+        remainder_note = [f"and {len(group.about) - _SHOWN} more"] if len(group.about) > _SHOWN else []
+        groups.append(Notes(f"{group.word}: {group.text} [{group.code}]", (*group.about[:_SHOWN], *remainder_note)))
     return TitledBlocks(counted(warnings), tuple(groups))
 
 
@@ -253,7 +271,7 @@ def _table(rows: Sequence[Sequence[str]], left: int = 1, title: str = "") -> Tab
 def _usage_rows(used: Mapping[str, Any]) -> List[List[str]]:
     """Return a table of the daemon classes, its header first; [] when none was watched."""
     head = ["", "number", "cores", "peak", "RSS MiB", "read MiB/s", "write MiB/s"]
-    its = [
+    rows = [
         [
             _CLASSES.get(name, name),
             count(line["daemons"]),
@@ -263,7 +281,7 @@ def _usage_rows(used: Mapping[str, Any]) -> List[List[str]]:
         ]
         for name, line in used["classes"].items()
     ]
-    return [head, *its] if its else []
+    return [head, *rows] if rows else []
 
 
 def _usage_sentences(used: Mapping[str, Any]) -> Iterator[str]:
@@ -277,19 +295,19 @@ def _usage_sentences(used: Mapping[str, Any]) -> Iterator[str]:
         parts.append(f"{plain(used['cores_per_gb_s'])} cores per GB/s")
     if parts:
         yield ", ".join(parts)
-    its = used["bottleneck"]
-    yield f"bottleneck: {its['what']}. {'; '.join(its['evidence']) or NONE}"
+    bottleneck = used["bottleneck"]
+    yield f"bottleneck: {bottleneck['what']}. {'; '.join(bottleneck['evidence']) or NONE}"
 
 
-def _ceiling_sentence(made: Mapping[str, Any]) -> str:
+def _ceiling_sentence(ceilings: Mapping[str, Any]) -> str:
     """Return the layout and the interfaces that a network ceiling is computed from."""
-    return f"network ceiling: {made['layout']}; {made['nics']}"
+    return f"network ceiling: {ceilings['layout']}; {ceilings['nics']}"
 
 
-def ceiling_rows(made: Mapping[str, Any]) -> List[List[str]]:
+def ceiling_rows(ceilings: Mapping[str, Any]) -> List[List[str]]:
     """Return a table of the phases, its header first: MiB/s, and the share of the network ceiling."""
     head = ["", "PUT MiB/s", "ceiling", "", "GET MiB/s", "ceiling", "", "together", "busiest link"]
-    return [head, *(_ceiling_row(name, line) for name, line in made["phases"].items())]
+    return [head, *(_ceiling_row(name, line) for name, line in ceilings["phases"].items())]
 
 
 def _ceiling_row(name: str, line: Mapping[str, Any]) -> List[str]:
@@ -303,12 +321,12 @@ def _ceiling_row(name: str, line: Mapping[str, Any]) -> List[str]:
 
 def imported_blocks(records: Sequence[RunRecord]) -> List[Block]:
     """Return the records of another program's results as blocks."""
-    found: List[Block] = [block for record in records for block in _record(record)]
-    known = importers()
+    parts: List[Block] = [block for record in records for block in _record(record)]
+    importer_of_kind = importers()
     for source, kind in sorted({(record.source, record.kind) for record in records}):
-        more = known[kind].extra_text(Path(source)) if kind in known else ""
-        found += [Words(tuple(more.rstrip("\n").split("\n")))] if more else []
-    return found
+        extra_text = importer_of_kind[kind].extra_text(Path(source)) if kind in importer_of_kind else ""
+        parts += [Words(tuple(extra_text.rstrip("\n").split("\n")))] if extra_text else []
+    return parts
 
 
 def imported_measured(records: Sequence[RunRecord]) -> Iterator[Sequence[Any]]:
@@ -321,24 +339,29 @@ def _record(record: RunRecord) -> Iterator[Block]:
     mark = "" if record.usable else "  UNUSABLE (see the warnings)"
     lines: List[List[str]] = [["", "", "requests", *_headings(COLUMNS)]]
     columns = {metric.key for metric in COLUMNS}
-    shown = [its for its in record.measurements if its.op != CLUSTER and its.metric in columns]
-    for phase, op in dict.fromkeys((its.phase, its.op) for its in shown):
-        its = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
-        lines.append([phase, op, str(its[0].n or ""), *(_imported_cell(its, metric.key) for metric in COLUMNS)])
+    shown = [
+        measurement
+        for measurement in record.measurements
+        if measurement.op != CLUSTER and measurement.metric in columns
+    ]
+    for phase, op in dict.fromkeys((measurement.phase, measurement.op) for measurement in shown):
+        op_measurements = [line for line in record.measurements if (line.phase, line.op) == (phase, op)]
+        cells = (_imported_cell(op_measurements, metric.key) for metric in COLUMNS)
+        lines.append([phase, op, str(op_measurements[0].n or ""), *cells])
     parts: List[Block] = [_table(lines, left=2)]
     for used in (record.used or {}).values():
         parts += _resources(used)
     if record.failure is not None:
         parts += [Words((f"faults during the load: {record.config[FAULTS_KEY]}",)), *recovery.blocks(record.failure)]
     if record.warnings:
-        parts.append(_warnings([{"code": its.code, "text": its.text} for its in record.warnings]))
+        parts.append(_warnings([{"code": warning.code, "text": warning.text} for warning in record.warnings]))
     yield TitledBlocks(f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}", tuple(parts))
 
 
 def _imported_cell(lines: Sequence[Measurement], metric: str) -> str:
-    found: Optional[Measurement] = next((line for line in lines if line.metric == metric), None)
-    if found is None or found.value is None:
+    measurement: Optional[Measurement] = next((line for line in lines if line.metric == metric), None)
+    if measurement is None or measurement.value is None:
         return "-"
     if metric == "success_rate":
-        return success(found.value)
-    return f"{found.value:.4g}" if found.value < 1000 else f"{found.value:.0f}"
+        return success(measurement.value)
+    return f"{measurement.value:.4g}" if measurement.value < 1000 else f"{measurement.value:.0f}"

@@ -37,13 +37,13 @@ USABLE = "usable"
 
 def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Judgement]:
     """Judge the run in `current` by the one in `baseline`; when one is not usable, nothing is accepted."""
-    mine, its = _usable(name, current), _usable(name, baseline)
-    if mine is None or its is None:
-        return [Judgement(name, USABLE, float(mine is not None), float(its is not None), "both runs are usable", False)]
+    new, base = _usable(name, current), _usable(name, baseline)
+    if new is None or base is None:
+        return [Judgement(name, USABLE, float(new is not None), float(base is not None), "both runs are usable", False)]
     if not isinstance(acceptable, Mapping):  # of an archive that was begun without a check of the file
         logger.error("%s: acceptable: must be a mapping: metric -> statement", name)
         return [Judgement(name, "acceptable", math.nan, math.nan, str(acceptable), False)]
-    return [made for key, stmt in acceptable.items() for made in _judge(name, key, str(stmt), mine, its)]
+    return [judgement for key, stmt in acceptable.items() for judgement in _judge(name, key, str(stmt), new, base)]
 
 
 def _usable(name: str, run: Path) -> Optional[Dict[str, Any]]:
@@ -72,14 +72,14 @@ def _judge(
     if not places:
         logger.error("%s: acceptable: %s: no phase has this", name, key)
         yield Judgement(name, key, math.nan, math.nan, stmt, False)
-    for phase, mine, its in places:
+    for phase, current_value, base_value in places:
         where = f"{name}/{phase}/{target.op}"
-        if mine is None or its is None:
-            logger.error("%s: %s is not known of both runs: %s and %s", where, target.metric, mine, its)
-        accepted = mine is not None and its is not None and check(mine, its)
-        result, base = (math.nan if value is None else value for value in (mine, its))
+        if current_value is None or base_value is None:
+            logger.error("%s: %s is not known of both runs: %s and %s", where, target.metric, current_value, base_value)
+        accepted = current_value is not None and base_value is not None and check(current_value, base_value)
+        result, base = (math.nan if value is None else value for value in (current_value, base_value))
         yield Judgement(where, key, result, base, stmt, accepted)
-        if its is not None:
+        if base_value is not None:
             _warn_of_chance(where, target, stmt, check, next(p for p in baseline["phases"] if p["name"] == phase))
 
 
@@ -96,16 +96,16 @@ def _places(
     """Phases that the target is about, by name, with the numbers of both; a phase of one run only is a place too."""
     phases: Dict[str, List[Optional[float]]] = {}
     for index, summary in enumerate((current, baseline)):
-        found = measured(summary) if target.phase is None else summary["phases"]
-        for phase in found:
+        judged_phases = measured(summary) if target.phase is None else summary["phases"]
+        for phase in judged_phases:
             if target.phase not in (None, phase["name"]):
                 continue
             if target.phase is None and target.op != "total" and target.op not in phase["ops"]:
                 continue  # an operation is judged where it was made
             value = read(ACCEPTABLE[target.metric], summary, phase, target.op)
             phases.setdefault(phase["name"], [None, None])[index] = value
-    for name, (mine, its) in phases.items():
-        yield name, mine, its
+    for name, (current_value, base_value) in phases.items():
+        yield name, current_value, base_value
 
 
 #: quantiles of the normal distribution that stand for it
@@ -120,7 +120,11 @@ def false_alarms(phase: Mapping[str, Any], op: str, metric: str, check: Check) -
     no numpy and scipy.
     """
     key = ACCEPTABLE[metric].series
-    series = [its[key] for name, its in phase["series"]["ops"].items() if key and op in (name, TOTAL) and its[key]]
+    series = [
+        op_series[key]
+        for name, op_series in phase["series"]["ops"].items()
+        if key and op in (name, TOTAL) and op_series[key]
+    ]
     if not series:
         return None
     try:

@@ -59,7 +59,7 @@ def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, 
     ceph = str(summary["environment"]["versions"].get("ceph") or "")
     yield "cbt_run_usable", "1: the run is complete, its numbers are usable.", {**run, "ceph": ceph}, float(complete)
     if complete:
-        kinds = Counter(its["severity"] for its in summary["warnings"])
+        kinds = Counter(warning["severity"] for warning in summary["warnings"])
         for severity in Severity:
             labels = {**run, "severity": severity.value}
             yield "cbt_run_warnings", "Warnings of the run.", labels, float(kinds[severity.value])
@@ -71,8 +71,8 @@ def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, 
             for metric in METRICS.values():
                 value = read(metric, summary, phase, op) if metric.prometheus else None
                 if value is not None:
-                    more = {} if metric.quantile is None else {"quantile": f"{metric.quantile:g}"}
-                    labels = {**where, "op": op, **more}
+                    quantile_label = {} if metric.quantile is None else {"quantile": f"{metric.quantile:g}"}
+                    labels = {**where, "op": op, **quantile_label}
                     yield metric.prometheus, metric.text, labels, value * _BASE.get(metric.unit, 1.0)
 
 
@@ -111,7 +111,7 @@ def _row(config: Mapping[str, Any], summary: Mapping[str, Any], keys: Sequence[s
         "run_id": summary["run"]["run_id"],
         "ceph": versions.get("ceph"),
         "cbt_plugins": versions.get("cbt_plugins"),
-        "warnings": " ".join(dict.fromkeys(its["code"] for its in summary["warnings"])),
+        "warnings": " ".join(dict.fromkeys(warning["code"] for warning in summary["warnings"])),
         **{_attribute(key): text(config[key]) for key in keys if key in config},
     }
     for phase in loads(summary):
@@ -134,18 +134,18 @@ def write_collected(summary: Mapping[str, Any], run: Path) -> List[Path]:
         old.unlink()
     if why_unusable(run, summary):
         return []
-    made = []
+    paths = []
     for phase in loads(summary):
         folder = run / "phases" / f"{phase['index']:02d}-{phase['name']}"
         path = folder / f"json_output.{phase['index']}.{_head(run)}"
         write_json(path, _phase_record(summary, phase))
-        made.append(path)
-    return made
+        paths.append(path)
+    return paths
 
 
 def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[str, Any]:
     resources = (summary.get("resources") or {}).get("phases", {}).get(phase["name"]) or {}
-    warnings = [its for its in summary["warnings"] if its.get("phase") in (None, phase["name"])]
+    warnings = [warning for warning in summary["warnings"] if warning.get("phase") in (None, phase["name"])]
     return {
         "version": VERSION,
         "benchmark": summary["run"]["benchmark"],
@@ -160,7 +160,7 @@ def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[
         "total": phase["total"],
         "ops": {op: {k: v for k, v in line.items() if k not in _HEAVY} for op, line in phase["ops"].items()},
         "resources": {k: v for k, v in resources.items() if isinstance(v, (int, float))} or None,
-        "warnings": {its["code"]: its["severity"] for its in sorted(warnings, key=itemgetter("code"))},
+        "warnings": {warning["code"]: warning["severity"] for warning in sorted(warnings, key=itemgetter("code"))},
     }
 
 

@@ -94,7 +94,7 @@ def curves_of(archive: Path, called: str) -> ArchivedCurves:
         except Unreadable as error:
             broken.append(str(error))
     suffixes = _suffixes([run for run, _ in runs])
-    found: Dict[Tuple[str, str], List[CurvePoint]] = defaultdict(list)
+    points_of_curve: Dict[Tuple[str, str], List[CurvePoint]] = defaultdict(list)
     for (run, summary), suffix in zip(runs, suffixes):
         for phase in run.phases:
             if phase.calibrates or not phase.jobs:
@@ -102,8 +102,8 @@ def curves_of(archive: Path, called: str) -> ArchivedCurves:
             points, its_left = _points(read_phase(phase), summary)
             left += its_left
             name = _clean("-".join([called, phase.name, *suffix]))
-            found[name, str(run.config.get("benchmark") or run.plan.get("benchmark") or "")] += points
-    curves = [Curves(name, benchmark, tuple(points)) for (name, benchmark), points in found.items() if points]
+            points_of_curve[name, str(run.config.get("benchmark") or run.plan.get("benchmark") or "")] += points
+    curves = [Curves(name, benchmark, tuple(points)) for (name, benchmark), points in points_of_curve.items() if points]
     return ArchivedCurves(curves, list(dict.fromkeys(left)), broken)
 
 
@@ -114,35 +114,37 @@ def _clean(name: str) -> str:
 
 def _suffixes(runs: Sequence[ArchivedRun]) -> List[List[str]]:
     """For each run what tells its curves from those of the others."""
-    made: List[List[str]] = []
+    suffixes: List[List[str]] = []
     benchmarks = {run.config.get("benchmark") for run in runs}
     for run in runs:
         config = run.config
-        alike = [other.config for other in runs if other.config.get("benchmark") == config.get("benchmark")]
+        alike = [other_run.config for other_run in runs if other_run.config.get("benchmark") == config.get("benchmark")]
         suffix = [str(config.get("benchmark"))] if len(benchmarks) > 1 else []
-        for key in sorted({key for other in alike for key in other} - _PLACED):
-            values = list(dict.fromkeys(json.dumps(other.get(key), sort_keys=True, default=str) for other in alike))
+        for key in sorted({key for other_config in alike for key in other_config} - _PLACED):
+            values = list(
+                dict.fromkeys(json.dumps(other_config.get(key), sort_keys=True, default=str) for other_config in alike)
+            )
             if len(values) > 1:
                 value = config.get(key)
                 number = values.index(json.dumps(value, sort_keys=True, default=str)) + 1
                 suffix.append(f"{key}-{number if isinstance(value, (dict, list)) else value}")
-        if len({other.get("iteration") for other in alike}) > 1:
+        if len({other_config.get("iteration") for other_config in alike}) > 1:
             suffix.append(f"iteration-{config.get('iteration')}")
-        made.append(suffix)
-    return made
+        suffixes.append(suffix)
+    return suffixes
 
 
-def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[CurvePoint], List[str]]:
+def _points(aggregates: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[CurvePoint], List[str]]:
     """The points of a phase, and what has no place in them."""
-    phase, left = made.phase, []
-    others = sorted((op for op, of in made.ops.items() if of.latency.n and op not in (_READ, _WRITE)), key=rank)
+    phase, left = aggregates.phase, []
+    others = sorted((op for op, of in aggregates.ops.items() if of.latency.n and op not in (_READ, _WRITE)), key=rank)
     if others:
         left.append(f"{phase.name}: {', '.join(others)}: the generators know reads and writes only")
-    if not made.length or not any(made.ops[op].latency.n for op in (_READ, _WRITE) if op in made.ops):
+    if not aggregates.length or not any(aggregates.ops[op].latency.n for op in (_READ, _WRITE) if op in aggregates.ops):
         return [], left
     if any(job.open_loop for job in phase.jobs):
         return [], [*left, f"{phase.name}: an open loop, which has a rate and no queue depth"]
-    if not all(of.latency.has_buckets for of in made.ops.values()):
+    if not all(of.latency.has_buckets for of in aggregates.ops.values()):
         left.append(f"{phase.name}: its generator tells sums only: the deviation 0 stands for one that is not known")
     by_size: Dict[Tuple[Tuple[int, int, float], ...], List[ArchivedJob]] = defaultdict(list)
     for job in phase.jobs:
@@ -150,7 +152,7 @@ def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Cur
     points = []
     for sizes, jobs in by_size.items():
         cpu = _cpu(summary, phase.name) if len(by_size) == 1 else None
-        point = _point(made, sizes, jobs, cpu)
+        point = _point(aggregates, sizes, jobs, cpu)
         if point:
             points.append(point)
             if len(sizes) > 1 or any(low != high for low, high, _ in sizes):
@@ -159,11 +161,14 @@ def _points(made: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[Cur
 
 
 def _point(
-    made: PhaseAggregates, sizes: Sequence[Tuple[int, int, float]], jobs: Sequence[ArchivedJob], cpu: Optional[float]
+    aggregates: PhaseAggregates,
+    sizes: Sequence[Tuple[int, int, float]],
+    jobs: Sequence[ArchivedJob],
+    cpu: Optional[float],
 ) -> Optional[CurvePoint]:
     by_op = {_READ: OpAggregates(), _WRITE: OpAggregates()}
     for job in jobs:
-        for op, of in made.jobs.get(job.id, JobAggregates()).ops.items():
+        for op, of in aggregates.jobs.get(job.id, JobAggregates()).ops.items():
             if op in by_op:
                 by_op[op].merge(of)
     reads, writes = by_op[_READ], by_op[_WRITE]
@@ -176,10 +181,10 @@ def _point(
     return CurvePoint(
         size=_mean(sizes) or round(both.bytes / max(1, both.objects)),
         op="randrw" if mixed else "read" if reads.latency.n else "write",
-        shares=_shares(made.phase.mix, reads, writes) if mixed else None,
+        shares=_shares(aggregates.phase.mix, reads, writes) if mixed else None,
         depth=sum(job.workers for job in jobs),
         jobs=len({job.driver for job in jobs}),
-        seconds=made.length,
+        seconds=aggregates.length,
         requests=both.latency.n,
         bytes=both.bytes,
         latency_ns=both.latency.mean,
@@ -228,26 +233,26 @@ def write(directory: Path, curves: Curves, dialect: str, config: Optional[str]) 
     Returns the files, and points that have the place of another one. `config` is the text of
     cbt_config.yaml, which the generators print.
     """
-    made, left = directory / "visualisation", []
-    made.mkdir(parents=True, exist_ok=True)
-    for old in made.iterdir():
+    folder, left = directory / "visualisation", []
+    folder.mkdir(parents=True, exist_ok=True)
+    for old in folder.iterdir():
         if old.suffix in (".json", ".png", ".svg"):  # a plot that is there is not drawn again
             old.unlink()
     files: Dict[str, Dict[int, CurvePoint]] = defaultdict(dict)
     for point in curves.points:
         name = _name(point, dialect)
-        its = files[name]
-        if point.depth in its:
+        file_points = files[name]
+        if point.depth in file_points:
             left.append(f"{curves.name}: a second run with {point.depth} workers: {name} has the first")
         else:
-            its[point.depth] = point
+            file_points[point.depth] = point
     for name, points in files.items():
         content = _content(points, curves.benchmark, dialect)
-        (made / name).write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", encoding="utf-8")
+        (folder / name).write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", encoding="utf-8")
     results = directory / "results"
     results.mkdir(exist_ok=True)
     (results / "cbt_config.yaml").write_text(config or "", encoding="utf-8")
-    return {made / name: sorted(points) for name, points in sorted(files.items())}, left
+    return {folder / name: sorted(points) for name, points in sorted(files.items())}, left
 
 
 def _name(point: CurvePoint, dialect: str) -> str:
