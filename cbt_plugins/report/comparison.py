@@ -178,9 +178,9 @@ def overlays(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
                 if _drawn(measurement):
                     line = _line(measurement, name if not again else f"{name} ({again + 1})", number)
                     lines.setdefault((measurement.phase, measurement.op), []).append(line)
-    for (phase, op), its_lines in lines.items():
-        if len({line["colour"] for line in its_lines}) > 1:
-            yield {"case": case, "phase": phase, "op": op, "lines": its_lines}
+    for (phase, op), op_lines in lines.items():
+        if len({line["colour"] for line in op_lines}) > 1:
+            yield {"case": case, "phase": phase, "op": op, "lines": op_lines}
 
 
 def _drawn(measurement: Measurement) -> bool:

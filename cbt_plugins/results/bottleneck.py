@@ -82,17 +82,15 @@ def _media(line: Line, load: Line) -> Iterator[str]:
     osds_known = any(disk["osds"] for disk in line["devices"])
     nodes = {node["node"] for node in line["nodes"] if "osd" in node["roles"]}
     for disk in sorted(line["devices"], key=lambda disk: -float(disk["util"])):
-        mine = disk["osds"] if osds_known else disk["node"] in nodes
+        has_osds = disk["osds"] if osds_known else disk["node"] in nodes
         # flash does many things at once: busy is not full
         deep = disk["rotational"] is not False or (disk["queue"] or 0) >= FLASH_QUEUE
-        if mine and disk["util"] > DISK and deep:
+        if has_osds and disk["util"] > DISK and deep:
             yield f"{disk['node']}: {_whose(disk)} was busy {100 * disk['util']:.0f} % of the time{_waits(disk)}"
 
 
 def _whose(disk: Line) -> str:
-    osds = sorted(
-        {osd for osds_of_part in disk["osds"].values() for osd in osds_of_part}, key=lambda osd: (len(osd), osd)
-    )
+    osds = sorted({osd for part_osds in disk["osds"].values() for osd in part_osds}, key=lambda osd: (len(osd), osd))
     if not osds:
         return f"{disk['device']} (of which OSD is not known)"
     some = ", ".join(f"osd.{osd}" for osd in osds[:4]) + (" ..." if len(osds) > 4 else "")

@@ -125,12 +125,12 @@ def of_cluster(
     start, end = phase.window
     if not phase.jobs or end <= start or run.plan.get("admin") is False:
         return
-    ours = of_own_faults(json_lines(run.path / "events.jsonl"))
+    own_faults = of_own_faults(json_lines(run.path / "events.jsonl"))
     accepted = (run.plan.get("settings") or {}).get("accept") or ()
     condition_spans, unknown = spans(status, start, end)
     for span in condition_spans:
         name = span.condition.name
-        if span.condition.of_faults and any(low <= span.first < high for low, high in ours):
+        if span.condition.of_faults and any(low <= span.first < high for low, high in own_faults):
             continue
         code = "accepted-condition" if name in accepted else name
         yield {"code": code, "text": _span_text(span, start, end), "phase": phase.name}

@@ -37,9 +37,8 @@ def cpu_time(nodes: Sequence[NodeSamples], window: Tuple[float, float], served: 
             if daemon.daemon_class in CLASSES and daemon.groups.meets(*window):
                 of_node[daemon.daemon_class] = of_node.get(daemon.daemon_class, 0.0) + daemon.groups.rises(edges)
         for daemon_class, rises in of_node.items():
-            used[daemon_class] = used.get(daemon_class, 0.0) + _extrapolate(
-                rises, node.processors.watched_seconds(edges), step
-            )
+            watched = node.processors.watched_seconds(edges)
+            used[daemon_class] = used.get(daemon_class, 0.0) + _extrapolate(rises, watched, step)
     if not used:
         return None
     requests = served.rises(edges)[:, 0]

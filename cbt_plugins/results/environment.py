@@ -93,11 +93,10 @@ def hardware(run: Path, summary: Mapping[str, Any]) -> List[str]:
     if len(every) == 1 and any(every):
         node_texts = [f"{', '.join(shapes)}: {' or '.join(every.pop())} each"]
     else:
-        node_texts = [
-            ", ".join(
-                f"{name} ({' or '.join(node_shapes)})" if node_shapes else name for name, node_shapes in shapes.items()
-            )
-        ]
+        descriptions = (
+            f"{name} ({' or '.join(node_shapes)})" if node_shapes else name for name, node_shapes in shapes.items()
+        )
+        node_texts = [", ".join(descriptions)]
     resources = summary.get("resources") or {"nodes": [], "phases": {}}
     machines = {node.get("machine") for node in resources["nodes"]}
     if len(machines) == 1 < len(resources["nodes"]):

@@ -75,10 +75,8 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         elif name in ("fault-injected", "fault-undone") and at is not None:
             all_episodes[at] = replace(all_episodes[at], done=t, osds=_both(all_episodes[at].osds, osds))
         elif name == "fault-recovered" and at is not None and all_episodes[at].kind == "return":
-            undo_begin, all_episodes[at] = (
-                all_episodes[at].begin,
-                _early_return(all_episodes[at], all_episodes[at - 1], float(event["at"])),
-            )
+            undo_begin = all_episodes[at].begin
+            all_episodes[at] = _early_return(all_episodes[at], all_episodes[at - 1], float(event["at"]))
             if all_episodes[at].begin < undo_begin:  # what comes back from then on is of the return
                 all_episodes[at - 1] = replace(all_episodes[at - 1], until=all_episodes[at].begin)
             of = next(

@@ -44,9 +44,8 @@ class DaemonCounters:
         """Add a sample; `interval` is the seconds from one to the next at that time."""
         for name, value in values.items():
             earlier_samples, pair = self._samples.get(name), isinstance(value, list)
-            if pair == isinstance(earlier_samples[0][2] if earlier_samples else value, list) and (
-                not pair or len(value) == 2
-            ):
+            was_pair = isinstance(earlier_samples[0][2], list) if earlier_samples else pair
+            if pair == was_pair and (not pair or len(value) == 2):
                 self._samples.setdefault(name, []).append((t, max(interval, SELDOM.get(name, 0.0)), value))
 
     @property
@@ -119,10 +118,8 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
                 configured_interval, samples = float(line.get("interval") or INTERVAL), 0
             elif "d" in line:
                 samples += 1
-                t, interval = (
-                    float(line["t"]) - offsets.get(node, 0.0),
-                    configured_interval * (COARSER if samples >= FINE else 1),
-                )
+                t = float(line["t"]) - offsets.get(node, 0.0)
+                interval = configured_interval * (COARSER if samples >= FINE else 1)
                 for daemon, values in (line["d"] or {}).items():
                     daemons.setdefault(daemon, DaemonCounters()).add(t, values, interval)
     return daemons

@@ -217,9 +217,9 @@ class JobAccumulator:
         self.timeline.add_answers(counts["block"][some], counts["endpoint"][some], frame.endpoints, counts["n"][some])
         if some.any():
             timeline_ops = np.array([self.timeline.number(name) for name in frame.ops], np.int64)
-            its_op = timeline_ops[counts["op"]]
-            self.timeline.add_maxima(counts["block"][some], its_op[some], counts["max"][some])
-            self.timeline.add_latencies(counts["block"], its_op, inside, *latency)
+            row_ops = timeline_ops[counts["op"]]
+            self.timeline.add_maxima(counts["block"][some], row_ops[some], counts["max"][some])
+            self.timeline.add_latencies(counts["block"], row_ops, inside, *latency)
 
     def _add_errors(self, frame: Frame, ops: np.ndarray, endpoints: np.ndarray) -> None:
         errors = frame.table("errors")

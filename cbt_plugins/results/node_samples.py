@@ -314,8 +314,8 @@ class _Lines:
         at = np.repeat(np.arange(len(self._times)), np.array(self._numbers[kind], int))
         rows_of_index = {}
         for index in np.unique(rows[:, _INDEX]):
-            mine = np.flatnonzero(rows[:, _INDEX] == index)
-            rows_of_index[str(int(index))] = (at[mine], rows[mine])
+            row_numbers = np.flatnonzero(rows[:, _INDEX] == index)
+            rows_of_index[str(int(index))] = (at[row_numbers], rows[row_numbers])
         return rows_of_index
 
     def _looked(self, rows: Optional[Tuple[np.ndarray, np.ndarray]]) -> Looks:

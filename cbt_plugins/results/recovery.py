@@ -208,11 +208,9 @@ class _Search:
             return milestone
         if milestone.t is not None:
             late = milestone.resolution is not None and milestone.resolution > self.all.longest_interval
-            return (
-                self._unknown(milestone.t - (milestone.resolution or 0.0), milestone.t, True, milestone.value)
-                if late
-                else milestone
-            )
+            if not late:
+                return milestone
+            return self._unknown(milestone.t - (milestone.resolution or 0.0), milestone.t, True, milestone.value)
         turn = self._turn(name)
         if turn:
             return self._unknown(*turn, True)
@@ -379,10 +377,8 @@ class _Search:
             return Milestone(stretch.first.t, None, None, stretch.first.t - stretch.last_not)
         why = f"not until {self.episode.end_why}, {self.episode.end - self.episode.begin:.0f} s after the event"
         if stretch.outdated:
-            why += (
-                f"; {word} for {stretch.longest:.1f} s, but it is unknown whether the statistics were newer than the "
-            )
-            why += "OSD map"
+            why += f"; {word} for {stretch.longest:.1f} s, but it is unknown whether the statistics were newer than "
+            why += "the OSD map"
         elif stretch.longest:
             why += f"; {word} for {stretch.longest:.1f} s at the longest, which is not stable"
         return Milestone(reason=why)

@@ -312,9 +312,13 @@ def _added(sums: Optional[np.ndarray], curve: np.ndarray) -> np.ndarray:
 
 
 def _class(lines: Sequence[Mapping[str, Any]], daemon_class: str, curve: np.ndarray) -> Dict[str, Any]:
-    mine = [line for line in lines if line["class"] == daemon_class]
-    usage: Dict[str, Any] = {"cores": _sum(mine, "cores"), "peak": rounded(highest(curve)), "daemons": len(mine)}
-    usage.update((key, _sum(mine, key)) for key in ("rss_mib", "read_mib_s", "write_mib_s"))
+    class_lines = [line for line in lines if line["class"] == daemon_class]
+    usage: Dict[str, Any] = {
+        "cores": _sum(class_lines, "cores"),
+        "peak": rounded(highest(curve)),
+        "daemons": len(class_lines),
+    }
+    usage.update((key, _sum(class_lines, key)) for key in ("rss_mib", "read_mib_s", "write_mib_s"))
     return usage
 
 

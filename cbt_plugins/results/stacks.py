@@ -70,9 +70,9 @@ def profile_of(paths: Sequence[Path], phase: Optional[str] = None) -> Profile:
     mean: Dict[Stack, float] = defaultdict(float)
     variance: Dict[Stack, float] = defaultdict(float)
     for part in parts:
-        for stack, value, its_variance in part.stacks():
+        for stack, value, stack_variance in part.stacks():
             mean[stack] += value / len(parts)
-            variance[stack] += its_variance / len(parts) ** 2
+            variance[stack] += stack_variance / len(parts) ** 2
     samples = sum(part.samples for part in parts)
     return Profile(name, len(parts), samples, dict(mean), dict(variance), tuple(notes), tuple(left_out))
 
@@ -121,8 +121,7 @@ class _Counts:
     def stacks(self) -> Iterator[Tuple[Stack, float, float]]:
         """Yield (stack, CPU milliseconds per request, their variance); a stack may come again, of another node."""
         for (node, hz, text), n in self._counts.items():
-            ms_per_sample = (
-                1000 / hz / self._seconds[node] / self._rate
-            )  # processors in use by a sample / requests a second
+            # processors in use by a sample / requests a second
+            ms_per_sample = 1000 / hz / self._seconds[node] / self._rate
             kind, thread, *frames = text.split(";")
             yield (kind, group_of(kind, thread), thread, *frames), n * ms_per_sample, n * ms_per_sample**2

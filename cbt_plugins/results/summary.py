@@ -38,16 +38,16 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     readable, status = Readable(run.plan.get("read_objects")), status_by_phase(run)
     for phase in run.phases:
         aggregates = of_phase.read_phase(phase)
-        line, its_warnings = _phase(phase, aggregates, readable, status[phase.name])
+        line, phase_warnings = _phase(phase, aggregates, readable, status[phase.name])
         line["generator"] = flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
         phases.append(line)
-        warnings.extend(its_warnings)
+        warnings.extend(phase_warnings)
         warnings.extend(of_cluster(run, phase, status[phase.name]))
         kept += [aggregates] if broken or upgraded else []
     failed = failure(run, kept) if broken else None
     warnings.extend(warnings_of(failed))
-    its_upgrades = upgrade.upgrades(run, kept)
-    warnings.extend(upgrade.warnings_of(its_upgrades))
+    run_upgrades = upgrade.upgrades(run, kept)
+    warnings.extend(upgrade.warnings_of(run_upgrades))
     used = resources.resources(run, phases)
     warnings.extend(resources.warnings_of(used, phases, resources.nodes_to_watch(path)))
     inside = internals.internals(run, phases)
@@ -74,7 +74,7 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "engines": engine_pairs(phases),
         "ladders": ladder_lines,
         "failure": failed,
-        "upgrades": its_upgrades,
+        "upgrades": run_upgrades,
         "resources": used,
         "internals": inside,
         "environment": environment(run),

@@ -36,10 +36,10 @@ def upgrades(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> List[Dict[s
     events = json_lines(run.path / "events.jsonl")
     run_upgrades = []
     for aggregates in phases:
-        mine = [event for event in events if event.get("phase") == aggregates.phase.name]
-        begins = [number for number, event in enumerate(mine) if event.get("event") == UPGRADE_BEGIN]
+        phase_events = [event for event in events if event.get("phase") == aggregates.phase.name]
+        begins = [number for number, event in enumerate(phase_events) if event.get("event") == UPGRADE_BEGIN]
         if begins and aggregates.length:  # of an attempt that was broken off the phase is made again
-            run_upgrades.append(_upgrade(run, aggregates, mine[begins[-1] :]))
+            run_upgrades.append(_upgrade(run, aggregates, phase_events[begins[-1] :]))
     return run_upgrades
 
 
@@ -92,11 +92,8 @@ def _moments(events: Sequence[Mapping[str, Any]]) -> Tuple[List[_Moment], float]
 
 def _complete(events: Sequence[Mapping[str, Any]], to: str) -> bool:
     ends = [event for event in events if event.get("event") == UPGRADE_END]
-    versions = [
-        version
-        for kind_versions in ((ends[-1].get("versions") if ends else None) or {}).values()
-        for version in kind_versions
-    ]
+    versions_of_kind = (ends[-1].get("versions") if ends else None) or {}
+    versions = [version for kind_versions in versions_of_kind.values() for version in kind_versions]
     return bool(versions) and all(f"{version}.".startswith(f"{to}.") for version in versions)
 
 

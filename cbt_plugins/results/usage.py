@@ -200,12 +200,12 @@ def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: Us
         for name, disk in same[0].disks.items():
             seconds = disk.used.watched_seconds((grid.begin, grid.end))[0]
             reads, read, read_ms, writes, written, write_ms, busy_ms, weighted = disk.used.rise(grid.begin, grid.end)
-            mine = osds.get(name, {})
-            if not seconds or not (mine or reads or writes):
+            disk_osds = osds.get(name, {})
+            if not seconds or not (disk_osds or reads or writes):
                 continue
-            data = mine.get("block", [])
+            data = disk_osds.get("block", [])
             yield {
-                "node": min((node for part_osds in mine.values() for node, _ in part_osds), default=same[0].name),
+                "node": min((node for part_osds in disk_osds.values() for node, _ in part_osds), default=same[0].name),
                 "device": name,
                 "rotational": disk.rotational,
                 # its busy time is counted in ms, and read a little after the clock
@@ -218,7 +218,9 @@ def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: Us
                 "read_ms": rounded(read_ms / reads) if reads else None,
                 "write_ms": rounded(write_ms / writes) if writes else None,
                 "osd": data[0][1] if len(data) == 1 else None,
-                "osds": {part: sorted((osd for _, osd in part_osds), key=numbered) for part, part_osds in mine.items()},
+                "osds": {
+                    part: sorted((osd for _, osd in part_osds), key=numbered) for part, part_osds in disk_osds.items()
+                },
             }
 
 

@@ -99,8 +99,8 @@ def curves_of(archive: Path, called: str) -> ArchivedCurves:
         for phase in run.phases:
             if phase.calibrates or not phase.jobs:
                 continue
-            points, its_left = _points(read_phase(phase), summary)
-            left += its_left
+            points, phase_left = _points(read_phase(phase), summary)
+            left += phase_left
             name = _clean("-".join([called, phase.name, *suffix]))
             points_of_curve[name, str(run.config.get("benchmark") or run.plan.get("benchmark") or "")] += points
     curves = [Curves(name, benchmark, tuple(points)) for (name, benchmark), points in points_of_curve.items() if points]

@@ -156,17 +156,19 @@ def faults_of(run: Path) -> Optional[RunFaults]:
     run = run.resolve()
     name = f"{run.parent.name}/{run.name}"
     journals = [json_lines(path) for path in sorted(run.parents[2].glob("faults/*/events.jsonl"))] if _deep(run) else []
-    mine = [events for events in journals if any(_is(event, "beside") and event.get("run") == name for event in events)]
-    if not mine:
+    run_journals = [
+        events for events in journals if any(_is(event, "beside") and event.get("run") == name for event in events)
+    ]
+    if not run_journals:
         return None
-    recovery = milestones(read_samples(files_of(run)), [event for events in mine for event in events])
-    begun = [event["at"] for events in mine for event in events if _is(event, "begun")]
-    warnings = tuple(_warnings(mine))
+    recovery = milestones(read_samples(files_of(run)), [event for events in run_journals for event in events])
+    begun = [event["at"] for events in run_journals for event in events if _is(event, "begun")]
+    warnings = tuple(_warnings(run_journals))
     return RunFaults(
         begun=begun[0] if begun else None,
-        events=" ".join(text for events in mine for text in _happened(events)) or "none",
+        events=" ".join(text for events in run_journals for text in _happened(events)) or "none",
         recovery=recovery,
-        warnings=(*warnings, *_late(mine), *(_of_episode(warning) for warning in recovery["warnings"])),
+        warnings=(*warnings, *_late(run_journals), *(_of_episode(warning) for warning in recovery["warnings"])),
         as_planned=not warnings,
     )
 
@@ -198,8 +200,8 @@ def _happened(events: Sequence[_JournalEvent]) -> Iterator[str]:
             yield f"{at:g}s:undo*{len(event['undo'])}"
 
 
-def _warnings(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
-    for events in mine:
+def _warnings(run_journals: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
+    for events in run_journals:
         ended = next((event for event in events if _is(event, "ended")), None)
         if not any(_is(event, "begun") for event in events):
             why = "; ".join(ended["why"]) if ended else "it did not begin"
@@ -212,8 +214,8 @@ def _warnings(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning
             )
 
 
-def _late(mine: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
-    for events in mine:
+def _late(run_journals: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
+    for events in run_journals:
         late = max((event.get("late") or 0.0 for event in events if _is(event, "event")), default=0.0)
         if late > LATE_EVENT:
             yield ResultWarning("faults-late", f"a fault or an undo began up to {late:.1f} s after its time")

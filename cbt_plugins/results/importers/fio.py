@@ -91,12 +91,12 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         phase = str(job.get("jobname")) if by_name and len(names) > 1 else mode
         who = f"{client}:{number}" if len(jobs) > 1 else client
         done = {way: _requests(section)[0] for way, section in _sections(job).items()}
-        its_logs: Mapping[str, Log] = {}
+        job_logs: Mapping[str, Log] = {}
         try:
-            its_logs = logs.of(number, len(jobs), done) if logs else {}
+            job_logs = logs.of(number, len(jobs), done) if logs else {}
         except Unreadable as e:
             parsed.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
-        parts += _parts(job, phase, who, _start(data, job), its_logs)
+        parts += _parts(job, phase, who, _start(data, job), job_logs)
         parsed.warnings += _warnings(options, job, phase, who)
     parsed.usable = not any(warning.code in _UNUSABLE for warning in parsed.warnings)
     return parsed

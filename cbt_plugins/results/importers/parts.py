@@ -150,8 +150,8 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
     usable = True
     for phase, ops in phases.items():
         everything = [part for op_parts in ops.values() for part in op_parts]
-        window, its_warnings = _window(phase, everything)
-        warnings += its_warnings
+        window, window_warnings = _window(phase, everything)
+        warnings += window_warnings
         if window is None and not all(part.prepares for part in everything):
             usable = False
         for part in everything:

@@ -252,12 +252,10 @@ class _Sums:
 
     def _numbers_of(self, about: Columns, n: int) -> np.ndarray:
         """Return the number of the histogram of each group."""
-        wanted_columns = [about[column.name] for column in self._wanted]
-        lines = np.array([c.numbers if isinstance(c, Names) else c for c in wanted_columns], np.int64).reshape(
-            len(wanted_columns), n
-        )
+        wanted = [about[column.name] for column in self._wanted]
+        lines = np.array([c.numbers if isinstance(c, Names) else c for c in wanted], np.int64).reshape(len(wanted), n)
         different, where = np.unique(lines, axis=1, return_inverse=True)
-        pairs = zip(wanted_columns, different.tolist())
+        pairs = zip(wanted, different.tolist())
         values = [[c.texts[i] for i in line] if isinstance(c, Names) else line for c, line in pairs]
         keys = zip(*values) if values else [()] * different.shape[1]
         return np.array([self._numbers.setdefault(key, len(self._numbers)) for key in keys], np.int64)[where.ravel()]
