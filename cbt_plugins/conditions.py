@@ -82,6 +82,16 @@ def _down(code: str) -> bool:
     return code.endswith("_DOWN") or code == "CEPHADM_FAILED_DAEMON"
 
 
+def _daemons_down(sample: Sample) -> ConditionFound:
+    """Find daemons that are down, also OSDs that are out: of these Ceph has no health check."""
+    finding = _checks(sample, _down)
+    osds, osds_up = int(sample.get("osds") or 0), sample.get("osds_up")
+    if "OSD_DOWN" in (sample.get("checks") or {}) or osds_up is None or osds_up >= osds:
+        return finding
+    text = f"{osds - osds_up} of {osds} OSDs are down and out"
+    return ConditionFound(finding.many + 1, "; ".join(filter(None, (finding.text, text))))
+
+
 def _slow(code: str) -> bool:
     return code in ("SLOW_OPS", "REQUEST_SLOW", "REQUEST_STUCK") or code.startswith("OSD_SLOW_PING_TIME")
 
@@ -107,7 +117,8 @@ CONDITIONS: Tuple[Condition, ...] = (
               "`settings: {scrub: off}` turns scrubbing off for the run"),
     Condition("near-full", "OSDs or pools were nearly full", lambda s: _checks(s, _full), False,
               "remove data or add OSDs"),
-    Condition("daemon-down", "a daemon was down", lambda s: _checks(s, _down), True, "start it"),
+    Condition("daemon-down", "a daemon was down", _daemons_down, True,
+              "start it; an OSD that is gone for good: `ceph osd purge`"),
     Condition("daemon-restarted", "a daemon ended or started", _daemons, True, "wait", moments=True),
     Condition("slow-ops", "the cluster warned of slow operations", lambda s: _checks(s, _slow), True,
               "see `ceph health detail`"),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import shlex
+import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
+from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys, Status
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.conditions import found_in
 from cbt_plugins.config.check import Config
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.source import YamlSource
@@ -15,12 +17,14 @@ from cbt_plugins.config.spans import spans
 from cbt_plugins.faults import FaultError, preview
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.facts import ask
+from cbt_plugins.faults.lock import QUESTION, claims_in, explain
 from cbt_plugins.faults.node_shell import programs
 from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
+from cbt_plugins.run.preflight import accepted_of, condition_errors
 
 from .command import CommandError
 
@@ -36,7 +40,7 @@ class Live:
 
     lines: Tuple[str, ...]
     refused: Tuple[str, ...]
-    #: nodes, endpoints and keys that are not as a run needs them
+    #: nodes, endpoints and keys that are not as a run needs them, and conditions of the cluster
     errors: Tuple[str, ...] = ()
 
     @property
@@ -45,7 +49,7 @@ class Live:
         reasons = several(len(self.refused), "reason")
         refused = f"{reasons} to refuse it" if self.refused else "no fault would be refused"
         errors = several(len(self.errors), "error")
-        return f"{errors} of nodes, endpoints or keys; {refused}" if self.errors else refused
+        return f"{errors} of nodes, endpoints, keys or the cluster; {refused}" if self.errors else refused
 
 
 def look(config: Config, source: YamlSource) -> Live:
@@ -59,9 +63,12 @@ def look(config: Config, source: YamlSource) -> Live:
         distinct.setdefault(repr((run.plan.settings, spans(run.plan))), (number, run.plan))
     ceph = Ceph(Remote.from_host(config.cluster, config.common), config.cluster)
     errors = _errors_of_nodes(ceph, config)
+    if not any(text.startswith(f"{ceph.head}: ") for text in errors):
+        errors += _errors_of_cluster(ceph, config)
     not_ready = [f"  not ready: {text}" for text in errors]
     if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
-        ready = "every node, endpoint and key is as a run needs it; the file has no faults and no settings"
+        ready = "the cluster and every node, endpoint and key are as a run needs them"
+        ready += "; the file has no faults and no settings"
         return Live((_title(ceph), *(not_ready or [f"  {ready}"])), (), errors)
     if any(text.startswith(f"{ceph.head}: ") for text in errors):  # nobody else can say anything of faults
         return Live((_title(ceph), *not_ready), (), errors)
@@ -109,6 +116,25 @@ def _errors_of_s3(ceph: Ceph, plan: Plan, clients: Sequence[str], head: bool) ->
     return [*errors, *(errors_of_endpoints(ceph.remote, clients, plan.s3, authority, owned) if clients else ())]
 
 
+def _errors_of_cluster(ceph: Ceph, config: Config) -> Tuple[str, ...]:
+    """Return the runs that have the cluster, and the conditions under which a run of the file would not begin.
+
+    Raises CommandError without a reply.
+    """
+    settings = [run.plan.settings for run in config.runs if run.plan.admin]
+    if not settings:
+        return ()
+    try:
+        status, df, claims = ceph.json_all(("status", "df", QUESTION), _QUICK)
+        conditions = found_in(Status.parse(status, df).sample(time.time()))
+    except (CephError, KeyError) as error:
+        raise _no_reply(config, error) from None
+    holders = [explain(holder) for holder in claims_in(claims).values() if holder]
+    # the least that a run of the file accepts
+    accepted = set.intersection(*map(accepted_of, settings))
+    return (*holders, *condition_errors(conditions, accepted))
+
+
 def _title(ceph: Ceph) -> str:
     return f"The cluster now, asked on {ceph.head}"
 
@@ -122,7 +148,7 @@ def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
     try:
         facts = ask(ceph, ("osd dump",), limits_of(plan.settings).quick + len(asked), list(asked.values()))
     except FaultError as error:
-        raise CommandError(f"{config.file}: --live cannot ask the cluster: {error}{_hint(config)}") from None
+        raise _no_reply(config, error) from None
     replies = {option: facts.answers[question] for option, question in asked.items()}
     unknown = {o for o, its in replies.items() if its.status == _UNKNOWN_STATUS and _UNKNOWN in its.text}
     errors = [
@@ -143,6 +169,10 @@ def _place(source: YamlSource, benchmark: str, who: str, option: str) -> Tuple[U
             element = () if index is None else (index,)
             return ("benchmarks", benchmark, "settings", *element, "config", who, option)
     return ("benchmarks", benchmark)
+
+
+def _no_reply(config: Config, error: Exception) -> CommandError:
+    return CommandError(f"{config.file}: --live cannot ask the cluster: {error}{_hint(config)}")
 
 
 def _hint(config: Config) -> str:

@@ -176,7 +176,7 @@ class Status:
 
     def sample(self, at: float) -> Dict[str, Any]:
         """Return the reply in which `conditions` are found; `at` is epoch seconds on the run's clock."""
-        names = ("pgs", "health", "checks", "says", "raw_used", "degraded", "misplaced", "osds_up", "osds_in")
+        names = ("pgs", "health", "checks", "says", "raw_used", "degraded", "misplaced", "osds", "osds_up", "osds_in")
         told = {name: getattr(self, name) for name in names}
         if self.daemons:
             told["daemons"] = list(self.daemons)

@@ -224,7 +224,8 @@ def explain(holder: Mapping[str, Any]) -> str:
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:
-        return f"{who} held the cluster since {since} and is dead: {undo} undoes what it left and frees the cluster"
+        after = f"its own command resumes it, {undo} undoes what it left"
+        return f"{who} held the cluster since {since} and is dead: {after}"
     if dead is None:
         return f"{who} has held the cluster since {since}; if it is dead, on that host: {undo}"
     return f"{who} has been using this cluster since {since}"

@@ -286,7 +286,7 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
             yield from _of_pool(role, pool, profiles)
             yield from _of_rule(role, rules.get(pool.get("crush_rule")) or {})
     nodes: List[Mapping[str, Any]] = _mapping(before, "osd_tree.json").get("nodes") or []
-    osds = [node for node in nodes if node.get("type") == "osd"]
+    osds = [node for node in nodes if node.get("type") == "osd" and _serves(node)]
     if osds:
         ids = {node["id"] for node in osds}
         hosts = [node for node in nodes if node.get("type") == "host" and ids & set(node.get("children") or ())]
@@ -305,6 +305,11 @@ def _of_cluster(run: Optional[Path]) -> Pairs:
         if not _SECRET.search(str(option.get("name"))):
             yield f"ceph.{section}.{option.get('name')}", option.get("value")
     yield from _of_conf(before)
+
+
+def _serves(osd: Mapping[str, Any]) -> bool:
+    """Return whether an OSD of the tree is up and in."""
+    return osd.get("status", "up") == "up" and float(osd.get("reweight", 1.0)) > 0
 
 
 def _of_pool(role: str, pool: Mapping[str, Any], profiles: Mapping[str, Any]) -> Pairs:

@@ -104,7 +104,7 @@ class Sample(NamedTuple):
         return {"t": self.t, "clean": self.clean, "not_clean": self.not_clean, **status}
 
 
-_STATUS = ("pgs", "health", "checks", "says", "raw_used")
+_STATUS = ("pgs", "health", "checks", "says", "raw_used", "osds")
 
 
 @dataclass

@@ -11,7 +11,7 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
 
 import pydantic
 import yaml
@@ -25,7 +25,7 @@ from cbt_plugins.config import registry
 from cbt_plugins.host import HostRun, cache_dir, own_program
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import Generator, generator_of
-from cbt_plugins.plan import Plan
+from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
 
@@ -134,10 +134,7 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
 
 def _conditions(run: RunContext) -> List[str]:
     """Return why the cluster's state does not allow a measurement, after some time to settle. Raises CephError."""
-    settings = run.plan.settings
-    accepted = set(settings.accept)
-    if {"noscrub", "nodeep-scrub"} <= set(settings.flags):
-        accepted.add("scrubbing")
+    accepted = accepted_of(run.plan.settings)
     ours = of_own_faults(run.events.records)
     if ours and ours[-1][1] == float("inf"):  # of an invocation that was broken off
         accepted |= {condition.name for condition in CONDITIONS if condition.of_faults}
@@ -151,12 +148,22 @@ def _conditions(run: RunContext) -> List[str]:
             log.info("waiting up to %.0f s for the cluster: %s", SETTLE, "; ".join(found.values()))
         told = True
         time.sleep(SETTLE_EVERY)
-    return [
-        f"the cluster is not fit for a measurement: {condition.name}: {found[condition.name]}: {condition.remedy}, "
-        f"or `settings: {{accept: [{condition.name}]}}`"
-        for condition in CONDITIONS
-        if condition.name in found
-    ]
+    return list(condition_errors(found, accepted))
+
+
+def accepted_of(settings: Settings) -> Set[str]:
+    """Return the names of the conditions with which a run of these settings begins."""
+    return {*settings.accept, *(("scrubbing",) if {"noscrub", "nodeep-scrub"} <= set(settings.flags) else ())}
+
+
+def condition_errors(texts: Mapping[str, str], accepted: AbstractSet[str]) -> Iterator[str]:
+    """Yield an error for each condition of the cluster, by name, that is not accepted."""
+    for condition in CONDITIONS:
+        if condition.name in texts and condition.name not in accepted:
+            yield (
+                f"the cluster is not fit for a measurement: {condition.name}: {texts[condition.name]}: "
+                f"{condition.remedy}, or `settings: {{accept: [{condition.name}]}}`"
+            )
 
 
 def _near_full(run: RunContext) -> Dict[str, str]:

@@ -181,6 +181,20 @@ def test_the_configuration_of_an_archive(tmp_path: Path) -> None:
     assert not [key for key in config if "secret" in key or "password" in key or "fsid" in key]
 
 
+def test_only_osds_that_serve_are_counted(tmp_path: Path) -> None:
+    """An OSD that is down, and one that is out, have no data: runs with and without them are not alike."""
+    compare_archives.archive(tmp_path, seconds=2)
+    (tree,) = tmp_path.rglob("before/osd_tree.json")
+    nodes = json.loads(tree.read_text())["nodes"]
+    osds = [node for node in nodes if node["type"] == "osd"]
+    for osd in osds:
+        osd.update(status="up", reweight=1.0)
+    osds[0]["status"], osds[1]["reweight"] = "down", 0
+    tree.write_text(json.dumps({"nodes": nodes}))
+    config = records_of(tmp_path)[0].config
+    assert (config["cluster.osds"], config["cluster.osd_nodes"]) == (6, 3)
+
+
 def test_faults_of_a_phase_are_part_of_what_it_is(tmp_path: Path) -> None:
     compare_archives.archive(tmp_path, seconds=2)
     (run,) = tmp_path.glob("results/*/*")

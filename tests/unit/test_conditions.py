@@ -70,11 +70,23 @@ def test_a_healthy_cluster_of_every_release_has_none(release: str) -> None:
         *((f"{release}-osd-down", {"not-clean", "daemon-down"}) for release in ("pacific", "reef", "tentacle")),
         ("tentacle-scrubbing", {"scrubbing"}),
         ("pacific-near-full", {"near-full"}),
-        ("pacific-recovering", {"not-clean", "recovering"}),
+        ("pacific-recovering", {"not-clean", "recovering", "daemon-down"}),
     ],
 )
 def test_what_real_clusters_say(name: str, wanted: set) -> None:
     assert set(found(load(f"{name}-status"))) == wanted
+
+
+@pytest.mark.parametrize("release", ["pacific", "reef", "tentacle"])
+def test_osds_that_are_down_and_out_are_down(release: str) -> None:
+    """Ceph says HEALTH_OK. Where it says OSD_DOWN, muted or not, its word counts."""
+    status = load(f"{release}-status")
+    osdmap = status["osdmap"].get("osdmap", status["osdmap"])
+    osdmap.update(num_up_osds=osdmap["num_osds"] - 2, num_in_osds=osdmap["num_osds"] - 2)
+    assert found(status) == {"daemon-down": f"2 of {osdmap['num_osds']} OSDs are down and out"}
+    summary = {"message": "2 osds down", "count": 2}
+    status["health"]["checks"]["OSD_DOWN"] = {"severity": "HEALTH_WARN", "summary": summary, "muted": True}
+    assert found(status) == {}
 
 
 def test_a_muted_check_and_an_error_of_no_other_kind() -> None:

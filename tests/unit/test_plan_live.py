@@ -12,6 +12,7 @@ from faults_world import Connections
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.kinds.network import Network
+from cbt_plugins.faults.lock import KEY
 from cbt_plugins.faults.node_shell import script
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.plan_live import _with_programs_once
@@ -199,13 +200,28 @@ def test_for_programs_and_without_faults(
     assert main(["plan", "--live", "--format", "json", write(tmp_path, FILE)]) == 1
     document = json.loads(capsys.readouterr().out)
     assert any("rule domain" in text for text in document["live"]["refused"])
-    calls = cluster.calls
     quiet = FILE.split("    down_nodes")[0].replace("osdfailure", "rgwtest")
     assert main(["plan", "--live", write(tmp_path, quiet)]) == 0
     out = capsys.readouterr().out
-    assert "every node, endpoint and key is as a run needs it; the file has no faults and no settings" in out
+    assert "the cluster and every node, endpoint and key are as a run needs them; the file has no faults" in out
     assert len(cluster.fed) == 2 and b'["user cbt", "AK", "SK", ""]' in cluster.fed[-1] and "SK" not in out
-    assert cluster.calls == calls
+
+
+def test_a_cluster_that_is_not_as_a_run_needs_it(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """OSDs that are down and out, of which Ceph says nothing, and another run."""
+    quiet = FILE.split("    down_nodes")[0].replace("osdfailure", "rgwtest")
+    cluster.state["osds"]["3"].update({"up": False, "in": False})
+    holder = {"run": "r7", "pid": 7, "t": 1.0, "host": "elsewhere", "archive": "/a/7"}
+    cluster.state["keys"][f"{KEY}/r7"] = json.dumps(holder)
+    assert main(["plan", "--live", write(tmp_path, quiet)]) == 1
+    err = capsys.readouterr().err
+    assert "Error: run r7 (pid 7 on elsewhere, archive /a/7) has held the cluster since 1970-01-01" in err
+    assert "daemon-down: 1 of 4 OSDs are down and out: start it" in err and err.count("Error: ") == 3
+    accepted = quiet + "    settings: {accept: [daemon-down, not-clean]}\n"
+    assert main(["plan", "--live", write(tmp_path, accepted)]) == 1
+    assert capsys.readouterr().err.count("Error: ") == 1
 
 
 def test_who_does_not_answer_is_named_in_any_file(
@@ -218,7 +234,7 @@ def test_who_does_not_answer_is_named_in_any_file(
     assert main(["plan", "--live", write(tmp_path, quiet)]) == 1
     out, err = capsys.readouterr()
     assert err == "Error: c2: Connection refused\nError: c1: http://rgw1:7480: connection refused\n"
-    assert "  not ready: c2: Connection refused\n" in out and "2 errors of nodes, endpoints or keys" in out
+    assert "  not ready: c2: Connection refused\n" in out and "2 errors of nodes, endpoints, keys or the cluster" in out
     cluster.silent = ["node0"]
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
     assert "Error: node0: Connection refused\n" in capsys.readouterr().err
