@@ -7,10 +7,15 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain, say
+from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, USAGE_OF_COMPARISON, CommandError, explain, say
 from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
 
-_STATUSES = {FAILED: "a trial failed", INCONCLUSIVE: "not decided", INTERRUPTED: "interrupted; run it again to resume"}
+_STATUSES = {
+    FAILED: "a trial failed",
+    INCONCLUSIVE: "not decided",
+    INTERRUPTED: "interrupted; run it again to resume",
+    **USAGE_OF_COMPARISON,
+}
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

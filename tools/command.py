@@ -16,13 +16,15 @@ OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER, INTERRUPTED, UNREAD 
 STATUSES = {
     OK: "done",
     FAILED: "it failed, or the answer is no",
-    USAGE: "an error in the command line or in its files, a path that does not exist, runs that cannot be compared",
+    USAGE: "an error in the command line or in its files, a path that does not exist",
     INCONCLUSIVE: "inconclusive",
     UNUSABLE: "a run is incomplete, unusable or unreadable; the others are in the result",
     ANOTHER_CLUSTER: "the cluster was made anew since the run",
     INTERRUPTED: "interrupted",
     UNREAD: "the reader of the output ended, as `head` does",
 }
+#: of a verb that compares runs
+USAGE_OF_COMPARISON = {USAGE: f"{STATUSES[USAGE]}, runs that cannot be compared"}
 #: optional Python package -> the extra of cbt-plugins that installs it
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "jinja2", "markupsafe", "jsonschema"), "report"),

@@ -7,7 +7,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
-from .command import OK, UNUSABLE, CommandError, explain, say
+from .command import OK, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain, say
 from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, add_renamed, put
 
 if TYPE_CHECKING:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools compare --base quincy1 quincy2 --new reef1 reef2 -o page.html",
         "cbt-tools compare quincy reef --op GET --metric '*_ms' --format csv",
     )
-    explain(parser, examples, {UNUSABLE: ""})
+    explain(parser, examples, {UNUSABLE: "", **USAGE_OF_COMPARISON})
     add_sides(parser)
     add_rules(parser)
     add_choice(parser)

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from . import compare
-from .command import FAILED, INCONCLUSIVE, UNUSABLE, CommandError, explain
+from .command import FAILED, INCONCLUSIVE, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain
 from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
 
 if TYPE_CHECKING:
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools gate quincy reef --limit GET.p99_ms=10%",
         "cbt-tools gate quincy reef --limits limits.yaml --limit 'success_rate>=0.999' -o gate.md",
     )
-    explain(parser, examples, {FAILED: "a regression", INCONCLUSIVE: "", UNUSABLE: ""})
+    explain(parser, examples, {FAILED: "a regression", INCONCLUSIVE: "", UNUSABLE: "", **USAGE_OF_COMPARISON})
     compare.add_sides(parser)
     parser.add_argument(
         "--limit",

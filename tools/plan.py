@@ -53,7 +53,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--live",
         action="store_true",
         help="ask nodes, endpoints and the cluster, without changing anything: who does not reply, whether keys are "
-        "right, the blast radius of each fault; show every command",
+        "right, the blast radius of each fault; show the commands of faults and settings, not those of pools, "
+        "placement, users and gateways",
     )
     add_forms(parser, TEXT, JSON)
     add_renamed(parser, {"--json": "--format json"})

@@ -254,7 +254,8 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
                 yield PlannedChange(f"{event_text(event)} ({phase.name})", "none: the cluster stays at the new release")
     if plan.admin:
         key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
-        yield PlannedChange(key, f"removed at the end{_KILLED}")
+        is_kept = plan.pools or any(rgw_words(plan.rgw))
+        yield PlannedChange(key, f"removed {_KEPT}" if is_kept else f"removed at the end{_KILLED}")
 
 
 _KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"

@@ -94,6 +94,13 @@ def test_every_help_has_examples_that_are_good_and_its_exit_statuses(verb: str) 
         assert {0, 2} <= set(listed) <= set(STATUSES) and listed == sorted(listed)
 
 
+@pytest.mark.parametrize("verb", VERBS)
+def test_only_verbs_that_compare_list_runs_that_cannot_be_compared(verb: str) -> None:
+    epilogs = [" ".join((parser.epilog or "").split()) for parser in parsers(parser_of(verb))]
+    is_listed = any("runs that cannot be compared" in epilog for epilog in epilogs)
+    assert is_listed == (verb in ("compare", "gate", "campaign"))
+
+
 PATHS: List[List[str]] = [
     ["plan", "NONE"],
     ["inject", "NONE", "--cluster", "HERE", "--archive", "x"],

@@ -44,6 +44,11 @@ def test_pools_of_a_plan() -> None:
     assert said[f"pool cbtp-<run id>-data: made: {words}"].startswith("removed with all that is in it")
     about = "compression_mode aggressive, compression_algorithm zstd"
     assert said[f"existing pool default.rgw.log: {about}"].startswith("what it was before")
+    lock = "config-key cbt-plugins/run/... on the cluster: says which run has it"
+    kept = "removed at the end of the whole run; of one that is broken off by `cbt-tools undo ARCHIVE`"
+    assert said[lock] == kept
+    without_pools = {change.what: change.undo for change in changes(plan({}), {})}
+    assert without_pools[lock] == "removed at the end; after a kill -9 by `cbt-tools undo ARCHIVE`"
     deleting = "configuration: mon mon_allow_pool_delete = true, while these are removed"
     assert said[deleting] == "what it was before"
     assert unchanged([made]) == "other pool, user, flag, other setting or daemon"
