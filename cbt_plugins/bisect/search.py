@@ -57,13 +57,13 @@ def state(session: BisectSession) -> SearchState:
         return SearchState(OPEN, over or "the bad commit is not measured yet", None, session.commits[1:], 0.0, None)
     held = belief(evidence, session.rules)
     answer = answer_of(evidence, session.rules, held)
-    best = answer.found or held.credible(session.rules.posterior)
+    best = answer.culprit or held.credible(session.rules.posterior)
     commits = session.commits[best.first : best.last + 1]
     if answer.none:
         return SearchState(NONE, _no_difference(session, held), held, (), held.none, None)
     if answer.noisy:
         return SearchState(OPEN, _too_noisy(session, held), held, (), 0.0, None)
-    if answer.found:
+    if answer.culprit:
         told = len(commits) == 1 or len(commits) <= min(_MOST_NAMED, evidence.last - 1)
         outcome, why = (FOUND, _culprit(session, held, best)) if told else (OPEN, _too_many(session, commits))
         return SearchState(outcome, why, held, commits, best.posterior, None)

@@ -199,7 +199,7 @@ def _rows(
     found: Dict[Tuple[str, Key], _Records] = {}
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
-        for key in section.asked:
+        for key in section.all_keys:
             if _choice(schedule).is_key(key, section) and METRICS[key[2]].direction is not Direction.NONE:
                 its = found.setdefault((section.case, key), [])
                 its += [one for one in runs if one not in its]

@@ -37,8 +37,8 @@ class Scale:
 
     def explains(self, base: Mapping[str, Any], new: Mapping[str, Any]) -> bool:
         """Return whether one of the counts that may differ matches, or none is known."""
-        known = [(base[key], new[key]) for key in SCALED if key in base and key in new]
-        return not known or (self.base, self.new) in known
+        counts = [(base[key], new[key]) for key in SCALED if key in base and key in new]
+        return not counts or (self.base, self.new) in counts
 
 
 class Incomparable(Exception):
@@ -54,13 +54,13 @@ def conflicts(base: RunRecord, new: RunRecord, scale: Optional[Scale] = None) ->
 
     Raises Incomparable when `scale` is not what differs.
     """
-    found = []
+    differences = []
     if base.kind != new.kind:
-        found.append(Difference(_KIND, base.kind, new.kind))
+        differences.append(Difference(_KIND, base.kind, new.kind))
     for key in sorted(set(base.config) & set(new.config)):
         a, b = base.config[key], new.config[key]
         if a != b and is_essential(key) and not (scale and key in SCALED):
-            found.append(Difference(key, text(a), text(b)))
+            differences.append(Difference(key, text(a), text(b)))
     if scale and not scale.explains(base.config, new.config):
         counts = ", ".join(
             f"{key} {text(base.config[key])}:{text(new.config[key])}"
@@ -68,7 +68,7 @@ def conflicts(base: RunRecord, new: RunRecord, scale: Optional[Scale] = None) ->
             if key in base.config and key in new.config
         )
         raise Incomparable(f"--scale {scale.base}:{scale.new} does not match the clusters: {counts}")
-    return found
+    return differences
 
 
 def is_essential(key: str) -> bool:
@@ -79,12 +79,12 @@ def differing(base: Iterable[RunRecord], new: Iterable[RunRecord]) -> List[Diffe
     """Return every key that differs between any runs of both sides, in the order of the keys."""
     sides = [[record.config for record in base], [record.config for record in new]]
     keys = sorted({key for side in sides for config in side for key in config})
-    found = []
+    differences = []
     for key in keys:
         a, b = (list(_values(key, side)) for side in sides)
         if len({*a, *b}) > 1:
-            found.append(Difference(key, " | ".join(a), " | ".join(b)))
-    return found
+            differences.append(Difference(key, " | ".join(a), " | ".join(b)))
+    return differences
 
 
 def within(records: Sequence[RunRecord]) -> Dict[str, Tuple[str, ...]]:

@@ -59,14 +59,14 @@ class GateLimits:
         return True
 
     def margin(self, key: Key) -> Optional[float]:
-        its = self.of(key)
-        return its.share if its else None
+        limit = self.of(key)
+        return limit.share if limit else None
 
     def against(self, key: Key) -> Optional[float]:
-        its = self.of(key)
-        if its is None or its.share is None:
+        limit = self.of(key)
+        if limit is None or limit.share is None:
             return None
-        return 1 + its.share if METRICS[key[2]].direction is Direction.LOWER else 1 - its.share
+        return 1 + limit.share if METRICS[key[2]].direction is Direction.LOWER else 1 - limit.share
 
     def is_key(self, key: Key, section: Section) -> bool:
         """Every row with a limit was asked for."""
@@ -82,17 +82,17 @@ class GateLimits:
 
 def of_texts(texts: Sequence[str]) -> List[Limit]:
     """Parse the values of --limit. Raises ValueError."""
-    found = []
+    limits = []
     for text in texts:
         parts = _TEXT.match(text.strip())
         if not parts:
             raise ValueError(f"--limit {text}: invalid limit: write GET.p99_ms=10% or 'success_rate>=0.999'")
         value = parts["value"] if parts["sign"] == "=" else parts["sign"] + parts["value"]
         try:
-            found.append(limit(parts["key"], value))
+            limits.append(limit(parts["key"], value))
         except ValueError as e:
             raise ValueError(f"--limit {text}: {e}") from None
-    return found
+    return limits
 
 
 def of_file(path: Path) -> List[Limit]:
@@ -108,15 +108,15 @@ def of_file(path: Path) -> List[Limit]:
     errors += [
         source.error_at((key,), "unknown key: only `limits` is allowed", True) for key in data if key != "limits"
     ]
-    found = []
+    limits = []
     for key, value in data["limits"].items():
         try:
-            found.append(limit(str(key), str(value)))
+            limits.append(limit(str(key), str(value)))
         except ValueError as e:
             errors.append(source.error_at(("limits", key), str(e), of_key="metric" in str(e)))
     if errors:
         raise ConfigError(errors)
-    return found
+    return limits
 
 
 def limit(key: str, value: str) -> Limit:
@@ -130,15 +130,15 @@ def limit(key: str, value: str) -> Limit:
         raise ValueError(f"invalid limit {value!r}: write 10%, <=50 or >=0.999")
     number, sign = float(form["number"]), form["sign"]
     op = place.pop() if place else None
-    made = Limit(f"{sign}{form['number']}{form['percent']}", ".".join(place) or None, op, metric)
+    template = Limit(f"{sign}{form['number']}{form['percent']}", ".".join(place) or None, op, metric)
     if sign:
         number = round(number / 100, 12) if form["percent"] else number
-        return replace(made, most=number) if sign == "<=" else replace(made, least=number)
+        return replace(template, most=number) if sign == "<=" else replace(template, least=number)
     if not form["percent"] or number <= 0:
         raise ValueError(f"invalid limit {value!r}: write a change as 10%, a value as <=50 or >=0.999")
     if METRICS[metric].direction is Direction.NONE:
         raise ValueError(f"metric {metric} has no better direction: give a <= or >= limit")
-    return replace(made, share=round(number / 100, 12))
+    return replace(template, share=round(number / 100, 12))
 
 
 class GateOutcome(Enum):
@@ -175,9 +175,9 @@ class Gated:
     def outcome(self) -> GateOutcome:
         if not self.compared.usable:
             return GateOutcome.UNUSABLE
-        found = {ruling.outcome for ruling in self.rulings}
+        outcomes = {ruling.outcome for ruling in self.rulings}
         order = (GateOutcome.REGRESSION, GateOutcome.INCONCLUSIVE)
-        return next((outcome for outcome in order if outcome in found), GateOutcome.OK)
+        return next((outcome for outcome in order if outcome in outcomes), GateOutcome.OK)
 
 
 def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rules) -> Gated:
@@ -223,7 +223,7 @@ def _beyond(rows: Sequence[Row], alpha: float) -> Set[int]:
     against = {i: row.against for i, row in enumerate(rows) if row.against is not None}
     directions = {i: METRICS[rows[i].metric].direction for i in against}
     judged = judge(against, directions, _NONE, alpha)
-    return {i for i, its in judged.items() if its.verdict is Verdict.WORSE}
+    return {i for i, comparison in judged.items() if comparison.verdict is Verdict.WORSE}
 
 
 def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
@@ -234,22 +234,22 @@ def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
 
 
 def _change(row: Row, share: float, beyond: bool) -> Tuple[GateOutcome, str]:
-    its = row.comparison
+    comparison = row.comparison
     lower = METRICS[row.metric].direction is Direction.LOWER
-    if its.change is None:
+    if comparison.change is None:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
-    if its.forbidden_by:
-        return GateOutcome.INCONCLUSIVE, its.forbidden_by.code
+    if comparison.forbidden_by:
+        return GateOutcome.INCONCLUSIVE, comparison.forbidden_by.code
     readings = []
-    for low, high in ((its.change_low, its.change_high), (its.inner_low, its.inner_high)):
+    for low, high in ((comparison.change_low, comparison.change_high), (comparison.inner_low, comparison.inner_high)):
         if low is None or high is None:
             return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
         readings.append((low, high) if lower else (-high, -low))
     both, sure = (f"{_reading(*ends)}, limit {_share(share)}" for ends in readings)
     if beyond:
         return GateOutcome.REGRESSION, both
-    if its.capped_by:
-        return GateOutcome.INCONCLUSIVE, its.capped_by.code
+    if comparison.capped_by:
+        return GateOutcome.INCONCLUSIVE, comparison.capped_by.code
     return (GateOutcome.OK, sure) if readings[1][1] < share else (GateOutcome.INCONCLUSIVE, both)
 
 
@@ -271,22 +271,22 @@ def _share(share: float) -> str:
 
 
 def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
-    its = row.comparison.new
-    low, high = its.low, its.high
-    if its.forbidden_by:
-        return GateOutcome.INCONCLUSIVE, its.forbidden_by.code
+    estimate = row.comparison.new
+    low, high = estimate.low, estimate.high
+    if estimate.forbidden_by:
+        return GateOutcome.INCONCLUSIVE, estimate.forbidden_by.code
     if row.runs[1] == 1 or low is None or high is None:
-        low = high = its.value
+        low = high = estimate.value
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)
-    what = "the value" if low == high else "the interval"
-    if before and limit.most is not None and its.capped_by:  # so fast at less load than was asked for
-        return GateOutcome.INCONCLUSIVE, its.capped_by.code
+    subject = "the value" if low == high else "the interval"
+    if before and limit.most is not None and estimate.capped_by:  # so fast at less load than was asked for
+        return GateOutcome.INCONCLUSIVE, estimate.capped_by.code
     if beyond or before:
         return (
-            (GateOutcome.REGRESSION, f"{what} is beyond the limit")
+            (GateOutcome.REGRESSION, f"{subject} is beyond the limit")
             if beyond
-            else (GateOutcome.OK, f"{what} keeps the limit")
+            else (GateOutcome.OK, f"{subject} keeps the limit")
         )
     return GateOutcome.INCONCLUSIVE, "the interval includes the limit"
 
@@ -309,22 +309,22 @@ _LEFT = tuple(name in ("phase", "op", "metric", "outcome") for name in HEAD)
 def blocks(gated: Gated) -> List[Block]:
     """Return the gate as blocks, the outcome last."""
     compared = gated.compared
-    found: List[Block] = [Words(tuple(output.side_lines(compared)))]
+    parts: List[Block] = [Words(tuple(output.side_lines(compared)))]
     several = len(compared.contenders) > 1
     rulings = iter(gated.rulings)
     for section in compared.sections:
         if several or section.case:
-            found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
+            parts.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
         lines = [_line(row, next(rulings)) for row in section.rows]
-        found += [
+        parts += [
             TableGrid(output.DIFFERENCES, tuple(output.differences(section)), left=3),
             TableGrid(HEAD, tuple(lines), left=_LEFT),
             output.notes([*section.warnings, *output.of_rows(section.rows)]),
         ]
-    found.append(Notes("missing numbers", tuple(f"{its.row}: {its.why}" for its in rulings)))
-    found.append(Notes("not compared", compared.not_compared))
-    found.append(Words(tuple(_answer(gated))))
-    return found
+    parts.append(Notes("missing numbers", tuple(f"{ruling.row}: {ruling.why}" for ruling in rulings)))
+    parts.append(Notes("not compared", compared.not_compared))
+    parts.append(Words(tuple(_answer(gated))))
+    return parts
 
 
 def _line(row: Row, ruling: Ruling) -> Tuple[str, ...]:
@@ -337,14 +337,15 @@ def _answer(gated: Gated) -> Iterator[str]:
     counts: Dict[str, int] = {}
     for ruling in gated.rulings:
         counts[ruling.outcome.word] = counts.get(ruling.outcome.word, 0) + 1
-    told = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
-    yield f"{gated.outcome.word} (exit status {gated.outcome.value}): {told}"
+    summary = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
+    yield f"{gated.outcome.word} (exit status {gated.outcome.value}): {summary}"
 
 
 def data(gated: Gated) -> Dict[str, Any]:
     """Return the comparison as plain values, with the rulings."""
     rulings = [
-        {"row": its.row, "limit": its.limit.text, "outcome": its.outcome.word, "why": its.why} for its in gated.rulings
+        {"row": ruling.row, "limit": ruling.limit.text, "outcome": ruling.outcome.word, "why": ruling.why}
+        for ruling in gated.rulings
     ]
     return {**output.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}
 
@@ -352,5 +353,5 @@ def data(gated: Gated) -> Dict[str, Any]:
 def table(gated: Gated) -> List[Sequence[Any]]:
     """Return the comparison's columns and a line for each row, with its limit, outcome and reason."""
     head, *lines = output.table(gated.compared)
-    rulings = [(its.limit.text, its.outcome.word, its.why) for its in gated.rulings]
-    return [(*head, "limit", "outcome", "why"), *((*line, *ruling) for line, ruling in zip(lines, rulings))]
+    rulings = [(ruling.limit.text, ruling.outcome.word, ruling.why) for ruling in gated.rulings]
+    return [(*head, "limit", "outcome", "why"), *((*line, *cells) for line, cells in zip(lines, rulings))]

@@ -89,7 +89,7 @@ class Track:
     changes: Tuple[LevelChange, ...]
 
     @property
-    def known(self) -> List[float]:
+    def known_values(self) -> List[float]:
         return [value for value in self.values if value is not None]
 
     def verdict(self, change: LevelChange) -> str:
@@ -124,17 +124,17 @@ def histories(
         raise ValueError("some results have no time: they cannot be ordered")
     ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = groups(ordered)
-    named = sorted(zip(titles(cases), cases), key=lambda its: (-len(its[1]), its[0]))
+    named = sorted(zip(titles(cases), cases), key=lambda case: (-len(case[1]), case[0]))
     return [_history(title, runs, choice, budget, seed) for title, runs in named]
 
 
 def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, budget: AlarmBudget, seed: int) -> History:
     table: Dict[Key, List[Optional[float]]] = {}
     for i, run in enumerate(runs):
-        for its in run.measurements:
-            if choice.takes((its.phase, its.op, its.metric)):
-                values = table.setdefault((its.phase, its.op, its.metric), [None] * len(runs))
-                values[i] = its.value if run.usable else None
+        for measurement in run.measurements:
+            if choice.takes((measurement.phase, measurement.op, measurement.metric)):
+                values = table.setdefault((measurement.phase, measurement.op, measurement.metric), [None] * len(runs))
+                values[i] = measurement.value if run.usable else None
     level = {
         key: values
         for key, values in table.items()
@@ -147,55 +147,62 @@ def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, budget: Ala
 
 
 def _track(key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
-    known = [(run, value) for run, value in zip(runs, values) if value is not None]
-    found = change_points([value for _, value in known], alpha=alpha, seed=seed) if len(known) >= FEWEST else []
-    cuts = [0, *(point.index for point in found), len(known)]
-    levels = [[run for run, _ in known[begin:end]] for begin, end in zip(cuts, cuts[1:])]
+    run_values = [(run, value) for run, value in zip(runs, values) if value is not None]
+    points = (
+        change_points([value for _, value in run_values], alpha=alpha, seed=seed) if len(run_values) >= FEWEST else []
+    )
+    cuts = [0, *(point.index for point in points), len(run_values)]
+    levels = [[run for run, _ in run_values[begin:end]] for begin, end in zip(cuts, cuts[1:])]
     changes = []
-    for point, both in zip(found, zip(levels, levels[1:])):
+    for point, both in zip(points, zip(levels, levels[1:])):
         before, after = both[0][-1], both[1][0]
-        what = tuple(differing([before], [after]))
+        differences = tuple(differing([before], [after]))
         sides = [_level_warnings(name, runs, key) for name, runs in zip(("before", "after"), both)]
         forbidden = any(2 * warned >= len(runs) for (_, warned), runs in zip(sides, both))
-        warnings = tuple(its for found, _ in sides for its in found)
-        changes.append(LevelChange(before, after, point.before, point.after, point.p, what, warnings, forbidden))
+        warnings = tuple(warning for level_warnings, _ in sides for warning in level_warnings)
+        changes.append(LevelChange(before, after, point.before, point.after, point.p, differences, warnings, forbidden))
     return Track(*key, tuple(values), tuple(changes))
 
 
 def _level_warnings(name: str, runs: Sequence[RunRecord], key: Key) -> Tuple[List[LevelWarning], int]:
     """Return the warnings of a level's runs that forbid a verdict, each kind once, and how many runs have any."""
-    having = [[its for its in run.warnings if forbids_verdict(its.code) and its.is_about(*key[:2])] for run in runs]
-    found: Dict[str, List[str]] = {}
+    having = [
+        [warning for warning in run.warnings if forbids_verdict(warning.code) and warning.is_about(*key[:2])]
+        for run in runs
+    ]
+    texts_by_code: Dict[str, List[str]] = {}
     for each in having:
-        for code, text in {its.code: its.text for its in each}.items():
-            found.setdefault(code, []).append(text)
-    made = [LevelWarning(code, name, len(texts), len(runs), texts[0]) for code, texts in found.items()]
-    return made, sum(map(bool, having))
+        for code, text in {warning.code: warning.text for warning in each}.items():
+            texts_by_code.setdefault(code, []).append(text)
+    warnings = [LevelWarning(code, name, len(texts), len(runs), texts[0]) for code, texts in texts_by_code.items()]
+    return warnings, sum(map(bool, having))
 
 
 HEAD = ("phase", "op", "metric", "unit", "from", "release", "before", "after", "change", "p", "")
 LEVELS = ("phase", "op", "metric", "unit", "runs", "median", "lowest", "highest", "last")
 
 
-def blocks(found: Sequence[History]) -> List[Block]:
+def blocks(histories: Sequence[History]) -> List[Block]:
     """Return the histories as blocks: the changes first, then the level of every track."""
-    made: List[Block] = []
-    for history in found:
-        if len(found) > 1:
-            made.append(Heading(history.case))
-        made.append(Words((f"{len(history.runs)} runs, {_span(history)}",)))
+    parts: List[Block] = []
+    for history in histories:
+        if len(histories) > 1:
+            parts.append(Heading(history.case))
+        parts.append(Words((f"{len(history.runs)} runs, {_span(history)}",)))
         changes = [(track, change) for track in history.tracks for change in track.changes]
-        made += [
+        parts += [
             TableGrid(HEAD, tuple(_change(track, change) for track, change in changes), left=6, title="changes"),
             Notes("configuration changes", tuple(_reasons([change for _, change in changes]))),
             Notes("levels with warnings that forbid a verdict", tuple(_doubts(changes))),
-            TableGrid(LEVELS, tuple(_level(track) for track in history.tracks if track.known), left=4, title="levels"),
+            TableGrid(
+                LEVELS, tuple(_level(track) for track in history.tracks if track.known_values), left=4, title="levels"
+            ),
             Notes("warnings", tuple(_warnings(history))),
         ]
         if not changes:
-            made.append(Words(("no level change found",)))
-        made.append(Words((_promise(history),)))
-    return made
+            parts.append(Words(("no level change found",)))
+        parts.append(Words((_promise(history),)))
+    return parts
 
 
 def _promise(history: History) -> str:
@@ -227,30 +234,30 @@ def _change(track: Track, change: LevelChange) -> Tuple[str, ...]:
 
 
 def _level(track: Track) -> Tuple[str, ...]:
-    metric, known = METRICS[track.metric], track.known
-    numbers = (median(known), min(known), max(known), known[-1])
-    return (track.phase, track.op, metric.title, metric.unit, str(len(known)), *map(plain, numbers))
+    metric, values = METRICS[track.metric], track.known_values
+    numbers = (median(values), min(values), max(values), values[-1])
+    return (track.phase, track.op, metric.title, metric.unit, str(len(values)), *map(plain, numbers))
 
 
 def _reasons(changes: Sequence[LevelChange]) -> Iterator[str]:
     for change in _firsts(changes):
-        told = [f"{its.key}: {its.base} -> {its.new}" for its in change.differences]
-        yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(told) or 'no recorded difference'}"
+        texts = [f"{difference.key}: {difference.base} -> {difference.new}" for difference in change.differences]
+        yield f"{when(change.run.started)} ({change.run.source}): {'; '.join(texts) or 'no recorded difference'}"
 
 
 def _doubts(changes: Sequence[Tuple[Track, LevelChange]]) -> Iterator[str]:
     for track, change in changes:
         row = f"{when(change.run.started)} ({track.phase} {track.op} {METRICS[track.metric].title})"
-        for its in change.warnings:
-            yield f"{row}: {its.code} in {its.runs} of {its.of} runs {its.level} it: {its.text}"
+        for warning in change.warnings:
+            yield f"{row}: {warning.code} in {warning.runs} of {warning.of} runs {warning.level} it: {warning.text}"
 
 
 def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
     """Return the first change of each run."""
-    found: Dict[Tuple[str, str], LevelChange] = {}
+    first_changes: Dict[Tuple[str, str], LevelChange] = {}
     for change in changes:
-        found.setdefault((change.run.source, change.run.name), change)
-    return sorted(found.values(), key=lambda change: change.run.started or 0.0)
+        first_changes.setdefault((change.run.source, change.run.name), change)
+    return sorted(first_changes.values(), key=lambda change: change.run.started or 0.0)
 
 
 def _warnings(history: History) -> Iterator[str]:
@@ -265,18 +272,18 @@ def _warnings(history: History) -> Iterator[str]:
             row = f"{track.phase} {track.op} {METRICS[track.metric].title}"
             many = f"{len(without)} of {len(runs)} runs have no time, the last one of {when(without[-1].started)}"
             yield f"unrecovered-runs ({row}): {many}: not reached, or not seen; the levels are those of the others"
-    short = sum(len(track.known) < FEWEST for track in history.tracks)
+    short = sum(len(track.known_values) < FEWEST for track in history.tracks)
     if short:
         yield f"too-few-runs: {short} of {len(history.tracks)} series have fewer than {FEWEST} runs: too few"
 
 
-def table(found: Sequence[History]) -> List[Sequence[str]]:
+def table(histories: Sequence[History]) -> List[Sequence[str]]:
     """Return a line for each run, a column for each track, as other change point programs read it; the first names
     the columns.
     """
-    names = list(dict.fromkeys(_name(track) for history in found for track in history.tracks))
+    names = list(dict.fromkeys(_name(track) for history in histories for track in history.tracks))
     lines: List[Sequence[str]] = [("time", "case", "source", "release", *names)]
-    for history in found:
+    for history in histories:
         tracks = {_name(track): track for track in history.tracks}
         for i, run in enumerate(history.runs):
             values = [number(tracks[name].values[i]) if name in tracks else None for name in names]
@@ -291,9 +298,9 @@ def _time(run: RunRecord) -> str:
     return datetime.fromtimestamp(run.started, timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
 
 
-def data(found: Sequence[History]) -> List[Dict[str, Any]]:
+def data(histories: Sequence[History]) -> List[Dict[str, Any]]:
     """Return the histories as plain values."""
-    return [_data(history) for history in found]
+    return [_data(history) for history in histories]
 
 
 def _data(history: History) -> Dict[str, Any]:
@@ -324,8 +331,11 @@ def _change_data(track: Track, history: History, change: LevelChange) -> Dict[st
         "after": number(change.after),
         "p": number(change.p),
         "verdict": track.verdict(change),
-        "warnings": [asdict(its) for its in change.warnings],
-        "differences": [{"key": its.key, "before": its.base, "after": its.new} for its in change.differences],
+        "warnings": [asdict(warning) for warning in change.warnings],
+        "differences": [
+            {"key": difference.key, "before": difference.base, "after": difference.new}
+            for difference in change.differences
+        ],
     }
 
 

@@ -19,21 +19,21 @@ DIFFERENCES = ("configuration differences", "base", "new")
 
 def blocks(compared: Compared) -> List[Block]:
     """Return the comparison as blocks, in the order of reading."""
-    found: List[Block] = [Words(tuple(side_lines(compared)))]
+    parts: List[Block] = [Words(tuple(side_lines(compared)))]
     several = len(compared.contenders) > 1
     for section in compared.sections:
         if several or section.case:
-            found.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
-        found += [
+            parts.append(Heading(" ".join(filter(None, (section.contender if several else "", section.case)))))
+        parts += [
             TableGrid(DIFFERENCES, tuple(differences(section)), left=3),
             *_tables(section.rows),
             *_scale(section, compared.rules),
-            Notes("missing numbers", tuple(f"{its.where}: {its.text}" for its in section.missing)),
+            Notes("missing numbers", tuple(f"{warning.where}: {warning.text}" for warning in section.missing)),
             notes([*section.warnings, *of_rows(section.rows)]),
         ]
-    found.append(Notes("not compared", compared.not_compared))
-    found.append(Words(tuple(legend(compared.rules, compared.rows))))
-    return found
+    parts.append(Notes("not compared", compared.not_compared))
+    parts.append(Words(tuple(legend(compared.rules, compared.rows))))
+    return parts
 
 
 def _tables(rows: Sequence[Row]) -> Iterator[Block]:
@@ -63,33 +63,35 @@ def _scale(section: Section, rules: Rules) -> Iterator[Block]:
         return
     head = ("scale-out", "op", "gain", "gain / added", "mean latency", "closed loop predicts")
     rows = []
-    for its in gains(section, rules.scale):
-        latency, predicted = (_percent(x) + "%" if x is not None else "-" for x in (its.latency, its.predicted))
-        rows.append((its.phase, its.op, _percent(its.gain) + "%", f"{100 * its.efficiency:.1f}%", latency, predicted))
+    for gain in gains(section, rules.scale):
+        latency, predicted = (_percent(x) + "%" if x is not None else "-" for x in (gain.latency, gain.predicted))
+        rows.append(
+            (gain.phase, gain.op, _percent(gain.gain) + "%", f"{100 * gain.efficiency:.1f}%", latency, predicted)
+        )
     yield TableGrid(head, tuple(rows), left=2)
 
 
 def differences(section: Section) -> Iterator[Tuple[str, ...]]:
     """Yield the rows under DIFFERENCES."""
-    for its in section.differences:
-        yield its.key, short(its.base), short(its.new)
+    for difference in section.differences:
+        yield difference.key, short(difference.base), short(difference.new)
 
 
 def line(row: Row) -> Tuple[str, ...]:
     """Return the cells of a row under HEAD."""
-    its = row.comparison
+    comparison = row.comparison
     metric = METRICS[row.metric]
     return (
         row.phase,
         row.op,
         metric.title,
         metric.unit,
-        value(its.base),
-        value(its.new),
-        change(its),
-        chance(its.p if its.adjusted is None else its.adjusted),
+        value(comparison.base),
+        value(comparison.new),
+        change(comparison),
+        chance(comparison.p if comparison.adjusted is None else comparison.adjusted),
         _n(row),
-        verdict(its),
+        verdict(comparison),
     )
 
 
@@ -103,22 +105,22 @@ def verdict(comparison: Comparison) -> str:
 _WIDE, _APART = 100.0, 10.0
 
 
-def value(its: Estimate) -> str:
+def value(estimate: Estimate) -> str:
     """ "100.4 ±2.1%": the value and the farther end of the interval, relative; without a known interval "100.4"."""
-    if its.low is None or its.high is None:
-        return plain(its.value)
-    if not its.value:
-        return f"{plain(its.value)} ±{plain(max(its.high, -its.low))}"
-    wide = 100 * max(its.high - its.value, its.value - its.low) / abs(its.value)
-    return f"{plain(its.value)} ±{wide:.1f}%" if wide < _WIDE else plain(its.value)
+    if estimate.low is None or estimate.high is None:
+        return plain(estimate.value)
+    if not estimate.value:
+        return f"{plain(estimate.value)} ±{plain(max(estimate.high, -estimate.low))}"
+    wide = 100 * max(estimate.high - estimate.value, estimate.value - estimate.low) / abs(estimate.value)
+    return f"{plain(estimate.value)} ±{wide:.1f}%" if wide < _WIDE else plain(estimate.value)
 
 
-def change(its: Comparison) -> str:
+def change(comparison: Comparison) -> str:
     """ "-10.3% [-12.1, -8.4]": the interval that the verdict is of."""
-    if its.change is None:
+    if comparison.change is None:
         return "-"
-    text = _percent(its.change) + "%"
-    low, high = its.deciding
+    text = _percent(comparison.change) + "%"
+    low, high = comparison.deciding
     if low is None or high is None:
         return text
     if 100 * (high - low) >= 2 * _WIDE and 1 + high >= _APART * (1 + low):
@@ -149,8 +151,8 @@ def _n(row: Row) -> str:
 def of_rows(rows: Sequence[Row]) -> Iterator[ComparisonWarning]:
     """Yield the warnings of the rows."""
     for row in rows:
-        its = row.comparison
-        for warning in dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings)):
+        comparison = row.comparison
+        for warning in dict.fromkeys((*comparison.base.warnings, *comparison.new.warnings, *comparison.warnings)):
             yield ComparisonWarning(warning.code, f"{row.phase} {row.op} {row.metric}", warning.text)
 
 
@@ -168,19 +170,21 @@ def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
     codes: Dict[str, List[ComparisonWarning]] = {}
     for warning in warnings:
         codes.setdefault(warning.code, []).append(warning)
-    for code, its in codes.items():
-        places = list(dict.fromkeys(warning.where for warning in its))
-        more = f" and {len(places) - 1} more" if len(places) > 1 else ""
-        yield f"{code} ({places[0]}{more}): {its[0].text}"
+    for code, group in codes.items():
+        places = list(dict.fromkeys(warning.where for warning in group))
+        suffix = f" and {len(places) - 1} more" if len(places) > 1 else ""
+        yield f"{code} ({places[0]}{suffix}): {group[0].text}"
 
 
 def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     """Yield the lines that explain the table."""
     inner = any(row.verdict is Verdict.EQUIVALENT for row in rows)
-    of_equivalent = f"; of equivalent rows at {_whole(2 * rules.confidence - 1)}%, which decides them" if inner else ""
+    of_equivalent = (
+        f"; of equivalent rows at {_unsigned_percent(2 * rules.confidence - 1)}%, which decides them" if inner else ""
+    )
     yield (
-        f"±: {_whole(rules.confidence)}% confidence interval; in brackets: interval of the change, in percent"
-        f"{of_equivalent}"
+        f"±: {_unsigned_percent(rules.confidence)}% confidence interval; in brackets: interval of the change, in "
+        f"percent{of_equivalent}"
     )
     ways = {row.way for row in rows}
     if "seconds" in ways:
@@ -190,12 +194,12 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
         yield f"n: runs of the base and of the other side{interleaved}; values are medians"
     keys = sum(row.comparison.key for row in rows)
     corrections = {"Holm's correction over {}": keys, "a false discovery rate over {}": len(rows) - keys}
-    told = (
+    phrases = (
         way.format(f"{n} {name} {'row' if n == 1 else 'rows'}" if 0 < keys < len(rows) else f"{n} rows")
         for (way, n), name in zip(corrections.items(), ("key", "other"))
         if n
     )
-    yield f"p: after {', '.join(told)}"
+    yield f"p: after {', '.join(phrases)}"
     yield (
         f"better and worse need p < {rules.alpha:g}, equivalent needs a change that is surely within "
         f"{margins(rules, [row.metric for row in rows])}"
@@ -207,12 +211,12 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
 def margins(rules: Rules, metrics: Iterable[str]) -> str:
     """ "±5% (success rate: ±0.1%)": the margin, and those of metrics that have another."""
     usual = MARGIN if rules.margin is None else rules.margin
-    known = {METRICS[metric].title: rules.margin_of(metric) for metric in metrics}
-    own = ", ".join(f"{title}: ±{_whole(its)}%" for title, its in known.items() if its != usual)
-    return f"±{_whole(usual)}%" + (f" ({own})" if own else "")
+    by_title = {METRICS[metric].title: rules.margin_of(metric) for metric in metrics}
+    own = ", ".join(f"{title}: ±{_unsigned_percent(margin)}%" for title, margin in by_title.items() if margin != usual)
+    return f"±{_unsigned_percent(usual)}%" + (f" ({own})" if own else "")
 
 
-def _whole(share: float) -> str:
+def _unsigned_percent(share: float) -> str:
     return f"{round(100 * share, 9):g}"
 
 
@@ -229,7 +233,7 @@ COLUMNS = (
 
 def flat(row: Row) -> Dict[str, Any]:
     """Return a row under COLUMNS; numbers with ten digits, changes as shares."""
-    its = row.comparison
+    comparison = row.comparison
     return {
         "contender": row.contender,
         "case": row.case,
@@ -237,23 +241,25 @@ def flat(row: Row) -> Dict[str, Any]:
         "op": row.op,
         "metric": row.metric,
         "unit": row.unit,
-        **_estimate("base", its.base),
-        **_estimate("new", its.new),
-        "change": number(its.change),
-        "change_low": number(its.change_low),
-        "change_high": number(its.change_high),
-        "p": number(its.p),
-        "p_adjusted": number(its.adjusted),
-        "key": its.key,
-        "within": number(its.within),
-        "margin": number(its.margin),
-        "inner_low": number(its.inner_low),
-        "inner_high": number(its.inner_high),
-        "differs": its.differs,
+        **_estimate("base", comparison.base),
+        **_estimate("new", comparison.new),
+        "change": number(comparison.change),
+        "change_low": number(comparison.change_low),
+        "change_high": number(comparison.change_high),
+        "p": number(comparison.p),
+        "p_adjusted": number(comparison.adjusted),
+        "key": comparison.key,
+        "within": number(comparison.within),
+        "margin": number(comparison.margin),
+        "inner_low": number(comparison.inner_low),
+        "inner_high": number(comparison.inner_high),
+        "differs": comparison.differs,
         "way": row.way,
-        "method": its.method,
+        "method": comparison.method,
         "verdict": row.verdict.value,
-        "warnings": " ".join(dict.fromkeys(c.code for c in (*its.base.warnings, *its.new.warnings, *its.warnings))),
+        "warnings": " ".join(
+            dict.fromkeys(c.code for c in (*comparison.base.warnings, *comparison.new.warnings, *comparison.warnings))
+        ),
     }
 
 
@@ -264,9 +270,9 @@ def number(value: Optional[float]) -> Optional[float]:
     return float(f"{value:.10g}")
 
 
-def _estimate(name: str, its: Estimate) -> Dict[str, Any]:
-    low, high = number(its.low), number(its.high)
-    return {name: number(its.value), f"{name}_low": low, f"{name}_high": high, f"{name}_n": number(its.n)}
+def _estimate(name: str, estimate: Estimate) -> Dict[str, Any]:
+    low, high = number(estimate.low), number(estimate.high)
+    return {name: number(estimate.value), f"{name}_low": low, f"{name}_high": high, f"{name}_n": number(estimate.n)}
 
 
 def table(compared: Compared) -> List[Sequence[Any]]:
@@ -305,25 +311,28 @@ def _side_data(name: str, runs: Any) -> Dict[str, Any]:
     }
 
 
-def _warning(its: Union[ComparisonWarning, StatisticsWarning]) -> Dict[str, str]:
-    return {"code": its.code, "severity": severity_of(its.code).value, "text": its.text}
+def _warning(warning: Union[ComparisonWarning, StatisticsWarning]) -> Dict[str, str]:
+    return {"code": warning.code, "severity": severity_of(warning.code).value, "text": warning.text}
 
 
 def _section_data(section: Section, rules: Rules) -> Dict[str, Any]:
     rows: List[Dict[str, Any]] = []
     for row in section.rows:
-        its = row.comparison
-        warnings = dict.fromkeys((*its.base.warnings, *its.new.warnings, *its.warnings))
-        rows.append({"id": row.id, **flat(row), "warnings": [_warning(its) for its in warnings]})
+        comparison = row.comparison
+        warnings = dict.fromkeys((*comparison.base.warnings, *comparison.new.warnings, *comparison.warnings))
+        rows.append({"id": row.id, **flat(row), "warnings": [_warning(warning) for warning in warnings]})
     return {
         "contender": section.contender,
         "case": section.case,
-        "differences": [{"key": its.key, "base": its.base, "new": its.new} for its in section.differences],
+        "differences": [
+            {"key": difference.key, "base": difference.base, "new": difference.new}
+            for difference in section.differences
+        ],
         "rows": rows,
         "scale": [
             {key: number(value) if isinstance(value, float) else value for key, value in asdict(gain).items()}
             for gain in (gains(section, rules.scale) if rules.scale else ())
         ],
-        "missing": [{"row": its.where, "text": its.text} for its in section.missing],
-        "warnings": [{**_warning(its), "where": its.where} for its in section.warnings],
+        "missing": [{"row": warning.where, "text": warning.text} for warning in section.missing],
+        "warnings": [{**_warning(warning), "where": warning.where} for warning in section.warnings],
     }

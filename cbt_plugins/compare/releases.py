@@ -37,29 +37,29 @@ Line = Dict[str, Row]  # contender -> row
 
 def blocks(compared: Compared) -> List[Block]:
     """Return the tables, one set for each configuration."""
-    found: List[Block] = [Words(tuple(side_lines(compared)))]
+    parts: List[Block] = [Words(tuple(side_lines(compared)))]
     for case, sections in _cases(compared).items():
         if case:
-            found.append(Heading(case))
+            parts.append(Heading(case))
         lines = _lines(sections)
         head = ["", "phase", "unit", compared.base.name]
         for section in sections:
             head += [section.contender, "change", "p", "verdict"]
         for kind in _KINDS:
             rows = tuple(_cells(row, sections) for row in lines if _kind(next(iter(row.values()))) == kind)
-            found.append(TableGrid(tuple(head), rows, left=3, title=kind))
-        missing = [f"{its.where}: {its.text}" for section in sections for its in section.missing]
-        found.append(Notes("no number", tuple(dict.fromkeys(missing))))
-    found.append(Notes("not compared", compared.not_compared))
-    found.append(Words(tuple(legend(compared.rules, compared.rows))))
-    return found
+            parts.append(TableGrid(tuple(head), rows, left=3, title=kind))
+        missing = [f"{warning.where}: {warning.text}" for section in sections for warning in section.missing]
+        parts.append(Notes("no number", tuple(dict.fromkeys(missing))))
+    parts.append(Notes("not compared", compared.not_compared))
+    parts.append(Words(tuple(legend(compared.rules, compared.rows))))
+    return parts
 
 
 def _cases(compared: Compared) -> Dict[str, List[Section]]:
-    found: Dict[str, List[Section]] = {}
+    sections_by_case: Dict[str, List[Section]] = {}
     for section in compared.sections:
-        found.setdefault(section.case, []).append(section)
-    return found
+        sections_by_case.setdefault(section.case, []).append(section)
+    return sections_by_case
 
 
 def _lines(sections: Sequence[Section]) -> List[Line]:
@@ -90,19 +90,23 @@ def _kind(row: Row) -> str:
 def _cells(line: Line, sections: Sequence[Section]) -> Tuple[str, ...]:
     row = next(iter(line.values()))
     unit, scale = _unit(row, line)
-    cells = [what(row), _place(row, sections[0]), unit, value(_in(row.comparison.base, scale))]
+    cells = [line_title(row), _place(row, sections[0]), unit, value(_in(row.comparison.base, scale))]
     for section in sections:
-        its = line.get(section.contender)
-        if its is None:
+        contender_row = line.get(section.contender)
+        if contender_row is None:
             cells += ["-"] * 4
             continue
-        adjusted = its.comparison.adjusted if its.comparison.adjusted is not None else its.comparison.p
-        cells += [value(_in(its.comparison.new, scale)), change(its.comparison), chance(adjusted)]
-        cells.append(verdict(its.comparison))
+        adjusted = (
+            contender_row.comparison.adjusted
+            if contender_row.comparison.adjusted is not None
+            else contender_row.comparison.p
+        )
+        cells += [value(_in(contender_row.comparison.new, scale)), change(contender_row.comparison), chance(adjusted)]
+        cells.append(verdict(contender_row.comparison))
     return tuple(cells)
 
 
-def what(row: Row) -> str:
+def line_title(row: Row) -> str:
     """Return the first cell of a line."""
     if row.metric == "mib_per_s":
         return "read" if row.op in _READ else "write"
@@ -114,7 +118,7 @@ def what(row: Row) -> str:
 def _place(row: Row, section: Section) -> str:
     """Return the phase, and whether the cluster was new or aged in it."""
     roles = [name for name in _phases(section) if _role(section, name) == "measure"]
-    failed = any(STATE in its.phase for its in section.rows)
+    failed = any(STATE in section_row.phase for section_row in section.rows)
     if failed or len(roles) < 2 or row.phase not in (roles[0], roles[-1]) or row.metric == "recovery_s":
         return row.phase
     age = "new" if row.phase == roles[0] else "aged"
@@ -122,7 +126,9 @@ def _place(row: Row, section: Section) -> str:
 
 
 def _phases(section: Section) -> Iterator[str]:
-    yield from dict.fromkeys(its.phase for its in section.base[0].measurements if STATE not in its.phase)
+    yield from dict.fromkeys(
+        measurement.phase for measurement in section.base[0].measurements if STATE not in measurement.phase
+    )
 
 
 def _role(section: Section, phase: str) -> Optional[str]:
@@ -131,14 +137,14 @@ def _role(section: Section, phase: str) -> Optional[str]:
 
 def _unit(row: Row, line: Line) -> Tuple[str, float]:
     """Return the unit and its factor: long recoveries are in hours."""
-    longest = max(row.comparison.base.value, *(its.comparison.new.value for its in line.values()))
+    longest = max(row.comparison.base.value, *(contender_row.comparison.new.value for contender_row in line.values()))
     return ("h", _HOUR) if row.metric == "recovery_s" and longest >= _HOUR else (row.unit, 1.0)
 
 
-def _in(its: Estimate, scale: float) -> Estimate:
+def _in(estimate: Estimate, scale: float) -> Estimate:
     """Return an estimate in a unit that is `scale` times larger."""
-    low, high = (None if end is None else end / scale for end in (its.low, its.high))
-    return replace(its, value=its.value / scale, low=low, high=high)
+    low, high = (None if end is None else end / scale for end in (estimate.low, estimate.high))
+    return replace(estimate, value=estimate.value / scale, low=low, high=high)
 
 
 COLUMNS = ("case", "what", "phase", "unit", "base", "base_value", "contender", "value", "change", "verdict")
@@ -146,13 +152,13 @@ COLUMNS = ("case", "what", "phase", "unit", "base", "base_value", "contender", "
 
 def table(compared: Compared) -> List[Sequence[str]]:
     """Return COLUMNS and a line for each row and contender; seconds stay seconds."""
-    found: List[Sequence[str]] = [COLUMNS]
+    lines: List[Sequence[str]] = [COLUMNS]
     for case, sections in _cases(compared).items():
         for line in _lines(sections):
             for name, row in line.items():
-                its = row.comparison
-                shown = [f"{number:.10g}" for number in (its.base.value, its.new.value)]
-                rate = "" if its.change is None else f"{its.change:.10g}"
-                about = [case, what(row), _place(row, sections[0]), row.unit]
-                found.append([*about, compared.base.name, shown[0], name, shown[1], rate, row.verdict.value])
-    return found
+                comparison = row.comparison
+                shown = [f"{number:.10g}" for number in (comparison.base.value, comparison.new.value)]
+                rate = "" if comparison.change is None else f"{comparison.change:.10g}"
+                about = [case, line_title(row), _place(row, sections[0]), row.unit]
+                lines.append([*about, compared.base.name, shown[0], name, shown[1], rate, row.verdict.value])
+    return lines

@@ -63,58 +63,60 @@ class Alone:
 
 def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Case], List[Alone]]:
     """Return the cases of both sides, and what only one side has. Raises Incomparable if no case matches."""
-    ours, theirs = groups(base.runs), groups(new.runs)
+    base_groups, new_groups = groups(base.runs), groups(new.runs)
     pairs: List[Tuple[Runs, Runs]] = []
     alone = []
-    for title, group in zip(titles(ours), ours):
-        match = next((other for other in theirs if not conflicts(group[0], other[0], scale)), None)
+    for title, group in zip(titles(base_groups), base_groups):
+        match = next((candidate for candidate in new_groups if not conflicts(group[0], candidate[0], scale)), None)
         if match is None:
-            alone.append(Alone(base.name, title, group, f"only in {base.name}: {_nearest(group, theirs, scale)}"))
+            alone.append(Alone(base.name, title, group, f"only in {base.name}: {_nearest(group, new_groups, scale)}"))
         else:
-            theirs.remove(match)
+            new_groups.remove(match)
             pairs.append((group, match))
     if not pairs:
         raise _incomparable(base, new, scale)
-    alone += [Alone(new.name, "", other, f"only in {new.name}: {_names(other)}") for other in theirs]
-    names = titles([ours for ours, _ in pairs])
+    alone += [Alone(new.name, "", group, f"only in {new.name}: {_names(group)}") for group in new_groups]
+    names = titles([base_runs for base_runs, _ in pairs])
     return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(names, pairs)], alone
 
 
-def repeats(case: Case, known: Sequence[Sequence[RunRecord]]) -> List[Runs]:
+def repeats(case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]) -> List[Runs]:
     """Return the groups of runs that repeat one configuration that belongs to the case: they differ by chance only.
 
-    `known`: the runs of each side, and of the history. Runs of two sides are never in one group, because they may
-    differ; nor are runs with different options or versions. Each run counts once.
+    `runs_of_sides`: the runs of each side, and of the history. Runs of two sides are never in one group, because they
+    may differ; nor are runs with different options or versions. Each run counts once.
     """
-    found: Dict[Tuple[int, Tuple[Tuple[str, str], ...]], List[RunRecord]] = {}
+    runs_by_config: Dict[Tuple[int, Tuple[Tuple[str, str], ...]], List[RunRecord]] = {}
     seen: Set[Tuple[str, str]] = set()
-    for side, run in ((side, run) for side, runs in enumerate(known) for run in runs):
+    for side, run in ((side, run) for side, runs in enumerate(runs_of_sides) for run in runs):
         belongs = not conflicts(case.base[0], run) or not conflicts(case.new[0], run)
         if run.usable and belongs and _identity(run) not in seen:
             seen.add(_identity(run))
             config = tuple(sorted((key, text(value)) for key, value in run.config.items()))
-            found.setdefault((side, config), []).append(run)
-    return [tuple(runs) for runs in found.values() if len(runs) > 1]
+            runs_by_config.setdefault((side, config), []).append(run)
+    return [tuple(runs) for runs in runs_by_config.values() if len(runs) > 1]
 
 
 def groups(runs: Sequence[RunRecord]) -> List[Runs]:
     """Return the runs in groups that can be compared with each other, in the order of the first of each group."""
-    found: List[List[RunRecord]] = []
+    run_groups: List[List[RunRecord]] = []
     for run in runs:
-        group = next((its for its in found if not conflicts(its[0], run)), None)
+        group = next((candidate for candidate in run_groups if not conflicts(candidate[0], run)), None)
         if group is None:
-            found.append([run])
+            run_groups.append([run])
         else:
             group.append(run)
-    return [tuple(group) for group in found]
+    return [tuple(group) for group in run_groups]
 
 
 def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str:
     if not others:
         return _names(group)
-    reasons = min((conflicts(group[0], other[0], scale) for other in others), key=len)
-    told = ", ".join(f"{its.key} is {its.base}, in the other {its.new}" for its in reasons[:3])
-    return f"{_names(group)} ({told})"
+    reasons = min((conflicts(group[0], candidate[0], scale) for candidate in others), key=len)
+    reason_text = ", ".join(
+        f"{difference.key} is {difference.base}, in the other {difference.new}" for difference in reasons[:3]
+    )
+    return f"{_names(group)} ({reason_text})"
 
 
 def _incomparable(base: Side, new: Side, scale: Optional[Scale]) -> Incomparable:
@@ -130,12 +132,12 @@ def _names(runs: Runs) -> str:
     return ", ".join(run.name for run in runs)
 
 
-def titles(found: Sequence[Runs]) -> Iterator[str]:
+def titles(case_runs: Sequence[Runs]) -> Iterator[str]:
     """Yield a title for each case: the fewest essential keys that tell all cases of a side apart."""
-    if len(found) == 1:
+    if len(case_runs) == 1:
         yield ""
         return
-    configs = [runs[0].config for runs in found]
+    configs = [runs[0].config for runs in case_runs]
     keys = [
         key
         for key in sorted({key for config in configs for key in config})
@@ -155,24 +157,38 @@ def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
 
     Two sides may be the same runs: everybody tries that first.
     """
-    read = [[record for path in its for record in records_of(path)] for its in paths]
-    found = [[run for run in runs if not _unreadable(run)] for runs in read]
+    read = [[record for path in side_paths for record in records_of(path)] for side_paths in paths]
+    runs_of_sides = [[run for run in runs if not _unreadable(run)] for runs in read]
     damaged = [tuple(text for run in runs for text in _unreadable(run)) for runs in read]
-    for runs, texts in zip(found, damaged):
+    for runs, texts in zip(runs_of_sides, damaged):
         if not runs:
             raise Unreadable("; ".join(texts))
-    identities = [set(map(_identity, runs)) for runs in found]
-    for runs, its in zip(found, identities):
+    identities = [set(map(_identity, runs)) for runs in runs_of_sides]
+    for runs, own_identities in zip(runs_of_sides, identities):
         twice = next((run for i, run in enumerate(runs) if _identity(run) in map(_identity, runs[:i])), None)
         if twice:
             raise ValueError(f"{twice.source} is given twice")
-        both = [run for run in runs if any(_identity(run) in other and other != its for other in identities)]
+        both = [
+            run
+            for run in runs
+            if any(
+                _identity(run) in side_identities and side_identities != own_identities
+                for side_identities in identities
+            )
+        ]
         if both:
             raise ValueError(f"{both[0].source} is on both sides")
-    releases = [_release(runs) for runs in found]
-    names = releases if all(releases) and len(set(releases)) == len(releases) else [_given(its) for its in paths]
-    given = [tuple(str(path) for path in its) for its in paths]
-    return [Side(name, tuple(runs), *its) for name, runs, *its in zip(_unique(names), found, given, damaged)]
+    releases = [_release(runs) for runs in runs_of_sides]
+    names = (
+        releases
+        if all(releases) and len(set(releases)) == len(releases)
+        else [_given(side_paths) for side_paths in paths]
+    )
+    given = [tuple(str(path) for path in side_paths) for side_paths in paths]
+    return [
+        Side(name, tuple(runs), *given_and_damaged)
+        for name, runs, *given_and_damaged in zip(_unique(names), runs_of_sides, given, damaged)
+    ]
 
 
 def are_same(base: Runs, new: Runs) -> bool:
@@ -182,7 +198,7 @@ def are_same(base: Runs, new: Runs) -> bool:
 
 def _unreadable(run: RunRecord) -> Sequence[str]:
     """Return why a run cannot be read; [] when it can."""
-    return [its.text for its in run.warnings if its.code == UNREADABLE and not run.measurements]
+    return [warning.text for warning in run.warnings if warning.code == UNREADABLE and not run.measurements]
 
 
 def _identity(run: RunRecord) -> Tuple[str, str]:
@@ -195,16 +211,16 @@ def _release(runs: Sequence[RunRecord]) -> str:
 
 
 def _given(paths: Sequence[Path]) -> str:
-    more = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
-    return f"{paths[0]}{more}"
+    suffix = f" and {len(paths) - 1} more" if len(paths) > 1 else ""
+    return f"{paths[0]}{suffix}"
 
 
 def _unique(names: Sequence[str]) -> List[str]:
-    found: List[str] = []
+    unique_names: List[str] = []
     for name in names:
-        again = sum(other == name for other in names[: len(found)])
-        found.append(f"{name} ({again + 1})" if again else name)
-    return found
+        again = sum(earlier_name == name for earlier_name in names[: len(unique_names)])
+        unique_names.append(f"{name} ({again + 1})" if again else name)
+    return unique_names
 
 
 #: what matters only where seconds are compared, which says it by itself
@@ -233,12 +249,16 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
     """Return the warnings of a side's runs that forbid a verdict on a row (phase, operation, metric), each kind once.
     """
     phase, op, metric = key
-    found: Dict[str, List[str]] = {}
-    for its in (warning for run in runs for warning in run.warnings):
-        if (forbids_verdict(its.code) or caps(its.code, metric)) and its.is_about(phase, op):
-            found.setdefault(its.code, []).append(its.text)
-    more = {code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in found.items()}
-    return tuple(StatisticsWarning(code, f"{side}: {texts[0]}{more[code]}") for code, texts in found.items())
+    texts_by_code: Dict[str, List[str]] = {}
+    for warning in (warning for run in runs for warning in run.warnings):
+        if (forbids_verdict(warning.code) or caps(warning.code, metric)) and warning.is_about(phase, op):
+            texts_by_code.setdefault(warning.code, []).append(warning.text)
+    suffixes = {
+        code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in texts_by_code.items()
+    }
+    return tuple(
+        StatisticsWarning(code, f"{side}: {texts[0]}{suffixes[code]}") for code, texts in texts_by_code.items()
+    )
 
 
 def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:
@@ -281,7 +301,7 @@ def _mixed(case: Case) -> Iterator[ComparisonWarning]:
 def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
     """Runs of one side after those of the other, or in groups: a cluster that drifts looks like a change."""
     times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
-    if min(len(its) for its in times) < 2:
+    if min(len(starts) for starts in times) < 2:
         return
     first, second = times
     if max(first) < min(second) or max(second) < min(first):
@@ -299,7 +319,7 @@ def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
 
 def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
     for run in runs:
-        where = f"{side} {run.name}" if len({its.source for its in runs}) == 1 else f"{side} {run.source}"
+        where = f"{side} {run.name}" if len({side_run.source for side_run in runs}) == 1 else f"{side} {run.source}"
         if not run.usable:
             yield ComparisonWarning("not-usable", where, "the run is incomplete or lost data: do not use its numbers")
         for warning in run.warnings:
@@ -309,8 +329,8 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
 
 
 def _of_series(where: str, run: RunRecord, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
-    for its in run.measurements:
-        if its.metric == "obj_per_s" and its.series and (its.phase, its.op) in rows:
-            for warning in series_warnings(np.asarray(its.series, dtype=float)):
+    for measurement in run.measurements:
+        if measurement.metric == "obj_per_s" and measurement.series and (measurement.phase, measurement.op) in rows:
+            for warning in series_warnings(np.asarray(measurement.series, dtype=float)):
                 if warning.code not in _OF_SECONDS:
-                    yield ComparisonWarning(warning.code, f"{where} {its.phase} {its.op}", warning.text)
+                    yield ComparisonWarning(warning.code, f"{where} {measurement.phase} {measurement.op}", warning.text)

@@ -188,13 +188,13 @@ class Section:
     warnings: Tuple[ComparisonWarning, ...]
 
     @property
-    def asked(self) -> List[Key]:
+    def all_keys(self) -> List[Key]:
         """Return the keys of all rows, also of those that one side has no number for."""
         return [*(row.key for row in self.rows), *(warning.key for warning in self.missing)]
 
     def has_total(self, phase: str) -> bool:
         """Return whether the table has rows of all operations of a phase, next to those of several operations."""
-        return any(key[:2] == (phase, TOTAL) and key[2] in KEY for key in self.asked)
+        return any(key[:2] == (phase, TOTAL) and key[2] in KEY for key in self.all_keys)
 
 
 @dataclass(frozen=True)
@@ -210,7 +210,7 @@ class Compared:
     @property
     def not_compared(self) -> Tuple[str, ...]:
         """A sentence on each configuration that only one side has."""
-        return tuple(its.text for its in self.alone)
+        return tuple(alone.text for alone in self.alone)
 
     @property
     def rows(self) -> List[Row]:
@@ -233,10 +233,10 @@ def compare(
     Raises differences.Incomparable, and ValueError for pairs of which one is missing.
     """
     sections, alone = [], []
-    known = [*(side.runs for side in (base, *contenders)), rules.history]
+    runs_of_sides = [*(side.runs for side in (base, *contenders)), rules.history]
     for new in contenders:
-        found, left = cases(base, new, rules.scale)
-        sections += [_section(new.name, case, choice, rules, repeats(case, known)) for case in found]
+        matched_cases, left = cases(base, new, rules.scale)
+        sections += [_section(new.name, case, choice, rules, repeats(case, runs_of_sides)) for case in matched_cases]
         alone += left
     return Compared(base, tuple(contenders), tuple(_judged(sections, choice, rules)), tuple(alone), rules)
 
@@ -244,17 +244,17 @@ def compare(
 def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated: Sequence[Runs]) -> Section:
     if rules.paired and len(case.base) != len(case.new):
         raise ValueError(f"pairs need the same number of runs on both sides: {len(case.base)} and {len(case.new)}")
-    ours, theirs = (_by_key(runs) for runs in (case.base, case.new))
+    base_values, new_values = (_by_key(runs) for runs in (case.base, case.new))
     again = [_by_key(runs) for runs in repeated]
     rows, missing = [], []
-    for key in _order(ours, theirs):
+    for key in _order(base_values, new_values):
         if not choice.takes(key):
             continue
-        a, b = ours.get(key, []), theirs.get(key, [])
-        if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, ours, theirs)):
+        a, b = base_values.get(key, []), new_values.get(key, [])
+        if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, base_values, new_values)):
             continue
         values = _values(case, a, b, rules)
-        values = replace(values, scatter=_scatter(key[2], values, [its.get(key, []) for its in again], rules))
+        values = replace(values, scatter=_scatter(key[2], values, [by_key.get(key, []) for by_key in again], rules))
         row = _row(contender, case, key, values, choice.against(key))
         if isinstance(row, ComparisonWarning):
             missing.append(row)
@@ -267,7 +267,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
 def _as_expected(metric: str, values: Values) -> bool:
     """Whether all values are the one that is expected of every run: success rates of 1."""
     expected = METRICS[metric].expected
-    return expected is not None and all(its is None or its.value == expected for its in values)
+    return expected is not None and all(measurement is None or measurement.value == expected for measurement in values)
 
 
 Values = List[Optional[Measurement]]  # one for each run
@@ -276,15 +276,15 @@ Values = List[Optional[Measurement]]  # one for each run
 def _by_key(runs: Runs) -> Dict[Key, Values]:
     table: Dict[Key, Values] = {}
     for i, run in enumerate(runs):
-        for its in run.measurements:
-            values = table.setdefault((its.phase, its.op, its.metric), [None] * len(runs))
-            values[i] = its if its.value is not None else None
+        for measurement in run.measurements:
+            values = table.setdefault((measurement.phase, measurement.op, measurement.metric), [None] * len(runs))
+            values[i] = measurement if measurement.value is not None else None
     return table
 
 
-def _order(ours: Mapping[Key, Values], theirs: Mapping[Key, Values]) -> Iterator[Key]:
+def _order(base: Mapping[Key, Values], new: Mapping[Key, Values]) -> Iterator[Key]:
     """Yield the keys: phases and operations in the base's order, metrics in their own."""
-    keys = list(dict.fromkeys([*ours, *theirs]))
+    keys = list(dict.fromkeys([*base, *new]))
     place = {name: i for i, name in enumerate(dict.fromkeys((phase, op) for phase, op, _ in keys))}
     phases = {phase: i for i, phase in enumerate(dict.fromkeys(phase for phase, _, _ in keys))}
     yield from sorted(keys, key=lambda key: (phases[key[0]], place[key[:2]], METRICS[key[2]].order))
@@ -295,7 +295,10 @@ def _alone(key: Key, *sides: Mapping[Key, Values]) -> bool:
     phase, op, metric = key
     if op != TOTAL or METRICS[metric].total_only:
         return False
-    return all(len({its[1] for its in side if its[0] == phase and its[2] == "obj_per_s"}) <= 2 for side in sides)
+    return all(
+        len({side_key[1] for side_key in side if side_key[0] == phase and side_key[2] == "obj_per_s"}) <= 2
+        for side in sides
+    )
 
 
 @dataclass(frozen=True)
@@ -320,31 +323,37 @@ class _Sides:
 
     def compared(self, limit: float = 1.0) -> Comparison:
         """Return the comparison of the new side with the base's, or with a limit: new / base."""
-        half = tuple(max((its.bin for its in side), default=0.0) / 2 for side in (self.base, self.new))
+        half = tuple(max((measurement.bin for measurement in side), default=0.0) / 2 for side in (self.base, self.new))
         if self.seconds:
-            a, b = (np.asarray(its[0].series, dtype=float) for its in (self.base, self.new))
-            made = compare_series(a * limit, b, self.confidence, self.scatter)
+            a, b = (np.asarray(side[0].series, dtype=float) for side in (self.base, self.new))
+            comparison = compare_series(a * limit, b, self.confidence, self.scatter)
         else:
-            a, b = (np.asarray([its.value for its in side], dtype=float) for side in (self.base, self.new))
-            made = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self.times)
-        return widened(made, (half[0] * limit, half[1])) if any(half) else made
+            a, b = (
+                np.asarray([measurement.value for measurement in side], dtype=float) for side in (self.base, self.new)
+            )
+            comparison = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self.times)
+        return widened(comparison, (half[0] * limit, half[1])) if any(half) else comparison
 
-    def way(self, made: Comparison) -> str:
+    def way(self, comparison: Comparison) -> str:
         if self.seconds:
             return "seconds"
-        if made.blocks and not (made.blocks == len(self.base) == len(self.new)):
+        if comparison.blocks and not (comparison.blocks == len(self.base) == len(self.new)):
             return "blocks"
-        return "pairs" if made.blocks else "values" if self.single else "runs"
+        return "pairs" if comparison.blocks else "values" if self.single else "runs"
 
 
-def _values(case: Case, ours: Values, theirs: Values, rules: Rules) -> _Sides:
-    base, new = _both(ours, theirs) if rules.paired else (_there(ours), _there(theirs))
+def _values(case: Case, base_values: Values, new_values: Values, rules: Rules) -> _Sides:
+    base, new = _both(base_values, new_values) if rules.paired else (_present(base_values), _present(new_values))
     first, second = (
-        [nan if run.started is None else run.started for run, its in zip(runs, values) if its is not None]
-        for runs, values in ((case.base, ours), (case.new, theirs))
+        [
+            nan if run.started is None else run.started
+            for run, measurement in zip(runs, values)
+            if measurement is not None
+        ]
+        for runs, values in ((case.base, base_values), (case.new, new_values))
     )
-    known = not rules.paired and not all(map(isnan, (*first, *second)))
-    return _Sides(base, new, (first, second) if known else None, rules.paired, rules.confidence)
+    has_times = not rules.paired and not all(map(isnan, (*first, *second)))
+    return _Sides(base, new, (first, second) if has_times else None, rules.paired, rules.confidence)
 
 
 def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
@@ -353,37 +362,35 @@ def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rul
     given = rules.scatter.get(metric, of_rates)
     if given is not None:
         return Scatter(given)
-    return pooled_scatter([[its.value or 0.0 for its in _there(group)] for group in repeated])
+    return pooled_scatter([[measurement.value or 0.0 for measurement in _present(group)] for group in repeated])
 
 
-def _row(
-    contender: str, case: Case, key: Key, values: _Sides, limit: Optional[float]
-) -> Union[Row, ComparisonWarning]:
+def _row(contender: str, case: Case, key: Key, values: _Sides, limit: Optional[float]) -> Union[Row, ComparisonWarning]:
     base, new = values.base, values.new
     name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
-        without = [side for side, its in (("the base", base), (contender, new)) if not its]
+        without = [side for side, measurements in (("the base", base), (contender, new)) if not measurements]
         return ComparisonWarning("missing", name, f"no number of {' and of '.join(without)}", key)
-    made = values.compared()
-    warnings = [*made.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
-    if values.scatter and (values.seconds or made.method == KNOWN_SCATTER):
+    comparison = values.compared()
+    warnings = [*comparison.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
+    if values.scatter and (values.seconds or comparison.method == KNOWN_SCATTER):
         warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
-    sides = (("base", case.base, made.base), ("new", case.new, made.new))
-    one, other = (
-        replace(its, warnings=(*forbidding(side, runs, key), *not_recovered(side, runs, key), *its.warnings))
-        for side, runs, its in sides
+    sides = (("base", case.base, comparison.base), ("new", case.new, comparison.new))
+    base_estimate, new_estimate = (
+        replace(estimate, warnings=(*forbidding(side, runs, key), *not_recovered(side, runs, key), *estimate.warnings))
+        for side, runs, estimate in sides
     )
-    made = replace(made, base=one, new=other, warnings=tuple(warnings))
-    against = None if limit is None else replace(values.compared(limit), base=one, new=other)
-    return Row(contender, case.title, *key, values.way(made), (len(base), len(new)), made, against)
+    comparison = replace(comparison, base=base_estimate, new=new_estimate, warnings=tuple(warnings))
+    against = None if limit is None else replace(values.compared(limit), base=base_estimate, new=new_estimate)
+    return Row(contender, case.title, *key, values.way(comparison), (len(base), len(new)), comparison, against)
 
 
-def _there(values: Values) -> List[Measurement]:
-    return [its for its in values if its is not None]
+def _present(values: Values) -> List[Measurement]:
+    return [measurement for measurement in values if measurement is not None]
 
 
-def _both(ours: Values, theirs: Values) -> Tuple[List[Measurement], List[Measurement]]:
-    pairs = [(a, b) for a, b in zip(ours, theirs) if a is not None and b is not None]
+def _both(base_values: Values, new_values: Values) -> Tuple[List[Measurement], List[Measurement]]:
+    pairs = [(a, b) for a, b in zip(base_values, new_values) if a is not None and b is not None]
     return [a for a, _ in pairs], [b for _, b in pairs]
 
 
@@ -397,8 +404,8 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
         keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])},
     )
     for i, section in enumerate(sections):
-        its = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
-        yield replace(section, rows=tuple(its))
+        judged_rows = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
+        yield replace(section, rows=tuple(judged_rows))
 
 
 @dataclass(frozen=True)
@@ -422,7 +429,7 @@ def gains(section: Section, scale: Scale) -> Iterator[Gain]:
     pairs = dict.fromkeys((m.phase, m.op) for m in section.base[0].measurements if m.metric == "obj_per_s")
     rows = {(row.phase, row.op) for row in section.rows}
     for phase, op in pairs:
-        alone = op == TOTAL or sum(its[0] == phase for its in pairs) == 1
+        alone = op == TOTAL or sum(pair[0] == phase for pair in pairs) == 1
         if (phase, op) not in rows and not (alone and any(row.phase == phase for row in section.rows)):
             continue
         gain = _change_of(section, phase, op, "obj_per_s")

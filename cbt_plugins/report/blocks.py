@@ -42,7 +42,9 @@ def gate_page(gated: Gated) -> str:
 def history_page(histories: Sequence[History]) -> str:
     """Return the page of histories. The same input gives the same bytes."""
     changed = [(owner, track) for owner in histories for track in owner.tracks if track.changes]
-    steady = [(owner, track) for owner in histories for track in owner.tracks if not track.changes and track.known]
+    steady = [
+        (owner, track) for owner in histories for track in owner.tracks if not track.changes and track.known_values
+    ]
     plotted = [*changed, *steady][:_MOST_PLOTS]
     sentences = [_sentence(track) for _, track in changed]
     runs = several(sum(len(owner.runs) for owner in histories), "run")
@@ -74,7 +76,7 @@ def _plot(owner: History, track: Track, case: str) -> SeriesPlot:
     """Return the plot of a series: {"times": epoch seconds, "values", "levels": the level that each run belongs to}."""
     points = [(run, value) for run, value in zip(owner.runs, track.values) if value is not None]
     starts = {id(change.run): change for change in track.changes}
-    level = track.changes[0].before if track.changes else median(track.known)
+    level = track.changes[0].before if track.changes else median(track.known_values)
     levels = []
     for run, _ in points:
         level = starts[id(run)].after if id(run) in starts else level

@@ -76,7 +76,7 @@ def search(history: History, build: float = 0.0) -> Tuple[SearchAnswer, Belief, 
     while True:
         held = belief(evidence, RULES)
         answer = answer_of(evidence, RULES, held)
-        if answer.found or answer.none or answer.noisy or len(evidence.seen) >= MOST:
+        if answer.culprit or answer.none or answer.noisy or len(evidence.seen) >= MOST:
             return answer, held, len(evidence.seen)
         hours = [1.0 if p in built else 1.0 + build for p in range(1, evidence.last + 1)]
         position = choose(evidence, RULES, held, hours)
@@ -110,9 +110,9 @@ def plain(history: History, change: float, sequential: bool) -> Tuple[int, int]:
 def right(answer: SearchAnswer, history: History) -> bool:
     """Whether it names a commit that changed, with the unbuildable ones before it, or says that none did."""
     changed = {int(at) + 1 for at in np.flatnonzero(np.diff(history.levels) > 0)}
-    if answer.found is None:
+    if answer.culprit is None:
         return answer.none and not changed
-    return bool(changed & set(range(answer.found.first, answer.found.last + 1)))
+    return bool(changed & set(range(answer.culprit.first, answer.culprit.last + 1)))
 
 
 def line(commits: int, noise: float, changes: Sequence[float], case: str, seeds: int) -> List[object]:
@@ -120,7 +120,7 @@ def line(commits: int, noise: float, changes: Sequence[float], case: str, seeds:
     found = [(search(h, 2.0 if case == "builds" else 0.0), h) for h in _drawn(commits, noise, changes, case, seeds)]
     told = " and ".join(f"{its:+.0%}" for its in changes) or "none"
     hits = [right(its[0], h) for its, h in found]
-    open_ = [not (its[0].found or its[0].none) for its, _ in found]
+    open_ = [not (its[0].culprit or its[0].none) for its, _ in found]
     none = [its[0].none for its, _ in found]
     made: List[object] = [commits, f"{noise:.0%}", ", ".join(filter(None, (told, case)))]
     made += [f"{np.mean(its):.0%}" for its in (hits, none, open_)]

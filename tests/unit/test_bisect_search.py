@@ -62,9 +62,9 @@ def _evidence(ratios, commits=8, weights=None):
 
 def test_unbuildable_commits_share_what_is_known_of_them():
     evidence = _evidence({8: [0.1, 0.11, 0.1, 0.09], 3: [0.0, 0.01, -0.01], 6: [0.1, 0.1, 0.11]})
-    assert answer_of(evidence, RULES, belief(evidence, RULES)).found is None, "4 and 5 could be measured"
+    assert answer_of(evidence, RULES, belief(evidence, RULES)).culprit is None, "4 and 5 could be measured"
     evidence.unbuildable.update({4: None, 5: None})
-    found = answer_of(evidence, RULES, belief(evidence, RULES)).found
+    found = answer_of(evidence, RULES, belief(evidence, RULES)).culprit
     assert (found.first, found.last) == (4, 6)
     assert found.posterior >= 0.95
 
@@ -113,7 +113,7 @@ def test_too_much_noise_is_no_answer():
     noisy = SearchRules(most_pairs=12)
     evidence = _evidence({8: [0.3, -0.3, 0.2, -0.2, 0.33, -0.3, 0.25, -0.1, 0.15, 0.2, -0.28, 0.1]})
     answer = answer_of(evidence, noisy, belief(evidence, noisy))
-    assert answer.noisy and not answer.none and answer.found is None
+    assert answer.noisy and not answer.none and answer.culprit is None
 
 
 def test_a_build_that_is_there_counts():
@@ -152,7 +152,7 @@ def test_a_second_change_is_said_and_placed():
 @pytest.mark.parametrize("times", [3.0, 10.0, 200.0])
 def test_a_large_change_has_its_size_and_is_no_second_one(times):
     answer, held, made = search(History.drawn(64, [times - 1], 0.05, 1))
-    assert answer.found and made < 20
+    assert answer.culprit and made < 20
     assert np.exp(held.size) == pytest.approx(times, rel=0.2)
     assert held.second < 0.5 and held.noise < 0.12
 

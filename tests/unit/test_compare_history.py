@@ -136,7 +136,7 @@ def test_runs_that_are_not_usable_are_left_out_and_named() -> None:
     runs = nights([100] * 8)
     bad = record({GET: 1.0, P99: 1.0}, started=9 * DAY, usable=False, name="bad")
     made = one([*runs, bad])
-    assert made.tracks[0].values[-1] is None and min(made.tracks[0].known) > 90
+    assert made.tracks[0].values[-1] is None and min(made.tracks[0].known_values) > 90
     assert "not-usable (runs/bad): its numbers are left out" in text(blocks([made]))
 
 

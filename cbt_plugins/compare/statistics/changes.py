@@ -73,36 +73,37 @@ def change_points(values: Union[Sequence[float], np.ndarray], alpha: float = 0.0
         raise ValueError(f"alpha {alpha}")
     runs = np.asarray(values, dtype=float)
     places = np.flatnonzero(np.isfinite(runs))
-    known = runs[places]
+    finite_runs = runs[places]
     chance = np.random.default_rng(seed)
-    scores = _scores(known)
-    steps = _resemblance(scores) if len(known) >= 2 * SHORTEST else 0.0
-    found = sorted(_cuts(scores, known, (0, len(known)), _Rules(alpha, steps, chance)))
-    while found:
-        edges = [0, *(cut for cut, _ in found), len(known)]
+    scores = _scores(finite_runs)
+    steps = _resemblance(scores) if len(finite_runs) >= 2 * SHORTEST else 0.0
+    cuts = sorted(_cuts(scores, finite_runs, (0, len(finite_runs)), _Rules(alpha, steps, chance)))
+    while cuts:
+        edges = [0, *(cut for cut, _ in cuts), len(finite_runs)]
         weak = [
-            rank_sum_p(known[edges[i] : edges[i + 1]], known[edges[i + 1] : edges[i + 2]]) for i in range(len(found))
+            rank_sum_p(finite_runs[edges[i] : edges[i + 1]], finite_runs[edges[i + 1] : edges[i + 2]])
+            for i in range(len(cuts))
         ]
         worst = int(np.argmax(weak))
         if weak[worst] < HOLDS:
             break
-        del found[worst]
-    edges = [0, *(cut for cut, _ in found), len(known)]
-    levels = [float(np.median(known[start:end])) for start, end in zip(edges, edges[1:]) if end > start]
-    return [ChangePoint(int(places[cut]), p, levels[i], levels[i + 1]) for i, (cut, p) in enumerate(found)]
+        del cuts[worst]
+    edges = [0, *(cut for cut, _ in cuts), len(finite_runs)]
+    levels = [float(np.median(finite_runs[start:end])) for start, end in zip(edges, edges[1:]) if end > start]
+    return [ChangePoint(int(places[cut]), p, levels[i], levels[i + 1]) for i, (cut, p) in enumerate(cuts)]
 
 
-def _scores(known: np.ndarray) -> np.ndarray:
+def _scores(runs: np.ndarray) -> np.ndarray:
     """Return the runs, winsorized."""
-    if len(known) < 2 * SHORTEST:
-        return known
-    middle = float(np.median(known))
-    steps = np.abs(np.diff(known))
-    noise = float(np.median(steps)) / _MEDIAN / math.sqrt(2) or float(np.std(known))
-    return np.asarray(np.clip(known, middle - CLIP * noise, middle + CLIP * noise))
+    if len(runs) < 2 * SHORTEST:
+        return runs
+    middle = float(np.median(runs))
+    steps = np.abs(np.diff(runs))
+    noise = float(np.median(steps)) / _MEDIAN / math.sqrt(2) or float(np.std(runs))
+    return np.asarray(np.clip(runs, middle - CLIP * noise, middle + CLIP * noise))
 
 
-def _cuts(scores: np.ndarray, known: np.ndarray, between: Tuple[int, int], rules: _Rules) -> List[Tuple[int, float]]:
+def _cuts(scores: np.ndarray, runs: np.ndarray, between: Tuple[int, int], rules: _Rules) -> List[Tuple[int, float]]:
     """Return the cuts between two places, each with its p."""
     start, end = between
     if end - start < 2 * SHORTEST:
@@ -120,16 +121,16 @@ def _cuts(scores: np.ndarray, known: np.ndarray, between: Tuple[int, int], rules
         return []
     p = p or by_orders
     edges = [start, *(start + cut for cut in stretch[:2] if 0 < cut < end - start), end]
-    places = [_placed(known, *around) for around in zip(edges, edges[1:], edges[2:])]
+    places = [_placed(runs, *around) for around in zip(edges, edges[1:], edges[2:])]
     edges = sorted({start, *places, end})
-    inside = [cut for pair in zip(edges, edges[1:]) for cut in _cuts(scores, known, pair, rules)]
+    inside = [cut for pair in zip(edges, edges[1:]) for cut in _cuts(scores, runs, pair, rules)]
     return [*((place, p) for place in places), *inside]
 
 
 def _stretches(n: int) -> Tuple[np.ndarray, np.ndarray]:
     """Return the starts and ends of all stretches: levels of `SHORTEST` runs at least, inside and on both sides."""
     ends = np.asarray([0, *range(SHORTEST, n - SHORTEST + 1), n])
-    start, end = (its.ravel() for its in np.meshgrid(ends, ends, indexing="ij"))
+    start, end = (bounds.ravel() for bounds in np.meshgrid(ends, ends, indexing="ij"))
     keep = (end - start >= SHORTEST) & (end - start <= n - SHORTEST) & (start + n > end) & ~((start == 0) & (end < n))
     return start[keep], end[keep]  # from the first run on: the others are the stretch
 
@@ -197,7 +198,7 @@ def _p_of_orders(part: np.ndarray, stretch: _Stretch, rules: _Rules) -> Optional
     while done < _ORDERS:
         count = min(batch, _ORDERS - done)
         rows = np.stack([part[_order(n, length, rules.chance)] for _ in range(count)])
-        beyond += sum(its.between >= stretch.between * (1 - 1e-9) for its in _largest(rows))
+        beyond += sum(random_stretch.between >= stretch.between * (1 - 1e-9) for random_stretch in _largest(rows))
         done += count
         if beyond > allowed:
             return None
@@ -213,11 +214,11 @@ def _order(n: int, length: int, chance: np.random.Generator) -> np.ndarray:
     return np.concatenate([blocks[i] for i in chance.permutation(len(blocks))])
 
 
-def _placed(known: np.ndarray, start: int, cut: int, end: int) -> int:
+def _placed(runs: np.ndarray, start: int, cut: int, end: int) -> int:
     """Return the cut, or one near it where values are nearest to the medians of both sides."""
 
     def misfit(place: int) -> float:
-        return sum(float(np.abs(part - np.median(part)).sum()) for part in (known[start:place], known[place:end]))
+        return sum(float(np.abs(part - np.median(part)).sum()) for part in (runs[start:place], runs[place:end]))
 
     low, high = max(start + SHORTEST, cut - SHORTEST), min(end - SHORTEST, cut + SHORTEST)
     near: Optional[range] = range(low, high + 1) if low <= high else None

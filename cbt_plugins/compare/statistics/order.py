@@ -64,17 +64,17 @@ def _cut(base: Times, new: Times, most: int) -> List[Block]:
     """Return the blocks, cut where the imbalance (base runs / all of them - the same of new ones) * n * m is at most
     `most`."""
     n, m = len(base), len(new)
-    found: List[List[int]] = [[]]
+    block_places: List[List[int]] = [[]]
     balance = 0
     for place in np.argsort(np.concatenate([base, new]), kind="stable"):
-        if _both(found[-1], n) and abs(balance) <= most:
-            found.append([])
-        found[-1].append(int(place))
+        if _both(block_places[-1], n) and abs(balance) <= most:
+            block_places.append([])
+        block_places[-1].append(int(place))
         balance += m if place < n else -n
-    if len(found) > 1 and not _both(found[-1], n):
-        found[-2:] = [found[-2] + found[-1]]
-    parts = [np.asarray(its) for its in found]
-    return [(its[its < n], its[its >= n] - n) for its in parts]
+    if len(block_places) > 1 and not _both(block_places[-1], n):
+        block_places[-2:] = [block_places[-2] + block_places[-1]]
+    parts = [np.asarray(places) for places in block_places]
+    return [(places[places < n], places[places >= n] - n) for places in parts]
 
 
 def _both(block: Sequence[int], n: int) -> bool:
@@ -82,14 +82,14 @@ def _both(block: Sequence[int], n: int) -> bool:
     return any(place < n for place in block) and any(place >= n for place in block)
 
 
-def one_after_other(base: Times, new: Times, made: Sequence[Block] = ()) -> bool:
+def one_after_other(base: Times, new: Times, within: Sequence[Block] = ()) -> bool:
     """Return whether nearly all runs of one side were made before those of the other, by the pairs of both sides.
 
-    `made`: within these blocks.
+    `within`: within these blocks.
     """
     base, new = np.asarray(base), np.asarray(new)
-    earlier = [base[a][:, None] < new[b] for a, b in made or [(np.arange(len(base)), np.arange(len(new)))]]
-    before = sum(int(its.sum()) for its in earlier) / sum(its.size for its in earlier)
+    earlier = [base[a][:, None] < new[b] for a, b in within or [(np.arange(len(base)), np.arange(len(new)))]]
+    before = sum(int(pairs.sum()) for pairs in earlier) / sum(pairs.size for pairs in earlier)
     return max(before, 1 - before) > ONE_SIDE_FIRST
 
 
@@ -105,17 +105,17 @@ def in_groups(base: Times, new: Times) -> bool:
     return bool((np.diff([*begins, len(sides)]) > most[sides[begins]]).any())
 
 
-def blocks_floor(made: Sequence[Block]) -> float:
+def blocks_floor(run_blocks: Sequence[Block]) -> float:
     """Return the smallest two-sided p that a test within the blocks can give."""
-    return min(1.0, 2 / math.prod(math.comb(len(a) + len(b), len(a)) for a, b in made))
+    return min(1.0, 2 / math.prod(math.comb(len(a) + len(b), len(a)) for a, b in run_blocks))
 
 
-def aligned(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[List[np.ndarray], List[int]]:
+def aligned(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[List[np.ndarray], List[int]]:
     """Return the doubled ranks of all runs of each block less its mean, the base's first, and how many those are."""
-    parts = [np.concatenate([x[a], y[b]]) for a, b in made]
+    parts = [np.concatenate([x[a], y[b]]) for a, b in run_blocks]
     ranks = np.rint(2 * stats.rankdata(np.concatenate([part - part.mean() for part in parts]))).astype(int)
     ends = np.cumsum([len(part) for part in parts])[:-1]
-    return np.split(ranks, ends), [len(a) for a, _ in made]
+    return np.split(ranks, ends), [len(a) for a, _ in run_blocks]
 
 
 def convolved(distributions: Sequence[np.ndarray]) -> np.ndarray:
@@ -123,24 +123,24 @@ def convolved(distributions: Sequence[np.ndarray]) -> np.ndarray:
     return reduce(np.convolve, distributions)
 
 
-def within_blocks(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[float, float, float]:
+def within_blocks(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[float, float, float]:
     """Return new - base, its standard error and degrees of freedom: least squares with an effect of each block.
 
     Montgomery, Design and Analysis of Experiments, chapter 4. With blocks of one pair it is the paired t.
     """
-    weights = np.asarray([len(a) * len(b) / (len(a) + len(b)) for a, b in made])
-    apart = np.asarray([y[b].mean() - x[a].mean() for a, b in made])
+    weights = np.asarray([len(a) * len(b) / (len(a) + len(b)) for a, b in run_blocks])
+    apart = np.asarray([y[b].mean() - x[a].mean() for a, b in run_blocks])
     change = float(weights @ apart / weights.sum())
-    total = sum(float(((np.concatenate([x[a], y[b]]) - _mean(x[a], y[b])) ** 2).sum()) for a, b in made)
-    freedom = len(x) + len(y) - len(made) - 1
+    total = sum(float(((np.concatenate([x[a], y[b]]) - _mean(x[a], y[b])) ** 2).sum()) for a, b in run_blocks)
+    freedom = len(x) + len(y) - len(run_blocks) - 1
     left = max(0.0, total - change**2 * float(weights.sum()))
     return change, math.sqrt(left / freedom / float(weights.sum())), float(freedom)
 
 
-def of_blocks(x: np.ndarray, y: np.ndarray, made: Sequence[Block]) -> Tuple[float, float, float]:
+def of_blocks(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[float, float, float]:
     """Return the same by the differences of the blocks, which holds too where one side scatters more."""
-    apart = np.asarray([y[b].mean() - x[a].mean() for a, b in made])
-    return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(made)), len(made) - 1.0
+    apart = np.asarray([y[b].mean() - x[a].mean() for a, b in run_blocks])
+    return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(run_blocks)), len(run_blocks) - 1.0
 
 
 def _mean(first: np.ndarray, second: np.ndarray) -> float:

@@ -128,33 +128,39 @@ def compare_runs(
     """
     if paired and len(base) != len(new):
         raise ValueError(f"pairs of {len(base)} and {len(new)} runs")
-    one, other = estimate(base, confidence), estimate(new, confidence)
-    found = list({its.code: its for its in (*one.warnings, *other.warnings) if its.code == "missing"}.values())
-    first, second, when = _known(base, new, paired, times)
+    base_estimate, new_estimate = estimate(base, confidence), estimate(new, confidence)
+    warnings = list(
+        {
+            warning.code: warning
+            for warning in (*base_estimate.warnings, *new_estimate.warnings)
+            if warning.code == "missing"
+        }.values()
+    )
+    first, second, when = _finite_runs(base, new, paired, times)
     logarithms = bool(np.all(first > 0) and np.all(second > 0))
     level = abs(float(np.median(first)))
     scale = level or float(np.abs(second).max()) or 1.0
     x, y = (np.log(first), np.log(second)) if logarithms else (first / scale, second / scale)
     if not logarithms:
         text = "some values are not above 0: differences are compared, relative to the base"
-        found.append(StatisticsWarning("not-positive", text))
+        warnings.append(StatisticsWarning("not-positive", text))
         if not level:
-            found.append(StatisticsWarning("no-base", "the base is 0: no relative change"))
+            warnings.append(StatisticsWarning("no-base", "the base is 0: no relative change"))
     alpha = 1 - confidence
-    made = blocks(*when) if when and not paired and np.isfinite(np.concatenate(when)).all() else []
+    run_blocks = blocks(*when) if when and not paired and np.isfinite(np.concatenate(when)).all() else []
     enough = min(len(x), len(y)) >= FEWEST and len(x) + len(y) <= COUNTED
-    in_blocks = len(made) > 1 and enough and blocks_floor(made) <= alpha / 2
+    in_blocks = len(run_blocks) > 1 and enough and blocks_floor(run_blocks) <= alpha / 2
     if paired:
         shift = _pairs(y - x, alpha)
     elif in_blocks:
-        shift = _blocks(x, y, made, alpha)
+        shift = _blocks(x, y, run_blocks, alpha)
     else:
         shift = _samples(x, y, alpha, scatter if logarithms else None)
-    found += _warnings(shift, len(first), len(second), paired, confidence)
+    warnings += _warnings(shift, len(first), len(second), paired, confidence)
     if not paired and not in_blocks:
-        found += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning]
+        warnings += [warning for warning in (_trend(first, "base"), _trend(second, "new")) if warning]
     if when:
-        found += _in_order(x, y, when, alpha, made if in_blocks else [])
+        warnings += _in_order(x, y, when, alpha, run_blocks if in_blocks else [])
 
     def relative(value: float) -> Optional[float]:
         return math.expm1(value) if logarithms else value if level else None
@@ -162,16 +168,16 @@ def compare_runs(
     low, high = map(relative, shift.interval) if shift.interval else (None, None)
     inner_low, inner_high = map(relative, shift.narrower) if shift.narrower else (None, None)
     return Comparison(
-        *(one, other, relative(shift.value), low, high, shift.p, shift.method, None, tuple(found)),
+        *(base_estimate, new_estimate, relative(shift.value), low, high, shift.p, shift.method, None, tuple(warnings)),
         second=shift.second,
         floor=shift.floor,
         inner_low=inner_low,
         inner_high=inner_high,
-        blocks=len(made) if in_blocks else len(x) if paired else 0,
+        blocks=len(run_blocks) if in_blocks else len(x) if paired else 0,
     )
 
 
-def _known(
+def _finite_runs(
     base: Numbers, new: Numbers, paired: bool, times: Optional[Times]
 ) -> Tuple[np.ndarray, np.ndarray, Optional[Tuple[np.ndarray, np.ndarray]]]:
     """Return both sides without what is not finite (of pairs: both), and their times."""
@@ -181,24 +187,24 @@ def _known(
         keep = (keep[0] & keep[1],) * 2
         if not keep[0].any():
             raise ValueError("no pair has both values")
-    when = tuple(np.asarray(its, dtype=float)[kept] for its, kept in zip(times, keep)) if times else ()
+    when = tuple(np.asarray(side_times, dtype=float)[kept] for side_times, kept in zip(times, keep)) if times else ()
     return first[keep[0]], second[keep[1]], (when[0], when[1]) if when else None
 
 
 def _in_order(
-    x: np.ndarray, y: np.ndarray, when: Tuple[np.ndarray, np.ndarray], alpha: float, made: List[Block]
+    x: np.ndarray, y: np.ndarray, when: Tuple[np.ndarray, np.ndarray], alpha: float, run_blocks: List[Block]
 ) -> Iterator[StatisticsWarning]:
     """Yield warnings against a change by the order of the runs, where they were not made in turns."""
     seen = [np.isfinite(at) for at in when]
-    lost = sum(int((~its).sum()) for its in seen)
+    lost = sum(int((~has_time).sum()) for has_time in seen)
     if lost:
         text = f"{lost} of {len(x) + len(y)} runs have no start time: only the order of the others was looked at"
         yield StatisticsWarning("order-unknown", text)
         x, y, when = x[seen[0]], y[seen[1]], (when[0][seen[0]], when[1][seen[1]])
     if not len(x) or not len(y) or not (in_groups(*when) or one_after_other(*when)):
         return
-    fitted = line(x, y, when) if one_after_other(*when, made) else None
-    p = resembling_p(*(its[np.argsort(at, kind="stable")] for its, at in zip((x, y), when)))
+    fitted = line(x, y, when) if one_after_other(*when, run_blocks) else None
+    p = resembling_p(*(values[np.argsort(at, kind="stable")] for values, at in zip((x, y), when)))
     if fitted and fitted.p < SEEN and fitted.change_p >= alpha:
         text = f"the runs drift by about {math.expm1(fitted.drift):+.1%} in all, and the change may be that drift"
         yield StatisticsWarning("drift-of-runs", f"{text} (with it taken out p is {fitted.change_p:.2g}): interleave")
@@ -263,24 +269,24 @@ def _both(exact: _Shift, t: _Shift) -> _Shift:
     if t.p is None or exact.p is None:
         return exact
 
-    def hull(one: Interval, other: Interval) -> Interval:
-        return (min(one[0], other[0]), max(one[1], other[1])) if one and other else None
+    def hull(first: Interval, second: Interval) -> Interval:
+        return (min(first[0], second[0]), max(first[1], second[1])) if first and second else None
 
     wide, narrow = hull(exact.interval, t.interval), hull(exact.narrower, t.narrower)
     names = f"{exact.method} and {t.method}"
     return exact._replace(interval=wide, narrower=narrow, method=names, p=max(exact.p, t.p), exact=exact.p)
 
 
-def _blocks(x: np.ndarray, y: np.ndarray, made: List[Block], alpha: float) -> _Shift:
+def _blocks(x: np.ndarray, y: np.ndarray, run_blocks: List[Block], alpha: float) -> _Shift:
     """Compare within blocks: signed ranks where each block is a pair, otherwise aligned ranks."""
-    if all(len(a) == len(b) == 1 for a, b in made):
-        return _pairs(np.asarray([y[b[0]] - x[a[0]] for a, b in made]), alpha)
+    if all(len(a) == len(b) == 1 for a, b in run_blocks):
+        return _pairs(np.asarray([y[b[0]] - x[a[0]] for a, b in run_blocks]), alpha)
     unequal = _unequal(len(x), len(y))
-    t = _student(*(of_blocks if unequal else within_blocks)(x, y, made), alpha, "t of blocks")
-    ranks, sizes = aligned(x, y, made)
-    ways = convolved([_rank_sums(size, tuple(sorted(its))) for its, size in zip(ranks, sizes)])
-    p = _two_sided(ways, sum(int(its[:size].sum()) for its, size in zip(ranks, sizes)))
-    exact = t._replace(p=p, method="exact aligned ranks", second=t.p, floor=blocks_floor(made))
+    t = _student(*(of_blocks if unequal else within_blocks)(x, y, run_blocks), alpha, "t of blocks")
+    ranks, sizes = aligned(x, y, run_blocks)
+    ways = convolved([_rank_sums(size, tuple(sorted(block_ranks))) for block_ranks, size in zip(ranks, sizes)])
+    p = _two_sided(ways, sum(int(block_ranks[:size].sum()) for block_ranks, size in zip(ranks, sizes)))
+    exact = t._replace(p=p, method="exact aligned ranks", second=t.p, floor=blocks_floor(run_blocks))
     return _both(exact, t) if unequal else exact
 
 
@@ -309,23 +315,23 @@ def _student(value: float, error: float, freedom: float, alpha: float, method: s
 
 def _warnings(shift: _Shift, n: int, m: int, paired: bool, confidence: float) -> List[StatisticsWarning]:
     if shift.method == "none":
-        what = f"{n} pairs" if paired else f"{n} and {m} runs"
+        counts = f"{n} pairs" if paired else f"{n} and {m} runs"
         return [
             StatisticsWarning(
-                "too-few-runs", f"{what} are too few to tell a change from noise; make at least {FEWEST} of each"
+                "too-few-runs", f"{counts} are too few to tell a change from noise; make at least {FEWEST} of each"
             )
         ]
-    found = []
+    warnings = []
     if shift.p is None or (shift.interval == (0.0, 0.0) and shift.p == 1):
-        found.append(StatisticsWarning("no-scatter", "all runs of a side have the same value: the noise is unknown"))
+        warnings.append(StatisticsWarning("no-scatter", "all runs of a side have the same value: the noise is unknown"))
     elif not shift.floor:
-        found.append(_normal(n) if paired else _normal(n, m))
+        warnings.append(_normal(n) if paired else _normal(n, m))
     elif shift.second is not None:
         exact = shift.p if shift.exact is None else shift.exact
         if (exact < 1 - confidence) != (shift.second < 1 - confidence):
             text = f"the exact test gives p = {exact:.3g}, a t test on the same runs p = {shift.second:.3g}"
-            found.append(StatisticsWarning("tests-disagree", f"{text}: check the single runs"))
-    return found
+            warnings.append(StatisticsWarning("tests-disagree", f"{text}: check the single runs"))
+    return warnings
 
 
 def _trend(runs: np.ndarray, side: str) -> Optional[StatisticsWarning]:

@@ -104,21 +104,25 @@ class Belief:
 
     def credible(self, share: float) -> Suspects:
         """Return the shortest run of neighbouring suspects that holds a share of the posterior of a change."""
-        total = sum(its.posterior for its in self.suspects) / (1 - min(self.none, 1 - 1e-9))  # two changes count twice
-        mass = [its.posterior / total for its in self.suspects]
+        total = sum(stretch.posterior for stretch in self.suspects) / (
+            1 - min(self.none, 1 - 1e-9)
+        )  # two changes count twice
+        mass = [stretch.posterior / total for stretch in self.suspects]
         sums = np.concatenate([[0.0], np.cumsum(mass)])
         runs = []
-        for low, its in enumerate(self.suspects):
+        for low, stretch in enumerate(self.suspects):
             high = int(np.searchsorted(sums, sums[low] + share * sums[-1] - 1e-12))
             if high <= len(mass):
-                runs.append(Suspects(its.first, self.suspects[high - 1].last, float(sums[high] - sums[low])))
-        return min(runs, key=lambda its: (its.last - its.first, -its.posterior))
+                runs.append(Suspects(stretch.first, self.suspects[high - 1].last, float(sums[high] - sums[low])))
+        return min(runs, key=lambda stretch: (stretch.last - stretch.first, -stretch.posterior))
 
 
 def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     """Return the posterior; the bad commit needs one measurement at least."""
-    knots = sorted({evidence.last, *(one.position for one in evidence.seen if one.position)})
-    grid = _coarse([one.ratio for one in evidence.seen if one.position == evidence.last], rules.effect)
+    knots = sorted({evidence.last, *(observation.position for observation in evidence.seen if observation.position)})
+    grid = _coarse(
+        [observation.ratio for observation in evidence.seen if observation.position == evidence.last], rules.effect
+    )
     grid = _fine(_sums(evidence, knots, grid, _LEVELS[[0, -1]]), grid, rules.effect)
     sums, cells = _sums(evidence, knots, grid, _LEVELS), grid.prior
     weights = np.asarray(evidence.weights, dtype=float) / math.fsum(evidence.weights)
@@ -135,18 +139,18 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
         np.log(mass * _ONE + 1e-300) + _added(ones),
         *(twice + _added(part) for part in parts),
     ]
-    top = max(float(its.max()) for its in logs)
-    none, single, *doubles = (np.exp(its - top) for its in logs)
-    whole = float(none.sum() + single.sum() + sum(its.sum() for its in doubles))
+    top = max(float(log.max()) for log in logs)
+    none, single, *doubles = (np.exp(log - top) for log in logs)
+    normalizer = float(none.sum() + single.sum() + sum(double.sum() for double in doubles))
     pairs = np.zeros((len(_SHARES), len(knots), len(knots)))
-    for share, its in enumerate(doubles):
-        pairs[share, low, high] = its / whole
-    single = single / whole
+    for share, double in enumerate(doubles):
+        pairs[share, low, high] = double / normalizer
+    single = single / normalizer
     size, error, noise, _ = _moments(ones + np.log(mass * _ONE + 1e-300)[:, None, None], grid)
-    changed = max(1 - float(none[0]) / whole, 1e-12)
+    changed = max(1 - float(none[0]) / normalizer, 1e-12)
     suspects = _suspects(knots, _included(single, pairs))
     return Belief(
-        none=float(none[0]) / whole,
+        none=float(none[0]) / normalizer,
         denied=_denied(before[-1], ones + np.log(mass + 1e-300)[:, None, None], grid),
         suspects=suspects,
         levels=_levels(knots, total, single, pairs),
@@ -154,7 +158,7 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
         size_error=error,
         noise=noise,
         second=float(pairs.sum()) / changed,
-        second_suspects=_suspects(knots, _other(pairs, suspects.index(_best(suspects)))),
+        second_suspects=_suspects(knots, _second_change(pairs, suspects.index(_best(suspects)))),
     )
 
 
@@ -248,22 +252,22 @@ def _moments(cells: np.ndarray, grid: _Grid) -> Tuple[float, float, float, float
 
 def _included(single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
     """Return how likely a change for the worse is in each stretch."""
-    found = single.copy()
-    for share, its in zip(_SHARES, pairs):
-        both = np.diag(its)
+    probability = single.copy()
+    for share, table in zip(_SHARES, pairs):
+        both = np.diag(table)
         if share > 0:
-            found += its.sum(axis=1)
+            probability += table.sum(axis=1)
         if share < 1:
-            found += its.sum(axis=0) - (both if share > 0 else 0)
-    return found
+            probability += table.sum(axis=0) - (both if share > 0 else 0)
+    return probability
 
 
-def _other(pairs: np.ndarray, best: int) -> np.ndarray:
+def _second_change(pairs: np.ndarray, best: int) -> np.ndarray:
     """Return how likely the other one of two changes is in each stretch when one is in the stretch `best`."""
     both = pairs.sum(axis=0)
-    found = both[best, :] + both[:, best]
-    found[best] = 0.0  # two changes in one stretch are not told apart from one
-    return np.asarray(found)
+    probability = both[best, :] + both[:, best]
+    probability[best] = 0.0  # two changes in one stretch are not told apart from one
+    return np.asarray(probability)
 
 
 def _suspects(knots: Sequence[int], posterior: np.ndarray) -> Tuple[Suspects, ...]:
@@ -272,7 +276,7 @@ def _suspects(knots: Sequence[int], posterior: np.ndarray) -> Tuple[Suspects, ..
 
 
 def _best(suspects: Sequence[Suspects]) -> Suspects:
-    return max(suspects, key=lambda its: (round(its.posterior, 2), its.first - its.last))
+    return max(suspects, key=lambda stretch: (round(stretch.posterior, 2), stretch.first - stretch.last))
 
 
 def _levels(knots: Sequence[int], total: np.ndarray, single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
@@ -284,8 +288,8 @@ def _levels(knots: Sequence[int], total: np.ndarray, single: np.ndarray, pairs: 
     part = (total[1:] - low) / mass  # of the stretch's prior up to this position
     levels = np.zeros((len(positions), len(_LEVELS)))
     levels[:, -1] = (np.cumsum(single) - single)[at] + part * single[at]
-    for index, its in enumerate(pairs):
-        both, starts, ends = np.diag(its), its.sum(axis=1), its.sum(axis=0)
+    for index, table in enumerate(pairs):
+        both, starts, ends = np.diag(table), table.sum(axis=1), table.sum(axis=0)
         done = (np.cumsum(ends) - ends)[at] + part * (ends - both)[at] + part**2 * both[at]
         begun = (np.cumsum(starts) - starts)[at] + part * (starts - both)[at] + (1 - (1 - part) ** 2) * both[at]
         levels[:, -1] += done
@@ -311,10 +315,13 @@ def buildable(evidence: Evidence) -> np.ndarray:
     """Return how likely each position 1..N can be built: near one that cannot, others cannot either."""
     chance = np.ones(evidence.last)
     positions = np.arange(1, evidence.last + 1)
-    built = {one.position for one in evidence.seen}
+    built = {observation.position for observation in evidence.seen}
     broken = sorted(evidence.unbuildable)
     for position in broken:
-        near = sum(not any(min(one, position) < b < max(one, position) for b in built) for one in broken)
+        near = sum(
+            not any(min(broken_position, position) < b < max(broken_position, position) for b in built)
+            for broken_position in broken
+        )
         away = np.abs(positions - position)
         chance = np.minimum(chance, away / (away + near))
     chance[[position - 1 for position in built if position]] = 1.0
@@ -326,7 +333,7 @@ def choose(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence
 
     `hours`: what a measurement of each position 1..N costs, with its build where there is none yet.
     """
-    pairs = sum(one.position == evidence.last for one in evidence.seen)
+    pairs = sum(observation.position == evidence.last for observation in evidence.seen)
     if pairs < rules.pairs or held.none > _CHANGED:
         return evidence.last
     rate = information(held) * buildable(evidence) / np.asarray(hours, dtype=float)
@@ -336,36 +343,37 @@ def choose(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence
 
 @dataclass(frozen=True)
 class SearchAnswer:
-    """What the search can say now: `found`, `none` (the two commits do not differ), `noisy`, or nothing yet: go on."""
+    """What the search can say now: `culprit`, `none` (the two commits do not differ), `noisy`, or nothing yet."""
 
-    found: Optional[Suspects] = None
+    culprit: Optional[Suspects] = None
     none: bool = False
     noisy: bool = False  # so many measurements do not tell whether they differ
 
 
 def answer_of(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAnswer:
     """Return the answer, if there is one. A stretch has several commits where those before its last cannot be built."""
-    pairs = sum(one.position == evidence.last for one in evidence.seen)
+    pairs = sum(observation.position == evidence.last for observation in evidence.seen)
     if pairs < rules.pairs:
         return SearchAnswer()
     if held.none > _CHANGED and held.denied >= rules.needed:
         return SearchAnswer(none=True)
     if pairs >= rules.most_pairs and held.none > _CHANGED:
         return SearchAnswer(noisy=True)
-    told = [
-        its
-        for its in held.suspects
-        if its.posterior >= rules.needed and all(at in evidence.unbuildable for at in range(its.first, its.last))
+    candidates = [
+        stretch
+        for stretch in held.suspects
+        if stretch.posterior >= rules.needed
+        and all(at in evidence.unbuildable for at in range(stretch.first, stretch.last))
     ]
-    if told and held.none <= _CHANGED:
-        return SearchAnswer(found=max(told, key=lambda its: its.posterior))
+    if candidates and held.none <= _CHANGED:
+        return SearchAnswer(culprit=max(candidates, key=lambda stretch: stretch.posterior))
     return SearchAnswer()
 
 
 def bits_left(held: Belief) -> float:
     """Return the entropy of where the change is, in bits."""
-    p = np.asarray([its.posterior for its in held.suspects])
-    wide = np.asarray([its.last - its.first + 1 for its in held.suspects])
+    p = np.asarray([stretch.posterior for stretch in held.suspects])
+    wide = np.asarray([stretch.last - stretch.first + 1 for stretch in held.suspects])
     p = p / max(float(p.sum()), 1e-12)
     p, wide = p[p > 0], wide[p > 0]
     return float((p * (np.log2(wide) - np.log2(p))).sum())
@@ -376,8 +384,10 @@ def state_of(evidence: Evidence, position: int, rules: SearchRules) -> Tuple[flo
 
     Bad: at least half of the change. Both are small when the bad commit does not differ from the reference.
     """
-    known: FrozenSet[int] = frozenset((position, evidence.last))
-    part = Evidence(evidence.weights, [one for one in evidence.seen if one.position in known])
+    positions: FrozenSet[int] = frozenset((position, evidence.last))
+    part = Evidence(
+        evidence.weights, [observation for observation in evidence.seen if observation.position in positions]
+    )
     held = belief(part, rules)
     levels = held.levels[position - 1]
     bad = float(levels[_LEVELS >= 0.5].sum())

@@ -93,14 +93,14 @@ def _without_change(most: int) -> np.ndarray:
     """Return |t| after 1 ... most blocks of each simulated campaign."""
     chance = np.random.default_rng(most)
     sums, squares = np.zeros(_CAMPAIGNS), np.zeros(_CAMPAIGNS)
-    made = np.empty((most, _CAMPAIGNS), dtype=np.float32)
+    t_values = np.empty((most, _CAMPAIGNS), dtype=np.float32)
     for n in range(1, most + 1):
         step = chance.standard_normal(_CAMPAIGNS)
         sums += step
         squares += step * step
         error = np.sqrt(np.maximum(squares / n - (sums / n) ** 2, 1e-300) / max(n - 1, 1))
-        made[n - 1] = np.abs(sums / n) / error if n > 1 else 0.0
-    return made
+        t_values[n - 1] = np.abs(sums / n) / error if n > 1 else 0.0
+    return t_values
 
 
 def interval(observations: Sequence[float], alpha: float, design: Design) -> Optional[Tuple[float, float]]:
@@ -152,19 +152,19 @@ def decide(
     findings, family = _Findings(), (len(rows), design)
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, ratios in rows.items() if len(ratios) >= block and ratios[block - 1] is not None]
-        _look({key: _there(rows[key][:block]) for key in new}, findings, directions, family, margins or {})
+        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, margins or {})
     decisions = {}
     for key, ratios in rows.items():
         parts = len(rows) - len(findings.differs) + (key in findings.differs)
         verdict, at = findings.verdict(key)
         differs = findings.differs[key][0].value if key in findings.differs else ""
         alpha = 2 * design.alpha if key in findings.within else design.alpha / parts
-        seen = _decision(_there(ratios), alpha, design)
+        seen = _decision(_present(ratios), alpha, design)
         decisions[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in findings.within)
     return decisions
 
 
-def _there(values: Sequence[Optional[float]]) -> List[float]:
+def _present(values: Sequence[Optional[float]]) -> List[float]:
     return [value for value in values if value is not None]
 
 

@@ -57,14 +57,14 @@ def estimate_series(values: np.ndarray, confidence: float = 0.95) -> Estimate:
     It speaks for this run alone: what differs from run to run is not in the interval. ValueError without any value.
     """
     series = np.asarray(values, dtype=float)
-    known = series[np.isfinite(series)]
-    if not len(known):
+    finite_samples = series[np.isfinite(series)]
+    if not len(finite_samples):
         raise ValueError("the series has no value")
-    if len(known) < 2:
-        return Estimate(float(known[0]), None, None, 1.0, confidence, (_short(1.0, 1),))
+    if len(finite_samples) < 2:
+        return Estimate(float(finite_samples[0]), None, None, 1.0, confidence, (_short(1.0, 1),))
     level = _level(series)
     if level.size < FEWEST:
-        return Estimate(level.mean, None, None, level.size, confidence, (_short(level.size, len(known)),))
+        return Estimate(level.mean, None, None, level.size, confidence, (_short(level.size, len(finite_samples)),))
     reach = float(special.stdtrit(level.freedom, (1 + confidence) / 2)) * level.error
     return Estimate(
         level.mean, level.mean - reach, level.mean + reach, level.size, confidence, _warnings(series, level)
@@ -87,17 +87,17 @@ def compare_series(
 
     The three variances are added; the degrees of freedom of the sum are those of Welch (1947) and Satterthwaite (1946).
     """
-    one, other = estimate_series(base, confidence), estimate_series(new, confidence)
-    warnings = list(dict.fromkeys((*one.warnings, *other.warnings)))
+    base_estimate, new_estimate = estimate_series(base, confidence), estimate_series(new, confidence)
+    warnings = list(dict.fromkeys((*base_estimate.warnings, *new_estimate.warnings)))
     if scatter is None:
         text = "one run each, and how much runs differ is not known: repeat them, or give --scatter or --history"
         warnings.insert(0, StatisticsWarning("one-run", text))
-    if one.value <= 0 or other.value <= 0:
+    if base_estimate.value <= 0 or new_estimate.value <= 0:
         warnings.append(StatisticsWarning("no-base", "a mean is not above 0: no relative change"))
-        return Comparison(one, other, None, None, None, None, "none", None, tuple(warnings))
-    change = other.value / one.value - 1
-    if one.low is None or other.low is None:
-        return Comparison(one, other, change, None, None, None, "none", None, tuple(warnings))
+        return Comparison(base_estimate, new_estimate, None, None, None, None, "none", None, tuple(warnings))
+    change = new_estimate.value / base_estimate.value - 1
+    if base_estimate.low is None or new_estimate.low is None:
+        return Comparison(base_estimate, new_estimate, change, None, None, None, "none", None, tuple(warnings))
     first, second = (_level(np.asarray(values, dtype=float)) for values in (base, new))
     parts = (2 * first.error / first.mean) ** 2, (2 * second.error / second.mean) ** 2
     between = 2 * scatter.value**2 if scatter else 0.0
@@ -109,7 +109,17 @@ def compare_series(
         end = 0.0 if same else None
         p = 1.0 if same else None
         return Comparison(
-            one, other, change, end, end, p, "series", None, tuple(warnings), inner_low=end, inner_high=end
+            base_estimate,
+            new_estimate,
+            change,
+            end,
+            end,
+            p,
+            "series",
+            None,
+            tuple(warnings),
+            inner_low=end,
+            inner_high=end,
         )
     weights = sum(part**2 / level.freedom for part, level in zip(parts, (first, second)))
     weights += between**2 / scatter.freedom if scatter else 0.0
@@ -124,27 +134,37 @@ def compare_series(
         math.expm1(end) for reach in (wide, narrow) for end in (ends[0] - reach, ends[1] + reach)
     )
     return Comparison(
-        one, other, change, low, high, p, "series", None, tuple(warnings), inner_low=inner_low, inner_high=inner_high
+        base_estimate,
+        new_estimate,
+        change,
+        low,
+        high,
+        p,
+        "series",
+        None,
+        tuple(warnings),
+        inner_low=inner_low,
+        inner_high=inner_high,
     )
 
 
 def _level(series: np.ndarray) -> _Level:
-    known = np.isfinite(series)
-    n = int(known.sum())
+    finite = np.isfinite(series)
+    n = int(finite.sum())
     if n < 2:
         raise ValueError("need two samples at least")
-    mean = float(series[known].mean())
-    seconds = np.arange(len(series)) - np.flatnonzero(known).mean()
-    slope = float(seconds[known] @ series[known]) / float(seconds[known] @ seconds[known])
+    mean = float(series[finite].mean())
+    seconds = np.arange(len(series)) - np.flatnonzero(finite).mean()
+    slope = float(seconds[finite] @ series[finite]) / float(seconds[finite] @ seconds[finite])
     half = slope * (len(series) - 1) / 2
-    left = np.where(known, series - mean - slope * seconds, 0.0)
+    left = np.where(finite, series - mean - slope * seconds, 0.0)
     variance = float(left @ left) / n
     if variance <= (_DIGITS * mean) ** 2:
         return _Level(mean, half if abs(half) > _DIGITS * abs(mean) else 0.0, 0.0, n - 1.0, float(n), 0.0)
-    size = _independent(left, known)
+    size = _independent(left, finite)
     freedom = max(size - 2, 1e-3)
     by_lag, by_blocks = variance / freedom, 0.0
-    blocks = _blocks(np.where(known, left, np.nan))
+    blocks = _blocks(np.where(finite, left, np.nan))
     if len(blocks) == BLOCKS:
         by_blocks = float(blocks @ blocks) / (BLOCKS - 2) / BLOCKS
         freedom = min(freedom, BLOCKS - 2.0)
@@ -153,9 +173,9 @@ def _level(series: np.ndarray) -> _Level:
     return _Level(mean, half, math.sqrt(larger), freedom, effective, by_blocks / by_lag)
 
 
-def _independent(left: np.ndarray, known: np.ndarray) -> float:
+def _independent(left: np.ndarray, finite: np.ndarray) -> float:
     """Effective number of samples by lag-1 autocorrelation; left are 0 in gaps. Never more than there are."""
-    n, pairs = int(known.sum()), int((known[1:] & known[:-1]).sum())
+    n, pairs = int(finite.sum()), int((finite[1:] & finite[:-1]).sum())
     total = float(left @ left)
     if not pairs or not total:
         return float(n)
@@ -176,19 +196,23 @@ def _short(size: float, samples: int) -> StatisticsWarning:
 
 
 def _warnings(series: np.ndarray, level: _Level) -> Tuple[StatisticsWarning, ...]:
-    found: List[StatisticsWarning] = []
+    warnings: List[StatisticsWarning] = []
     n = int(np.isfinite(series).sum())
     if n < len(series):
-        found.append(StatisticsWarning("gaps", f"{len(series) - n} of {len(series)} bins have no value"))
+        warnings.append(StatisticsWarning("gaps", f"{len(series) - n} of {len(series)} bins have no value"))
     if level.size < n / 2:
-        found.append(StatisticsWarning("autocorrelation", f"{n} samples are worth {level.size:.0f} independent ones"))
+        warnings.append(
+            StatisticsWarning("autocorrelation", f"{n} samples are worth {level.size:.0f} independent ones")
+        )
     drift = 2 * level.half / abs(level.mean) if level.mean else 0.0
     chance = 2 * special.stdtr(level.freedom, -abs(level.half) / (math.sqrt(3) * level.error)) if level.error else 0.0
     if abs(drift) >= DRIFT and chance < _CHANCE:
         way = "rises" if drift > 0 else "falls"
-        found.append(StatisticsWarning("drift", f"the series {way} by {abs(drift):.1%} of its mean from start to end"))
+        warnings.append(
+            StatisticsWarning("drift", f"the series {way} by {abs(drift):.1%} of its mean from start to end")
+        )
     if special.chdtrc(BLOCKS - 2, level.slow * (BLOCKS - 2)) < _CHANCE:
-        found.append(
+        warnings.append(
             StatisticsWarning("not-steady", "the tenths of the window differ more than the noise of seconds explains")
         )
-    return tuple(found)
+    return tuple(warnings)

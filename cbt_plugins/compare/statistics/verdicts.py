@@ -41,8 +41,8 @@ class Scatter:
     @property
     def words(self) -> str:
         """How it is known."""
-        known = "given" if self.freedom >= 1e9 else f"of {self.freedom:.0f} degrees of freedom"
-        return f"a scatter of {self.value:.2%} from run to run ({known})"
+        source = "given" if self.freedom >= 1e9 else f"of {self.freedom:.0f} degrees of freedom"
+        return f"a scatter of {self.value:.2%} from run to run ({source})"
 
 
 @dataclass(frozen=True)
@@ -63,12 +63,12 @@ class Estimate:
     @property
     def forbidden_by(self) -> Optional[StatisticsWarning]:
         """The first warning that forbids a verdict on the value; None: none does."""
-        return next((its for its in self.warnings if forbids_verdict(its.code)), None)
+        return next((warning for warning in self.warnings if forbids_verdict(warning.code)), None)
 
     @property
     def capped_by(self) -> Optional[StatisticsWarning]:
         """The first warning that something held the value down; None: none does."""
-        return next((its for its in self.warnings if caps(its.code)), None)
+        return next((warning for warning in self.warnings if caps(warning.code)), None)
 
 
 @dataclass(frozen=True)
@@ -127,7 +127,7 @@ class Comparison:
     @property
     def forbidden_by(self) -> Optional[StatisticsWarning]:
         """The first warning that forbids a verdict whatever the numbers say; None: none does."""
-        mine = next((its for its in self.warnings if forbids_verdict(its.code)), None)
+        mine = next((warning for warning in self.warnings if forbids_verdict(warning.code)), None)
         return self.base.forbidden_by or self.new.forbidden_by or mine
 
     @property
@@ -177,32 +177,38 @@ def false_discovery(p_values: Sequence[float]) -> List[float]:
     return adjusted
 
 
-def widened(its: Comparison, half: Tuple[float, float]) -> Comparison:
+def widened(comparison: Comparison, half: Tuple[float, float]) -> Comparison:
     """Return a comparison of values that are known up to `half` a bin, (the base's, the new one's) in their unit.
 
     All intervals grow by what the bins leave open; where that of the change then contains 0 there is no verdict.
     """
-    base, new = (replace(side, low=_less(side.low, h), high=_less(side.high, -h)) for side, h in zip(_sides(its), half))
-    if its.change is None or min(its.base.value, its.new.value) <= 0:
-        return replace(its, base=base, new=new)
-    reach = 1 + half[0] / its.base.value + half[1] / its.new.value
+    base, new = (
+        replace(side, low=_less(side.low, h), high=_less(side.high, -h)) for side, h in zip(_sides(comparison), half)
+    )
+    if comparison.change is None or min(comparison.base.value, comparison.new.value) <= 0:
+        return replace(comparison, base=base, new=new)
+    reach = 1 + half[0] / comparison.base.value + half[1] / comparison.new.value
     text = f"values are in bins: half a bin of each side, {reach - 1:.1%} together, is added to the interval"
-    low, inner_low = (None if end is None else (1 + end) / reach - 1 for end in (its.change_low, its.inner_low))
-    high, inner_high = (None if end is None else (1 + end) * reach - 1 for end in (its.change_high, its.inner_high))
+    low, inner_low = (
+        None if end is None else (1 + end) / reach - 1 for end in (comparison.change_low, comparison.inner_low)
+    )
+    high, inner_high = (
+        None if end is None else (1 + end) * reach - 1 for end in (comparison.change_high, comparison.inner_high)
+    )
     return replace(
-        its,
+        comparison,
         base=base,
         new=new,
         change_low=low,
         change_high=high,
         inner_low=inner_low,
         inner_high=inner_high,
-        warnings=(*its.warnings, StatisticsWarning("in-bins", text)),
+        warnings=(*comparison.warnings, StatisticsWarning("in-bins", text)),
     )
 
 
-def _sides(its: Comparison) -> Tuple[Estimate, Estimate]:
-    return its.base, its.new
+def _sides(comparison: Comparison) -> Tuple[Estimate, Estimate]:
+    return comparison.base, comparison.new
 
 
 def _less(end: Optional[float], by: float) -> Optional[float]:
@@ -224,7 +230,7 @@ def judge(
     where the change is surely smaller. ValueError when the comparisons' confidence is not 1 - alpha, or a margin is not
     above 0.
     """
-    rows = [key for key, its in comparisons.items() if its.p is not None and not its.forbidden_by]
+    rows = [key for key, comparison in comparisons.items() if comparison.p is not None and not comparison.forbidden_by]
     adjusted: Dict[Key, float] = {}
     helped: Dict[Key, int] = {}
     first = [key for key in rows if keys is None or key in keys]
