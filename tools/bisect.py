@@ -21,7 +21,7 @@ GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
-    examples = tuple(f"cbt-tools bisect {what} my.yaml" for what in ("run", "status", "step"))
+    examples = tuple(f"cbt-tools bisect {verb} my.yaml" for verb in ("run", "status", "step"))
     statuses = {
         FAILED: "good and bad do not differ, or something failed",
         INCONCLUSIVE: "the budget is spent, or too many commits cannot be measured",
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     }
     explain(parser, examples, statuses)
     step = "measure HEAD here for `git bisect run`, with status 0 good, 1 bad, 125 skip, 128 error"
-    what = f"search; {step}; show what is known, also while it runs"
-    parser.add_argument("what", choices=("run", "step", "status"), help=what)
+    text = f"search; {step}; show what is known, also while it runs"
+    parser.add_argument("what", choices=("run", "step", "status"), help=text)
     parser.add_argument("file", type=Path, metavar="CONFIG", help="a CBT file with `bisect:` (docs/BISECT.md)")
     parser.add_argument("-a", "--archive", type=Path, help="folder of the search (default: CONFIG with .bisect)")
     add_forms(parser, TEXT, JSON, MD)

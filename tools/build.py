@@ -44,10 +44,10 @@ class Binary(NamedTuple):
 def pinned(module: Path, dependency: str) -> str:
     """Return the version of `dependency` (a module path, or `go` itself) that go.mod asks for, without a leading v."""
     text = (module / "go.mod").read_text()
-    found = re.search(rf"^(?:require)?\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
-    if not found:
+    match = re.search(rf"^(?:require)?\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
+    if not match:
         raise BuildError(f"{module / 'go.mod'}: no line for {dependency}")
-    return found.group(1)
+    return match.group(1)
 
 
 def binaries(module: Path) -> Dict[str, Binary]:
@@ -56,10 +56,10 @@ def binaries(module: Path) -> Dict[str, Binary]:
     # a warp that is built as a dependency would call itself "(dev)", in manifests and in its User-Agent too
     says = {"Version": version, "ReleaseTag": f"v{version}", "ShortCommitID": "cbt-plugins"}
     names = " ".join(f"-X github.com/minio/warp/pkg.{key}={value}" for key, value in says.items())
-    found = {"warp": Binary("github.com/minio/warp", f"-s -w {names}")}
+    programs = {"warp": Binary("github.com/minio/warp", f"-s -w {names}")}
     for folder in sorted(path.parent for path in module.glob("cmd/*/main.go")):
-        found[folder.name] = Binary(f"./cmd/{folder.name}", "-s -w")
-    return found
+        programs[folder.name] = Binary(f"./cmd/{folder.name}", "-s -w")
+    return programs
 
 
 def fingerprint(module: Path, binary: Binary) -> str:
@@ -87,8 +87,8 @@ def go_version(command: str) -> Optional[str]:
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     except OSError:
         return None
-    found = re.search(r"\bgo(\d+\.\d+\S*)", answer.stdout)
-    return found.group(1) if found else None
+    match = re.search(r"\bgo(\d+\.\d+\S*)", answer.stdout)
+    return match.group(1) if match else None
 
 
 def find_go(wanted: str, cache: Path) -> Go:
@@ -130,9 +130,9 @@ def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
     try:
         built = subprocess.run(argv, cwd=module, env=env, stderr=subprocess.PIPE, text=True)
         if built.returncode:
-            said = [line for line in built.stderr.splitlines() if not line.startswith("go: downloading ")]
+            output = [line for line in built.stderr.splitlines() if not line.startswith("go: downloading ")]
             text = f"{name}: go build failed; is the Go module proxy reachable?"
-            raise BuildError("\n".join([text, *said[-20:]]))
+            raise BuildError("\n".join([text, *output[-20:]]))
         fresh.replace(into / name)
     finally:
         fresh.unlink(missing_ok=True)
@@ -156,19 +156,19 @@ def run(args: argparse.Namespace) -> int:
     cache = cache_dir()
     into = (args.into or cache / "bin").absolute()
     try:
-        known = binaries(MODULE)
-        unknown = [name for name in args.names if name not in known]
+        programs = binaries(MODULE)
+        unknown = [name for name in args.names if name not in programs]
         if unknown:
-            raise CommandError(f"no such program: {', '.join(unknown)} (there are: {', '.join(known)})")
+            raise CommandError(f"no such program: {', '.join(unknown)} (there are: {', '.join(programs)})")
         into.mkdir(parents=True, exist_ok=True)
         go = None
-        for name in args.names or known:
-            stamp, key = into / f".{name}.key", fingerprint(MODULE, known[name])
+        for name in args.names or programs:
+            stamp, key = into / f".{name}.key", fingerprint(MODULE, programs[name])
             if not args.force and (into / name).is_file() and stamp.is_file() and stamp.read_text() == key:
                 continue
             go = go or find_go(pinned(MODULE, "go"), cache)
             say(f"{name} with Go {go_version(go.command)} into {into} (the first time takes minutes)")
-            build(name, known[name], MODULE, go, into)
+            build(name, programs[name], MODULE, go, into)
             stamp.write_text(key)
     except (BuildError, OSError) as error:
         raise CommandError(str(error), FAILED) from error

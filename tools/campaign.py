@@ -72,8 +72,8 @@ def _plan(args: argparse.Namespace) -> int:
     from cbt_plugins.results.records import records_of
 
     schedule = schedule_of(load_file(args.file), Path("FOLDER"))
-    known = expected([run for path in args.history for run in records_of(path)], schedule)
-    put(args, {TEXT: lambda: plan_blocks(schedule, known), JSON: lambda: plan_data(schedule)})
+    expectations = expected([run for path in args.history for run in records_of(path)], schedule)
+    put(args, {TEXT: lambda: plan_blocks(schedule, expectations), JSON: lambda: plan_data(schedule)})
     return OK
 
 

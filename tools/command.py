@@ -46,7 +46,9 @@ class Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         unknown = message.partition("unrecognized arguments: ")[2].partition("=")[0].split()
-        verbs = [its for action in self._actions if isinstance(action.choices, dict) for its in action.choices.values()]
+        verbs = [
+            verb for action in self._actions if isinstance(action.choices, dict) for verb in action.choices.values()
+        ]
         (verbs[0] if unknown and len(verbs) == 1 else self).print_usage(sys.stderr)
         near = difflib.get_close_matches(unknown[0], self.options(), 1) if unknown else ()
         say("Error", message + (f": did you mean {near[0]}?" if near else ""), USAGE)
@@ -66,8 +68,8 @@ def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: 
     """Add examples and exit statuses to a help: 0, 2 and these; "" stands for the text of STATUSES."""
     lines = ["example:" if len(examples) == 1 else "examples:", *(f"  {line}" for line in examples), "", "exit status:"]
     for status, text in sorted({OK: "", USAGE: "", **statuses}.items()):
-        told = f"{status:<5} {text or STATUSES[status]}"
-        lines += textwrap.wrap(told, 78, initial_indent="  ", subsequent_indent=" " * 8)
+        entry = f"{status:<5} {text or STATUSES[status]}"
+        lines += textwrap.wrap(entry, 78, initial_indent="  ", subsequent_indent=" " * 8)
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     parser.epilog = "\n".join(lines)
 

@@ -124,7 +124,10 @@ def errors() -> Iterator[None]:
     try:
         yield
     except Incomparable as e:
-        lines = [f"  {its.key}: {its.base} in the base, {its.new} in the other" for its in e.differences]
+        lines = [
+            f"  {difference.key}: {difference.base} in the base, {difference.new} in the other"
+            for difference in e.differences
+        ]
         raise CommandError("\n".join([str(e), *lines])) from e
     except ValueError as e:
         raise CommandError(str(e)) from e
@@ -150,21 +153,21 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     from cbt_plugins.compare.table import compare
 
     base, *contenders = read_sides(paths(args))
-    made = compare(base, contenders, wanted, rules(args))
-    if not made.rows and not any(section.missing for section in made.sections):
-        phases = dict.fromkeys(its.phase for run in base.runs for its in run.measurements)
+    compared = compare(base, contenders, wanted, rules(args))
+    if not compared.rows and not any(section.missing for section in compared.sections):
+        phases = dict.fromkeys(measurement.phase for run in base.runs for measurement in run.measurements)
         raise CommandError(f"nothing to compare: no row matches; the phases are {', '.join(phases)}")
-    return made
+    return compared
 
 
 def read_sides(given: Sequence[Sequence[Path]]) -> List[Side]:
     """Read the runs of each side, and say which cannot be read. Raises Unreadable, ValueError."""
     from cbt_plugins.compare.sides import sides
 
-    found = sides(given)
-    for text in (text for side in found for text in side.unreadable):
+    all_sides = sides(given)
+    for text in (text for side in all_sides for text in side.unreadable):
         say("Error", text, UNUSABLE)
-    return found
+    return all_sides
 
 
 def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
@@ -191,8 +194,8 @@ def _one_side(path: Path) -> CommandError:
         raise
     except Unreadable:
         runs = []
-    more = f", or two of its {len(runs)} runs, such as {runs[0]} {runs[1]}" if len(runs) > 1 else ""
-    return CommandError(f"{path} is one side: give what it is compared with{more}")
+    hint = f", or two of its {len(runs)} runs, such as {runs[0]} {runs[1]}" if len(runs) > 1 else ""
+    return CommandError(f"{path} is one side: give what it is compared with{hint}")
 
 
 def rules(args: argparse.Namespace) -> Rules:

@@ -61,26 +61,28 @@ def _cbt(archives: Sequence[Path], target: Path, dialect: str) -> int:
     from cbt_plugins.report.export import visualisation
 
     names = visualisation.names_of(archives)
-    found = {archive: visualisation.curves_of(archive, name) for archive, name in names.items()}
+    curves_by_archive = {archive: visualisation.curves_of(archive, name) for archive, name in names.items()}
     owners: Dict[str, Path] = {}
-    for archive, its in found.items():
-        for name in {curve.name for curve in its.curves}:
+    for archive, archived_curves in curves_by_archive.items():
+        for name in {curve.name for curve in archived_curves.curves}:
             if owners.setdefault(name, archive) != archive:
                 text = f"{owners[name]} and {archive} would both be written to {name}"
                 raise CommandError(f"{text}: export them one by one, each with its own -o DIR")
-    return max(_write_cbt(archive, its, target, dialect) for archive, its in found.items())
+    return max(
+        _write_cbt(archive, archived_curves, target, dialect) for archive, archived_curves in curves_by_archive.items()
+    )
 
 
-def _write_cbt(archive: Path, found: ArchivedCurves, target: Path, dialect: str) -> int:
+def _write_cbt(archive: Path, archived_curves: ArchivedCurves, target: Path, dialect: str) -> int:
     from cbt_plugins.report.export import visualisation
 
-    curves, left, broken = found
+    curves, left, broken = archived_curves
     config = _cbt_config(archive)
     written: Dict[Path, Set[str]] = {}
     for name in visualisation.DIALECTS if dialect == "both" else (dialect,):
-        for its in curves:
-            directory = target / name / its.name
-            files, twice = visualisation.write(directory, its, name, config)
+        for curve in curves:
+            directory = target / name / curve.name
+            files, twice = visualisation.write(directory, curve, name, config)
             left += [text for text in twice if text not in left]
             written[directory.resolve()] = {path.name for path in files}
             print(directory)
@@ -118,8 +120,8 @@ def _numbers(args: argparse.Namespace) -> int:
             paths.remove(path)
             unreadable = say("Error", str(e), UNUSABLE)
     forms = {
-        CSV: lambda: formats.otava_csv([its for its, why in zip(runs, reasons) if not why]),
-        "prometheus": lambda: formats.prometheus((its, not why) for (_, its), why in zip(runs, reasons)),
+        CSV: lambda: formats.otava_csv([run for run, why in zip(runs, reasons) if not why]),
+        "prometheus": lambda: formats.prometheus((summary, not why) for (_, summary), why in zip(runs, reasons)),
     }
     put(args, forms)
     print(f"complete runs: {reasons.count(None)} of {len(paths)}", file=sys.stderr)

@@ -44,8 +44,8 @@ def _form(forms: Sequence[str]) -> Callable[[str], str]:
     def form(text: str) -> str:
         if text in forms:
             return text
-        known = _SUFFIXES.get(text)
-        hint = f"use {known}" if known in forms else f"there is {', '.join(forms)}"
+        suggestion = _SUFFIXES.get(text)
+        hint = f"use {suggestion}" if suggestion in forms else f"there is {', '.join(forms)}"
         raise argparse.ArgumentTypeError(f"no format {text!r} here: {hint}")
 
     return form
@@ -101,17 +101,17 @@ class Printer:
         if kind is None and self._file:
             _write(self._file, "".join(self._texts))
 
-    def show(self, made: Any) -> None:
+    def show(self, output: Any) -> None:
         """Print a text, or what becomes one: blocks, data for JSON, lines of cells for CSV."""
         if self.form == JSON:
-            text = made if isinstance(made, str) else json.dumps(_finite(made), indent=1, default=str) + "\n"
+            text = output if isinstance(output, str) else json.dumps(_finite(output), indent=1, default=str) + "\n"
             self._text(text.replace("\x7f", "\\u007f"))  # the only sign of ASCII that a terminal would get escaped
-        elif isinstance(made, str):
-            self._text(made)
+        elif isinstance(output, str):
+            self._text(output)
         elif self.form == CSV:
-            self._table(made)
+            self._table(output)
         else:
-            self._blocks(made)
+            self._blocks(output)
 
     def _text(self, text: str) -> None:
         if self._file:
@@ -120,13 +120,13 @@ class Printer:
             print(text, end="", flush=True)
 
     def _blocks(self, blocks: Sequence[Block]) -> None:
-        made = markdown(blocks) if self.form == MD else as_text(blocks, self._paper)
-        made = "\n" + made if self._again else made
+        text = markdown(blocks) if self.form == MD else as_text(blocks, self._paper)
+        text = "\n" + text if self._again else text
         self._again = True
         if self._paper.colours and self.form == TEXT:
-            write_coloured(sys.stdout, made)
+            write_coloured(sys.stdout, text)
         else:
-            self._text(made)
+            self._text(text)
 
     def _table(self, lines: Iterable[Sequence[Any]]) -> None:
         """The first line names the columns, and is printed once."""
@@ -142,8 +142,8 @@ def _finite(value: Any) -> Any:
     if isinstance(value, float):
         return value if math.isfinite(value) else None
     if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): _finite(its) for key, its in value.items()}
-    return [_finite(its) for its in value] if isinstance(value, (list, tuple)) else value
+        return {key if isinstance(key, str) else str(key): _finite(item) for key, item in value.items()}
+    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> None:

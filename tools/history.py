@@ -37,15 +37,15 @@ def run(args: argparse.Namespace) -> int:
             raise CommandError("give a number of --alarms above 0, or --alpha")
         alpha = compare.share("--alpha", args.alpha) if args.alpha else None
         budget = history.AlarmBudget(args.alarms or 1.0, alpha)
-        found = history.histories(side.runs, compare.choice(args), budget, args.seed)
+        histories = history.histories(side.runs, compare.choice(args), budget, args.seed)
     forms = {
-        TEXT: lambda: history.blocks(found),
-        JSON: lambda: history.data(found),
-        CSV: lambda: history.table(found),
-        HTML: lambda: _page(found),
+        TEXT: lambda: history.blocks(histories),
+        JSON: lambda: history.data(histories),
+        CSV: lambda: history.table(histories),
+        HTML: lambda: _page(histories),
     }
     put(args, forms)
-    return OK if all(its.usable for its in side.runs) and not side.unreadable else UNUSABLE
+    return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
 
 
 def _page(histories: Sequence[History]) -> str:

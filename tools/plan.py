@@ -155,30 +155,32 @@ def _lines(config: Config, live: Optional[Live], unread: Sequence[str], columns:
     for number, run in enumerate(runs[:configurations], 1):
         varied = "".join(f", {key}={_short(value)}" for key, value in run.varied.items())
         parts = {name: "\n".join(lines) for name, lines in _parts(run.plan, cluster, columns)}
-        model, known = first.setdefault(run.benchmark, (number, {}))
+        model, model_parts = first.setdefault(run.benchmark, (number, {}))
         yield ""
         yield f"Run {number} of {len(runs)}: {run.benchmark}{varied}" + (
-            f"; as run {model}, but:" if known else ""
+            f"; as run {model}, but:" if model_parts else ""
         )
-        yield from (text for name, text in parts.items() if known.get(name) != text and text)
-        known.update({name: text for name, text in parts.items() if name not in known})
+        yield from (text for name, text in parts.items() if model_parts.get(name) != text and text)
+        model_parts.update({name: text for name, text in parts.items() if name not in model_parts})
     if iterations > 1:
         yield ""
         yield f"Runs {configurations + 1} to {len(runs)}: the same again, {iterations} iterations in all"
     yield ""
     yield "Changes, and how each is undone"
-    found = list(dict.fromkeys((change.what, change.undo) for run in runs for change in changes(run.plan, cluster)))
-    buckets = [change for change in found if change[0].startswith("bucket ")]
-    for change in found:
+    all_changes = list(
+        dict.fromkeys((change.what, change.undo) for run in runs for change in changes(run.plan, cluster))
+    )
+    buckets = [change for change in all_changes if change[0].startswith("bucket ")]
+    for change in all_changes:
         if change in buckets[_MANY:]:
             if change is buckets[-1]:
                 yield f"  {len(buckets) - _MANY} more buckets in the same way"
             continue
         yield f"  {change[0]}"
         yield f"    undo: {change[1]}"
-    asked = [name for name in config.monitors if name in (config.data.get("monitoring_profiles") or ())]
-    by_cbt = [f"{name} (CBT always runs it)" for name in config.monitors if name not in asked]
-    yield f"  monitors on the nodes from before the first phase to after the last: {', '.join([*asked, *by_cbt])}"
+    by_file = [name for name in config.monitors if name in (config.data.get("monitoring_profiles") or ())]
+    by_cbt = [f"{name} (CBT always runs it)" for name in config.monitors if name not in by_file]
+    yield f"  monitors on the nodes from before the first phase to after the last: {', '.join([*by_file, *by_cbt])}"
     yield "    undo: stopped at the end of each run"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
     warned = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
@@ -218,7 +220,7 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
     yield "drivers", list(side_by_side(rows, len(rows[0]), columns))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
-        rows.append((f"    {index} {phase.name}", until_text(plan, phase), phase.role, _what(phase)))
+        rows.append((f"    {index} {phase.name}", until_text(plan, phase), phase.role, _operation_text(phase)))
         rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
     yield "phases", list(side_by_side(rows, len(rows[0]), columns))
     faults = [*map(span_text, spans(plan)), *estimate(plan, cluster)]
@@ -228,8 +230,8 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
     words = "; ".join(rgw_words(plan.rgw))
     yield "rgw", [f"  rgw      {words}"] if words else []
     yield "settings", [f"  settings {_settings(plan.settings)}"] if plan.settings != Settings() else []
-    known = forecast(plan)
-    yield "time", [f"  time     {_time(known.seconds, known.unknown_time)}"]
+    prediction = forecast(plan)
+    yield "time", [f"  time     {_time(prediction.seconds, prediction.unknown_time)}"]
     yield "data", [f"  {'' if i else 'data':8} {line}" for i, line in enumerate(data_text(plan))]
     guard = f"any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
     yield "guard", [f"  guard    {guard if plan.admin else 'none: without Ceph commands nobody sees how full it is'}"]
@@ -247,7 +249,7 @@ def _names(names: Sequence[str]) -> str:
     return ", ".join(names) if len(names) <= _MANY else f"{names[0]}, {names[1]} ... {names[-1]} ({len(names)})"
 
 
-def _what(phase: Phase) -> str:
+def _operation_text(phase: Phase) -> str:
     mix = ", ".join(f"{op} {percent:g}" for op, percent in (phase.mix or {}).items())
     if phase.kind == "warp" and phase.warp:
         return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
@@ -262,18 +264,19 @@ def _what(phase: Phase) -> str:
 
 def _how(phase: Phase) -> Iterator[str]:
     """Yield the options of cbt-load beyond the mix."""
-    for work, one in zip(phase.works, phase.apart):
+    for work, part in zip(phase.works, phase.apart):
         mix = ", ".join(f"{op} {percent:g}" for op, percent in work.mix.items())
-        yield "; ".join((f"{work.name}: {mix}", f"{several(work.workers, 'worker')} per driver", *_how(one)))
+        yield "; ".join((f"{work.name}: {mix}", f"{several(work.workers, 'worker')} per driver", *_how(part)))
     arrivals = {"poisson": "Poisson arrivals", "even": "evenly"}[phase.arrivals]
     if phase.rate is not None:
         yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"
     if phase.rate_share is not None:
         yield f"open loop: {format_percent(phase.rate_share)} of what the last closed loop made, {arrivals}"
     if phase.ladder is not None:
-        its, arrives = phase.ladder, f", {arrivals}" if phase.ladder.unit == "rate" else ""
-        reach = f", from {load_text(its, its.lowest)} to {load_text(its, its.highest)}{arrives}: {objective_text(its)}"
-        yield f"next load of {its.name}{reach if phase.name.endswith('-step-1') else ''}"
+        ladder, arrives = phase.ladder, f", {arrivals}" if phase.ladder.unit == "rate" else ""
+        lowest, highest = load_text(ladder, ladder.lowest), load_text(ladder, ladder.highest)
+        reach = f", from {lowest} to {highest}{arrives}: {objective_text(ladder)}"
+        yield f"next load of {ladder.name}{reach if phase.name.endswith('-step-1') else ''}"
     if phase.keys:
         yield "keys: " + ", ".join(f"{op} {_keys(keys)}" for op, keys in phase.keys.items())
     if phase.roles:
@@ -308,8 +311,8 @@ def _time(seconds: float, unknown: Any) -> str:
     return " + ".join(parts)
 
 
-def _count(number: int, what: str) -> str:
-    return f"{number} {what}{'' if number == 1 else 's'}"
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
 
 
 def _short(value: Any) -> str:

@@ -142,15 +142,15 @@ def _title(ceph: Ceph) -> str:
 def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
     """Raise ConfigError for each option of the file that the cluster does not know, CommandError without a reply."""
     plan = config.runs[0].plan
-    asked = {option: f"config help {option}" for run in config.runs for _, option, _ in run.plan.settings.config}
+    questions = {option: f"config help {option}" for run in config.runs for _, option, _ in run.plan.settings.config}
     # those of the mgr's modules are not in its help
-    asked = {option: question for option, question in asked.items() if "/" not in option}
+    questions = {option: question for option, question in questions.items() if "/" not in option}
     try:
-        facts = ask(ceph, ("osd dump",), limits_of(plan.settings).quick + len(asked), list(asked.values()))
+        facts = ask(ceph, ("osd dump",), limits_of(plan.settings).quick + len(questions), list(questions.values()))
     except FaultError as error:
         raise _no_reply(config, error) from None
-    replies = {option: facts.answers[question] for option, question in asked.items()}
-    unknown = {o for o, its in replies.items() if its.status == _UNKNOWN_STATUS and _UNKNOWN in its.text}
+    replies = {option: facts.answers[question] for option, question in questions.items()}
+    unknown = {o for o, reply in replies.items() if reply.status == _UNKNOWN_STATUS and _UNKNOWN in reply.text}
     errors = [
         source.error_at(_place(source, run.benchmark, who, option), "the cluster knows no such option", of_key=True)
         for run in config.runs
@@ -163,8 +163,8 @@ def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
 
 def _place(source: YamlSource, benchmark: str, who: str, option: str) -> Tuple[Union[str, int], ...]:
     """Return where the file sets an option; the section when it is not the file that does."""
-    its: Any = source.data["benchmarks"][benchmark].get("settings") or {}
-    for index, settings in enumerate(its) if isinstance(its, list) else [(None, its)]:
+    section: Any = source.data["benchmarks"][benchmark].get("settings") or {}
+    for index, settings in enumerate(section) if isinstance(section, list) else [(None, section)]:
         if option in settings.get("config", {}).get(who, {}):
             element = () if index is None else (index,)
             return ("benchmarks", benchmark, "settings", *element, "config", who, option)
@@ -186,9 +186,9 @@ def _hint(config: Config) -> str:
 
 def _with_programs_once(lines: Sequence[str]) -> Iterator[str]:
     """Yield commands with the names of the programs in them, and each of these once at the end."""
-    known, used = programs(), {}  # type: Mapping[str, str], Dict[str, str]
+    texts, used = programs(), {}  # type: Mapping[str, str], Dict[str, str]
     for line in lines:
-        for name, text in known.items():
+        for name, text in texts.items():
             for form in (f"\n{text}", f"\n{shlex.quote(text)[1:-1]}"):
                 if form in line:
                     used[name] = text
@@ -212,15 +212,15 @@ def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[st
     planned = spans(plan)
     if not planned:
         return
-    asked = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
-    previews = preview(ceph, cluster, asked, limits_of(plan.settings), plan.settings.flags)
-    for (fault, found), (_, beside) in zip(previews, asked):
-        if isinstance(found, FaultError):
-            text = str(found)
+    questions = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
+    previews = preview(ceph, cluster, questions, limits_of(plan.settings), plan.settings.flags)
+    for (fault, result), (_, beside) in zip(previews, questions):
+        if isinstance(result, FaultError):
+            text = str(result)
             refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")
             continue
-        first, *others = found.lines()
+        first, *others = result.lines()
         yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
-        yield f"    inactive PGs: {100 * found.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
+        yield f"    inactive PGs: {100 * result.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
         yield from (f"  {line}" for line in others)
-        refused += [f"{fault.label}: refused by rule {finding}" for finding in found.refused]
+        refused += [f"{fault.label}: refused by rule {finding}" for finding in result.refused]

@@ -24,8 +24,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools report fio.json",
     )
     explain(parser, examples, {UNUSABLE: ""})
-    what = "an archive (all of its runs), a run's id-... directory, or results of another program (fio, hsbench, ...)"
-    parser.add_argument("archive", type=Path, help=what)
+    archive_help = (
+        "an archive (all of its runs), a run's id-... directory, or results of another program (fio, hsbench, ...)"
+    )
+    parser.add_argument("archive", type=Path, help=archive_help)
     text = "print only this, write nothing into the archive (default: text, and the files of the report)"
     add_forms(parser, TEXT, JSON, CSV, MD, HTML, text=text)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
@@ -190,8 +192,8 @@ def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
         from cbt_plugins.report.sweep import left_out, of_runs
 
         with reading(args.archive):
-            found = of_runs(runs)
-        of_sweeps(found, args.plots)
+            sweeps = of_runs(runs)
+        of_sweeps(sweeps, args.plots)
         left = left_out(summary for _, summary in runs)
         if left:
             warn(f"sweeps leave out {left}")

@@ -20,12 +20,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(parser, [_WHATS["network"][2], _WHATS["workers"][2]])
     for name, (answer, declare, example) in _WHATS.items():
         text = (answer.__doc__ or "").strip().splitlines()[0].rstrip(".")
-        what = whats.add_parser(name, help=text, description=text)
-        declare(what)
-        explain(what, [example])
-        add_forms(what, TEXT, JSON, text="text; json for programs: bytes, seconds, shares of 1 (default: text)")
-        add_renamed(what, {"--json": "--format json"})
-        what.set_defaults(answer=answer)
+        subparser = whats.add_parser(name, help=text, description=text)
+        declare(subparser)
+        explain(subparser, [example])
+        add_forms(subparser, TEXT, JSON, text="text; json for programs: bytes, seconds, shares of 1 (default: text)")
+        add_renamed(subparser, {"--json": "--format json"})
+        subparser.set_defaults(answer=answer)
 
 
 def run(args: argparse.Namespace) -> int:
@@ -53,7 +53,7 @@ def _taking(parse: Callable[[str], Any]) -> Callable[[str], Any]:
     return convert
 
 
-def _whole(least: int) -> Callable[[str], int]:
+def _whole_number(least: int) -> Callable[[str], int]:
     def parse(text: str) -> int:
         if not text.isdigit() or int(text) < least:
             raise ValueError(f"{text!r} is not a whole number of {least} or more")
@@ -122,10 +122,10 @@ def _mix(text: str) -> Dict[str, float]:
 
 def _percent(text: str) -> float:
     """Return the share of "-29%" or "150%"; unlike a part of a whole it may be negative or above 1."""
-    sign, rest = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
-    if not rest.endswith("%") or not _number(rest[:-1].strip()):
+    sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
+    if not unsigned.endswith("%") or not _number(unsigned[:-1].strip()):
         raise ValueError("not a percentage; write for example 55%")
-    return sign * float(rest[:-1]) / 100
+    return sign * float(unsigned[:-1]) / 100
 
 
 def _from_to(text: str) -> Tuple[int, int]:
@@ -137,7 +137,7 @@ def _from_to(text: str) -> Tuple[int, int]:
 
 _SIZE, _LINK, _SHARE = _taking(units.parse_size), _taking(units.parse_link), _taking(units.parse_percent)
 _POOL, _RATE, _SECONDS = _taking(Redundancy.parse), _taking(units.parse_rate), _taking(_latency)
-_MANY, _ANY = _taking(_whole(1)), _taking(_whole(0))
+_MANY, _ANY = _taking(_whole_number(1)), _taking(_whole_number(0))
 
 
 def _capacity(parser: argparse.ArgumentParser) -> None:

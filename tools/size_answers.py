@@ -26,10 +26,10 @@ class Answer:
     lines: List[str]
 
 
-def answer(data: Dict[str, Any], told: Sequence[Tuple[str, str]]) -> Answer:
+def answer(data: Dict[str, Any], lines: Sequence[Tuple[str, str]]) -> Answer:
     """Return data with (name, text) lines, the texts below each other."""
-    width = max((len(name) for name, _ in told), default=0)
-    return Answer(data, [f"{name:{width}}  {text}" for name, text in told])
+    width = max((len(name) for name, _ in lines), default=0)
+    return Answer(data, [f"{name:{width}}  {text}" for name, text in lines])
 
 
 def both(number: float) -> str:
@@ -48,8 +48,8 @@ def percent(share: float) -> str:
 def capacity(args: argparse.Namespace) -> Answer:
     """Compute how many objects fit, and the space that they take."""
     data: Dict[str, Any] = {}
-    told: List[Tuple[str, str]] = []
-    available = _available(args, data, told)
+    lines: List[Tuple[str, str]] = []
+    available = _available(args, data, lines)
     sizes = args.sizes
     if args.cosbench:
         if not sizes:
@@ -58,13 +58,13 @@ def capacity(args: argparse.Namespace) -> Answer:
     if sizes:
         mean = data["mean_size"] = capacity_model.mean_size(sizes)
         drawn = f" as COSBench draws: {', '.join(f'{weight:g}' for _, _, weight in sizes)}" if args.cosbench else ""
-        told.append(("mean size", f"{both(mean)}{drawn}"))
+        lines.append(("mean size", f"{both(mean)}{drawn}"))
         if args.pool:
             raw = capacity_model.raw_mean(sizes, args.pool, args.min_alloc)
             data.update(raw_per_object=raw, raw_share=raw / mean if mean else None)
             least = args.pool.size / args.pool.k
-            more = f"{raw / mean:.3g} x its size, {least:.3g} x without rounding up" if mean else "though empty"
-            told.append(("on the disks", f"{both(raw)} an object: {more}"))
+            details = f"{raw / mean:.3g} x its size, {least:.3g} x without rounding up" if mean else "though empty"
+            lines.append(("on the disks", f"{both(raw)} an object: {details}"))
     if args.fill is not None:
         if available is None or not sizes or not data["mean_size"]:
             raise ValueError("--fill needs sizes (--sizes) and space (--raw and --pool, --available or --df)")
@@ -72,19 +72,19 @@ def capacity(args: argparse.Namespace) -> Answer:
         objects = each * args.buckets
         data.update(fill=args.fill, objects_per_bucket=each, objects=objects)
         of = f"{percent(args.fill)} of what is available"
-        told.append(("objects", f"{each:,} in each of {args.buckets}, {objects:,} in all, are {of}"))
+        lines.append(("objects", f"{each:,} in each of {args.buckets}, {objects:,} in all, are {of}"))
         if "raw_per_object" in data and data.get("raw"):
             data["raw_used"] = objects * data["raw_per_object"] / data["raw"]
-            told.append(("", f"and take {percent(data['raw_used'])} of the raw space"))
+            lines.append(("", f"and take {percent(data['raw_used'])} of the raw space"))
     if args.per_day:
         data["per_second"] = capacity_model.per_second(args.per_day)
-        told.append(("a day", f"{args.per_day:,} objects are {about_rate(data['per_second'])}"))
-    if not told:
+        lines.append(("a day", f"{args.per_day:,} objects are {about_rate(data['per_second'])}"))
+    if not lines:
         raise ValueError("nothing to calculate; see --help")
-    return answer(data, told)
+    return answer(data, lines)
 
 
-def _available(args: argparse.Namespace, data: Dict[str, Any], told: List[Tuple[str, str]]) -> Optional[float]:
+def _available(args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple[str, str]]) -> Optional[float]:
     """Return the bytes that clients can write, and add them to the answer."""
     if sum(bool(value) for value in (args.df, args.raw, args.available)) > 1:
         raise ValueError("one of --df, --raw and --available is enough")
@@ -93,26 +93,26 @@ def _available(args: argparse.Namespace, data: Dict[str, Any], told: List[Tuple[
             raise ValueError("--raw needs --pool: how it keeps data")
         available = capacity_model.max_avail(args.raw, args.pool, args.full)
         data.update(raw=args.raw, usable=args.pool.usable, available=available)
-        told.append(("raw space", both(args.raw)))
+        lines.append(("raw space", both(args.raw)))
         kept = f"{args.pool}: {percent(args.pool.usable)} usable, up to {percent(args.full)} full"
-        told.append(("available", f"{both(available)} ({kept})"))
+        lines.append(("available", f"{both(available)} ({kept})"))
         return available
     if args.df:
         space = _space(args.df)
         pool = space.data_pool(args.data_pool)
         data.update(raw=space.total, raw_used_before=space.used_share, available=pool.max_avail, pool=pool.name)
-        told.append(("raw space", f"{both(space.total)}, {percent(space.used_share)} used"))
+        lines.append(("raw space", f"{both(space.total)}, {percent(space.used_share)} used"))
         used = capacity_model.percent_used(pool.stored, pool.max_avail) if pool.stored else 0.0
         text = f"{both(pool.max_avail)} in {pool.name}: {percent(used)} used, {pool.objects:,} objects"
-        told.append(("available", text))
+        lines.append(("available", text))
         if args.pool:
             expected = capacity_model.max_avail(space.total - space.used, args.pool, args.full)
             data["of_expected"] = pool.max_avail / expected
-            told.append(("", f"{percent(pool.max_avail / expected)} of what {args.pool} leaves of the free raw space"))
+            lines.append(("", f"{percent(pool.max_avail / expected)} of what {args.pool} leaves of the free raw space"))
         return float(pool.max_avail)
     if args.available:
         data["available"] = args.available
-        told.append(("available", both(args.available)))
+        lines.append(("available", both(args.available)))
         return float(args.available)
     return None
 
@@ -150,8 +150,8 @@ def pgs(args: argparse.Namespace) -> Answer:
 
 
 def _pool(text: str) -> pools.Pool:
-    name, equal, rest = text.partition("=")
-    percent_, slash, kept = rest.partition("/")
+    name, equal, value = text.partition("=")
+    percent_, slash, kept = value.partition("/")
     if not (name and equal and slash and percent_.replace(".", "", 1).isdigit()):
         raise ValueError(f"--pool {text}: write NAME=PERCENT/KEPT, as in images=25/3")
     return pools.Pool(name, float(percent_), Redundancy.parse(kept))
@@ -170,9 +170,9 @@ def odds(args: argparse.Namespace) -> Answer:
     domains = pools.failed_domains(args.down, args.nodes)
     lost = pools.members_lost(domains, pool.size)
     inactive = pools.inactive_share(domains, pool.size, least)
-    told = [(f"{percent(share)}", f"of the PGs lose {n} of {pool.size}") for n, share in enumerate(lost) if share]
-    told.append((percent(inactive), f"serve no client: fewer than min_size {least} are left"))
-    return answer({"min_size": least, "members_lost": lost, "inactive": inactive}, told)
+    lines = [(f"{percent(share)}", f"of the PGs lose {n} of {pool.size}") for n, share in enumerate(lost) if share]
+    lines.append((percent(inactive), f"serve no client: fewer than min_size {least} are left"))
+    return answer({"min_size": least, "members_lost": lost, "inactive": inactive}, lines)
 
 
 def network(args: argparse.Namespace) -> Answer:
@@ -187,71 +187,71 @@ def network(args: argparse.Namespace) -> Answer:
         cluster_network=args.cluster_nic is not None,
         fast_read=args.fast_read,
     )
-    for own, speed, what in (
+    for own, speed, message in (
         (args.clients, args.client_nic, "--client-nic is about nodes of their own: --clients"),
         (args.gateways, args.gateway_nic, "--gateway-nic is about nodes of their own: --gateways"),
     ):
         if speed and not own:
-            raise ValueError(what)
+            raise ValueError(message)
     speeds = dict.fromkeys(of.osds, args.nic)
     for nodes, speed in ((of.clients, args.client_nic), (of.gateways, args.gateway_nic)):
         speeds.update({node: speed or args.nic for node in nodes if node not in of.osds})
     nics = network_model.Nics(speeds, args.cluster_nic)
     data: Dict[str, Any] = {"aggregate": args.nic * args.nodes}
     where = "on the OSDs' nodes" if args.clients is None else f"on {args.clients} nodes of their own"
-    told = [("layout", f"{args.nodes} nodes with {about_link(args.nic)}, {of.pool}; clients {where}")]
+    lines = [("layout", f"{args.nodes} nodes with {about_link(args.nic)}, {of.pool}; clients {where}")]
     for op, measured in ((network_model.PUT, args.put), (network_model.GET, args.get)):
-        found = network_model.ceiling(of, op, nics)
-        most = None if math.isinf(found.bytes_per_s) else found.bytes_per_s
-        data[op.lower()] = {"transfers": found.transfers, "bytes_per_s": most, "link": found.link}
-        if most is None or found.link is None:
-            told.append((op, "nothing crosses an interface"))
+        ceiling = network_model.ceiling(of, op, nics)
+        most = None if math.isinf(ceiling.bytes_per_s) else ceiling.bytes_per_s
+        data[op.lower()] = {"transfers": ceiling.transfers, "bytes_per_s": most, "link": ceiling.link}
+        if most is None or ceiling.link is None:
+            lines.append((op, "nothing crosses an interface"))
             continue
         share = percent(most / (args.nic * args.nodes))
-        told.append((op, f"{found.transfers:.3g} transfers of an object"))
-        told.append(("", f"at most {both(most)}/s, {share} of the OSD nodes' {both(args.nic * args.nodes)}/s"))
-        told.append(("", f"full first: what {found.link[0]} {found.link[1]} ({found.link[2]} network)"))
+        lines.append((op, f"{ceiling.transfers:.3g} transfers of an object"))
+        lines.append(("", f"at most {both(most)}/s, {share} of the OSD nodes' {both(args.nic * args.nodes)}/s"))
+        lines.append(("", f"full first: what {ceiling.link[0]} {ceiling.link[1]} ({ceiling.link[2]} network)"))
         if measured:
             data[op.lower()]["measured"] = measured / most
-            told.append(("", f"{both(measured)}/s measured: {percent(measured / most)} of that"))
+            lines.append(("", f"{both(measured)}/s measured: {percent(measured / most)} of that"))
     if args.put and args.get:
         together, link = network_model.usage(of, {network_model.PUT: args.put, network_model.GET: args.get}, nics)
         data["together"] = together
-        told.append(("both", f"at once they would use {percent(together)} of what {' '.join((link or ('', ''))[:2])}"))
-    return answer(data, told)
+        lines.append(("both", f"at once they would use {percent(together)} of what {' '.join((link or ('', ''))[:2])}"))
+    return answer(data, lines)
 
 
 def workers(args: argparse.Namespace) -> Answer:
     """Apply Little's law: requests in flight, throughput, latency, and the workers that a latency allows."""
     data: Dict[str, Any] = {}
-    told: List[Tuple[str, str]] = []
+    lines: List[Tuple[str, str]] = []
     if args.op:
-        found = data["in_flight"] = closed_loop.in_flight(args.op)
-        told.append(("in flight", f"{found:.2f} requests in the mean: that many workers of a closed loop"))
+        in_flight = data["in_flight"] = closed_loop.in_flight(args.op)
+        lines.append(("in flight", f"{in_flight:.2f} requests in the mean: that many workers of a closed loop"))
         if args.workers:
-            off = data["deviation"] = closed_loop.deviation(found, args.workers) or 0.0
+            off = data["deviation"] = closed_loop.deviation(in_flight, args.workers) or 0.0
             beyond = ": more than 5 % off" if abs(off) > 0.05 else ""
-            told.append(("workers", f"{args.workers} were there, which is {100 * off:+.1f} %{beyond}"))
+            lines.append(("workers", f"{args.workers} were there, which is {100 * off:+.1f} %{beyond}"))
     elif args.workers and args.latency:
         data["throughput"] = closed_loop.throughput(args.workers, args.latency)
-        told.append(("throughput", f"{about_rate(data['throughput'])}"))
+        lines.append(("throughput", f"{about_rate(data['throughput'])}"))
     elif args.workers and args.rate:
         data["latency"] = closed_loop.latency(args.workers, args.rate)
-        told.append(("latency", f"{1000 * data['latency']:.4g} ms in the mean"))
+        lines.append(("latency", f"{1000 * data['latency']:.4g} ms in the mean"))
     if args.step or args.target:
         if not (args.step and args.target):
             raise ValueError("a sweep needs its steps (--step 8@12ms, again) and --target, the highest latency")
         sized = closed_loop.size_workers(args.step, args.target)
         data.update(size=sized.workers, next=sized.next, production=sized.production)
         if sized.workers is None:
-            told.append(("workers", f"{sized.next:g} are too many already: fewer, or more hardware"))
+            lines.append(("workers", f"{sized.next:g} are too many already: fewer, or more hardware"))
         else:
             after = f"{sized.next:g} are too many" if sized.next else "the sweep has no step beyond"
-            told.append(("workers", f"{sized.workers:g} at most; {after}"))
-            told.append(("production", f"{sized.production:g} (80 % of that)"))
-    if not told:
+            lines.append(("workers", f"{sized.workers:g} at most; {after}"))
+            lines.append(("production", f"{sized.production:g} (80 % of that)"))
+    if not lines:
         raise ValueError("nothing to calculate; give --op, --workers with --latency or --rate, or --step with --target")
-    return answer(data, told)
+    return answer(data, lines)
 
 
 def mix(args: argparse.Namespace) -> Answer:
@@ -259,19 +259,19 @@ def mix(args: argparse.Namespace) -> Answer:
     put, delete = args.mix.get("PUT", 0.0) + args.mix.get("MULTIPART", 0.0), args.mix.get("DELETE", 0.0)
     growth = capacity_model.growth(args.mix)
     data: Dict[str, Any] = {"growth_per_100": growth}
-    told = [("new keys", f"{growth:+g} objects per 100 requests, where DELETE takes objects that are there")]
+    lines = [("new keys", f"{growth:+g} objects per 100 requests, where DELETE takes objects that are there")]
     if put + delete:
         end = data["steady_occupancy"] = capacity_model.steady_occupancy(put, delete)
-        told.append(("any keys", f"a range tends to be {percent(end)} full, where PUT and DELETE do not look"))
+        lines.append(("any keys", f"a range tends to be {percent(end)} full, where PUT and DELETE do not look"))
     if (args.rate or args.seconds) and not args.keys:
         raise ValueError("--rate and --for need a range of keys: --keys")
     if args.keys and put + delete:
-        _time_course(args, data, told, put, delete)
-    return answer(data, told)
+        _time_course(args, data, lines, put, delete)
+    return answer(data, lines)
 
 
 def _time_course(
-    args: argparse.Namespace, data: Dict[str, Any], told: List[Tuple[str, str]], put: float, delete: float
+    args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple[str, str]], put: float, delete: float
 ) -> None:
     end = data["steady_occupancy"]
     near = end + (0.01 if args.start > end else -0.01)
@@ -283,27 +283,30 @@ def _time_course(
     if args.rate:
         data["seconds_to_steady"] = requests / args.rate
         text += f", {format_duration(round(requests / args.rate))} at {about_rate(args.rate)}"
-    told.append(("", f"from {percent(args.start)} it is within 1 point of that after {text}"))
+    lines.append(("", f"from {percent(args.start)} it is within 1 point of that after {text}"))
     if args.rate and args.seconds:
         number = args.rate * args.seconds / 100
         share = data["occupancy"] = capacity_model.occupancy(args.start, args.keys, number * put, number * delete)
         objects = data["objects"] = share * args.keys
-        told.append(("", f"after {format_duration(args.seconds)} it is {percent(share)} full: {objects:,.0f} objects"))
+        lines.append(("", f"after {format_duration(args.seconds)} it is {percent(share)} full: {objects:,.0f} objects"))
 
 
 def scale(args: argparse.Namespace) -> Answer:
     """Compare the gain in throughput with the nodes that were added."""
     before, after = args.nodes
-    found = closed_loop.efficiency(args.gain, before, after)
+    efficiency = closed_loop.efficiency(args.gain, before, after)
     added = closed_loop.change(before, after)
     expected = closed_loop.latency_change(args.gain)
-    told = [
-        ("efficiency", f"{percent(found)}: {100 * args.gain:+g} % of throughput from {100 * added:+.1f} % of nodes"),
+    lines = [
+        (
+            "efficiency",
+            f"{percent(efficiency)}: {100 * args.gain:+g} % of throughput from {100 * added:+.1f} % of nodes",
+        ),
         ("latency", f"{100 * expected:+.1f} % in a closed loop with as many requests in flight (Little's law)"),
     ]
-    data = {"efficiency": found, "added": added, "latency_change": expected}
+    data = {"efficiency": efficiency, "added": added, "latency_change": expected}
     if args.latency is not None:
         flying = (1 + args.gain) * (1 + args.latency) - 1
         data["in_flight_change"] = flying
-        told.append(("", f"{100 * args.latency:+g} % was seen: {100 * flying:+.1f} % of requests in flight"))
-    return answer(data, told)
+        lines.append(("", f"{100 * args.latency:+g} % was seen: {100 * flying:+.1f} % of requests in flight"))
+    return answer(data, lines)

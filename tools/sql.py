@@ -39,7 +39,10 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.results.sql.database import QueryRefused, answer, connect, runs_of
 
     if args.list:
-        put(args, {TEXT: tables, JSON: _columns, CSV: lambda: [_COLUMN, *(tuple(its.values()) for its in _columns())]})
+        put(
+            args,
+            {TEXT: tables, JSON: _columns, CSV: lambda: [_COLUMN, *(tuple(column.values()) for column in _columns())]},
+        )
         return OK
     if args.archive is None or args.query is None:
         raise CommandError("give an archive and a query; --list shows the tables")
@@ -72,12 +75,12 @@ def _unknown_table(error: str) -> str:
     """Return the message about a table that is not there: DuckDB would name one of its own."""
     from cbt_plugins.results.sql.database import listed
 
-    found = re.search(r"Table with name (\S+) does not exist", error)
-    if not found:
+    match = re.search(r"Table with name (\S+) does not exist", error)
+    if not match:
         return ""
-    near = difflib.get_close_matches(found[1], listed(), 1)
+    near = difflib.get_close_matches(match[1], listed(), 1)
     hint = f"did you mean {near[0]}?" if near else f"the tables are {', '.join(listed())}"
-    return f"unknown table {found[1]}: {hint}"
+    return f"unknown table {match[1]}: {hint}"
 
 
 _COLUMN = ("table", "column", "type", "text")
@@ -87,18 +90,18 @@ def _columns() -> List[Dict[str, str]]:
     from cbt_plugins.results.sql.database import RUN, listed
 
     every = [(table, column) for table in listed().values() for column in (RUN, *table.columns)]
-    return [dict(zip(_COLUMN, (table.name, its.name, its.type, its.text))) for table, its in every]
+    return [dict(zip(_COLUMN, (table.name, column.name, column.type, column.text))) for table, column in every]
 
 
 def tables() -> List[Block]:
     """Return all tables with their columns."""
     from cbt_plugins.results.sql.database import RUN, listed
 
-    found: List[Block] = []
+    parts: List[Block] = []
     for table in listed().values():
-        lines = tuple((its.name, its.type, its.text) for its in (RUN, *table.columns))
-        found.append(TitledBlocks(f"{table.name}: {table.text}", (TableGrid((), lines, left=3),)))
-    return found
+        lines = tuple((column.name, column.type, column.text) for column in (RUN, *table.columns))
+        parts.append(TitledBlocks(f"{table.name}: {table.text}", (TableGrid((), lines, left=3),)))
+    return parts
 
 
 def as_table(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> TableGrid:

@@ -65,14 +65,14 @@ def run(args: argparse.Namespace) -> int:
     """Return 0: nothing is open; 1: something may be; 2: no such archive or no such label; 5: another cluster."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if not args.archive.is_dir():
-        there = args.archive.exists()
-        raise CommandError(f"{args.archive}: {'no directory' if there else 'no such file or directory'}")
+        exists = args.archive.exists()
+        raise CommandError(f"{args.archive}: {'no directory' if exists else 'no such file or directory'}")
     confine(args.archive)
-    found, unread = _runs(args.archive)
+    run_folders, unread = _runs(args.archive)
     for error in unread:
         say("Error", f"{error.filename}: {error.strerror}: what is open there is not known", OPEN)
     # the newest run first: what was changed last is undone first
-    folders = sorted(found, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
+    folders = sorted(run_folders, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         raise CommandError(f"{args.archive}: nothing is open under {args.give_up!r}")
     statuses = [_dry(folder) if args.dry_run else _undo(folder, args) for folder in folders]

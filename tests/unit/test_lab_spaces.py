@@ -15,7 +15,7 @@ from cbt_plugins.tools.lab.spaces import PID1, Birth, Spaces, needed_paths
 
 def child(birth: Birth, code: str) -> subprocess.Popen[bytes]:
     """A stand-in for a first process; `s` is its end of the socket."""
-    fd = birth.theirs.fileno()
+    fd = birth.child_end.fileno()
     start = f"import socket; s = socket.socket(fileno={fd}); "
     return subprocess.Popen([sys.executable, "-c", start + code], pass_fds=(fd,))
 
@@ -49,7 +49,7 @@ def test_a_failure_is_reported_in_its_own_words(tmp_path: Path) -> None:
 
 def test_a_first_process_does_nothing_when_its_starter_is_gone(tmp_path: Path) -> None:
     birth = Birth("lab", tmp_path / "log")
-    fd = birth.theirs.fileno()
+    fd = birth.child_end.fileno()
     with subprocess.Popen([sys.executable, "-E", "-S", PID1, "lab", str(fd)], pass_fds=(fd,)) as process:
         birth.await_born()
         birth.close()

@@ -32,13 +32,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(parser, ("cbt-tools lab up", "cbt-tools lab exec node0 -- ceph -s", "cbt-tools lab down"), _STATUSES)
     verbs = parser.add_subparsers(dest="lab_verb", required=True, metavar="up|down|run|exec|snapshot|restore|...")
 
-    def verb(name: str, text: str, more: str = "") -> argparse.ArgumentParser:
-        made = verbs.add_parser(name, help=text, description=text)
-        explain(made, (f"cbt-tools lab {name}{more}",), _STATUSES)
-        made.add_argument(
+    def verb(name: str, text: str, example_arguments: str = "") -> argparse.ArgumentParser:
+        subparser = verbs.add_parser(name, help=text, description=text)
+        explain(subparser, (f"cbt-tools lab {name}{example_arguments}",), _STATUSES)
+        subparser.add_argument(
             "--dir", type=Path, default=cache_home() / "cbt-plugins" / "lab", help="default: %(default)s"
         )
-        return made
+        return subparser
 
     up = verb("up", "start the cluster of --dir, or make one there")
     _add_shape(up)
@@ -70,10 +70,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         ("crash", "power failure of a node"),
         ("boot", "start a crashed node with its daemons"),
     ):
-        one = verb(name, text, " node4")
-        one.add_argument("node")
+        subparser = verb(name, text, " node4")
+        subparser.add_argument("node")
         if name == "stop-osds":
-            one.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
+            subparser.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
     switch = verb("switch", "restart a daemon with another release, also from its node", " osd.3 --release reef")
     switch.add_argument("daemon", help="mon.node0, mgr.node0, osd.3, rgw.rgw1")
     _add_release(switch)
@@ -91,8 +91,8 @@ def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
     listed = verb("snapshots", "list the snapshots, or remove one")
     listed.add_argument("--remove", metavar="NAME", help="remove this one")
     add_forms(listed, TEXT, JSON)
-    for one in (taken, restored, listed):
-        one.add_argument(
+    for subparser in (taken, restored, listed):
+        subparser.add_argument(
             "--snapshots", type=Path, default=Snapshots.default(), metavar="DIR", help="where they are (%(default)s)"
         )
 
@@ -219,8 +219,9 @@ def _make_root(lab: Lab, args: argparse.Namespace) -> int:
 
 def _snapshot(lab: Lab, args: argparse.Namespace) -> int:
     _terminate_in_order()
-    made = Snapshots(args.snapshots).take(lab, args.name)
-    print(f"{made.folder}: Ceph {made.release}, {mib(made.bytes)}, {len(made.sample.objects)} objects sampled")
+    snapshot = Snapshots(args.snapshots).take(lab, args.name)
+    size, objects = mib(snapshot.bytes), len(snapshot.sample.objects)
+    print(f"{snapshot.folder}: Ceph {snapshot.release}, {size}, {objects} objects sampled")
     return OK
 
 
@@ -235,10 +236,14 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
     if args.remove:
         snapshots.remove(args.remove)
         return OK
-    found = snapshots.all()
-    rows = [(one.name, one.made, str(one.release), mib(one.bytes)) for one in found]
-    text = "".join(f"{name:24} {made}  {release:18} {much:>10}\n" for name, made, release, much in rows)
-    put(args, {TEXT: lambda: text or "no snapshots\n", JSON: lambda: [one.as_json() for one in found]})
+    all_snapshots = snapshots.all()
+    rows = [
+        (snapshot.name, snapshot.taken_at, str(snapshot.release), mib(snapshot.bytes)) for snapshot in all_snapshots
+    ]
+    text = "".join(f"{name:24} {moment}  {release:18} {much:>10}\n" for name, moment, release, much in rows)
+    put(
+        args, {TEXT: lambda: text or "no snapshots\n", JSON: lambda: [snapshot.as_json() for snapshot in all_snapshots]}
+    )
     return OK
 
 
@@ -274,9 +279,9 @@ def _down(lab: Lab, args: argparse.Namespace) -> int:
 
 
 def _status(lab: Lab, args: argparse.Namespace) -> int:
-    found = status_of(lab)
-    put(args, {TEXT: lambda: "\n".join(as_text(found)) + "\n", JSON: lambda: found})
-    return 0 if found["running"] else 1
+    status = status_of(lab)
+    put(args, {TEXT: lambda: "\n".join(as_text(status)) + "\n", JSON: lambda: status})
+    return 0 if status["running"] else 1
 
 
 def _exec(lab: Lab, args: argparse.Namespace) -> int:

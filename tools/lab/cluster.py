@@ -47,15 +47,16 @@ def _refuse_others(folder: Path) -> None:
     """Raise LabUsage for a folder that nodes would not see, and for one that holds something, and no lab: that would be
     closed, and parts of it removed.
     """
-    for its in _OWN_OF_NODES:
-        if Path(its) in folder.resolve().parents:
-            raise LabUsage(f"--dir {folder}: each node has a {its} of its own: name a folder elsewhere")
+    for own_path in _OWN_OF_NODES:
+        if Path(own_path) in folder.resolve().parents:
+            raise LabUsage(f"--dir {folder}: each node has a {own_path} of its own: name a folder elsewhere")
     if (folder / "lab.json").exists() or not folder.is_dir():
         return
-    found = sorted(path.name for path in folder.iterdir() if path.name not in ("run", "restoring"))
-    if found:
-        raise LabUsage(f"--dir {folder}: no lab, and not empty ({', '.join(found[:3])}): name an empty or a new folder")
-
+    entries = sorted(path.name for path in folder.iterdir() if path.name not in ("run", "restoring"))
+    if entries:
+        raise LabUsage(
+            f"--dir {folder}: no lab, and not empty ({', '.join(entries[:3])}): name an empty or a new folder"
+        )
 
 
 class Lab:
@@ -401,18 +402,18 @@ def _health(lab: Lab) -> str:
     return f"{status['health']['status']}{checks}; {up} of {osds} OSDs up; PGs: {counted}"
 
 
-def as_text(found: Dict[str, Any]) -> List[str]:
+def as_text(status: Dict[str, Any]) -> List[str]:
     """Return the lines that `lab status` prints."""
-    if not found["running"]:
-        return [f"not running: {found['dir']}"]
-    lines = [f"lab      {found['dir']}", f"health   {found['health']}"]
-    if found["root"] != "/":
-        lines.append(f"root     {found['root']}")
-    if found["urls"]:
-        lines.append(f"S3       {' '.join(found['urls'])}  (keys: {found['dir']}/s3.json)")
-    total = sum(node["memory"] for node in found["nodes"].values())
+    if not status["running"]:
+        return [f"not running: {status['dir']}"]
+    lines = [f"lab      {status['dir']}", f"health   {status['health']}"]
+    if status["root"] != "/":
+        lines.append(f"root     {status['root']}")
+    if status["urls"]:
+        lines.append(f"S3       {' '.join(status['urls'])}  (keys: {status['dir']}/s3.json)")
+    total = sum(node["memory"] for node in status["nodes"].values())
     lines.append(f"memory   {total >> 20} MiB")
-    for name, node in found["nodes"].items():
+    for name, node in status["nodes"].items():
         daemons = " ".join(f"{daemon}:{pid}" for daemon, pid in node["daemons"].items())
         state = f"{node['memory'] >> 20:5} MiB  {daemons}" if node["up"] else "down"
         lines.append(f"{name:8} {node['address']:12} {state}")

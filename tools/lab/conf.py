@@ -163,9 +163,9 @@ def pool_commands(topology: Topology) -> Tuple[List[str], int]:
             profile = [f"osd erasure-code-profile set lab-ec k={data} m={coding} {domain}"]
             kind = "erasure lab-ec"
         pools.append(("default.rgw.buckets.data", topology.data_pgs, kind, "rgw"))
-    made = [f"osd pool create {name} {pgs} {pgs} {kind}" for name, pgs, kind, _ in pools]
+    create_commands = [f"osd pool create {name} {pgs} {pgs} {kind}" for name, pgs, kind, _ in pools]
     used = [f"osd pool application enable {name} {application}" for name, _, _, application in pools]
-    return profile + made + used, sum(pgs for _, pgs, _, _ in pools)
+    return profile + create_commands + used, sum(pgs for _, pgs, _, _ in pools)
 
 
 def key_like(pattern: str) -> str:
@@ -194,7 +194,7 @@ def keyring(topology: Topology, pattern: str) -> str:
     lines: List[str] = []
     for entity, rights in caps.items():
         lines += [f"[{entity}]", f"\tkey = {key_like(pattern)}"]
-        lines += [f'\tcaps {who} = "{what}"' for who, what in rights.items()]
+        lines += [f'\tcaps {who} = "{capability}"' for who, capability in rights.items()]
     return "\n".join(lines) + "\n"
 
 
@@ -254,9 +254,9 @@ def write_tls(config: Path, topology: Topology) -> bool:
     argv += ["-days", "3650", "-subj", "/CN=lab", "-addext", f"subjectAltName={alternatives}"]
     with open(os.open(key, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "wb") as file:
         argv += ["-keyout", "-", "-out", str(authority)]
-        made = subprocess.run(argv, stdout=file, stderr=subprocess.PIPE, timeout=60)
-        if made.returncode:
-            raise LabError(f"openssl made no certificate: {made.stderr.decode(errors='replace').strip()}")
+        result = subprocess.run(argv, stdout=file, stderr=subprocess.PIPE, timeout=60)
+        if result.returncode:
+            raise LabError(f"openssl made no certificate: {result.stderr.decode(errors='replace').strip()}")
         file.write(authority.read_bytes())
     return True
 
@@ -272,10 +272,10 @@ def write_links(folder: Path) -> None:
     for name, path in parts.items():
         (package / name).symlink_to(path)
     distribution = metadata.distribution("cbt-plugins")
-    known = folder / f"cbt_plugins-{distribution.version}.dist-info"
-    known.mkdir()
+    dist_info = folder / f"cbt_plugins-{distribution.version}.dist-info"
+    dist_info.mkdir()
     for name in ("METADATA", "entry_points.txt"):
-        (known / name).write_text(distribution.read_text(name) or "")
+        (dist_info / name).write_text(distribution.read_text(name) or "")
 
 
 def write_ssh(directory: Path, topology: Topology, environment: Mapping[str, str]) -> None:
@@ -285,9 +285,9 @@ def write_ssh(directory: Path, topology: Topology, environment: Mapping[str, str
     for name in ("id_ed25519", "host_ed25519"):
         (home / name).unlink(missing_ok=True)
         argv = ["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-C", "lab", "-f", str(home / name)]
-        made = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-        if made.returncode:  # also where /etc/passwd has no line for this user, or cannot be read
-            raise LabError(f"ssh-keygen made no key: {(made.stderr or made.stdout).strip()}")
+        result = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+        if result.returncode:  # also where /etc/passwd has no line for this user, or cannot be read
+            raise LabError(f"ssh-keygen made no key: {(result.stderr or result.stdout).strip()}")
     shutil.copy(home / "id_ed25519.pub", home / "authorized_keys")
     given = " ".join(f'{name}="{value}"' for name, value in environment.items())
     (home / "sshd_config").write_text(_SERVER.format(environment=given))

@@ -95,8 +95,8 @@ class Daemons:
 
     def stop_osds(self, node: LabNode, number: int = signal.SIGTERM) -> None:
         """Signal a node's OSDs and wait for their end."""
-        found = self.running().get(node.name, {})
-        gone = [process for name, process in found.items() if name.startswith("osd.")]
+        processes = self.running().get(node.name, {})
+        gone = [process for name, process in processes.items() if name.startswith("osd.")]
         for process in gone:
             process.kill(number)
         wait_until(
@@ -105,8 +105,8 @@ class Daemons:
 
     def stop_monitors(self) -> None:
         """Stop mgr and mon with SIGTERM."""
-        found = self.running().get(HEAD, {})
-        gone = [found[name] for name in ("mgr", "mon") if name in found]
+        processes = self.running().get(HEAD, {})
+        gone = [processes[name] for name in ("mgr", "mon") if name in processes]
         for process in gone:
             process.kill(signal.SIGTERM)
         wait_until(lambda: not any(process.alive() for process in gone), "end of mgr and mon", 60)
@@ -145,15 +145,15 @@ class Daemons:
     def running(self) -> Dict[str, Dict[str, LabProcess]]:
         """Return node -> daemon ("mon", "mgr", "osd.3", "rgw", "sshd") -> its process."""
         spaces = by_namespace()
-        found: Dict[str, Dict[str, LabProcess]] = {}
+        daemons_by_node: Dict[str, Dict[str, LabProcess]] = {}
         for name in self._spaces.names():
             first = self._spaces.first(name)
             if first:
                 inside = (
                     (daemon_name(process.command()), process) for process in spaces.get(first.namespace, [])
                 )
-                found[name] = {daemon: process for daemon, process in inside if daemon}
-        return found
+                daemons_by_node[name] = {daemon: process for daemon, process in inside if daemon}
+        return daemons_by_node
 
 
 def _osd_started(osd: int) -> str:
@@ -172,12 +172,12 @@ LabJob = Tuple[str, "subprocess.Popen[str]"]
 
 def finish(job: LabJob) -> str:
     """Wait for one Job; what it printed, or LabError with its last lines."""
-    what, process = job
-    said = process.communicate()[0]
+    task, process = job
+    output = process.communicate()[0]
     if process.returncode:
-        tail = " | ".join(said.strip().splitlines()[-4:])
-        raise LabError(f"{what}: exit status {process.returncode}: {tail}")
-    return said
+        tail = " | ".join(output.strip().splitlines()[-4:])
+        raise LabError(f"{task}: exit status {process.returncode}: {tail}")
+    return output
 
 
 def daemon_name(command: Sequence[str]) -> Optional[str]:
@@ -266,8 +266,8 @@ def _make_pools(ceph: CephShell, shape: Topology) -> int:
 def _make_s3_user(directory: Path, daemons: Daemons, shape: Topology) -> None:
     """Make the S3 user; radosgw-admin generates the keys, so that they are in no argument list."""
     create = f"radosgw-admin user create --uid={S3_USER} --display-name={S3_USER} --max-buckets=0"
-    said = daemons.run(HEAD, f"{create} --gen-access-key --gen-secret 2>/dev/null")
-    key = json.loads(said[said.index("{") :])["keys"][0]
+    output = daemons.run(HEAD, f"{create} --gen-access-key --gen-secret 2>/dev/null")
+    key = json.loads(output[output.index("{") :])["keys"][0]
     keys = {name: key[name] for name in ("access_key", "secret_key")}
     write_json(directory / "s3.json", {"uid": S3_USER, **keys, "urls": shape.urls}, mode=0o600)
 
@@ -288,9 +288,9 @@ def await_up(ceph: CephShell, shape: Topology, seconds: float = 120) -> None:
 
 def _complete_upgrade(ceph: CephShell, step: Step) -> None:
     """Let the OSDs use what their release has over the one that was required before."""
-    said, dump = ceph.ask("versions"), ceph.ask("osd dump")
-    found = [Release.parse(text) for text in json.loads(said[said.index("{") :])["osd"]]
-    names = {release.name for release in found if release}
+    versions, dump = ceph.ask("versions"), ceph.ask("osd dump")
+    releases = [Release.parse(text) for text in json.loads(versions[versions.index("{") :])["osd"]]
+    names = {release.name for release in releases if release}
     required = json.loads(dump[dump.index("{") :])["require_osd_release"]
     if len(names) == 1 and required not in names:
         ceph.ask(f"osd require-osd-release {names.pop()}")
@@ -306,7 +306,7 @@ def await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: floa
         nonlocal seen
         status = ceph.status()
         # Tentacle's word for the keys that an older release made: they work, and are the same in each restore.
-        for check in {one for one in status["health"]["checks"] if one.startswith("AUTH_INSECURE_")} - muted:
+        for check in {name for name in status["health"]["checks"] if name.startswith("AUTH_INSECURE_")} - muted:
             ceph.ask(f"health mute {check} --sticky")
             muted.add(check)
         states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}

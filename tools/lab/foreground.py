@@ -81,10 +81,10 @@ class Foreground:
 
 def _children(parent: int) -> List[int]:
     """Return the pids of a process's children, also of those that have ended."""
-    found = []
+    pids = []
     for entry in filter(str.isdigit, os.listdir("/proc")):
         with contextlib.suppress(OSError):
             stat = Path(f"/proc/{entry}/stat").read_text().rpartition(")")[2].split()
             if int(stat[1]) == parent:
-                found.append(int(entry))
-    return found
+                pids.append(int(entry))
+    return pids

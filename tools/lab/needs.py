@@ -103,21 +103,21 @@ def unshare_flags(privileged: bool) -> List[str]:
 
 def refuse_without_namespaces(privileged: bool) -> None:
     """Raise LabError with the likely cause when the kernel or a container refuses namespaces."""
-    made = subprocess.run(
+    result = subprocess.run(
         ["unshare", *unshare_flags(privileged), "true"],
         stdin=subprocess.DEVNULL,
         capture_output=True,
         text=True,
     )
-    if made.returncode == 0:
+    if result.returncode == 0:
         return
-    said = made.stderr.strip().splitlines()[-1] if made.stderr.strip() else f"exit status {made.returncode}"
+    reason = result.stderr.strip().splitlines()[-1] if result.stderr.strip() else f"exit status {result.returncode}"
     if privileged:
         raise LabError(
-            f"namespaces are refused to root ({said}): give the container CAP_SYS_ADMIN"
+            f"namespaces are refused to root ({reason}): give the container CAP_SYS_ADMIN"
         )
     raise LabError(
-        f"user namespaces are refused ({said}): {_refused_by()}, or run the lab as root"
+        f"user namespaces are refused ({reason}): {_refused_by()}, or run the lab as root"
     )
 
 

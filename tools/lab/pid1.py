@@ -213,15 +213,15 @@ def main(role: str, descriptor: str) -> None:
     order = leash.recv(1 << 16)
     if not order:
         return
-    asked = json.loads(order)
+    request = json.loads(order)
     try:
-        {"lab": furnish_lab, "node": furnish_node}[role](asked)
+        {"lab": furnish_lab, "node": furnish_node}[role](request)
     except (OSError, subprocess.SubprocessError) as fault:
         leash.send(f"failed: {fault}".encode())
         return
-    if asked.get("systemd"):
+    if request.get("systemd"):
         leash.send(b"ready")
-        argv = asked["systemd"]["argv"]
+        argv = request["systemd"]["argv"]
         os.execve(argv[0], argv, {"container": "cbt-lab", "PATH": os.environ["PATH"], "LANG": "C.UTF-8"})
     signal.signal(signal.SIGTERM, lambda *_: os._exit(0))
     signal.signal(signal.SIGCHLD, reap)

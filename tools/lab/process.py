@@ -67,17 +67,17 @@ def processes() -> Iterator[LabProcess]:
     """Yield every process that we may look at."""
     for entry in os.listdir("/proc"):
         if entry.isdigit():
-            found = LabProcess.of(int(entry))
-            if found:
-                yield found
+            process = LabProcess.of(int(entry))
+            if process:
+                yield process
 
 
 def by_namespace() -> Dict[str, List[LabProcess]]:
     """Return pid namespace -> its processes."""
-    found: Dict[str, List[LabProcess]] = {}
+    processes_by_space: Dict[str, List[LabProcess]] = {}
     for process in processes():
-        found.setdefault(process.namespace, []).append(process)
-    return found
+        processes_by_space.setdefault(process.namespace, []).append(process)
+    return processes_by_space
 
 
 def default_signals() -> None:
@@ -89,15 +89,15 @@ def default_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def wait_until(condition: Callable[[], T], what: str, seconds: float, pause: float = 0.02) -> T:
-    """Return the first true value of `condition`; LabError naming `what` after `seconds`."""
+def wait_until(condition: Callable[[], T], event: str, seconds: float, pause: float = 0.02) -> T:
+    """Return the first true value of `condition`; LabError naming `event` after `seconds`."""
     deadline = time.monotonic() + seconds
     while True:
         value = condition()
         if value:
             return value
         if time.monotonic() > deadline:
-            raise LabError(f"timeout of {seconds:g} s: {what}")
+            raise LabError(f"timeout of {seconds:g} s: {event}")
         time.sleep(pause)
 
 
@@ -144,16 +144,16 @@ class CephShell:
         except OSError:
             raise LabError(f"ceph {command}: the ceph command ended") from None
         deadline = time.monotonic() + seconds
-        said: List[str] = []
+        lines: List[str] = []
         while True:
             line = self._line(command, deadline)
             if line == self._end:
                 break
-            said.append(line)
-        faults = [line for line in said if line.startswith(("Error E", "Invalid command"))]
+            lines.append(line)
+        faults = [line for line in lines if line.startswith(("Error E", "Invalid command"))]
         if faults:
             raise LabError(f"ceph {command}: {faults[0]}")
-        return "\n".join(said).strip()
+        return "\n".join(lines).strip()
 
     def status(self) -> Dict[str, Any]:
         """Return the answer of `ceph status`."""

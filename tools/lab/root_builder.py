@@ -140,8 +140,8 @@ def _mirror() -> str:
 
 
 def _apt_proxy() -> Dict[str, str]:
-    found = _run(["apt-config", "shell", "PROXY", "Acquire::http::Proxy"])
-    proxy = re.search(r"PROXY='([^']+)'", found)
+    output = _run(["apt-config", "shell", "PROXY", "Acquire::http::Proxy"])
+    proxy = re.search(r"PROXY='([^']+)'", output)
     return {"http_proxy": proxy[1]} if proxy and "http_proxy" not in os.environ else {}
 
 
@@ -167,16 +167,16 @@ def _versions(program: bytes) -> set[bytes]:
 
 def lay(tree: Path, root: Path) -> int:
     """Replace files of a root folder by those of the same name in a build tree; return how many."""
-    there: Dict[str, List[Path]] = {}
+    root_files: Dict[str, List[Path]] = {}
     for part in ("bin", "sbin", "lib", "lib64", "share/ceph/mgr"):
         for path in (root / "usr" / part).rglob("*"):
             if path.is_file() and not path.is_symlink():
-                there.setdefault(path.name, []).append(path)
+                root_files.setdefault(path.name, []).append(path)
     count = 0
     for source in [*(tree / "bin").iterdir(), *(tree / "lib").rglob("*")]:
         if not source.is_file() or not _is_program(source):
             continue
-        targets = there.get(source.name, [])
+        targets = root_files.get(source.name, [])
         if not targets and source.name.startswith("lib") and ".so" in source.name:
             targets = [root / "usr/local/lib" / source.name]
         for target in targets:

@@ -32,8 +32,8 @@ class Release:
     @classmethod
     def parse(cls, text: str) -> Optional[Release]:
         """Return the release that `ceph --version`, or str() of a Release, names; None when there is none."""
-        found = re.search(r"(?:ceph version )?(\d+)\.(\d+)\.(\d+)\S*(?: \([^)]*\))? ([a-z]+)", text)
-        return cls(tuple(map(int, found.group(1, 2, 3))), found[4]) if found else None
+        match = re.search(r"(?:ceph version )?(\d+)\.(\d+)\.(\d+)\S*(?: \([^)]*\))? ([a-z]+)", text)
+        return cls(tuple(map(int, match.group(1, 2, 3))), match[4]) if match else None
 
     def refusal(self, newer: Release) -> str:
         """Return why Ceph does not open this release's stores with another one; "" when it does."""
@@ -54,8 +54,8 @@ def kept() -> Path:
 
 def roots() -> List[str]:
     """Return the root folders that there are, the machine's own first."""
-    made = sorted(str(path) for path in kept().glob("*") if not path.name.startswith(".") and path.is_dir())
-    return ["/", *made, *(folder for folder in os.environ.get(ELSEWHERE, "").split(":") if folder)]
+    cached_roots = sorted(str(path) for path in kept().glob("*") if not path.name.startswith(".") and path.is_dir())
+    return ["/", *cached_roots, *(folder for folder in os.environ.get(ELSEWHERE, "").split(":") if folder)]
 
 
 def inside(root: str, *words: str) -> str:
@@ -71,29 +71,29 @@ def inside(root: str, *words: str) -> str:
 
 def release_of(root: str) -> Release:
     """Return the release of a root folder; LabError when no Ceph is in it."""
-    found = Release.parse(inside(root, "ceph-mon", "--version"))
-    if not found:
+    release = Release.parse(inside(root, "ceph-mon", "--version"))
+    if not release:
         raise LabError(f"{root}: no Ceph in it (`ceph-mon --version` printed no version)")
-    return found
+    return release
 
 
 def releases() -> Dict[Release, str]:
     """Return each release that there is, and its root folder: of several the one with its name, else the first."""
-    found: Dict[Release, str] = {}
+    roots_by_release: Dict[Release, str] = {}
     for root in roots():
         release = Release.parse(inside(root, "ceph-mon", "--version"))
-        if release and (release not in found or Path(root).name == release.name):
-            found[release] = root
-    return found
+        if release and (release not in roots_by_release or Path(root).name == release.name):
+            roots_by_release[release] = root
+    return roots_by_release
 
 
 def root_of(wanted: str) -> str:
     """Return the root folder of a release by its name, its version or a folder that `lab root` made; LabUsage."""
     if re.fullmatch(r"[\w.-]+", wanted) and (kept() / wanted).is_dir():
         return str(kept() / wanted)
-    there = releases()
-    fitting = [r for r in there if wanted == r.name or f"{str(r).split()[0]}.".startswith(f"{wanted}.")]
+    roots_by_release = releases()
+    fitting = [r for r in roots_by_release if wanted == r.name or f"{str(r).split()[0]}.".startswith(f"{wanted}.")]
     if not fitting:
-        known = ", ".join(str(release) for release in sorted(there)) or "none"
-        raise LabUsage(f"no release {wanted}: there is {known}; `cbt-tools lab root {wanted}` makes one")
-    return there[max(fitting)]
+        names = ", ".join(str(release) for release in sorted(roots_by_release)) or "none"
+        raise LabUsage(f"no release {wanted}: there is {names}; `cbt-tools lab root {wanted}` makes one")
+    return roots_by_release[max(fitting)]

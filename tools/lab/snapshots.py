@@ -40,26 +40,26 @@ class Snapshot:
 
     name: str
     folder: Path
-    made: str
+    taken_at: str
     release: Release
     bytes: int
     sample: ObjectSample
 
     def as_json(self) -> Dict[str, Any]:
-        told = {"name": self.name, "made": self.made, "release": str(self.release), "bytes": self.bytes}
-        return {"format": FORMAT, **told, "sample": self.sample.as_json()}
+        fields = {"name": self.name, "made": self.taken_at, "release": str(self.release), "bytes": self.bytes}
+        return {"format": FORMAT, **fields, "sample": self.sample.as_json()}
 
     @classmethod
     def load(cls, folder: Path) -> Snapshot:
         path = folder / "snapshot.json"
         try:
-            told = json.loads(path.read_text())
-            if told["format"] != FORMAT:
-                raise ValueError(f"format {told['format']}, this version reads {FORMAT}")
-            release = Release.parse(told["release"])
+            document = json.loads(path.read_text())
+            if document["format"] != FORMAT:
+                raise ValueError(f"format {document['format']}, this version reads {FORMAT}")
+            release = Release.parse(document["release"])
             assert release, "no release"
-            sample = ObjectSample.of_json(told["sample"])
-            return cls(told["name"], folder, told["made"], release, told["bytes"], sample)
+            sample = ObjectSample.of_json(document["sample"])
+            return cls(document["name"], folder, document["made"], release, document["bytes"], sample)
         except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
             raise LabError(f"{path}: not a snapshot that can be read ({error})") from None
 
@@ -77,21 +77,21 @@ class Snapshots:
     def all(self) -> List[Snapshot]:
         """Return every complete snapshot, oldest first."""
         folders = [path.parent for path in self.folder.glob("*/snapshot.json")]
-        found = [Snapshot.load(folder) for folder in folders if not _partial(folder)]
-        return sorted(found, key=lambda one: one.made)
+        snapshots = [Snapshot.load(folder) for folder in folders if not _partial(folder)]
+        return sorted(snapshots, key=lambda snapshot: snapshot.taken_at)
 
     def get(self, name: str) -> Snapshot:
         if not (self._of(name) / "snapshot.json").exists():
-            known = ", ".join(one.name for one in self.all()) or "none"
-            raise LabUsage(f"no snapshot {name} in {self.folder}: there is {known}")
+            names = ", ".join(snapshot.name for snapshot in self.all()) or "none"
+            raise LabUsage(f"no snapshot {name} in {self.folder}: there is {names}")
         return Snapshot.load(self._of(name))
 
     def remove(self, name: str) -> None:
         with self._locked(name):
-            found = self.get(name).folder
-            gone = found.with_name(f"{name}.partial")
+            folder = self.get(name).folder
+            gone = folder.with_name(f"{name}.partial")
             shutil.rmtree(gone, ignore_errors=True)
-            os.rename(found, gone)
+            os.rename(folder, gone)
             shutil.rmtree(gone)
 
     def take(self, lab: Lab, name: str) -> Snapshot:
@@ -107,11 +107,11 @@ class Snapshots:
             _forget_gateways(lab)
             lab.down(graceful=True)
             try:
-                made = self._copy(lab, target, release, sample)
+                snapshot = self._copy(lab, target, release, sample)
             finally:
                 if was:
                     lab.up(record.topology)
-        return made
+        return snapshot
 
     def _copy(self, lab: Lab, target: Path, release: Release, sample: ObjectSample) -> Snapshot:
         partial = target.with_name(f"{target.name}.partial")
@@ -121,8 +121,8 @@ class Snapshots:
             if lab.running:
                 raise LabError(f"{lab.dir}: another command started the lab; the snapshot was not made")
             lab.step(copy_cluster(lab.dir, partial / "data"))
-        made = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-        snapshot = Snapshot(target.name, target, made, release, occupied(partial), sample)
+        taken_at = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+        snapshot = Snapshot(target.name, target, taken_at, release, occupied(partial), sample)
         write_json(partial / "snapshot.json", snapshot.as_json(), mode=0o600)
         _sync(partial)
         os.rename(partial, target)
@@ -153,8 +153,8 @@ class Snapshots:
         lab.up(shape)
         wrong = snapshot.sample.differences(shell_of(lab))
         if wrong:
-            more = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-            raise LabError(f"{lab.dir} is not what snapshot {name} was: {'; '.join(wrong[:3])}{more}")
+            suffix = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
+            raise LabError(f"{lab.dir} is not what snapshot {name} was: {'; '.join(wrong[:3])}{suffix}")
         lab.step(f"checked: fsid and {len(snapshot.sample.objects)} objects are those of snapshot {name}")
 
     def _of(self, name: str) -> Path:
@@ -191,12 +191,12 @@ def _described(lab: Lab) -> Tuple[Release, ObjectSample]:
     """Return the newest release that opened the stores of a clean cluster, and a sample of its objects."""
     with lab.ceph() as ceph:
         await_clean(ceph, len(lab.record.topology.osds), 1, 60)
-        said = ceph.ask("versions")
-    versions = json.loads(said[said.index("{") :])
-    found = [Release.parse(text) for daemons in ("mon", "mgr", "osd") for text in versions.get(daemons, {})]
-    if not found or None in found:
-        raise LabError(f"`ceph versions` names no release: {said}")
-    return max(release for release in found if release), ObjectSample.take(shell_of(lab))
+        reply = ceph.ask("versions")
+    versions = json.loads(reply[reply.index("{") :])
+    releases = [Release.parse(text) for daemons in ("mon", "mgr", "osd") for text in versions.get(daemons, {})]
+    if not releases or None in releases:
+        raise LabError(f"`ceph versions` names no release: {reply}")
+    return max(release for release in releases if release), ObjectSample.take(shell_of(lab))
 
 
 def _forget_gateways(lab: Lab) -> None:
@@ -238,7 +238,7 @@ def occupied(path: Path) -> int:
     """Return the bytes that a file, or all files of a folder, have on the disk."""
     if not path.is_dir():
         return path.stat().st_blocks * 512
-    return sum(found.lstat().st_blocks * 512 for found in path.rglob("*"))
+    return sum(entry.lstat().st_blocks * 512 for entry in path.rglob("*"))
 
 
 def _shares(file: Path, folder: Path) -> bool:

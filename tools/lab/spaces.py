@@ -36,21 +36,21 @@ class Birth:
 
     def __init__(self, name: str, log: Path) -> None:
         self.name, self._log = name, log
-        self._ours, self.theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-        self._ours.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
+        self._own_end, self.child_end = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+        self._own_end.setsockopt(socket.SOL_SOCKET, socket.SO_PASSCRED, 1)
 
     def await_born(self) -> LabProcess:
         """Return the new process by the pid that it has for us: the kernel translates between pid namespaces."""
-        self.theirs.close()
+        self.child_end.close()
         text, pid = self._receive()
-        found = LabProcess.of(pid)
-        if text != "born" or not found:
+        process = LabProcess.of(pid)
+        if text != "born" or not process:
             raise self._failed(text)
-        return found
+        return process
 
     def order(self, order: Dict[str, Any]) -> None:
         try:
-            self._ours.send(json.dumps(order).encode())
+            self._own_end.send(json.dumps(order).encode())
         except OSError:
             raise self._failed("") from None
 
@@ -61,15 +61,15 @@ class Birth:
 
     def detach(self) -> None:
         """Let the lab outlive its starter."""
-        self._ours.send(b"detach")
+        self._own_end.send(b"detach")
 
     def close(self) -> None:
-        self._ours.close()
+        self._own_end.close()
 
     def _receive(self, seconds: float = 60) -> Tuple[str, int]:
-        self._ours.settimeout(seconds)
+        self._own_end.settimeout(seconds)
         try:
-            data, ancillary, _, _ = self._ours.recvmsg(1 << 16, socket.CMSG_SPACE(12))
+            data, ancillary, _, _ = self._own_end.recvmsg(1 << 16, socket.CMSG_SPACE(12))
         except socket.timeout:
             raise self._failed(f"no message within {seconds:g} s") from None
         except OSError:
@@ -84,9 +84,9 @@ class Birth:
             tail = self._log.read_text(errors="replace").strip().splitlines()[-3:]
         except OSError:
             tail = []
-        said = text[len("failed: ") :] if text.startswith("failed: ") else text
+        reason = text[len("failed: ") :] if text.startswith("failed: ") else text
         return LabError(
-            f"{self.name} did not start: {said or ' | '.join(tail) or 'its first process died'}"
+            f"{self.name} did not start: {reason or ' | '.join(tail) or 'its first process died'}"
         )
 
 
@@ -104,10 +104,10 @@ class Spaces:
     def first(self, name: str) -> Optional[LabProcess]:
         """Return the live first process of "lab" or of a node."""
         try:
-            found = LabProcess(**json.loads((self._dir / "run" / f"{name}.json").read_text()))
+            process = LabProcess(**json.loads((self._dir / "run" / f"{name}.json").read_text()))
         except (OSError, ValueError, TypeError):
             return None
-        return found if found.alive() else None
+        return process if process.alive() else None
 
     def names(self) -> List[str]:
         """Return the nodes that were started."""
@@ -181,10 +181,10 @@ class Spaces:
         (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
 
     def _need(self, name: str) -> LabProcess:
-        found = self.first(name)
-        if not found:
+        process = self.first(name)
+        if not process:
             raise LabError(f"not running: {'the lab' if name == 'lab' else name} in {self._dir}")
-        return found
+        return process
 
     def _entered(self, name: str) -> List[str]:
         user = [] if self.privileged else ["-U", "--preserve-credentials"]
@@ -194,7 +194,7 @@ class Spaces:
         log = self._dir / "log" / f"{name}.log"
         birth = Birth(name, log)
         # A session of its own: Ctrl-C at the terminal is for the starter, which then ends the lab in order.
-        fd = birth.theirs.fileno()
+        fd = birth.child_end.fileno()
         flags = unshare_flags(privileged=self.privileged or bool(inside))
         argv = [*inside, "setsid", "--fork", "unshare", *flags, "--"]
         argv += [sys.executable, "-E", "-S", PID1, "node" if inside else "lab", str(fd)]
@@ -206,8 +206,8 @@ class Spaces:
             raise LabError(f"{name}: {log.read_text().strip() or argv[0] + ' failed'}")
         return birth
 
-    def _register(self, name: str, found: LabProcess) -> None:
-        write_json(self._dir / "run" / f"{name}.json", dataclasses.asdict(found))
+    def _register(self, name: str, process: LabProcess) -> None:
+        write_json(self._dir / "run" / f"{name}.json", dataclasses.asdict(process))
 
     def _clean_up(self) -> None:
         for stale in (self._dir / "run").glob("*.json"):

@@ -94,13 +94,13 @@ class Topology:
     @property
     def nodes(self) -> Dict[str, LabNode]:
         """Every node by name, the head first."""
-        made, per = [LabNode(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
+        nodes, per = [LabNode(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
         for i in range(1, self.osd_nodes + 1):
             name, osds = f"node{i}", tuple(range((i - 1) * per, i * per))
-            made.append(LabNode(name, f"{PREFIX}.0.{10 + i}", osds, systemd=name in self.systemd))
-        made += [LabNode(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
-        made += [LabNode(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
-        return {node.name: node for node in made}
+            nodes.append(LabNode(name, f"{PREFIX}.0.{10 + i}", osds, systemd=name in self.systemd))
+        nodes += [LabNode(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
+        nodes += [LabNode(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
+        return {node.name: node for node in nodes}
 
     @property
     def osds(self) -> List[int]:
@@ -157,15 +157,15 @@ class LabRecord:
 
 def parse_ec(text: str) -> Tuple[int, int]:
     """Parse `2+1` as (2, 1); ValueError for anything else."""
-    found = re.fullmatch(r"(\d+)\+(\d+)", text)
-    if not found or int(found[1]) < 2 or int(found[2]) < 1:
+    match = re.fullmatch(r"(\d+)\+(\d+)", text)
+    if not match or int(match[1]) < 2 or int(match[2]) < 1:
         raise ValueError(f"{text}: expected data+coding chunks such as 2+1")
-    return int(found[1]), int(found[2])
+    return int(match[1]), int(match[2])
 
 
 def parse_size(text: str) -> int:
     """Parse `10GiB` as bytes; a bare number is bytes; ValueError for anything else."""
-    found = re.fullmatch(r"(\d+)(?:([KMGT])iB|B)?", text)
-    if not found:
+    match = re.fullmatch(r"(\d+)(?:([KMGT])iB|B)?", text)
+    if not match:
         raise ValueError(f"{text}: expected a size such as 896MiB or 10GiB")
-    return int(found[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[found[2]]
+    return int(match[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2]]
