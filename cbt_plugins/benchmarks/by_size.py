@@ -78,7 +78,7 @@ class ObjectsSection(Strict):
         return sizes
 
     @model_validator(mode="after")
-    def _whole(self) -> ObjectsSection:
+    def _check_section(self) -> ObjectsSection:
         only_one(self, ("set", "sizes"))
         return self
 
@@ -103,7 +103,7 @@ class BetweenSection(Strict):
     settle: Optional[Duration] = Field(None, description="Then wait.")
 
     @model_validator(mode="after")
-    def _whole(self) -> BetweenSection:
+    def _check_section(self) -> BetweenSection:
         if not (self.gc or self.drop_caches or self.settle):
             raise ValueError("needs gc, drop_caches or settle")
         return self

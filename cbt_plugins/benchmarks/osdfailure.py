@@ -59,7 +59,7 @@ class DeviceFaultSection(AnyFaultSection):
     osd_number: Optional[Number] = Field(None, description="So many, chosen. Default: 1.")
 
     @model_validator(mode="after")
-    def _whole(self) -> DeviceFaultSection:
+    def _check_section(self) -> DeviceFaultSection:
         _either(self.osds, self.osd_number, "osd_number", "osds")
         raise_for_targets(self, "osds" if self.osds else "osd_number", [f"osd.{osd}" for osd in self.osds or ()])
         return self
@@ -82,7 +82,7 @@ class NetworkFaultSection(AnyFaultSection):
         return usable_nodes(nodes, info)
 
     @model_validator(mode="after")
-    def _whole(self, info: ValidationInfo) -> NetworkFaultSection:
+    def _check_section(self, info: ValidationInfo) -> NetworkFaultSection:
         _either(self.nodes, self.osd_nodes, "osd_nodes", "nodes")
         raise_for_number(self.osd_nodes, "osd_nodes", info)
         raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", self.nodes or ())
@@ -219,7 +219,7 @@ class NodesDownSection(AnyFaultSection):
         return accept
 
     @model_validator(mode="after")
-    def _whole(self) -> NodesDownSection:
+    def _check_section(self) -> NodesDownSection:
         raise_for_targets(self, "nodes" if self.nodes else "osd_nodes", self.nodes or ())
         if not kind_class(self.kind).lasts:
             text = f"{self.kind} ends by itself, and its phase would measure nodes that are up: use stop or crash"
@@ -331,7 +331,7 @@ class OsdFailureSection(BySizeSection):
         return fault
 
     @model_validator(mode="after")
-    def _whole(self, info: ValidationInfo) -> OsdFailureSection:
+    def _check_section(self, info: ValidationInfo) -> OsdFailureSection:
         other, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
         errors = [
             FieldError((name,), f"goes with shape: {other}, and this is {self.shape}", of_key=True)

@@ -70,7 +70,7 @@ class ExistingBuckets(Strict):
         return names
 
     @model_validator(mode="after")
-    def _whole(self) -> ExistingBuckets:
+    def _check_section(self) -> ExistingBuckets:
         if not self.existing:
             raise ValueError(
                 "names are for buckets that exist already: say existing: true, "

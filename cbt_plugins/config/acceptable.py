@@ -49,9 +49,9 @@ def target_of(key: str) -> Target:
 
 def parse(statement: str) -> Check:
     """Return a statement as CBT's interpreter reads it. Raises ValueError for one that would mislead or break it."""
-    check, rest = _parse(statement.replace("(", " ( ").replace(")", " ) ").split())
-    if rest:
-        raise ValueError(f"unexpected {rest[0]!r} after the end of the statement; {_KNOWN}")
+    check, tokens_left = _parse(statement.replace("(", " ( ").replace(")", " ) ").split())
+    if tokens_left:
+        raise ValueError(f"unexpected {tokens_left[0]!r} after the end of the statement; {_KNOWN}")
     return check
 
 
@@ -60,26 +60,26 @@ def _parse(tokens: Sequence[str]) -> Tuple[Check, Sequence[str]]:
         raise ValueError(f"incomplete statement; {_KNOWN}")
     if tokens[0] != "(":
         raise ValueError(f"expected a statement in parentheses, not {tokens[0]!r}; {_KNOWN}")
-    name, rest = (tokens[1], tokens[2:]) if len(tokens) > 1 else ("", ())
+    name, tokens_left = (tokens[1], tokens[2:]) if len(tokens) > 1 else ("", ())
     checks: List[Check] = []
     if name == "near":
-        if not rest or rest[0] in "()":
+        if not tokens_left or tokens_left[0] in "()":
             raise ValueError("near needs a number: (near 0.05) is 5 % around the baseline")
-        checks, rest = [_near(rest[0])], rest[1:]
+        checks, tokens_left = [_near(tokens_left[0])], tokens_left[1:]
     elif name == "or":
         for _ in range(2):
-            check, rest = _parse(rest)
+            check, tokens_left = _parse(tokens_left)
             checks.append(check)
     elif name in ("less", "greater"):
         checks = [_less if name == "less" else _greater]
     else:
         raise ValueError(f"unknown function {name!r}; {_KNOWN}")
-    if not rest:
+    if not tokens_left:
         raise ValueError(f"incomplete statement; {_KNOWN}")
-    if rest[0] != ")":
+    if tokens_left[0] != ")":
         takes = {"near": "one number", "or": "two statements"}.get(name, "nothing")
-        raise ValueError(f"{name} takes {takes}, found {rest[0]!r} too; {_KNOWN}")
-    return (lambda result, baseline: any(check(result, baseline) for check in checks)), rest[1:]
+        raise ValueError(f"{name} takes {takes}, found {tokens_left[0]!r} too; {_KNOWN}")
+    return (lambda result, baseline: any(check(result, baseline) for check in checks)), tokens_left[1:]
 
 
 def _less(result: float, baseline: float) -> bool:

@@ -34,9 +34,11 @@ from cbt_plugins.config.validate import FieldErrors, Strict
 
 def _generator(name: Any) -> Any:
     """Return the name of a load generator that is installed."""
-    known = list(registry.references(registry.GENERATORS))
-    if name not in known:
-        raise ValueError(f"must be {' or '.join(known)}{did_you_mean(name, known) if isinstance(name, str) else ''}")
+    generators = list(registry.references(registry.GENERATORS))
+    if name not in generators:
+        raise ValueError(
+            f"must be {' or '.join(generators)}{did_you_mean(name, generators) if isinstance(name, str) else ''}"
+        )
     return name
 
 
@@ -185,9 +187,9 @@ class BenchmarkSection(Strict):
     @classmethod
     def _there_are_so_many(cls, number: Optional[int], info: ValidationInfo) -> Optional[int]:
         s3: Optional[S3Section] = info.data.get("s3")
-        there = len(s3.to_plan((info.context or {}).get("endpoints") or {}).urls) if s3 else None
-        if number and there and number > there:
-            raise ValueError(f"s3 has {there}")
+        url_count = len(s3.to_plan((info.context or {}).get("endpoints") or {}).urls) if s3 else None
+        if number and url_count and number > url_count:
+            raise ValueError(f"s3 has {url_count}")
         return number
 
     def endpoints_plan(self, endpoints: Mapping[str, Any]) -> plan.S3:

@@ -104,7 +104,7 @@ class BisectSection(Strict):
 
     @field_validator("metric")
     @classmethod
-    def _known(cls, text: str) -> str:
+    def _check_metric(cls, text: str) -> str:
         metric_of(text)
         return text
 

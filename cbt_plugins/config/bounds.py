@@ -34,13 +34,13 @@ class Total:
 
 def total_of(plans: Sequence[Plan], iterations: int) -> Total:
     """Return the total of these runs, each repeated so often."""
-    known = [forecast(plan) for plan in plans]
+    forecasts = [forecast(plan) for plan in plans]
     return Total(
         runs=len(plans) * iterations,
         phases=sum(len(plan.phases) for plan in plans) * iterations,
-        seconds=sum(one.seconds for one in known) * iterations,
-        unknown_time=tuple(dict.fromkeys(text for one in known for text in one.unknown_time)),
-        bytes=sum(one.bytes or 0.0 for one in known) * iterations,
+        seconds=sum(run_forecast.seconds for run_forecast in forecasts) * iterations,
+        unknown_time=tuple(dict.fromkeys(text for run_forecast in forecasts for text in run_forecast.unknown_time)),
+        bytes=sum(run_forecast.bytes or 0.0 for run_forecast in forecasts) * iterations,
     )
 
 

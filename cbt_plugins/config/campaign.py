@@ -81,11 +81,11 @@ class CampaignSection(Strict):
     @field_validator("margin", "alpha")
     @classmethod
     def _sane(cls, share: float, info: ValidationInfo) -> float:
-        most, what = {"margin": (0.5, "what counts as no change"), "alpha": (0.2, "the chance of a false verdict")}[
+        most, meaning = {"margin": (0.5, "what counts as no change"), "alpha": (0.2, "the chance of a false verdict")}[
             info.field_name or ""
         ]
         if share > most:
-            raise ValueError(f"must be at most {format_percent(most)}: it is {what}")
+            raise ValueError(f"must be at most {format_percent(most)}: it is {meaning}")
         return share
 
     @field_validator("arms")
@@ -111,7 +111,7 @@ class CampaignSection(Strict):
         return keys
 
     @model_validator(mode="after")
-    def _whole(self) -> CampaignSection:
+    def _check_section(self) -> CampaignSection:
         if self.base is not None and self.base not in self.arms:
             hint = did_you_mean(self.base, self.arms) or f"; the arms are {', '.join(self.arms)}"
             raise FieldErrors([FieldError(("base",), f"no arm of this name: {self.base!r}{hint}")])
@@ -133,11 +133,11 @@ def file_of(data: Mapping[str, Any], arm: ArmSection) -> Dict[str, Any]:
 
 
 def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Dict[str, Any]:
-    made = dict(base)
+    merged = dict(base)
     for key, value in changes.items():
-        old = made.get(key)
-        made[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
-    return made
+        old = merged.get(key)
+        merged[key] = _merged(old, value) if isinstance(old, dict) and isinstance(value, dict) else value
+    return merged
 
 
 def text_of(data: Mapping[str, Any]) -> str:
@@ -170,5 +170,7 @@ def errors_of_arms(source: YamlSource, load: Callable[[YamlSource], Any]) -> Ite
         try:
             load(YamlSource(text_of(data).encode(), source.file))
         except ConfigError as error:
-            for its in error.errors:
-                yield source.error_at((KEY, "arms", name, *its.path), f"in the file of this arm: {its.text}")
+            for arm_error in error.errors:
+                yield source.error_at(
+                    (KEY, "arms", name, *arm_error.path), f"in the file of this arm: {arm_error.text}"
+                )

@@ -110,8 +110,8 @@ def load(source: YamlSource) -> Config:
         # what a section with errors would say of its nodes is not known
         nodes = cluster or {"clients": ["client"]}
         for name in sorted(ours):
-            found, wrong = _section(name, ours[name], nodes, endpoints)
-            runs += found
+            section_runs, wrong = _section(name, ours[name], nodes, endpoints)
+            runs += section_runs
             errors += [
                 source.error_at(("benchmarks", name, *path), text, of_key) for path, text, of_key in wrong
             ]
@@ -152,10 +152,10 @@ def load(source: YamlSource) -> Config:
 
 
 def _misspelt(source: YamlSource, names: Sequence[Any]) -> Iterator[ErrorAt]:
-    known = registry.names(registry.BENCHMARKS)
+    benchmarks = registry.names(registry.BENCHMARKS)
     for name in names:
         hint = did_you_mean(str(name), registry.built_in(registry.BENCHMARKS))
-        if hint and name not in _CBT_BENCHMARKS and name not in known:
+        if hint and name not in _CBT_BENCHMARKS and name not in benchmarks:
             yield source.error_at(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
 
 
@@ -249,8 +249,8 @@ def _section(
     usable = {key: value for key, value in section.items() if isinstance(key, str) and (key,) not in left_out}
     runs, parts = [], 0
     for taken, config in sweep(usable):
-        plan, found = understand(name, config, cluster, endpoints)
-        for path, text, of_key in found:
+        plan, config_errors = understand(name, config, cluster, endpoints)
+        for path, text, of_key in config_errors:
             if path in left_out:
                 continue  # that it is missing now is no second error
             swept = path[:1] and path[0] in taken
@@ -268,8 +268,8 @@ def _section(
     errors += _without_use(name, usable, errors, runs)
     errors += _equal_runs(name, usable, errors, runs)
     if "acceptable" in section and _has_our_keys(name):  # what it means to others is theirs
-        known = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
-        errors += acceptable.errors(section["acceptable"], list(known))
+        phase_names = () if errors else dict.fromkeys(phase.name for run in runs for phase in run.plan.phases)
+        errors += acceptable.errors(section["acceptable"], list(phase_names))
     return runs, list(dict.fromkeys(errors))
 
 

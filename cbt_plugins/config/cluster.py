@@ -49,9 +49,9 @@ def errors_of_case(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
     spelled: Dict[str, str] = {}
     for role in ROLES:
         for host in map(host_of, split_names(cluster.get(role))):
-            known = spelled.setdefault(host.lower(), host)
-            if known != host:
-                yield FieldError((role,), f"{host} and {known} are one host: write it in one way")
+            first_spelling = spelled.setdefault(host.lower(), host)
+            if first_spelling != host:
+                yield FieldError((role,), f"{host} and {first_spelling} are one host: write it in one way")
 
 
 def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:
@@ -91,8 +91,8 @@ class ClusterSection(BaseModel):
     @classmethod
     def _each_once(cls, nodes: List[str]) -> List[str]:
         hosts = list(map(host_of, nodes))
-        known = [(i, node) for i, node in enumerate(nodes) if hosts[i] in hosts[:i]]
-        twice = [FieldError((i,), f"{node} is in the list twice") for i, node in known]
+        repeated = [(i, node) for i, node in enumerate(nodes) if hosts[i] in hosts[:i]]
+        twice = [FieldError((i,), f"{node} is in the list twice") for i, node in repeated]
         if twice:
             raise FieldErrors(twice)
         return nodes
@@ -160,7 +160,7 @@ class CollectlProfile(CbtProfile):
 def errors_of_watched(nodes: Any, cluster: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield the names in a profile's `nodes:` that are no key of `cluster:`: such a monitor would watch nothing."""
     named = [nodes] if isinstance(nodes, str) else nodes
-    if not isinstance(named, (list, dict)) or not all(isinstance(one, str) for one in named):
+    if not isinstance(named, (list, dict)) or not all(isinstance(name, str) for name in named):
         yield FieldError(("nodes",), "must be a key of `cluster:`, or a list of them")
         return
     for index, name in enumerate(named):

@@ -133,13 +133,13 @@ def _read(path: Path) -> ET.Element:
 
 def _options(*elements: Optional[ET.Element]) -> Dict[str, str]:
     """Return `config="a=1;b=2"` of these elements, the last one's values first."""
-    found: Dict[str, str] = {}
+    options: Dict[str, str] = {}
     for element in elements:
         for part in (element.get("config") or "").split(";") if element is not None else ():
             key, sign, value = part.partition("=")
             if sign:
-                found[key.strip()] = value.strip()
-    return found
+                options[key.strip()] = value.strip()
+    return options
 
 
 def _works(root: ET.Element) -> Iterator[_Work]:
@@ -157,16 +157,16 @@ def _kind(work: ET.Element) -> str:
     return work.get("type") or "normal"
 
 
-def _span(text: str, what: str) -> Tuple[str, int, int]:
+def _span(text: str, key: str) -> Tuple[str, int, int]:
     """Return (form, first, last) of c(5), u(1,5), s(1,5) or r(1,5). Raises CosbenchError."""
     match = _RANGE.fullmatch(text.replace(" ", ""))
     if match is None or match[1] == "h":
-        raise CosbenchError(f"{what}={text}: must be c(n), u(a,b), s(a,b) or r(a,b)")
+        raise CosbenchError(f"{key}={text}: must be c(n), u(a,b), s(a,b) or r(a,b)")
     numbers = match[2].split(",")
     try:
         first, last = int(numbers[0]), int(numbers[-1])
     except ValueError:
-        raise CosbenchError(f"{what}={text}: must be whole numbers") from None
+        raise CosbenchError(f"{key}={text}: must be whole numbers") from None
     return match[1], first, last
 
 
@@ -201,11 +201,11 @@ def _fill_of(draft: _Draft, work: ET.Element, config: Mapping[str, str]) -> None
     if _kind(work) != "prepare":
         return
     for number in numbers:
-        its = draft.container(number)
-        its.size = _sizes(config["sizes"]) if "sizes" in config else its.size
+        container = draft.container(number)
+        container.size = _sizes(config["sizes"]) if "sizes" in config else container.size
         if "objects" in config:
-            its.objects = max(its.objects, _span(config["objects"], "objects")[2])
-            draft.objects = max(draft.objects, its.objects)
+            container.objects = max(container.objects, _span(config["objects"], "objects")[2])
+            draft.objects = max(draft.objects, container.objects)
 
 
 def _numbers(draft: _Draft, config: Mapping[str, str]) -> range:
@@ -226,10 +226,10 @@ def _written(draft: _Draft, work: ET.Element, config: Mapping[str, str]) -> None
         if _OPERATIONS.get(operation.get("type") or "") != "put":
             continue
         for number in _numbers(draft, own):
-            its, size = draft.container(number), _sizes(own["sizes"]) if "sizes" in own else None
-            if its.size is None:
-                its.size = size
-            elif size not in (None, its.size):
+            container, size = draft.container(number), _sizes(own["sizes"]) if "sizes" in own else None
+            if container.size is None:
+                container.size = size
+            elif size not in (None, container.size):
                 draft.note(f"sizes={own['sizes']} of {operation.get('type')}: a bucket has one set of sizes here")
 
 
@@ -243,7 +243,7 @@ def _buckets(draft: _Draft) -> None:
     draft.containers = dict(enumerate(every, 1))
     if draft.buckets > 1:
         draft.section["across_buckets"] = True
-    groups = [list(its) for _, its in itertools.groupby(every)]
+    groups = [list(members) for _, members in itertools.groupby(every)]
     if len(groups) == 1:
         if every[0].size:
             draft.section["size"] = every[0].size
@@ -312,31 +312,31 @@ def _stage(draft: _Draft, stage: ET.Element, works: Sequence[Tuple[ET.Element, D
 
 def _hybrid(draft: _Draft, stage: str, normal: Sequence[Tuple[ET.Element, Dict[str, str]]]) -> None:
     """Add the phase of a stage's mixes; several, or one with workers of its own, are works."""
-    made: Dict[str, Dict[str, Any]] = {}
+    works: Dict[str, Dict[str, Any]] = {}
     runtimes = set()
     for work, config in normal:
         name = _name(work.get("name") or "") or stage or "work"
         mixed = _mixed(draft, work, config, name)
         if not mixed:
             continue
-        unique = name if name not in made else f"{name}-{len(made) + 1}"
-        made[unique] = {"workers": _workers(work), **mixed}
+        unique = name if name not in works else f"{name}-{len(works) + 1}"
+        works[unique] = {"workers": _workers(work), **mixed}
         runtime = work.get("runtime") or work.get("totalTime") or ""
         runtimes.add(int(runtime) if runtime.isdigit() else 0)
         if not (runtime.isdigit() and int(runtime)):
             draft.note(f"the end of {name} by a number of operations or bytes: it lasts 5 minutes here (EDIT)")
-    if not made:
+    if not works:
         return
     if len(runtimes) > 1:
         draft.note(f"works of {stage} end at different times: here with the last of them")
     phase: Dict[str, Any] = {"duration": format_duration(float(max(runtimes))) if max(runtimes) else "5m"}
-    (first, only), *more = made.items()
-    if more or only["workers"] != draft.workers:
-        phase["works"] = made
+    (first, only), *further_works = works.items()
+    if further_works or only["workers"] != draft.workers:
+        phase["works"] = works
     else:
         phase.update((key, value) for key, value in only.items() if key != "workers")
-    name = stage if more and stage else first
-    named = [its.get("name") for its in draft.phases]
+    name = stage if further_works and stage else first
+    named = [earlier_phase.get("name") for earlier_phase in draft.phases]
     draft.phases.append({"hybrid": phase, "name": name if name not in named else f"{name}-{len(draft.phases) + 1}"})
 
 
@@ -363,10 +363,12 @@ def _mixed(draft: _Draft, work: ET.Element, config: Mapping[str, str], name: str
     shares = {op: float(f"{100 * ratio / total:.10g}") for op, ratio in mix.items()}
     given = {op: select for op, select in keys.items() if select is not None}
     everywhere = list(range(1, draft.buckets + 1))
-    found: Dict[str, Any] = {"mix": {op: int(share) if share == int(share) else share for op, share in shares.items()}}
-    found.update({"keys": given} if given else {})
-    found.update({"roles": roles} if any(numbers != everywhere for numbers in roles.values()) else {})
-    return found if mix else {}
+    section: Dict[str, Any] = {
+        "mix": {op: int(share) if share == int(share) else share for op, share in shares.items()}
+    }
+    section.update({"keys": given} if given else {})
+    section.update({"roles": roles} if any(numbers != everywhere for numbers in roles.values()) else {})
+    return section if mix else {}
 
 
 def _ratio(operation: ET.Element) -> float:
@@ -395,10 +397,10 @@ def _keys(draft: _Draft, op: str, config: Mapping[str, str]) -> Optional[Any]:
 
 def _bound(number: int, objects: int) -> str:
     """Return a number of an object as 5, N, 2N or N+1, N being what the fill wrote: it is there for each driver."""
-    times, rest = divmod(number, objects)
+    times, offset = divmod(number, objects)
     if not times or objects == 1:
         return str(number)
-    return f"{times if times > 1 else ''}N" + (f"+{rest}" if rest else "")
+    return f"{times if times > 1 else ''}N" + (f"+{offset}" if offset else "")
 
 
 def _name(text: str) -> str:

@@ -62,7 +62,7 @@ class WaitSection(Strict):
     events: Optional[PhaseEvents] = Field(None, description="In order of time.")
 
     @model_validator(mode="after")
-    def _whole(self) -> WaitSection:
+    def _check_section(self) -> WaitSection:
         until = only_one(self, _UNTIL)
         if until != "duration" and self.at_most is None:
             raise ValueError(f"{until} needs at_most: without it the wait may never end")
@@ -104,7 +104,7 @@ class PhaseSection(Strict):
         return name
 
     @model_validator(mode="after")
-    def _whole(self) -> PhaseSection:
+    def _check_section(self) -> PhaseSection:
         only_one(self, _KINDS)
         return self
 
@@ -256,8 +256,12 @@ def errors_of_order(
     for index, phase in enumerate(cycle.phases):
         path = ("phases", index, phase.kind)
         engine = phase.engine(data.get("engine"))
-        found = [*_data(phase, engine, so_far, data), *_own(phase, engine, data, names), *_events(phase, so_far, data)]
-        errors += [error._replace(path=path + error.path) for error in found]
+        phase_errors = [
+            *_data(phase, engine, so_far, data),
+            *_own(phase, engine, data, names),
+            *_events(phase, so_far, data),
+        ]
+        errors += [error._replace(path=path + error.path) for error in phase_errors]
         _after(phase, engine, so_far)
     return errors
 

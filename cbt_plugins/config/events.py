@@ -55,7 +55,7 @@ Moment = Annotated[
 
 def _labels(value: Any) -> List[str]:
     labels = [value] if isinstance(value, str) else value
-    if not isinstance(labels, list) or not labels or not all(isinstance(one, str) and one for one in labels):
+    if not isinstance(labels, list) or not labels or not all(isinstance(label, str) and label for label in labels):
         raise ValueError("must be the label of a fault, a list of labels, or all")
     if _ALL in labels and len(labels) > 1:
         raise ValueError("all takes no other label beside it")
@@ -86,13 +86,13 @@ class RunSection(Strict):
 
     @field_validator("node")
     @classmethod
-    def _known(cls, node: Optional[str], info: ValidationInfo) -> Optional[str]:
-        known = [host_of(one) for one in (info.context or {}).get("nodes") or ()]
-        found = find_host(node, known) if node else None
-        if node and known and found is None:
-            hint = did_you_mean(node, known) or f"; there are {', '.join(known)}"
+    def _check_node(cls, node: Optional[str], info: ValidationInfo) -> Optional[str]:
+        hosts = [host_of(name) for name in (info.context or {}).get("nodes") or ()]
+        host = find_host(node, hosts) if node else None
+        if node and hosts and host is None:
+            hint = did_you_mean(node, hosts) or f"; there are {', '.join(hosts)}"
             raise ValueError(f"{node} is not a node of cluster:{hint}")
-        return found or (host_of(node) if node else node)
+        return host or (host_of(node) if node else node)
 
     @field_validator("timeout")
     @classmethod
@@ -130,7 +130,7 @@ class UpgradeSection(Strict):
     irreversible: bool = Field(False, description="Must be true: there is no undo.")
 
     @model_validator(mode="after")
-    def _whole(self) -> UpgradeSection:
+    def _check_section(self) -> UpgradeSection:
         only_one(self, ("command", "image"))
         if not self.irreversible:
             text = "a store that a newer release has opened cannot go back, and no undo is made: say irreversible: true"
@@ -162,7 +162,7 @@ class EventSection(Strict):
         return mark
 
     @model_validator(mode="after")
-    def _whole(self) -> EventSection:
+    def _check_section(self) -> EventSection:
         only_one(self, _WHAT)
         return self
 
@@ -194,7 +194,7 @@ class FaultsInForce:
     """Faults over the phases of a cycle, which come one after the other."""
 
     def __init__(self) -> None:
-        self._known: Set[str] = set()
+        self._used_labels: Set[str] = set()
         self._held: Dict[str, Sequence[str]] = {}  # label in force -> its targets, where they are named
 
     def errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0) -> List[FieldError]:
@@ -203,23 +203,23 @@ class FaultsInForce:
 
     def to_plan(self, events: Sequence[EventSection], scale: float = 1.0) -> Tuple[plan.Event, ...]:
         """Take the events of a phase, which have no error; return the plan's."""
-        made = []
+        planned_events = []
         for event in events:
             at = event.at * scale
             if event.fault:
                 self._inject(event.fault)
-                made.append(plan.Event(at, inject=event.fault.planned()))
+                planned_events.append(plan.Event(at, inject=event.fault.planned()))
             elif event.run:
                 self._inject(event.run)
-                made.append(plan.Event(at, run=event.run.to_plan()))
+                planned_events.append(plan.Event(at, run=event.run.to_plan()))
             elif event.upgrade:
-                self._known.add(event.upgrade.label)
-                made.append(plan.Event(at, upgrade=event.upgrade.to_plan()))
+                self._used_labels.add(event.upgrade.label)
+                planned_events.append(plan.Event(at, upgrade=event.upgrade.to_plan()))
             elif event.undo:
-                made.append(plan.Event(at, undo=tuple(self._undo(event.undo))))
+                planned_events.append(plan.Event(at, undo=tuple(self._undo(event.undo))))
             else:
-                made.append(plan.Event(at, mark=event.mark or ""))
-        return tuple(made)
+                planned_events.append(plan.Event(at, mark=event.mark or ""))
+        return tuple(planned_events)
 
     def _errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[FieldError]:
         last, marks = 0.0, set()
@@ -235,11 +235,11 @@ class FaultsInForce:
                 yield from self._clashes(index, event.fault)
                 self._inject(event.fault)
             elif event.run:
-                yield from self._known_already(index, "run", event.run.label)
+                yield from self._label_errors(index, "run", event.run.label)
                 self._inject(event.run)
             elif event.upgrade:
-                yield from self._known_already(index, "upgrade", event.upgrade.label)
-                self._known.add(event.upgrade.label)
+                yield from self._label_errors(index, "upgrade", event.upgrade.label)
+                self._used_labels.add(event.upgrade.label)
             elif event.undo:
                 yield from self._not_in_force(index, event.undo)
                 self._undo(event.undo)
@@ -248,17 +248,17 @@ class FaultsInForce:
             marks.add(event.mark)
 
     def _clashes(self, index: int, fault: FaultSection) -> Iterator[FieldError]:
-        yield from self._known_already(index, "fault", fault.label)
+        yield from self._label_errors(index, "fault", fault.label)
         for place, target in enumerate(fault.targets):
             holder = next((label for label, held in self._held.items() if target in held), None)
             if holder:
                 text = f"{target} is hit by {holder!r} already, which is in force then"
                 yield FieldError((index, "fault", fault.named, place), text)
 
-    def _known_already(self, index: int, what: str, label: str) -> Iterator[FieldError]:
-        if label in self._known:
-            text = f"{label!r} is the label of an earlier {what}; every {what} has its own"
-            yield FieldError((index, what, "label"), text)
+    def _label_errors(self, index: int, kind: str, label: str) -> Iterator[FieldError]:
+        if label in self._used_labels:
+            text = f"{label!r} is the label of an earlier {kind}; every {kind} has its own"
+            yield FieldError((index, kind, "label"), text)
 
     def _not_in_force(self, index: int, labels: Sequence[str]) -> Iterator[FieldError]:
         if labels == [_ALL]:
@@ -267,19 +267,19 @@ class FaultsInForce:
             return
         for place, label in enumerate(labels):
             if label not in self._held:
-                hint = "; it has been undone" if label in self._known else did_you_mean(label, self._held)
-                there = f"; in force are {', '.join(self._held)}" if self._held else "; no fault is"
+                hint = "; it has been undone" if label in self._used_labels else did_you_mean(label, self._held)
+                in_force = f"; in force are {', '.join(self._held)}" if self._held else "; no fault is"
                 path = (index, "undo", place) if len(labels) > 1 else (index, "undo")
-                yield FieldError(path, f"no fault {label!r} is in force then{hint or there}")
+                yield FieldError(path, f"no fault {label!r} is in force then{hint or in_force}")
             elif label in labels[:place]:
                 yield FieldError((index, "undo", place), f"{label} is in the list twice")
 
-    def _inject(self, what: Union[FaultSection, RunSection]) -> None:
-        self._known.add(what.label)
-        if isinstance(what, FaultSection):
-            self._held[what.label] = tuple(what.targets)
-        elif what.undo:
-            self._held[what.label] = ()
+    def _inject(self, section: Union[FaultSection, RunSection]) -> None:
+        self._used_labels.add(section.label)
+        if isinstance(section, FaultSection):
+            self._held[section.label] = tuple(section.targets)
+        elif section.undo:
+            self._held[section.label] = ()
 
     def _undo(self, labels: Sequence[str]) -> List[str]:
         undone = list(self._held) if labels == [_ALL] else list(labels)
@@ -358,7 +358,7 @@ def load_fault_file(
 def _model(source: YamlSource, osds: Optional[Sequence[str]]) -> FaultFileSection:
     data: Any = source.data
     model, errors = validate(FaultFileSection, data, {"osds": osds})
-    found = [*source.duplicates, *(source.error_at(path, text, of_key) for path, text, of_key in errors)]
-    if found or model is None:
-        raise ConfigError(found)
+    all_errors = [*source.duplicates, *(source.error_at(path, text, of_key) for path, text, of_key in errors)]
+    if all_errors or model is None:
+        raise ConfigError(all_errors)
     return model

@@ -43,9 +43,9 @@ PLANNED = "planned"
 
 def kind_class(name: str) -> Any:
     """Return a subclass of `faults.kind.Kind`. Raises ValueError for a name that is not known or cannot be imported."""
-    reference, known = registry.references(registry.FAULTS).get(name), registry.names(registry.FAULTS)
+    reference, kinds = registry.references(registry.FAULTS).get(name), registry.names(registry.FAULTS)
     if reference is None:
-        raise ValueError(f"unknown kind of fault {name!r}; known are {', '.join(known)}{did_you_mean(name, known)}")
+        raise ValueError(f"unknown kind of fault {name!r}; known are {', '.join(kinds)}{did_you_mean(name, kinds)}")
     try:
         return registry.load(registry.FAULTS, name)
     except Exception as error:
@@ -63,9 +63,9 @@ def make_kind(
     errors = [FieldError((key,), not_text(key), of_key=True) for key in given if not isinstance(key, str)]
     if errors:
         return None, {}, tuple(errors)
-    options, found = validate(cls.Options, dict(given), {PLANNED: planned})
+    options, option_errors = validate(cls.Options, dict(given), {PLANNED: planned})
     if options is None:
-        return None, {}, found
+        return None, {}, option_errors
     return cls(options), options.model_dump(exclude_unset=True), ()
 
 
@@ -81,14 +81,14 @@ def without_defaults(kind: str, given: Mapping[str, Any]) -> Dict[str, Any]:
 
 def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
     """Return the seconds after which a fault of a plan recovers by itself; None when it does not."""
-    made, _, _ = make_kind(kind, given, planned=True)
-    return getattr(made.options, DEADLINE, None) if made else None
+    fault_kind, _, _ = make_kind(kind, given, planned=True)
+    return getattr(fault_kind.options, DEADLINE, None) if fault_kind else None
 
 
 def warnings_of(kind: str, given: Mapping[str, Any]) -> List[str]:
     """Return the warnings to print before a fault of a plan is injected."""
-    made, _, _ = make_kind(kind, given, planned=True)
-    return list(made.warnings()) if made else []
+    fault_kind, _, _ = make_kind(kind, given, planned=True)
+    return list(fault_kind.warnings()) if fault_kind else []
 
 
 class AnyFaultSection(Strict):
@@ -117,10 +117,10 @@ class AnyFaultSection(Strict):
     def _of_its_kind(cls, options: Dict[Any, Any], info: ValidationInfo) -> Dict[Any, Any]:
         if "kind" not in info.data:
             return options
-        _, made, errors = make_kind(info.data["kind"], options)
+        _, plan_options, errors = make_kind(info.data["kind"], options)
         if errors:
             raise FieldErrors(errors)
-        return made
+        return plan_options
 
     @field_validator("accept")
     @classmethod
@@ -161,12 +161,12 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
     A kind that takes no OSDs may name any node.
     """
     kind = kind_class(info.data["kind"]) if "kind" in info.data else None
-    known = () if kind and "osd" not in kind.daemon_types else nodes_of(info.context or {}, "osds")
-    bare = [find_host(node, known) or host_of(node) for node in nodes or ()]
+    osd_nodes = () if kind and "osd" not in kind.daemon_types else nodes_of(info.context or {}, "osds")
+    bare = [find_host(node, osd_nodes) or host_of(node) for node in nodes or ()]
     errors = []
     for index, node in enumerate(bare):
-        if known and node not in known:
-            hint = did_you_mean(node, known) or f"; there are {', '.join(known)}"
+        if osd_nodes and node not in osd_nodes:
+            hint = did_you_mean(node, osd_nodes) or f"; there are {', '.join(osd_nodes)}"
             errors.append(FieldError((index,), f"{node} is not among the cluster's osds{hint}"))
         elif node in bare[:index]:
             errors.append(FieldError((index,), f"{node} is in the list twice"))
@@ -203,13 +203,13 @@ class FaultSection(AnyFaultSection):
     @field_validator("osds", "daemons")
     @classmethod
     def _each_once(cls, names: Optional[List[Any]]) -> Optional[List[Any]]:
-        known = [(i, name) for i, name in enumerate(names or ()) if name in (names or ())[:i]]
-        if known:
-            raise FieldErrors([FieldError((i,), f"{name} is in the list twice") for i, name in known])
+        repeated = [(i, name) for i, name in enumerate(names or ()) if name in (names or ())[:i]]
+        if repeated:
+            raise FieldErrors([FieldError((i,), f"{name} is in the list twice") for i, name in repeated])
         return names
 
     @model_validator(mode="after")
-    def _whole(self, info: ValidationInfo) -> FaultSection:
+    def _check_section(self, info: ValidationInfo) -> FaultSection:
         given = only_one(self, _TARGETS)
         raise_for_targets(self, given, self.targets)
         raise_for_number(self.osd_nodes, "osd_nodes", info)
@@ -236,9 +236,9 @@ class FaultSection(AnyFaultSection):
 
 def raise_for_number(number: Optional[int], key: str, info: ValidationInfo) -> None:
     """Raise FieldErrors for more nodes than the file has; `key` says how many."""
-    known = nodes_of(info.context or {}, "osds")
-    if number and known and number > len(known):
-        raise FieldErrors([FieldError((key,), f"{number} nodes, and the cluster has {len(known)} with OSDs")])
+    osd_nodes = nodes_of(info.context or {}, "osds")
+    if number and osd_nodes and number > len(osd_nodes):
+        raise FieldErrors([FieldError((key,), f"{number} nodes, and the cluster has {len(osd_nodes)} with OSDs")])
 
 
 def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[str]) -> None:
@@ -246,7 +246,7 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
 
     `given` is the key that names or chooses them; `targets` are those that are named: nodes, or daemons such as osd.3.
     """
-    kind, made = section.kind, make_kind(section.kind, section.options, planned=True)[0]
+    kind, fault_kind = section.kind, make_kind(section.kind, section.options, planned=True)[0]
     cls: Any = kind_class(kind)
     errors: List[FieldError] = []
     nodes, names = given in ("nodes", "osd_nodes"), not given.endswith(("_nodes", "_number"))
@@ -264,7 +264,7 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
         errors.append(FieldError((given,), f"{kind} takes {takes['daemon']}", of_key=True))
     if section.seed is not None and names and targets:
         errors.append(FieldError(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
-    for key, text in made.errors(targets) if made and not errors else ():
+    for key, text in fault_kind.errors(targets) if fault_kind and not errors else ():
         errors.append(FieldError((given if key == "targets" else key,), text, of_key=key == "targets"))
     if errors:
         raise FieldErrors(errors)

@@ -32,7 +32,7 @@ class FillSection(Strict):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> FillSection:
+    def _check_section(self) -> FillSection:
         only_one(self, _GOALS)
         return self
 

@@ -122,7 +122,7 @@ class WorkSection(Strict):
     def to_plan(self, name: str, buckets: Sequence[str]) -> plan.Work:
         """Return the plan's work; `buckets` are the names that `roles` may use."""
         mix = self.mix.to_plan()
-        everywhere = tuple(each for one in self.buckets or () for each in named(one, buckets))
+        everywhere = tuple(each for bucket in self.buckets or () for each in named(bucket, buckets))
         roles = {op: everywhere for op in mix} if everywhere else {}
         return plan.Work(
             name,
@@ -203,7 +203,7 @@ class HybridSection(Strict):
     _done = field_validator("keys", "roles")(_for_what_is_done)
 
     @model_validator(mode="after")
-    def _whole(self) -> HybridSection:
+    def _check_section(self) -> HybridSection:
         given = [name for name in _OF_WORKS if self.works and name in self.model_fields_set]
         if given:
             text = "belongs into each of the works"
@@ -229,8 +229,8 @@ class HybridSection(Strict):
             for name in _FOR_HYBRID
             if getattr(self, name) is not None and name not in generator.takes
         ]
-        found = errors_for_warp(self.mix) if engine == "warp" else []
-        return errors + [error._replace(path=("mix", *error.path)) for error in found]
+        mix_errors = errors_for_warp(self.mix) if engine == "warp" else []
+        return errors + [error._replace(path=("mix", *error.path)) for error in mix_errors]
 
     def to_plan(self, name: str, role: str, scale: float, engine: Engine, buckets: Sequence[str]) -> plan.Phase:
         """Return the plan's phase of this name; `buckets` are the names that `roles` may use."""
@@ -328,7 +328,7 @@ class LadderSection(Strict):
     roles: Optional[RolesSection] = Field(None, description="across_buckets. As in hybrid.")
 
     @model_validator(mode="after")
-    def _whole(self) -> LadderSection:
+    def _check_section(self) -> LadderSection:
         only_one(self, ("rate", "workers"))
         if self.arrivals and not self.rate:
             raise FieldErrors([FieldError(("arrivals",), "goes with rate: only", of_key=True)])
@@ -376,17 +376,17 @@ class LadderSection(Strict):
         """Return the plan's phases, `NAME-step-1` and so on."""
         lowest, highest = self._range
         ladder = plan.Ladder(name, self.unit, lowest, highest, self.steps, self.objective)
-        one = self.hybrid.to_plan(name, role, scale, "cbt-load", buckets)
-        return tuple(replace(one, name=each, ladder=ladder) for each in self.names(name))
+        phase = self.hybrid.to_plan(name, role, scale, "cbt-load", buckets)
+        return tuple(replace(phase, name=each, ladder=ladder) for each in self.names(name))
 
     def names(self, name: str) -> List[str]:
         """Return the names of its phases."""
         return [f"{name}-step-{number}" for number in range(1, self.steps + 1)]
 
 
-def _not_in_mix(given: Any, mix: MixSection, what: str) -> List[FieldError]:
+def _not_in_mix(given: Any, mix: MixSection, feature: str) -> List[FieldError]:
     return [
-        FieldError((name,), f"{name} has {what} and no share of the mix", of_key=True)
+        FieldError((name,), f"{name} has {feature} and no share of the mix", of_key=True)
         for name in sorted(given)
         if not getattr(mix, name)
     ]

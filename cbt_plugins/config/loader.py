@@ -64,7 +64,7 @@ class Loader(yaml.SafeLoader):
     def _measure(self, node: yaml.CollectionNode) -> Tuple[int, int]:
         pairs = isinstance(node, yaml.MappingNode)
         inner = itertools.chain.from_iterable(node.value) if pairs else node.value
-        extents = [self._extent.get(id(one), (1, 1)) for one in inner]
+        extents = [self._extent.get(id(child), (1, 1)) for child in inner]
         values, levels = 1 + sum(many for many, _ in extents), 1 + max((deep for _, deep in extents), default=0)
         if values > MOST_VALUES:
             text = f"more than {MOST_VALUES} values, with its aliases followed: shorten it, or split the file"
@@ -103,10 +103,10 @@ def is_merge(node: yaml.Node) -> bool:
 
 def words_of(error: yaml.MarkedYAMLError) -> Tuple[Optional[yaml.Mark], str]:
     """Return where PyYAML's error is, and what it means."""
-    theirs = ", ".join(part for part in (error.context, error.problem) if part)
+    yaml_text = ", ".join(part for part in (error.context, error.problem) if part)
     if isinstance(error, NotTaken):
-        return error.problem_mark, theirs
-    if "while scanning a quoted scalar" in theirs and "unexpected end of stream" in theirs:
+        return error.problem_mark, yaml_text
+    if "while scanning a quoted scalar" in yaml_text and "unexpected end of stream" in yaml_text:
         return error.context_mark, "not YAML: this quote is not closed"
-    known = next((ours for found, ours in _WORDS.items() if found in theirs), theirs)
-    return error.problem_mark or error.context_mark, f"not YAML: {known}"
+    text = next((own_text for fragment, own_text in _WORDS.items() if fragment in yaml_text), yaml_text)
+    return error.problem_mark or error.context_mark, f"not YAML: {text}"

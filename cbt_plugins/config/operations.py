@@ -36,7 +36,7 @@ class MixSection(Strict):
     multipart: _MixPart = Field(0, description="cbt-load. Written in parts.")
 
     @model_validator(mode="after")
-    def _whole(self) -> MixSection:
+    def _check_section(self) -> MixSection:
         total = sum(value for _, value in self)
         if abs(total - 100) > 1e-6:
             raise ValueError(f"the sum of the mix is {total:g}, not 100")
@@ -57,10 +57,10 @@ DEFAULT_MIX_TEXT: Dict[str, Any] = {"get": 45, "put": 35, "stat": 15, "delete": 
 DEFAULT_MIX = MixSection.model_validate(DEFAULT_MIX_TEXT)
 
 
-def errors_for_warp(mix: MixSection, what: str = "warp") -> List[FieldError]:
+def errors_for_warp(mix: MixSection, program: str = "warp") -> List[FieldError]:
     """Return why warp cannot do this mix; paths are relative to the mix."""
     errors = [
-        FieldError((name,), f"{what} has no {name} among other operations; engine: cbt-load has")
+        FieldError((name,), f"{program} has no {name} among other operations; engine: cbt-load has")
         for name in ("list", "multipart")
         if getattr(mix, name)
     ]
@@ -135,9 +135,9 @@ def _select(value: Any) -> str:
         folded = text[:1].lower() + text[1:].replace("n", "N")
         hint = f"; did you mean {folded!r}?" if re.fullmatch(_PATTERN, folded) else did_you_mean(text, _WORDS)
         raise ValueError(f"not a choice of keys: {value!r}{hint or '; ' + _FORMS}")
-    found = range_of(text)
-    if found:
-        (times, plus), (to_times, to_plus) = found.first, found.last
+    key_range = range_of(text)
+    if key_range:
+        (times, plus), (to_times, to_plus) = key_range.first, key_range.last
         if not times and plus < 1:
             raise ValueError("the numbers of objects begin with 1")
         if max(plus, to_plus) > _LARGEST:
@@ -258,7 +258,9 @@ class RolesSection(Strict):
 
     def to_plan(self, names: Sequence[str]) -> Dict[str, Tuple[str, ...]]:
         """Return names of buckets by upper-case operation."""
-        return {op.upper(): tuple(n for one in chosen for n in named(one, names)) for op, chosen in self if chosen}
+        return {
+            op.upper(): tuple(n for bucket in chosen for n in named(bucket, names)) for op, chosen in self if chosen
+        }
 
 
 def errors_of_buckets(path: Path, chosen: Sequence[Union[int, str]], names: Sequence[str]) -> List[FieldError]:
@@ -267,10 +269,10 @@ def errors_of_buckets(path: Path, chosen: Sequence[Union[int, str]], names: Sequ
     taken: List[str] = []
     for index, bucket in enumerate(chosen):
         try:
-            found = named(bucket, names)
-            if set(found) & set(taken):
+            buckets = named(bucket, names)
+            if set(buckets) & set(taken):
                 raise ValueError(f"{bucket} is in the list twice")
-            taken += found
+            taken += buckets
         except ValueError as error:
             errors.append(FieldError((*path, index), str(error)))
     return errors
@@ -283,12 +285,12 @@ def named(bucket: Union[int, str], names: Sequence[str]) -> Tuple[str, ...]:
     """
     if isinstance(bucket, int):
         if not 1 <= bucket <= len(names):
-            there = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
-            raise ValueError(f"no bucket {bucket}; {there}")
+            numbers = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
+            raise ValueError(f"no bucket {bucket}; {numbers}")
         return (names[bucket - 1],)
     group = re.compile(rf"{re.escape(bucket)}-[0-9]+")
-    found = (bucket,) if bucket in names else tuple(name for name in names if group.fullmatch(name))
-    if not found:
+    buckets = (bucket,) if bucket in names else tuple(name for name in names if group.fullmatch(name))
+    if not buckets:
         hint = did_you_mean(bucket, names) or f"; there are: {', '.join(names)}"
         raise ValueError(f"no bucket {bucket!r}{hint}")
-    return found
+    return buckets

@@ -23,10 +23,10 @@ _LONGEST_NAME, _LONGEST_PATH = LONGEST_USER, 4095
 
 def _text(pattern: str, must: str, longest: int = _LONGEST_NAME) -> Any:
     """Return the type of a text that is all of this pattern; `must` ends the sentence "must be ..."."""
-    whole = re.compile(pattern)
+    regex = re.compile(pattern)
 
     def check(value: str) -> str:
-        if not whole.fullmatch(value):
+        if not regex.fullmatch(value):
             raise ValueError(f"must be {must}")
         if len(value) > longest:
             raise ValueError(f"has {len(value)} characters, and {longest} are the limit")

@@ -36,7 +36,7 @@ def _needs_admin(plan: Plan) -> Iterator[str]:
         yield "rgw"
     for phase in plan.phases:
         goal = phase.goal or Goal()
-        asked = {
+        features = {
             "max_avail": goal.max_avail,
             "raw": goal.raw,
             "clean": phase.wait_clean,
@@ -45,14 +45,14 @@ def _needs_admin(plan: Plan) -> Iterator[str]:
             "faults": any(event.inject for event in phase.events),
             "upgrade": any(event.upgrade for event in phase.events),
         }
-        yield from (f"{what} of {phase.name}" for what, value in asked.items() if value)
+        yield from (f"{feature} of {phase.name}" for feature, value in features.items() if value)
 
 
 def _needs_cbt_load(plan: Plan) -> Iterator[FieldError]:
     """Yield the features of a plan's phases that only cbt-load has."""
     others = [phase.name for phase in plan.phases if phase.kind != "wait" and phase.engine != "cbt-load"]
-    for path, asked in ((("s3", "sse"), plan.s3.sse), (("versioned",), plan.versioned), (("buckets",), plan.users)):
-        if asked and others:
+    for path, value in ((("s3", "sse"), plan.s3.sse), (("versioned",), plan.versioned), (("buckets",), plan.users)):
+        if value and others:
             yield FieldError(path, f"goes with engine: cbt-load, not so {', '.join(others)}", of_key=True)
 
 
@@ -80,8 +80,8 @@ def _pools(plan: Plan) -> Iterator[FieldError]:
         if plan.settings.autoscaler and pool.pg_num:
             text = "settings: {autoscaler: on} would change it, since it is of every pool: keep one"
             yield FieldError(("pools", pool.key, "pg_num"), text, of_key=True)
-    said = {option for who, option, _ in plan.settings.config if who.startswith(("client", "global"))}
-    for name in sorted(said & set(plan.rgw.options)):
+    options = {option for who, option, _ in plan.settings.config if who.startswith(("client", "global"))}
+    for name in sorted(options & set(plan.rgw.options)):
         yield FieldError(("settings", "config"), f"{name} is said by rgw: already: keep one")
 
 

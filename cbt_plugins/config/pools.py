@@ -41,7 +41,7 @@ def _profile(value: Any) -> Any:
     if not isinstance(value, dict) or not value:
         raise ValueError("must be a mapping such as {plugin: isa, technique: cauchy}")
     errors: List[FieldError] = []
-    made: Dict[str, str] = {}
+    profile: Dict[str, str] = {}
     for name, option in value.items():
         if not isinstance(name, str) or not _OPTION.fullmatch(name):
             errors.append(FieldError((name,), f"not the name of an option: {name!r}", of_key=True))
@@ -52,12 +52,12 @@ def _profile(value: Any) -> Any:
             errors.append(FieldError((name,), "must be text or a whole number"))
         else:
             try:
-                made[name] = check_option_value(str(option))
+                profile[name] = check_option_value(str(option))
             except ValueError as error:
                 errors.append(FieldError((name,), str(error)))
     if errors:
         raise FieldErrors(errors)
-    return made
+    return profile
 
 
 _Ec = Annotated[
@@ -117,7 +117,7 @@ class PoolSection(Strict):
     device_class: Optional[CrushName] = Field(None, description="The same: `hdd`, `ssd`, ...")
 
     @model_validator(mode="after")
-    def _whole(self) -> PoolSection:
+    def _check_section(self) -> PoolSection:
         kept = only_one(self, _KEPT)
         given = [name for name, value in self if value is not None]
         errors = []

@@ -93,9 +93,9 @@ def goal_text(phase: Phase) -> str:
         limit += f", or {format_duration(phase.stalled)} without progress" if phase.stalled else ""
         return f"{'all PGs are active+clean' if phase.wait_clean else 'RGW has no garbage'}{limit}"
     parts = [(phase.ramp, " ramp"), (phase.warmup, " warm-up"), (phase.duration or 0.0, "")]
-    text = " + ".join(f"{format_duration(seconds)}{what}" for seconds, what in parts if seconds or not what)
+    text = " + ".join(f"{format_duration(seconds)}{suffix}" for seconds, suffix in parts if seconds or not suffix)
     once = all(
-        one.keys.get(op, Keys("")).select[:2] == "r(" for one in phase.apart for op in one.mix or {"": 0}
+        part.keys.get(op, Keys("")).select[:2] == "r(" for part in phase.apart for op in part.mix or {"": 0}
     )
     return f"every key once, at most {text}" if once else text
 
@@ -113,8 +113,8 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
             else (f"{phase.name} writes for {goal_text(phase)}")
         )
     elif phase.kind == "hybrid":
-        for one in phase.apart:
-            yield from _growth(one)
+        for part in phase.apart:
+            yield from _growth(part)
     elif phase.kind == "delete":
         yield f"{phase.name} leaves nothing"
     elif phase.kind == "warp" and phase.warp:
@@ -158,15 +158,15 @@ def _occupancy(phase: Phase, op: str) -> str:
 
 def data_text(plan: Plan) -> Tuple[str, ...]:
     """Return the data that the run stores, one line each."""
-    known = forecast(plan)
+    prediction = forecast(plan)
     lines = []
-    if known.objects is not None and known.bytes is not None:
+    if prediction.objects is not None and prediction.bytes is not None:
         mixed = any(len(bucket.sizes) > 1 or bucket.sizes[0][0] < bucket.sizes[0][1] for bucket in plan.buckets)
         lines.append(
-            f"{known.objects} objects, {'about ' if mixed else ''}{about_size(known.bytes)} by the fill "
+            f"{prediction.objects} objects, {'about ' if mixed else ''}{about_size(prediction.bytes)} by the fill "
             "(on the disks: x replicas or (k+m)/k, and at least an allocation unit each)"
         )
-    return (*lines, *known.unknown_data)
+    return (*lines, *prediction.unknown_data)
 
 
 _MINUTE = 60.0
@@ -206,8 +206,8 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
     for bucket in plan.buckets:
         name = bucket.key if bucket.existing else f"cbtp-<run id>-{bucket.key.lower()}"
         if bucket.existing and plan.keep_data:
-            what = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
-            yield PlannedChange(what, "kept (keep_data); yours to remove")
+            text = f"existing bucket {name}: objects under the prefix cbtp-<run id>/, all others stay as they are"
+            yield PlannedChange(text, "kept (keep_data); yours to remove")
         elif not bucket.existing:
             command = f"radosgw-admin bucket rm --bucket={plan.s3.admin_name(name, bucket.user)} --purge-objects"
             if not plan.admin:
@@ -239,17 +239,17 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
     yield from _set(plan.settings)
     for span in spans(plan):
         fault = span.fault
-        what = f"fault {fault.label}: {fault.kind} {targets_text(fault)}"
+        text = f"fault {fault.label}: {fault.kind} {targets_text(fault)}"
         undo = f"at {format_duration(round(span.undone[1], 3))} of {span.undone[0]}, or " if span.undone else ""
         yield PlannedChange(
-            f"{what}, at {format_duration(round(span.at, 3))} of {span.phase}", f"{undo}at any end of the run{_KILLED}"
+            f"{text}, at {format_duration(round(span.at, 3))} of {span.phase}", f"{undo}at any end of the run{_KILLED}"
         )
     for phase in plan.phases:
         for event in phase.events:
             if event.run:
-                what = f"{event_text(event)} ({phase.name})"
+                text = f"{event_text(event)} ({phase.name})"
                 undo = f"{event.run.undo}, at any end of the run{_KILLED}" if event.run.undo else "nothing to undo"
-                yield PlannedChange(what, undo)
+                yield PlannedChange(text, undo)
             if event.upgrade:
                 yield PlannedChange(f"{event_text(event)} ({phase.name})", "none: the cluster stays at the new release")
     if plan.admin:
@@ -271,8 +271,8 @@ def _pools(plan: Plan) -> Iterator[PlannedChange]:
         else:
             yield PlannedChange(f"pool {name}: made: {about}", f"removed with all that is in it, {_KEPT}")
     if any(not pool.existing for pool in plan.pools):
-        what = "configuration: mon mon_allow_pool_delete = true, while these are removed"
-        yield PlannedChange(what, "what it was before")
+        text = "configuration: mon mon_allow_pool_delete = true, while these are removed"
+        yield PlannedChange(text, "what it was before")
 
 
 def _gateways(plan: Plan) -> Iterator[PlannedChange]:
@@ -289,9 +289,9 @@ def _gateways(plan: Plan) -> Iterator[PlannedChange]:
     if rgw.restarts:
         yield PlannedChange("gateways: restarted, one after the other", f"restarted again {_KEPT}")
     if rgw.make_user:
-        there = "" if rgw.placement else ", unless it is there"
+        condition = "" if rgw.placement else ", unless it is there"
         for user in (plan.s3.user, *plan.users):
-            yield PlannedChange(f"RGW user {user}: made{there}", f"removed with its buckets, {_KEPT}")
+            yield PlannedChange(f"RGW user {user}: made{condition}", f"removed with its buckets, {_KEPT}")
 
 
 def rgw_words(rgw: Gateways) -> Iterator[str]:
@@ -334,8 +334,8 @@ def _set(settings: Settings) -> Iterator[PlannedChange]:
     if settings.deep_scrub:
         yield PlannedChange("deep scrub of the log and index pools when all else is restored", "nothing to undo")
     if settings.recovery:
-        what = "osd_max_backfills, osd_recovery_* and osd_mclock_*, as the scheduler of the OSDs needs"
-        yield PlannedChange(f"{settings.recovery} recovery from the first fault on: {what}", former)
+        options = "osd_max_backfills, osd_recovery_* and osd_mclock_*, as the scheduler of the OSDs needs"
+        yield PlannedChange(f"{settings.recovery} recovery from the first fault on: {options}", former)
 
 
 def unchanged(plans: Sequence[Plan]) -> str:
@@ -406,9 +406,9 @@ def _short_ladders(plan: Plan) -> Iterator[str]:
             target = target_of(key)
             needs = ACCEPTABLE[target.metric].needs
             share = (phase.mix or {}).get(target.op, 0.0) if target.op != TOTAL else 100.0
-            made = phase.ladder.lowest * (phase.duration or 0.0) * share / 100
-            if needs > 2 and made < 1.5 * needs:
-                text = f"{key} needs {needs} requests, and the first step makes about {made:.0f}"
+            requests = phase.ladder.lowest * (phase.duration or 0.0) * share / 100
+            if needs > 2 and requests < 1.5 * needs:
+                text = f"{key} needs {needs} requests, and the first step makes about {requests:.0f}"
                 yield f"{phase.ladder.name}: {text}: longer steps (scale is {plan.scale:g}), or a higher lowest"
 
 
@@ -446,22 +446,22 @@ def _limiters(plan: Plan) -> Iterator[str]:
             f"{', '.join(paced)}: LIMITED: warp is held to rates, which the calibration finds or rps-limit gives; "
             "what is held is never better nor equivalent in a comparison: use engine: cbt-load"
         )
-    given = [one.name for phase in measured for one in phase.apart if one.rate or one.rate_share or _by_rate(one)]
+    given = [part.name for phase in measured for part in phase.apart if part.rate or part.rate_share or _by_rate(part)]
     if given:
         yield f"{', '.join(given)}: the rate is given: compare latencies; throughput is never better nor equivalent"
 
 
 def _of_faults(plan: Plan) -> Iterator[str]:
-    settings, found = plan.settings, spans(plan)
-    if settings.recovery and not found:
+    settings, fault_spans = plan.settings, spans(plan)
+    if settings.recovery and not fault_spans:
         yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and there is none"
-    if found and "noout" in settings.flags:
+    if fault_spans and "noout" in settings.flags:
         yield "noout: no OSD is marked out, so what a fault takes away is not recovered while it lasts"
-    left = [span.fault.label for span in found if span.undone is None]
+    left = [span.fault.label for span in fault_spans if span.undone is None]
     if left:
         yield f"{', '.join(left)}: in force until the end of the run, which undoes it"
     timed = not any(option == _OPTION for _, option, _ in settings.config) and "noout" not in settings.flags
-    for span in found:
+    for span in fault_spans:
         label = span.fault.label
         if span.beside and "clean" not in span.fault.accept:
             others = ", ".join(fault.label for fault in span.beside)

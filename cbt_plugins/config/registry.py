@@ -30,8 +30,8 @@ def references(group: str) -> Dict[str, str]:
 @cache
 def _references(group: str, path: Tuple[str, ...]) -> Dict[str, str]:
     """Return the same for this sys.path, which is where distributions are looked for."""
-    found: Any = entry_points()  # Python 3.9 has no selection by keyword
-    entries = found.select(group=group) if hasattr(found, "select") else found.get(group, ())
+    all_entries: Any = entry_points()  # Python 3.9 has no selection by keyword
+    entries = all_entries.select(group=group) if hasattr(all_entries, "select") else all_entries.get(group, ())
     installed = {entry.name: entry.value for entry in entries}
     others = {name: value for name, value in installed.items() if not _is_ours(value)}
     ours = {name: value for name, value in installed.items() if _is_ours(value)}

@@ -60,8 +60,8 @@ def _url(value: Any) -> str:
 
 def _is_bare(url: str, host: str) -> bool:
     """Tell whether a URL is a scheme, a host and perhaps a port."""
-    scheme, _, rest = url.partition("://")
-    plain = not re.search(r"[/?#\s\\]", rest.rstrip("/"))
+    scheme, _, address = url.partition("://")
+    plain = not re.search(r"[/?#\s\\]", address.rstrip("/"))
     named = _HOST.fullmatch(host) is not None and (":" in host or is_host(host))
     return scheme in ("http", "https") and plain and named
 
@@ -150,14 +150,14 @@ class S3Section(Strict):
     @field_validator("endpoints")
     @classmethod
     def _known_endpoints(cls, name: Optional[str], info: ValidationInfo) -> Optional[str]:
-        known: Mapping[str, Any] = (info.context or {}).get("endpoints") or {}
+        sections: Mapping[str, Any] = (info.context or {}).get("endpoints") or {}
         if name is None:
             return name
-        if name not in known:
-            listed = ", ".join(map(str, known)) or "none"
-            hint = did_you_mean(name, map(str, known)) or f"; there are: {listed}"
+        if name not in sections:
+            listed = ", ".join(map(str, sections)) or "none"
+            hint = did_you_mean(name, map(str, sections)) or f"; there are: {listed}"
             raise ValueError(f"no section {name!r} under client_endpoints{hint}")
-        section = known[name]
+        section = sections[name]
         if (
             not isinstance(section, Mapping)
             or not isinstance(section.get("urls"), list)
@@ -179,7 +179,7 @@ class S3Section(Strict):
         return name
 
     @model_validator(mode="after")
-    def _whole(self, info: ValidationInfo) -> S3Section:
+    def _check_section(self, info: ValidationInfo) -> S3Section:
         errors = []
         urls = self.urls or [_url(url) for url in self._endpoint(info.context).get("urls") or ()]
         plain = any(not url.startswith("https:") for url in urls)

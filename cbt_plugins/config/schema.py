@@ -92,9 +92,9 @@ def _options(kind: str) -> str:
 
 def _open_for_cbt(section: Dict[str, Any]) -> None:
     """Let each key be a list too (CBT runs each element), and add the keys that CBT reads itself."""
-    for key, one in section["properties"].items():
-        about = {name: one.pop(name) for name in ("description", "default") if name in one}
-        section["properties"][key] = {**about, "anyOf": [one, {"type": "array", "minItems": 1, "items": one}]}
+    for key, node in section["properties"].items():
+        about = {name: node.pop(name) for name in ("description", "default") if name in node}
+        section["properties"][key] = {**about, "anyOf": [node, {"type": "array", "minItems": 1, "items": node}]}
     for key in sorted(CBT_KEYS):
         section["properties"][key] = {"description": "CBT's own key; without meaning here."}
     section["properties"]["acceptable"] = {
@@ -132,8 +132,8 @@ _END = "<!-- end of keys -->"
 
 def refresh(page: str) -> str:
     """Return the page with its tables made anew; ValueError when it has no place for them."""
-    before, begin, rest = page.partition(_BEGIN)
-    _, end, after = rest.partition(_END)
+    before, begin, tail = page.partition(_BEGIN)
+    _, end, after = tail.partition(_END)
     if not begin or not end:
         raise ValueError(f"{PAGE.name} lacks the lines {_BEGIN} and {_END}")
     return f"{before}{_BEGIN}\n\n{tables()}\n{_END}{after}"
@@ -191,7 +191,7 @@ def _with_small(model: Mapping[str, Any], defs: Mapping[str, Any], small: Frozen
     for key, node in model["properties"].items():
         properties[key] = node
         for inner in (name for name in dict.fromkeys(_refs(node)) if name in small):
-            properties.update({f"{key}.{name}": its for name, its in defs[inner]["properties"].items()})
+            properties.update({f"{key}.{name}": small_node for name, small_node in defs[inner]["properties"].items()})
             required += [f"{key}.{name}" for name in defs[inner].get("required", ())]
     return {**model, "properties": properties, "required": required}
 
@@ -209,20 +209,20 @@ def _family(
     }
     yield name, about, {"properties": shared, "required": first.get("required", ())}
     for title, model in models.items():
-        rest = {key: node for key, node in model["properties"].items() if key not in shared}
-        if rest:
-            yield title, model.get("description", ""), {**model, "properties": rest}
+        own_properties = {key: node for key, node in model["properties"].items() if key not in shared}
+        if own_properties:
+            yield title, model.get("description", ""), {**model, "properties": own_properties}
 
 
 def _table(title: str, rows: Mapping[str, str], seen: Dict[str, str]) -> str:
     """Return the rows that no table in `seen` (title by row) has, and where the others stand; add them to `seen`."""
     new: Dict[str, List[str]] = {}
     old: Dict[str, List[str]] = {}
-    for key, rest in rows.items():
-        place = seen.setdefault(f"{key} {rest}", title)
-        group = new.setdefault(rest, []) if place == title else old.setdefault(place, [])
+    for key, cells in rows.items():
+        place = seen.setdefault(f"{key} {cells}", title)
+        group = new.setdefault(cells, []) if place == title else old.setdefault(place, [])
         group.append(key)
-    lines = [f"| {', '.join(keys)} | {rest} |" for rest, keys in new.items()]
+    lines = [f"| {', '.join(keys)} | {cells} |" for cells, keys in new.items()]
     if lines:
         lines[:0] = ["", "| | | | |", "| --- | --- | --- | --- |"]
     for place, keys in old.items():

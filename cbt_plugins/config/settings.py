@@ -56,23 +56,25 @@ def _config(value: Any) -> Any:
     if not isinstance(value, dict):
         raise ValueError("must be a mapping such as {osd: {osd_max_backfills: 4}}")
     errors: List[FieldError] = []
-    made: Dict[str, Dict[str, str]] = {}
+    config: Dict[str, Dict[str, str]] = {}
     for who, options in value.items():
         if not isinstance(who, str) or not _WHO.fullmatch(who):
-            known = "global, mon, mgr, osd, mds, client, osd.3, osd/class:ssd"
-            errors.append(FieldError((who,), f"unknown target {who!r} of `ceph config set`; use {known}", of_key=True))
+            targets = "global, mon, mgr, osd, mds, client, osd.3, osd/class:ssd"
+            errors.append(
+                FieldError((who,), f"unknown target {who!r} of `ceph config set`; use {targets}", of_key=True)
+            )
         elif not isinstance(options, dict) or not options:
             errors.append(FieldError((who,), "must be a mapping: option -> value"))
         else:
-            made[who] = {}
+            config[who] = {}
             for option, to in options.items():
                 try:
-                    made[who][option] = _value(option, to)
+                    config[who][option] = _value(option, to)
                 except ValueError as error:
                     errors.append(FieldError((who, option), str(error)))
     if errors:
         raise FieldErrors(errors)
-    return made
+    return config
 
 
 def _value(option: Any, value: Any) -> str:
@@ -120,7 +122,7 @@ class LimitsSection(Strict):
     )
 
     @model_validator(mode="after")
-    def _whole(self) -> LimitsSection:
+    def _check_section(self) -> LimitsSection:
         if "boot" in self.model_fields_set and self.boot < self.back:
             text = f"is shorter than back, {format_duration(self.back)}: the OSDs of a node come back after its start"
             raise FieldErrors([FieldError(("boot",), text)])
@@ -166,21 +168,21 @@ class SettingsSection(Strict):
 
     @field_validator("flags", "accept")
     @classmethod
-    def _known(cls, words: List[str], info: ValidationInfo) -> List[str]:
-        known, text = {
+    def _check_words(cls, words: List[str], info: ValidationInfo) -> List[str]:
+        allowed, text = {
             "flags": (plan.OSD_FLAGS, "not a flag that a run may set"),
             "accept": (conditions.NAMES, "unknown condition"),
         }[info.field_name or ""]
-        errors = errors_of_words(words, known, text)
+        errors = errors_of_words(words, allowed, text)
         if errors:
             raise FieldErrors(errors)
         return words
 
     @model_validator(mode="after")
-    def _whole(self) -> SettingsSection:
-        found = [flag for flag in _SCRUB if flag in self.flags and self.scrub is True]
-        if found:
-            raise FieldErrors([FieldError(("scrub",), f"on, and flags has {', '.join(found)}: keep one")])
+    def _check_section(self) -> SettingsSection:
+        scrub_flags = [flag for flag in _SCRUB if flag in self.flags and self.scrub is True]
+        if scrub_flags:
+            raise FieldErrors([FieldError(("scrub",), f"on, and flags has {', '.join(scrub_flags)}: keep one")])
         return self
 
     def hidden(self, accept: Sequence[str]) -> List[str]:

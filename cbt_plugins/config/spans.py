@@ -25,7 +25,7 @@ class Span:
 
 def spans(plan: Plan) -> List[Span]:
     """Return all faults of the plan, in order of time."""
-    made: Dict[str, Span] = {}
+    spans_by_label: Dict[str, Span] = {}
     held: List[str] = []
     began: Dict[str, float] = {}  # on a clock that stands at 0 again after every phase of unknown length
     clock = 0.0
@@ -36,8 +36,8 @@ def spans(plan: Plan) -> List[Span]:
     for phase in plan.phases:
         for event in phase.events:
             if event.inject:
-                label, beside = event.inject.label, tuple(made[one].fault for one in held)
-                made[label] = Span(event.inject, phase.name, event.at, beside=beside)
+                label, beside = event.inject.label, tuple(spans_by_label[held_label].fault for held_label in held)
+                spans_by_label[label] = Span(event.inject, phase.name, event.at, beside=beside)
                 began[label] = clock + event.at
                 held.append(label)
             for label in event.undo:
@@ -45,12 +45,12 @@ def spans(plan: Plan) -> List[Span]:
                     continue  # a command's
                 held.remove(label)
                 seconds = lasted(label, clock + event.at)
-                made[label] = replace(made[label], undone=(phase.name, event.at), seconds=seconds)
+                spans_by_label[label] = replace(spans_by_label[label], undone=(phase.name, event.at), seconds=seconds)
         length = known_length(phase)
         began, clock = ({}, 0.0) if length is None else (began, clock + length)
     for label in held:
-        made[label] = replace(made[label], seconds=lasted(label, clock))
-    return list(made.values())
+        spans_by_label[label] = replace(spans_by_label[label], seconds=lasted(label, clock))
+    return list(spans_by_label.values())
 
 
 def known_length(phase: Phase) -> Optional[float]:
@@ -63,8 +63,8 @@ def targets_text(fault: Fault) -> str:
     """Return the targets of a fault in words: "node4", or "1 node, chosen with seed 7"."""
     if fault.targets:
         return ", ".join(fault.targets)
-    what = "node" if fault.choose_of == "node" else "OSD"
-    return f"{fault.choose} {what}{'' if fault.choose == 1 else 's'}, chosen with seed {fault.seed}"
+    noun = "node" if fault.choose_of == "node" else "OSD"
+    return f"{fault.choose} {noun}{'' if fault.choose == 1 else 's'}, chosen with seed {fault.seed}"
 
 
 def event_text(event: Event) -> str:

@@ -21,9 +21,9 @@ _CLUSTER = frozenset(
     [
         *ROLES,
         *(f"{program}_cmd" for program in _PROGRAMS),
-        *(f"{what}_dir" for what in ("archive", "core", "log", "mnt", "osd", "pid", "run", "tmp")),
-        *(f"{what}_profiles" for what in ("crush", "erasure", "pool")),
-        *(f"{what}_valgrind" for what in ("mgr", "mon", "osd", "rgw")),
+        *(f"{prefix}_dir" for prefix in ("archive", "core", "log", "mnt", "osd", "pid", "run", "tmp")),
+        *(f"{prefix}_profiles" for prefix in ("crush", "erasure", "pool")),
+        *(f"{prefix}_valgrind" for prefix in ("mgr", "mon", "osd", "rgw")),
         *("auth_urls", "ceph.conf", "cephfs_pools", "clusterid", "conf_file", "crimson_cpusets", "disable_balancer"),
         *("disabled_features", "fs", "health_wait", "idle_duration", "is_teuthology", "iterations", "mkfs_opts"),
         *("mount_opts", "newstore_block", "osd_online_rate", "osd_online_timeout", "osd_parallel_creates", "osd_ra"),
@@ -54,8 +54,8 @@ def _names(source: YamlSource, section: str) -> Iterator[Any]:
 def errors_of_sections(source: YamlSource) -> List[ErrorAt]:
     """Return the sections that miss at the top of a file, and those that are misspelt."""
     if not isinstance(source.data, dict):
-        what = "empty" if source.data is None else "not a CBT file"
-        return [source.error_at((), f"{what}: needs the sections `cluster:` and `benchmarks:`")]
+        description = "empty" if source.data is None else "not a CBT file"
+        return [source.error_at((), f"{description}: needs the sections `cluster:` and `benchmarks:`")]
     if "events" in source.data and not source.data.get("benchmarks"):
         text = "a fault file: name it in a CBT file, under monitoring_profiles: {faults: {file: PATH}}"
         return [source.error_at(("events",), text, of_key=True)]
@@ -100,11 +100,11 @@ def _watched(profiles: Any) -> Iterator[Any]:
         yield from [nodes] if isinstance(nodes, str) else filter(None, nodes if isinstance(nodes, list) else ())
 
 
-def _misspelt(source: YamlSource, path: Path, known: FrozenSet[str], meant: Dict[str, str]) -> Iterator[ErrorAt]:
+def _misspelt(source: YamlSource, path: Path, keys: FrozenSet[str], meant: Dict[str, str]) -> Iterator[ErrorAt]:
     data = source.data if not path else source.data.get(path[0])
     given: Set[Any] = set(data) if isinstance(data, dict) else set()
     for key in data if given else ():
-        near = near_miss(key, known - given) if isinstance(key, str) and key not in known else None
+        near = near_miss(key, keys - given) if isinstance(key, str) and key not in keys else None
         if near:
             meant[key] = near
             yield source.error_at((*path, key), f"unknown key; did you mean {near!r}?", of_key=True)

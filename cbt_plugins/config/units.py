@@ -96,7 +96,7 @@ def parse_duration(value: Any) -> float:
         raise ValueError(f"{text}: seconds? write {text}s")
     if not _TIME.fullmatch(text):
         raise ValueError("not a duration; write for example 30s, 5m, 1h30m or 1d")
-    total, rest = Decimal(0), list(_TIME_UNITS)
+    total, units_left = Decimal(0), list(_TIME_UNITS)
     for number, unit in _TIME_PART.findall(text):
         if unit not in _TIME_UNITS:
             word = unit.lower() if len(unit) < 3 else unit.lower().rstrip("s")
@@ -105,9 +105,9 @@ def parse_duration(value: Any) -> float:
             )
             meant = f"did you mean '{number}{hint}'?" if hint else "use s, m, h or d"
             raise ValueError(f"unknown unit of time {unit!r}; {meant}")
-        if unit not in rest:
+        if unit not in units_left:
             raise ValueError("the parts of a duration go from long to short, each once: 1d2h3m4s")
-        rest = rest[rest.index(unit) + 1 :]
+        units_left = units_left[units_left.index(unit) + 1 :]
         total += Decimal(number) * _TIME_UNITS[unit]
     if total > _LONGEST:
         raise ValueError(f"more than {format_duration(_LONGEST)}, the longest duration")
@@ -134,10 +134,10 @@ def about_link(speed: float) -> str:
 
 def format_duration(seconds: float) -> str:
     """Return the exact text: 5400 -> "1h30m", 0.5 -> "0.5s"."""
-    rest, text = Decimal(repr(seconds)), ""
+    seconds_left, text = Decimal(repr(seconds)), ""
     for unit, factor in _TIME_UNITS.items():
-        number = rest if unit == "s" else rest // factor
-        rest -= number * factor
+        number = seconds_left if unit == "s" else seconds_left // factor
+        seconds_left -= number * factor
         if number:
             text += f"{_plain(number)}{unit}"
     return text or "0s"
@@ -171,7 +171,7 @@ def parse_rate(value: Any) -> float:
             raise ValueError("not a rate; write for example 500/s, 30000/h or 5M/day (requests of all drivers)")
         number, multiple, unit = match.groups()
         if multiple not in _MULTIPLES:
-            near = next((known for known in _MULTIPLES if known.lower() == multiple.lower()), None)
+            near = next((candidate for candidate in _MULTIPLES if candidate.lower() == multiple.lower()), None)
             meant = f"did you mean '{number}{near}/{unit}'?" if near else "use k, M or G"
             raise ValueError(f"unknown multiple {multiple!r}; {meant}")
         if unit not in _RATE_UNITS:

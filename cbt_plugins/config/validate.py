@@ -68,13 +68,13 @@ class FieldErrors(ValueError):
         super().__init__("; ".join(error.text for error in errors))
 
 
-def errors_of_words(words: Sequence[str], known: Sequence[str], what: str) -> List[FieldError]:
-    """Return an error for each word of a list that is not known (`what`: "unknown flag"), or in the list twice."""
+def errors_of_words(words: Sequence[str], allowed: Sequence[str], problem: str) -> List[FieldError]:
+    """Return an error for each word of a list that is not known (`problem`: "unknown flag"), or in the list twice."""
     errors = []
     for index, word in enumerate(words):
-        if word not in known:
-            hint = did_you_mean(word, known) or f"; known are {', '.join(known)}"
-            errors.append(FieldError((index,), f"{what}: {word!r}{hint}"))
+        if word not in allowed:
+            hint = did_you_mean(word, allowed) or f"; known are {', '.join(allowed)}"
+            errors.append(FieldError((index,), f"{problem}: {word!r}{hint}"))
         elif word in words[:index]:
             errors.append(FieldError((index,), f"{word} is in the list twice"))
     return errors
@@ -126,9 +126,9 @@ def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
         else:
             yield FieldError(path, str(cause))
     elif kind == "extra_forbidden":
-        known = _keys_at(schema, detail["loc"][:-1])
-        hint = did_you_mean(str(path[-1]), known) or _elsewhere(schema, detail["loc"])
-        hint = hint or (f"; known here: {', '.join(known)}" if known else "")
+        keys = _keys_at(schema, detail["loc"][:-1])
+        hint = did_you_mean(str(path[-1]), keys) or _elsewhere(schema, detail["loc"])
+        hint = hint or (f"; known here: {', '.join(keys)}" if keys else "")
         yield FieldError(path, f"unknown key{hint}", of_key=True)
     elif kind == "invalid_key":
         yield FieldError((*path[:-1], value), not_text(value), of_key=True)
