@@ -128,16 +128,16 @@ def _fsid(access: ClusterAccess, timeout: float) -> str:
     if not access.admin:
         return ""
     try:
-        said = access.ceph.run(f"{access.ceph.command} fsid 2>/dev/null", timeout).stdout.strip()
+        output = access.ceph.run(f"{access.ceph.command} fsid 2>/dev/null", timeout).stdout.strip()
     except (RemoteError, OSError):
         return ""
-    return said if _FSID.fullmatch(said) else ""
+    return output if _FSID.fullmatch(output) else ""
 
 
 def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str) -> None:
     """Raise FaultError where the cluster of a folder is not the present one, or may not be."""
-    its, ours = (before.head, before.conf_file), (now.head, now.conf_file)
-    if (fsid != fsid_now) if fsid and fsid_now else (its != ours):
+    old_place, new_place = (before.head, before.conf_file), (now.head, now.conf_file)
+    if (fsid != fsid_now) if fsid and fsid_now else (old_place != new_place):
         old, new = (
             f"cluster {id or 'of unknown fsid'} (head {ceph.head}, {ceph.conf_file})"
             for ceph, id in ((before, fsid), (now, fsid_now))

@@ -38,11 +38,11 @@ def fillings(facts: Facts, taken: Collection[int], empty: Set[int]) -> Iterator[
         if len(left) > pool["size"]:
             continue
         lost = sum(_used(rows, members) for name, members in inside.items() if name not in left)
-        more = lost / len(left) if len(left) == pool["size"] else 0.0
+        extra = lost / len(left) if len(left) == pool["size"] else 0.0
         for name in left:
             if not inside[name].isdisjoint(taken):
                 room = _room(rows, inside[name] - empty)
-                used = (_used(rows, inside[name]) + more) / room if room else float("inf")
+                used = (_used(rows, inside[name]) + extra) / room if room else float("inf")
                 kept.setdefault((f"{kind} {name}", inside[name]), {})[str(pool["pool_name"])] = used
     for members, (name, pools) in spread.items():
         here = [o for o in members if o in rows]

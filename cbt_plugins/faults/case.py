@@ -132,9 +132,9 @@ class FaultCase:
     @cached_property
     def fullest(self) -> Optional[Filling]:
         """Return the fullest OSD or pool, once data is recovered to it."""
-        found = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
-        self.numbers.update({"full_after": max(part.used for part in found)} if found else {})
-        return max((part for part in found if part.moves), key=lambda part: part.used, default=None)
+        parts = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
+        self.numbers.update({"full_after": max(part.used for part in parts)} if parts else {})
+        return max((part for part in parts if part.moves), key=lambda part: part.used, default=None)
 
     @property
     def ratios(self) -> Tuple[float, float]:

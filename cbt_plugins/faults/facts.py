@@ -97,21 +97,21 @@ class Facts:
         """Return the PGs: pgid, state, acting. Raises FaultError while the manager does not know all of them."""
         answer = self.answers["pg dump pgs_brief"]
         about = answer if isinstance(answer, dict) else {"pg_stats": answer}  # a bare list before Nautilus
-        found, all_pgs = list(about["pg_stats"]), sum(int(pool["pg_num"]) for pool in self.pools)
-        if len(found) < all_pgs or not about.get("pg_ready", True):
-            text = f"ceph pg dump shows {len(found)} of {all_pgs} PGs, so a fault cannot be judged"
+        pgs, all_pgs = list(about["pg_stats"]), sum(int(pool["pg_num"]) for pool in self.pools)
+        if len(pgs) < all_pgs or not about.get("pg_ready", True):
+            text = f"ceph pg dump shows {len(pgs)} of {all_pgs} PGs, so a fault cannot be judged"
             raise FaultError(f"{text}: the manager has just started, or a pool changes; try again in a minute")
-        return found
+        return pgs
 
     @cached_property
     def hosts(self) -> Dict[str, List[int]]:
         """Return host name -> OSDs: the host that the daemons report, else that of the CRUSH tree."""
-        said = {int(m["id"]): str(m.get("hostname") or "") for m in self.answers.get("osd metadata") or []}
+        hostnames = {int(m["id"]): str(m.get("hostname") or "") for m in self.answers.get("osd metadata") or []}
         hosts: Dict[str, List[int]] = {}
         for node in self.tree.values():
             if node["type"] == "host":
                 for osd in node.get("children", []):
-                    hosts.setdefault(said.get(osd) or node["name"], []).append(osd)
+                    hosts.setdefault(hostnames.get(osd) or node["name"], []).append(osd)
         return {host: sorted(osds) for host, osds in sorted(hosts.items())}
 
     @cached_property
@@ -124,11 +124,12 @@ class Facts:
         if type == "osd":
             return {name: host for host, osds in self.hosts.items() for name in osd_names(osds)}
         if type == "rgw":
-            said = {key: row["metadata"] for key, row in self.gateways.items()}
-            found = {str(data.get("id", key)): data for key, data in said.items()}  # before Pacific the key is the id
+            metadata_by_key = {key: row["metadata"] for key, row in self.gateways.items()}
+            # before Pacific the key is the id
+            metadata_by_id = {str(data.get("id", key)): data for key, data in metadata_by_key.items()}
         else:
-            found = {str(data["name"]): data for data in self.answers[f"{type} metadata"]}
-        return {DaemonName(type, id): str(found[id].get("hostname") or "") for id in sorted(found)}
+            metadata_by_id = {str(data["name"]): data for data in self.answers[f"{type} metadata"]}
+        return {DaemonName(type, id): str(metadata_by_id[id].get("hostname") or "") for id in sorted(metadata_by_id)}
 
     def is_up(self, name: DaemonName) -> bool:
         """Tell whether a daemon runs, as far as the cluster knows: of other types than OSDs it lists no others."""
@@ -154,10 +155,10 @@ class Facts:
 def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
     """Ask all questions at once; the reply to one of `alone` is a `Reply`. Raises FaultError when one is missing."""
     try:
-        answers, said = ceph.ask_all(questions, timeout, alone)
+        answers, replies = ceph.ask_all(questions, timeout, alone)
     except CephError as error:
         raise FaultError(str(error)) from error
-    return Facts({**dict(zip(questions, answers)), **dict(zip(alone, said))})
+    return Facts({**dict(zip(questions, answers)), **dict(zip(alone, replies))})
 
 
 # ---- CRUSH placement of pools ----
@@ -197,9 +198,9 @@ def domains(
     """
     osds = facts.osds
     for pool in facts.pools:
-        kind, found = domain_members(facts, pool)
+        kind, members_by_domain = domain_members(facts, pool)
         shares = {}
-        for name, below in found.items():
+        for name, below in members_by_domain.items():
             members = [o for o in below if o in osds and ((facts.weight(o) > 0 and o not in out) or o in taken_now)]
             if members:
                 shares[name] = sum(o in gone for o in members) / len(members)
@@ -227,7 +228,7 @@ def _of_type(facts: Facts, item: int, kind: str) -> List[int]:
     node = facts.tree[item]
     if node["type"] == kind:
         return [item]
-    return [found for child in node.get("children", []) for found in _of_type(facts, child, kind)]
+    return [descendant for child in node.get("children", []) for descendant in _of_type(facts, child, kind)]
 
 
 def needed(facts: Facts, pool: Mapping[str, Any]) -> int:

@@ -83,28 +83,28 @@ class GatewayMaker:
         """The gateways on nodes that the file names. Raises FaultError without any."""
         facts = ask(self.ceph, ("osd dump", DAEMON_QUESTIONS["rgw"]), self.limits.quick)
         nodes = nodes_of(self.cluster, "rgws") or nodes_of(self.cluster)
-        found = [name for name, host in facts.daemons("rgw").items() if host and find_host(host, nodes)]
-        if not found:
+        gateways = [name for name, host in facts.daemons("rgw").items() if host and find_host(host, nodes)]
+        if not gateways:
             raise FaultError(f"rgw: no gateway on {', '.join(nodes)}: say where they are in cluster: rgws:")
-        return found
+        return gateways
 
     def _service(self, name: DaemonName) -> Tuple[Scene, List[Service]]:
         facts = ask(self.ceph, ("osd dump", DAEMON_QUESTIONS["rgw"]), self.limits.quick)
         scene = Scene(self.ceph, facts, nodes_of(self.cluster), f"{self.run_id}-{name}", self.limits)
-        (its,) = services.find(scene, [name]).values()
-        return scene, its
+        (gateway_services,) = services.find(scene, [name]).values()
+        return scene, gateway_services
 
     def _restored(self, name: DaemonName) -> Step:
         """Return the step whose undo restarts a gateway, when the options are what they were."""
-        scene, its = self._service(name)
+        scene, gateway_services = self._service(name)
         was = self._shown([name]).get(name.id, {})
         want = [((name.id, option), {"like": was[option]}) for option in self.wanted.options if was.get(option)]
         return Step(
             what=f"{name}: restarted after the run",
-            node=its[0].node,
+            node=gateway_services[0].node,
             inject=(),
-            undo=services.restart(scene, its),
-            checks=(*services.up(scene, its), *([self._says([name], want)] if want else [])),
+            undo=services.restart(scene, gateway_services),
+            checks=(*services.up(scene, gateway_services), *([self._says([name], want)] if want else [])),
             former=was,
         )
 
@@ -118,17 +118,17 @@ class GatewayMaker:
 
     def _restarted(self, name: DaemonName) -> Step:
         """Return the step that restarts a gateway, and sees that it runs with what was set."""
-        scene, its = self._service(name)
+        scene, gateway_services = self._service(name)
         before = self._shown([name]).get(name.id, {}).get("gid", "")
         want = [((name.id, "gid"), {"not": before})]
         want += [((name.id, option), {"like": value}) for option, value in self.wanted.options.items()]
         return Step(
-            what=f"{name}: restarted on {its[0].node}",
-            node=its[0].node,
-            inject=services.restart(scene, its),
-            undo=services.start(scene, its),
-            checks=services.up(scene, its),
-            took=(*services.up(scene, its), self._says([name], want)),
+            what=f"{name}: restarted on {gateway_services[0].node}",
+            node=gateway_services[0].node,
+            inject=services.restart(scene, gateway_services),
+            undo=services.start(scene, gateway_services),
+            checks=services.up(scene, gateway_services),
+            took=(*services.up(scene, gateway_services), self._says([name], want)),
         )
 
     def _target_of(self, user: str) -> str:

@@ -45,12 +45,12 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
 
     Options of the mgr's modules have no daemon that would tell. Raises FaultError when the cluster does not answer.
     """
-    asked = [setting for setting in settings if "/" not in setting[1]]
-    if not asked:
+    daemon_settings = [setting for setting in settings if "/" not in setting[1]]
+    if not daemon_settings:
         return []
     facts = ask(ceph, _QUESTIONS, timeout)
     wanted: Dict[Tuple[str, str], str] = {}
-    for who, option, value in sorted(asked, key=lambda setting: _rank(setting[0])):
+    for who, option, value in sorted(daemon_settings, key=lambda setting: _rank(setting[0])):
         for daemon in daemons_of(facts, who):
             wanted[daemon, option] = value  # what is said of fewer daemons wins
     shown = _shown(ceph, list(wanted), timeout)
@@ -66,8 +66,10 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
 def needs_restart(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[str]:
     """Return why settings cannot take effect while the daemons run; those that are in force already can."""
     names = dict.fromkeys(option for _, option, _ in settings if "/" not in option)
-    told = {name: _help(ceph, name, timeout) for name in names}
-    at_start = {n for n, about in told.items() if n in AT_START or not about.get("can_update_at_runtime", True)}
+    help_by_option = {name: _help(ceph, name, timeout) for name in names}
+    at_start = {
+        n for n, about in help_by_option.items() if n in AT_START or not about.get("can_update_at_runtime", True)
+    }
     late = [setting for setting in settings if setting[1] in at_start]
     return [
         f"{wrong}: it is read when the daemon starts; set it and restart the daemons before the run"
@@ -78,10 +80,10 @@ def needs_restart(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Li
 def _help(ceph: Ceph, option: str, timeout: float) -> Mapping[str, Any]:
     answer = ceph.run(f"{ceph.command} config help {shlex.quote(option)} -f json 2>/dev/null", timeout)
     try:
-        found = json.loads(answer.stdout)
+        reply = json.loads(answer.stdout)
     except ValueError:
         return {}  # `config set` says what is wrong with it
-    return found if isinstance(found, dict) else {}
+    return reply if isinstance(reply, dict) else {}
 
 
 def _rank(who: str) -> int:
@@ -121,9 +123,9 @@ def _masked(facts: Facts, mask: str) -> Sequence[int]:
     return [osd for n, node in facts.tree.items() if node["name"] == name for osd in facts.below(n)]
 
 
-def _shown(ceph: Ceph, asked: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
+def _shown(ceph: Ceph, pairs: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
     """Return each daemon's reply about its option, "" without one."""
-    questions = [f"config show {daemon} {option}" for daemon, option in asked]
+    questions = [f"config show {daemon} {option}" for daemon, option in pairs]
     lots = (questions[first : first + _LOT] for first in range(0, len(questions), _LOT))
     return [reply for lot in lots for reply in _replies(ceph, lot, timeout)]
 
@@ -131,17 +133,17 @@ def _shown(ceph: Ceph, asked: Sequence[Tuple[str, str]], timeout: float) -> List
 def _replies(ceph: Ceph, questions: Sequence[str], timeout: float) -> List[str]:
     limit = timeout + _EACH * len(questions)
     answer = ceph.run(ceph.piped(questions), limit)
-    found = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
-    if len(found) == len(questions):
-        return found
+    replies = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
+    if len(replies) == len(questions):
+        return replies
     # one of them is not known, or the command passes no input on: each by itself
     each = "; ".join(f"echo \"{_MARK} $({ceph.command} {question} 2>/dev/null | head -1)\"" for question in questions)
     answer = ceph.run(each, timeout + 5 * _EACH * len(questions))
-    said = [line[len(_MARK) :].strip() for line in answer.stdout.splitlines() if line.startswith(_MARK)]
-    if len(said) != len(questions):
+    replies = [line[len(_MARK) :].strip() for line in answer.stdout.splitlines() if line.startswith(_MARK)]
+    if len(replies) != len(questions):
         why = answer.stderr.strip().splitlines()[-1:] or [f"exit status {answer.status}"]
-        raise FaultError(f"ceph config show on {ceph.head}: {len(said)} of {len(questions)} replies: {why[0]}")
-    return said
+        raise FaultError(f"ceph config show on {ceph.head}: {len(replies)} of {len(questions)} replies: {why[0]}")
+    return replies
 
 
 _MARK = "cbt-plugins:"

@@ -202,9 +202,9 @@ class Injector:
             by_label.setdefault(record.label, []).append(record)
         held = []
         for label, records in by_label.items():
-            known = self._taken.get(label, BlastRadius())
+            radius = self._taken.get(label, BlastRadius())
             named = tuple(DaemonName.parse(name) for record in records for name in record.step.daemons)
-            taken = replace(known, daemons=named or known.daemons)
+            taken = replace(radius, daemons=named or radius.daemons)
             held += [Held(taken, all(record.id in seen for record in records))] if taken.daemons else []
         return held
 
@@ -240,10 +240,10 @@ class Injector:
         Raises FaultError, and what could not be made is undone.
         """
         self._may_begin()
-        made = {record["id"] for record in self._journal.records if record["event"] == "injected"}
-        known = [record for record in self.open if record.kind == PREPARED]
+        injected_ids = {record["id"] for record in self._journal.records if record["event"] == "injected"}
+        prepared_records = [record for record in self.open if record.kind == PREPARED]
         gone = self.no_longer_set_up()
-        half = [record.label for record in known if record.id not in made or record.label in gone]
+        half = [record.label for record in prepared_records if record.id not in injected_ids or record.label in gone]
         left = self.undo(half)
         if left:
             raise FaultError("not undone: " + "; ".join(map(str, left)))
@@ -259,7 +259,7 @@ class Injector:
                 present[line["label"]] = True
             elif line["event"] in ("undo", "undone") and line["label"] in present:
                 present[line["label"]] = False
-        return [label for label, there in present.items() if not there]
+        return [label for label, is_present in present.items() if not is_present]
 
     def speed_up_recovery(self) -> None:
         """Set `Settings.recovery`, unless it is in force; the first `inject` does so by itself."""
@@ -305,7 +305,7 @@ class Injector:
 
     def _judged_again(self, prepared: Prepared) -> Prepared:
         """Judge by the cluster as it is now; raises FaultError when the cluster is not ours any more."""
-        assessment, facts = self._preparer.assess(prepared.taken, self._held(), more=(lock.QUESTION,))
+        assessment, facts = self._preparer.assess(prepared.taken, self._held(), extra_questions=(lock.QUESTION,))
         self._lock.check(facts.answers[lock.QUESTION])
         return replace(prepared, assessment=assessment)
 
@@ -316,8 +316,8 @@ class Injector:
         if not fault.targets:
             self._journal.say("chosen", label=fault.label, seed=fault.seed, targets=list(prepared.targets.named))
         if prepared.assessment.findings:
-            found = [finding.plain() for finding in prepared.assessment.findings]
-            self._journal.say("accepted", label=fault.label, findings=found)
+            findings = [finding.plain() for finding in prepared.assessment.findings]
+            self._journal.say("accepted", label=fault.label, findings=findings)
         facts: Dict[str, Any] = {"targets": list(prepared.targets.named), "osds": list(prepared.targets.osds)}
         facts["returns"] = not prepared.kind.lasts
         facts["accepted"] = [str(f) for f in prepared.assessment.findings]
@@ -329,15 +329,15 @@ class Injector:
     def confirm(self, labels: Optional[Sequence[str]] = None) -> Dict[str, Optional[str]]:
         """Look once whether faults have taken effect; return label -> None, or what is missing."""
         seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
-        found: Dict[str, Optional[str]] = {}
+        missing_by_label: Dict[str, Optional[str]] = {}
         for record in self.open:
             if labels is not None and record.label not in labels:
                 continue
             why = None if record.id in seen else self._runner.look(record.step.took)
             if why is None and record.id not in seen:
                 self._journal.note("confirmed", record)
-            found[record.label] = found.get(record.label) or why
-        return found
+            missing_by_label[record.label] = missing_by_label.get(record.label) or why
+        return missing_by_label
 
     def undo(self, labels: Sequence[str]) -> List[StillOpen]:
         """Undo the faults with these labels, the last one first; return what is still open."""
@@ -469,8 +469,8 @@ def _step_of(command: NodeCommand, node: str, name: str) -> Step:
         left = f'"$d/{name}.undo-ran"'
         text = f"{node_shell.FOLDER}; sh -c {shlex.quote(command.undo)} && : > {left}"
         undo = (Command(node, text, command.timeout, command.root),)
-        told = f"{node_shell.FOLDER}; [ -e {left} ] && echo ran"
-        checks = (Check(node, told, (((), "ran"),), command.timeout, command.root),)
+        probe = f"{node_shell.FOLDER}; [ -e {left} ] && echo ran"
+        checks = (Check(node, probe, (((), "ran"),), command.timeout, command.root),)
     return Step(
         what=f"{command.label} on {node}: {command.command.strip().splitlines()[0][:80]}",
         node=node,

@@ -122,5 +122,5 @@ def make(name: str, options: Mapping[str, Any]) -> Kind:
         places = (("options", *path) for path, _, _ in errors)
         texts = [f"{'.'.join(map(str, place))}: {text}" for place, (_, text, _) in zip(places, errors)]
         raise FaultError(f"{name}: {'; '.join(texts)}")
-    made: Kind = kind
-    return made
+    fault_kind: Kind = kind
+    return fault_kind

@@ -51,10 +51,10 @@ def boot() -> str:
 def machine() -> str:
     """Return a mark that tells this machine from others of its name: a hash of its ID, which is secret."""
     try:
-        known = Path("/etc/machine-id").read_text().strip()
+        machine_id = Path("/etc/machine-id").read_text().strip()
     except OSError:
-        known = ""
-    return hashlib.sha256(f"cbt-plugins {known or socket.gethostname()}".encode()).hexdigest()[:16]
+        machine_id = ""
+    return hashlib.sha256(f"cbt-plugins {machine_id or socket.gethostname()}".encode()).hexdigest()[:16]
 
 
 class Lock:
@@ -171,13 +171,13 @@ class Lock:
     def _ask(self, words: str) -> str:
         return self._run(f"{self._ceph.command} {words}", words)
 
-    def _run(self, command: str, what: str) -> str:
+    def _run(self, command: str, action: str) -> str:
         # twice the time: the command may have to wait for one that is under way
         limit = 2 * self._timeout
         result = self._ceph.run(command, limit)
         if result.status:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-            raise FaultError(f"ceph {what} on {self._ceph.head}: {why[0]}")
+            raise FaultError(f"ceph {action} on {self._ceph.head}: {why[0]}")
         return result.stdout
 
 
@@ -187,14 +187,14 @@ class NoLock(Lock):
     def _claims(self) -> Dict[str, Holder]:
         return {f"{KEY}/none": {**self._mine, "t": time.time()}}
 
-    def _run(self, command: str, what: str) -> str:
+    def _run(self, command: str, action: str) -> str:
         return ""
 
 
 def claims_in(dump: Any) -> Dict[str, Holder]:
     """Return key -> holder of a reply to QUESTION."""
-    found = dump if isinstance(dump, dict) else {}
-    return {key: _holder(text) for key, text in found.items() if key.startswith(f"{KEY}/")}
+    entries = dump if isinstance(dump, dict) else {}
+    return {key: _holder(text) for key, text in entries.items() if key.startswith(f"{KEY}/")}
 
 
 def _holder(text: Any) -> Holder:

@@ -98,8 +98,8 @@ def disarm(name: str) -> str:
 
 def fired(output: str) -> Optional[float]:
     """Return how many seconds before `disarm` the switch had fired, by the clock of the node; None: it had not."""
-    found = re.search(r"^fired (\d+\.\d+) (\d+\.\d+)$", output, re.MULTILINE)
-    return max(0.0, float(found[2]) - float(found[1])) if found else None
+    match = re.search(r"^fired (\d+\.\d+) (\d+\.\d+)$", output, re.MULTILINE)
+    return max(0.0, float(match[2]) - float(match[1])) if match else None
 
 
 def is_disarmed(name: str) -> str:

@@ -34,18 +34,18 @@ class PoolMaker:
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
         """Yield the pools and rules to make, in this order."""
         for pool in pools:
-            what = f"{'existing ' if pool.existing else ''}pool {pool.key}"
-            yield what, lambda pool=pool: self._changed(pool) if pool.existing else self._made(pool)  # type: ignore[misc]
+            label = f"{'existing ' if pool.existing else ''}pool {pool.key}"
+            yield label, lambda pool=pool: self._changed(pool) if pool.existing else self._creation_step(pool)  # type: ignore[misc]
 
     def seen(self, pools: Sequence[RunPool]) -> Dict[str, Mapping[str, Any]]:
         """Return the properties of the pools as the cluster has them, by their keys. Raises FaultError."""
-        known = {str(row["pool_name"]): row for row in self._ask("osd pool ls detail")}
-        absent = [name for name in (pool.name(self._run_id) for pool in pools) if name not in known]
+        rows_by_name = {str(row["pool_name"]): row for row in self._ask("osd pool ls detail")}
+        absent = [name for name in (pool.name(self._run_id) for pool in pools) if name not in rows_by_name]
         if absent:
             raise FaultError(f"no pool {', '.join(absent)} on the cluster")
         names = ("pool_id", "pool_name", "size", "min_size", "pg_num", "pg_autoscale_mode", "options")
         return {
-            pool.key: {name: known[pool.name(self._run_id)].get(name) for name in names}
+            pool.key: {name: rows_by_name[pool.name(self._run_id)].get(name) for name in names}
             for pool in pools
         }
 
@@ -66,7 +66,7 @@ class PoolMaker:
         want = [((entry, "value"), None if was is None else {"like": was})]
         return Command(self._ceph.head, text, 4 * self._limits.quick), self._says("config dump", want)
 
-    def _made(self, pool: RunPool) -> Step:
+    def _creation_step(self, pool: RunPool) -> Step:
         name = pool.name(self._run_id)
         if any(row["pool_name"] == name for row in self._ask("osd pool ls detail")):
             raise FaultError(f"there is a pool {name} already, and this run has not made it")
@@ -122,16 +122,16 @@ class PoolMaker:
         if pool.pg_num:
             want += [((entry, "pg_num"), pool.pg_num), ((entry, "pg_placement_num"), pool.pg_num)]
         of = shlex.quote(name)
-        asked = [self._says("osd pool ls detail", want, self._limits.back)]
+        checks = [self._says("osd pool ls detail", want, self._limits.back)]
         if rule:
-            asked.append(self._says(f"osd pool get {of} crush_rule", [(("crush_rule",), rule)]))
+            checks.append(self._says(f"osd pool get {of} crush_rule", [(("crush_rule",), rule)]))
         if pool.bulk is not None:
-            asked.append(self._says(f"osd pool get {of} bulk", [(("bulk",), pool.bulk)]))
+            checks.append(self._says(f"osd pool get {of} bulk", [(("bulk",), pool.bulk)]))
         if not pool.existing:  # the PGs of another's may move for days
             text = f"{self._ceph.command} pg ls-by-pool {of} -f json | python3 -I -c {shlex.quote(_PGS)}"
             ready = ((("pgs",), {"not": 0}), (("not_clean",), 0))
-            asked.append(Check(self._ceph.head, text, ready, self._limits.back))
-        return asked
+            checks.append(Check(self._ceph.head, text, ready, self._limits.back))
+        return checks
 
     def _changed(self, pool: RunPool) -> Step:
         """Return the step that gives an existing pool its options, and later its former ones."""
@@ -161,9 +161,9 @@ class PoolMaker:
     def _bulk_if_there(self, of: str) -> str:
         """Return shell text that prints whether a pool is bulk, as a list of one; [] when there is no such pool."""
         ceph = self._ceph.command
-        there = f"""printf '%s\\n' "$names" | grep -qxFe {of}"""
-        asked = f'its=$({ceph} osd pool get {of} bulk -f json) && echo "[$its]"'
-        return f"names=$({ceph} osd pool ls) && if {there}; then {asked}; else echo '[]'; fi"
+        pool_exists = f"""printf '%s\\n' "$names" | grep -qxFe {of}"""
+        print_bulk = f'its=$({ceph} osd pool get {of} bulk -f json) && echo "[$its]"'
+        return f"names=$({ceph} osd pool ls) && if {pool_exists}; then {print_bulk}; else echo '[]'; fi"
 
     def _former(self, row: Mapping[str, Any], of: str, option: str, place: Place) -> Any:
         if option == "bulk":
@@ -185,7 +185,7 @@ class PoolMaker:
 
     def _step(
         self,
-        what: str,
+        summary: str,
         do: Sequence[str],
         undo: Sequence[str],
         checks: Sequence[Check],
@@ -193,7 +193,7 @@ class PoolMaker:
         former: Optional[Mapping[str, Any]] = None,
     ) -> Step:
         return Step(
-            what=what,
+            what=summary,
             node=self._ceph.head,
             inject=self._commands(do),
             undo=self._commands(undo),
@@ -220,17 +220,17 @@ def _options_of(pool: RunPool) -> List[Tuple[str, str, _Want]]:
 
     The place of `bulk` is (): it is asked for by itself.
     """
-    found: List[Tuple[str, str, _Want]] = []
+    options: List[Tuple[str, str, _Want]] = []
     if pool.existing and pool.pg_num:
-        found.append(("pg_autoscale_mode", "off", (("pg_autoscale_mode",), "off")))
-        found.append(("pg_num", str(pool.pg_num), (("pg_num_target",), pool.pg_num)))
+        options.append(("pg_autoscale_mode", "off", (("pg_autoscale_mode",), "off")))
+        options.append(("pg_num", str(pool.pg_num), (("pg_num_target",), pool.pg_num)))
     if pool.target_ratio is not None:
         ratio = f"{pool.target_ratio:g}"
-        found.append(("target_size_ratio", ratio, (("options", "target_size_ratio"), pool.target_ratio)))
+        options.append(("target_size_ratio", ratio, (("options", "target_size_ratio"), pool.target_ratio)))
     if pool.bulk is not None:
-        found.append(("bulk", str(pool.bulk).lower(), ((), pool.bulk)))
-    found += [(option, value, (("options", option), value)) for option, value in pool.options]
-    return found
+        options.append(("bulk", str(pool.bulk).lower(), ((), pool.bulk)))
+    options += [(option, value, (("options", option), value)) for option, value in pool.options]
+    return options
 
 
 def _text(option: str, was: Any) -> str:

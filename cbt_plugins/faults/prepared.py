@@ -77,48 +77,56 @@ class Preparer:
         facts = self._ask(held, kind.daemon_types)
         taken = {name for h in held for name in h.taken.daemons}
         resolver = Resolver(facts, self._nodes, taken)
-        found = None
+        targets = None
         if before and not fault.targets:
             try:
                 chosen = Fault(fault.label, fault.kind, tuple(before))
-                found = resolver.resolve(chosen, kind.takes, kind.daemon_types)
+                targets = resolver.resolve(chosen, kind.takes, kind.daemon_types)
             except FaultError:
                 pass  # what was chosen is not healthy any more
-        found = found or resolver.resolve(fault, kind.takes, kind.daemon_types)
-        for key, text in kind.errors(found.named):
+        targets = targets or resolver.resolve(fault, kind.takes, kind.daemon_types)
+        for key, text in kind.errors(targets.named):
             raise FaultError(f"{fault.label}: {key}: {text}")
-        steps = tuple(kind.steps(Scene(self._ceph, facts, self._nodes, name, self._limits), found))
-        return Prepared(fault, kind, found, steps, self.assess(kind.blast_radius(found), held, facts)[0])
+        steps = tuple(kind.steps(Scene(self._ceph, facts, self._nodes, name, self._limits), targets))
+        return Prepared(fault, kind, targets, steps, self.assess(kind.blast_radius(targets), held, facts)[0])
 
     def assess(
-        self, taken: BlastRadius, held: Sequence[Held], facts: Optional[Facts] = None, more: Sequence[str] = ()
+        self,
+        taken: BlastRadius,
+        held: Sequence[Held],
+        facts: Optional[Facts] = None,
+        extra_questions: Sequence[str] = (),
     ) -> Tuple[Assessment, Facts]:
-        """Judge a fault by these facts, or by fresh ones that have the replies to the questions `more` as well."""
-        asked = questions(taken, held)
-        alone = list(asked.values())
+        """Judge a fault by these facts, or by fresh ones that have the replies to the `extra_questions` as well."""
+        question_by_name = questions(taken, held)
+        alone = list(question_by_name.values())
         if facts is None:
-            facts = replies = self._ask(held, {name.type for name in taken.daemons}, more, alone)
+            facts = replies = self._ask(held, {name.type for name in taken.daemons}, extra_questions, alone)
         else:
-            replies = ask(self._ceph, (), self._limits.quick, alone) if asked else facts
-        said = {name: replies.answers[question] for name, question in asked.items()}
+            replies = ask(self._ceph, (), self._limits.quick, alone) if question_by_name else facts
+        answers = {name: replies.answers[question] for name, question in question_by_name.items()}
         by_name = taken.nodes or any(name.type == "rgw" for name in taken.daemons)
         roles = self._called if by_name else self._roles
-        return assess(facts, taken, Surroundings(roles, held, self._flags, **said)), facts
+        return assess(facts, taken, Surroundings(roles, held, self._flags, **answers)), facts
 
     @cached_property
     def _called(self) -> Roles:
         """Return the roles with what their nodes call themselves, which is what Ceph's daemons report."""
-        its = self._roles
-        asked = list(dict.fromkeys(name for name in (its.head, *its.clients, *its.gateways) if name))
-        said = self._ceph.remote.run(asked, "uname -n", timeout=self._limits.quick, check=False)
-        return replace(its, called={name: r.stdout.split()[-1] for name, r in said.items() if r.stdout.strip()})
+        roles = self._roles
+        nodes = list(dict.fromkeys(name for name in (roles.head, *roles.clients, *roles.gateways) if name))
+        results = self._ceph.remote.run(nodes, "uname -n", timeout=self._limits.quick, check=False)
+        return replace(roles, called={name: r.stdout.split()[-1] for name, r in results.items() if r.stdout.strip()})
 
     def _ask(
-        self, held: Sequence[Held], types: Collection[str], more: Sequence[str] = (), alone: Sequence[str] = ()
+        self,
+        held: Sequence[Held],
+        types: Collection[str],
+        extra_questions: Sequence[str] = (),
+        alone: Sequence[str] = (),
     ) -> Facts:
         every = {*types, *(name.type for h in held for name in h.taken.daemons)}
         extra = [DAEMON_QUESTIONS[type] for type in sorted(every) if type in DAEMON_QUESTIONS]
-        return ask(self._ceph, (*QUESTIONS, *extra, *more), self._limits.quick, alone)
+        return ask(self._ceph, (*QUESTIONS, *extra, *extra_questions), self._limits.quick, alone)
 
 
 Preview = Tuple[Fault, Union[Prepared, FaultError]]

@@ -105,9 +105,9 @@ class Faults(Monitor):
         self._process.stdout.close()
         self._process = None
 
-    def _say(self, what: str) -> None:
+    def _say(self, text: str) -> None:
         """Let the run fail: it should have had faults, and did not have them all."""
-        self.failure = f"faults: {what}"
+        self.failure = f"faults: {text}"
         logger.error("%s", self.failure)
         if host.current:
             host.current.failure = self.failure

@@ -111,29 +111,29 @@ class Runner:
 
     def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
         """Return the values set by others since the step: (name, value, value before it); none without a reply."""
-        found: List[Tuple[str, Any, Any]] = []
+        values: List[Tuple[str, Any, Any]] = []
         for check in record.step.took:
             with contextlib.suppress(FaultError):
-                found += record.step.overwritten(check, self._ask(check).stdout)
-        return found
+                values += record.step.overwritten(check, self._ask(check).stdout)
+        return values
 
     def gone(self, record: UndoRecord) -> List[str]:
         """Return the pools and the like that a step has changed and that exist no more; nothing without a reply."""
-        found: List[str] = []
+        names: List[str] = []
         for check in record.step.checks:
             if check.may_go:
                 with contextlib.suppress(FaultError):
-                    found += check.gone(self._ask(check).stdout)
-        return list(dict.fromkeys(found))
+                    names += check.gone(self._ask(check).stdout)
+        return list(dict.fromkeys(names))
 
     def _present(self, command: Command) -> Command:
-        now, text, known = Way.of(self._ceph), command.text, False
+        now, text, replaced = Way.of(self._ceph), command.text, False
         for name in () if command.root else ("admin", "ceph"):
-            its = [getattr(way, name) for way in (now, *self._former) if way.head == command.node]
-            there = [one for one in its if one in text]
-            if there:  # one may be a part of another, such as `ceph` of `sudo ceph`
-                text, known = text.replace(max(there, key=len), getattr(now, name)), True
-        return replace(command, node=now.head, text=text) if known else command
+            command_forms = [getattr(way, name) for way in (now, *self._former) if way.head == command.node]
+            matching_forms = [form for form in command_forms if form in text]
+            if matching_forms:  # one may be a part of another, such as `ceph` of `sudo ceph`
+                text, replaced = text.replace(max(matching_forms, key=len), getattr(now, name)), True
+        return replace(command, node=now.head, text=text) if replaced else command
 
     def _ask(self, check: Check) -> Result:
         command = self._present(Command(check.node, check.text, self.limits.quick, check.root))
@@ -142,13 +142,13 @@ class Runner:
     def _name(self, record: UndoRecord) -> str:
         return f"{self._run_id}-{record.id}"
 
-    def _run(self, command: Command, text: str, more: float = 0.0) -> Result:
+    def _run(self, command: Command, text: str, extra_time: float = 0.0) -> Result:
         if command.root:
             text = node_shell.sudo(text)
         absent = [name for name in command.secrets if not os.environ.get(name)]
         if absent:
             raise FaultError(f"{command}: not set in the environment: {', '.join(absent)}")
-        limit = command.timeout + more
+        limit = command.timeout + extra_time
         if command.node:
             try:
                 if command.node == self._ceph.head and command.timeout < self.limits.slow:
@@ -177,9 +177,9 @@ def _hide(result: Result, secrets: Sequence[str]) -> Result:
 
 def _why(result: Result) -> str:
     lines: List[str] = [line for line in result.stderr.strip().splitlines() if line.strip()]
-    said = lines[-1] if lines else ""
+    reason = lines[-1] if lines else ""
     if result.status == node_shell.TOO_LATE:
-        said = said or "undone before it began"
+        reason = reason or "undone before it began"
     if result.status == 124:
-        return f"timed out{': ' + said if said else ''}"
-    return f"exit status {result.status}{': ' + said if said else ''}"
+        return f"timed out{': ' + reason if reason else ''}"
+    return f"exit status {result.status}{': ' + reason if reason else ''}"

@@ -49,13 +49,13 @@ def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
 
     Whether the OSDs may be stopped is asked together with those that the cluster does not know to be gone yet.
     """
-    asked = {}
+    question_by_name = {}
     if taken.stops:
         unseen = {o for h in held if not (h.seen or h.taken.out) for o in h.taken.osds}
-        asked["ok_to_stop"] = " ".join(["osd ok-to-stop", *map(str, sorted({*taken.osds, *unseen}))])
+        question_by_name["ok_to_stop"] = " ".join(["osd ok-to-stop", *map(str, sorted({*taken.osds, *unseen}))])
     if taken.destroyed:
-        asked["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, taken.osds)])
-    return asked
+        question_by_name["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, taken.osds)])
+    return question_by_name
 
 
 @dataclass(frozen=True)
@@ -120,9 +120,9 @@ def _clean(case: FaultCase) -> Iterator[Finding]:
 
 def _flags(case: FaultCase) -> Iterator[Finding]:
     """No flag hides the fault from the cluster or keeps its OSDs from coming back."""
-    found = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
-    if found:
-        yield Finding("flags", f"the OSD map has {', '.join(found)} set", {"flags": found})
+    blinding_flags = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
+    if blinding_flags:
+        yield Finding("flags", f"the OSD map has {', '.join(blinding_flags)} set", {"flags": blinding_flags})
 
 
 def _inactive(case: FaultCase) -> Iterator[Finding]:
@@ -224,33 +224,33 @@ def _data(case: FaultCase) -> Iterator[Finding]:
             lost[pool["pool_name"]] = lost.get(pool["pool_name"], 0) + 1
     if lost and not case.gives_away:
         many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
-        what = (
+        consequence = (
             "their data would be lost" if case.taken.destroyed else "too few copies or chunks of their data would be up"
         )
-        yield Finding("data", f"{sum(lost.values())} PGs ({many}): {what}", {"pools": lost})
+        yield Finding("data", f"{sum(lost.values())} PGs ({many}): {consequence}", {"pools": lost})
 
 
 def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
     """`ceph osd ok-to-stop` says yes: in JSON or, in older releases, by text and exit status."""
-    said = case.around.ok_to_stop
-    if said is None:
+    reply = case.around.ok_to_stop
+    if reply is None:
         return
-    answer = said.object or {}
+    answer = reply.object or {}
     if "ok_to_stop" in answer:
         if not answer["ok_to_stop"]:
             bad = answer.get("num_not_ok_pgs", "?")
             text = f"ceph osd ok-to-stop says no: {bad} PGs are or would become offline"
             yield Finding("ok-to-stop", text, dict(answer))
-    elif said.status == errno.EBUSY:
-        yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {said.last}", {"status": said.status})
-    elif said.status != 0:
-        yield Finding("ok-to-stop", f"no reply: ceph osd ok-to-stop: {said.last}", {"status": said.status})
+    elif reply.status == errno.EBUSY:
+        yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {reply.last}", {"status": reply.status})
+    elif reply.status != 0:
+        yield Finding("ok-to-stop", f"no reply: ceph osd ok-to-stop: {reply.last}", {"status": reply.status})
 
 
 def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
     """`ceph osd safe-to-destroy` says yes: all data of the OSDs is elsewhere, with all its copies."""
-    said = case.around.safe_to_destroy
-    answer = (said.object if said else None) or {}
+    reply = case.around.safe_to_destroy
+    answer = (reply.object if reply else None) or {}
     bad = sorted(set(case.taken.osds) - set(answer.get("safe_to_destroy", ()))) if case.taken.destroyed else []
     if bad:
         text = f"ceph osd safe-to-destroy does not say so of {names(osd_names(bad))}"
@@ -385,9 +385,9 @@ RULES: Mapping[str, Callable[[FaultCase], Iterator[Finding]]] = {
 
 def _quiet(case: FaultCase) -> Iterator[str]:
     """Flags that somebody else has set, and that change the measurement."""
-    for flag, what in QUIETING.items():
+    for flag, effect in QUIETING.items():
         if flag in case.facts.flags and flag not in case.around.flags and not (case.taken.out and flag == "noout"):
-            yield f"{flag} is set, and not by this run: {what}"
+            yield f"{flag} is set, and not by this run: {effect}"
 
 
 def _whole_subtrees(case: FaultCase) -> Iterator[str]:

@@ -141,9 +141,9 @@ class Resolver:
 
     def resolve(self, fault: Fault, takes: str, types: Sequence[str]) -> Targets:
         """Return the targets. `takes` and `types` are those of the kind. Raises FaultError."""
-        known = {name: host for type in types for name, host in self._facts.daemons(type).items()}
+        host_by_daemon = {name: host for type in types for name, host in self._facts.daemons(type).items()}
         by_node: Dict[str, List[DaemonName]] = {}
-        for name, host in known.items():
+        for name, host in host_by_daemon.items():
             node = find_host(host, self._nodes)
             if node:
                 by_node.setdefault(node, []).append(name)
@@ -159,25 +159,25 @@ class Resolver:
             # osd.3 is no other spelling of a node named osd
             its_form = daemon.type in types and bool(daemon.id)
             node = find_host(text, self._nodes)
-            if its_form and (node != text or (daemon in known and takes != "node")):
+            if its_form and (node != text or (daemon in host_by_daemon and takes != "node")):
                 if takes == "node":
                     raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes, {text} is not a node")
-                if daemon not in known:
+                if daemon not in host_by_daemon:
                     raise FaultError(f"{fault.label}: there is no {text}")
                 hit.append(daemon)
                 continue
             if takes == "daemon":
                 raise FaultError(f"{fault.label}: {fault.kind} takes {_of(types)} daemons, {text} is not one")
             if node is None or node not in by_node:
-                there = ", ".join(sorted(by_node)) or "none"
-                what = f"{text} is not a node of `cluster:` with {_of(types)} daemons"
-                raise FaultError(f"{fault.label}: {what}; there are {there}")
+                candidates = ", ".join(sorted(by_node)) or "none"
+                problem = f"{text} is not a node of `cluster:` with {_of(types)} daemons"
+                raise FaultError(f"{fault.label}: {problem}; there are {candidates}")
             nodes.append(node)
             hit += by_node[node]
-        found = tuple(dict.fromkeys(hit))
-        self._refuse(fault, [d for d in found if d in self._held], "taken by another open fault")
-        self._refuse(fault, [d for d in found if not self._facts.is_up(d)], "down already, and not by this run")
-        return Targets(tuple(dict.fromkeys(nodes)), found, tuple(named))
+        daemons = tuple(dict.fromkeys(hit))
+        self._refuse(fault, [d for d in daemons if d in self._held], "taken by another open fault")
+        self._refuse(fault, [d for d in daemons if not self._facts.is_up(d)], "down already, and not by this run")
+        return Targets(tuple(dict.fromkeys(nodes)), daemons, tuple(named))
 
     @staticmethod
     def _refuse(fault: Fault, daemons: Sequence[DaemonName], why: str) -> None:
@@ -189,17 +189,17 @@ class Resolver:
     ) -> List[str]:
         of = fault.choose_of or (types[0] if takes == "daemon" else "node")
         if (of == "node" and takes == "daemon") or (of != "node" and (takes == "node" or of not in types)):
-            what = "whole nodes" if takes == "node" else f"{_of(types)} daemons"
-            raise FaultError(f"{fault.label}: {fault.kind} takes {what}, not {of}")
-        usable = {d for its in by_node.values() for d in its if self._healthy(d)}
+            accepted = "whole nodes" if takes == "node" else f"{_of(types)} daemons"
+            raise FaultError(f"{fault.label}: {fault.kind} takes {accepted}, not {of}")
+        usable = {d for daemons in by_node.values() for d in daemons if self._healthy(d)}
         if of == "node":
             free = [node for node in sorted(by_node) if by_node[node] and usable.issuperset(by_node[node])]
         else:
             free = [str(d) for node in sorted(by_node) for d in by_node[node] if d in usable and d.type == of]
         if len(free) < fault.choose:
-            what = "nodes" if of == "node" else f"{of} daemons"
-            found = f"{len(free)}: {', '.join(free)}" if free else "none"
-            raise FaultError(f"{fault.label}: need {fault.choose} healthy {what}, found {found}")
+            noun = "nodes" if of == "node" else f"{of} daemons"
+            available = f"{len(free)}: {', '.join(free)}" if free else "none"
+            raise FaultError(f"{fault.label}: need {fault.choose} healthy {noun}, found {available}")
         return sorted(random.Random(fault.seed).sample(free, fault.choose))
 
     def _healthy(self, daemon: DaemonName) -> bool:

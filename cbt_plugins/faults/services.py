@@ -174,22 +174,22 @@ def find(scene: Scene, daemons: Iterable[DaemonName], manager: str = "") -> Dict
 
 def stop(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     """Return the commands that stop services of one node in good order."""
-    return tuple(MANAGERS[manager].stop(scene, its) for manager, its in _by_manager(services))
+    return tuple(MANAGERS[manager].stop(scene, group) for manager, group in _by_manager(services))
 
 
 def start(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     """Return the commands that start services of one node again."""
-    return tuple(MANAGERS[manager].start(scene, its) for manager, its in _by_manager(services))
+    return tuple(MANAGERS[manager].start(scene, group) for manager, group in _by_manager(services))
 
 
 def restart(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     """Return the commands that restart services of one node, whatever process they are by then."""
-    return tuple(MANAGERS[manager].restart(scene, its) for manager, its in _by_manager(services))
+    return tuple(MANAGERS[manager].restart(scene, group) for manager, group in _by_manager(services))
 
 
 def kill(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
     """Return the commands that kill services of one node. Raises FaultError when a process is not visible."""
-    return tuple(MANAGERS[manager].kill(scene, its) for manager, its in _by_manager(services))
+    return tuple(MANAGERS[manager].kill(scene, group) for manager, group in _by_manager(services))
 
 
 def down(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
@@ -199,7 +199,7 @@ def down(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
 
 def up(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
     """Return checks that services are as before, and that no order is pending."""
-    settled = [check for manager, its in _by_manager(services) for check in MANAGERS[manager].settled(scene, its)]
+    settled = [check for manager, group in _by_manager(services) for check in MANAGERS[manager].settled(scene, group)]
     return (*_running(scene, services, True), *settled)
 
 
@@ -207,10 +207,10 @@ def _running(scene: Scene, services: Sequence[Service], wanted: bool) -> Iterato
     osds = [int(s.name.id) for s in services if s.name.type == "osd"]
     if osds:
         yield scene.back(osds) if wanted else scene.gone(osds)
-    for manager, its in _by_manager([s for s in services if s.name.type != "osd"]):
-        counted = MANAGERS[manager].count(scene, its)
+    for manager, group in _by_manager([s for s in services if s.name.type != "osd"]):
+        counted = MANAGERS[manager].count(scene, group)
         timeout = scene.limits.back if wanted else scene.limits.down
-        number = str(len(its) if wanted else 0)
+        number = str(len(group) if wanted else 0)
         yield Check(counted.node, counted.text, (((), number),), timeout, root=counted.root)
 
 
@@ -244,24 +244,24 @@ def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = 
             (units if runs else idle).setdefault(words[1], []).append(words[2])
         elif words[:1] == ["process"] and len(words) == 7:
             process = _process(words[2:])
-            found = daemon_of(words[1], process.argv)
-            if found is not None:
-                processes.setdefault(str(found), []).append(process)
+            daemon = daemon_of(words[1], process.argv)
+            if daemon is not None:
+                processes.setdefault(str(daemon), []).append(process)
     services = {}
     for name in daemons:
-        its = units.get(str(name), [])
+        daemon_units = units.get(str(name), [])
         if str(name) not in processes:  # a unit that does not run counts where no process runs either
-            its = its + idle.get(str(name), [])
-        services[name] = _service(node, name, its, processes.get(str(name), []), manager)
+            daemon_units = daemon_units + idle.get(str(name), [])
+        services[name] = _service(node, name, daemon_units, processes.get(str(name), []), manager)
     return services
 
 
 def _service(
     node: str, name: DaemonName, units: Sequence[str], processes: Sequence[DaemonProcess], manager: str
 ) -> Service:
-    for what, several in (("units", units), ("processes", processes)):
+    for noun, several in (("units", units), ("processes", processes)):
         if len(several) > 1:
-            raise FaultError(f"{node} has {len(several)} {what} of {name}: not clear which one is meant")
+            raise FaultError(f"{node} has {len(several)} {noun} of {name}: not clear which one is meant")
     unit, process = next(iter(units), ""), next(iter(processes), None)
     cephadm = bool(re.fullmatch(rf"ceph-[0-9a-f-]{{36}}@{re.escape(str(name))}\.service", unit))
     if manager == "process" and unit:
@@ -310,8 +310,8 @@ def _units(services: Sequence[Service]) -> str:
 
 def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
     """Return shell text that signals exactly these processes and waits until they are gone."""
-    known = " ".join(f"{p.pid}:{p.started}" for p in processes)
-    return script("process", action="signal", signal=name, processes=known)
+    identities = " ".join(f"{p.pid}:{p.started}" for p in processes)
+    return script("process", action="signal", signal=name, processes=identities)
 
 
 def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> str:
@@ -340,8 +340,8 @@ def _which(name: DaemonName) -> Dict[str, str]:
     program = next(program for program, type in PROGRAMS.items() if type == name.type)
     heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)
-    whole = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
-    full = f"({whole})" if name.type == "rgw" else re.escape(str(name))
+    client_pattern = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
+    full = f"({client_pattern})" if name.type == "rgw" else re.escape(str(name))
     return {"program": program, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
 
 

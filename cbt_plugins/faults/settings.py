@@ -71,13 +71,13 @@ class SettingsMaker:
             raise FaultError("settings: " + "; ".join(late))
         also = () if settings.balancer is None else (_OF_BALANCER,)
         facts = ask(self._ceph, (*_QUESTIONS, *also), self._limits.quick)
-        made = [
+        steps = [
             self._flags(facts, settings.flags),
             self.configuration(facts.answers["config dump"], settings.config, "set configuration"),
             self._balancer(facts, settings.balancer),
             self._autoscaler(facts, settings.autoscaler),
         ]
-        return [step for step in made if step]
+        return [step for step in steps if step]
 
     def recovery(self, how: str) -> List[Step]:
         """Return the steps of `Settings.recovery`, for the scheduler that the OSDs run. Raises FaultError."""
@@ -130,7 +130,7 @@ class SettingsMaker:
         )
 
     def configuration(
-        self, dump: Sequence[Mapping[str, Any]], wanted: Sequence[Tuple[str, str, str]], what: str
+        self, dump: Sequence[Mapping[str, Any]], wanted: Sequence[Tuple[str, str, str]], summary: str
     ) -> Optional[Step]:
         """Return the step that sets options, (who, option, value), by the reply to `config dump`; None for no options.
         """
@@ -151,7 +151,7 @@ class SettingsMaker:
         if not do:
             return None
         took, undone = self._says("config dump", set_to), self._says("config dump", was)
-        return self._step(what, do, list(reversed(undo)), took, undone, former)
+        return self._step(summary, do, list(reversed(undo)), took, undone, former)
 
     def _balancer(self, facts: Facts, wanted: Optional[bool]) -> Optional[Step]:
         if wanted is None:
@@ -190,7 +190,7 @@ class SettingsMaker:
 
     def _step(
         self,
-        what: str,
+        summary: str,
         do: Sequence[str],
         undo: Sequence[str],
         took: Check,
@@ -199,7 +199,7 @@ class SettingsMaker:
     ) -> Step:
         head, ceph = self._ceph.head, self._ceph.command
         return Step(
-            what=what,
+            what=summary,
             node=head,
             inject=tuple(Command(head, f"{ceph} {line}", self._limits.quick) for line in do),
             undo=tuple(Command(head, f"{ceph} {line}", self._limits.quick) for line in undo),

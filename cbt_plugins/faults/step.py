@@ -55,7 +55,9 @@ class Check:
     refused: float = 0.0  # seconds
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.text}, expects " + ", ".join(f"{_where(p)} = {_told(v)}" for p, v in self.want)
+        return f"{self.node}: {self.text}, expects " + ", ".join(
+            f"{_where(p)} = {_expectation(v)}" for p, v in self.want
+        )
 
     def differs(self, answer: str) -> Optional[str]:
         """Return None when the reply is as expected, else the first difference."""
@@ -64,9 +66,9 @@ class Check:
         except ValueError:
             return f"could not parse the reply to {self.text!r}"
         for place, wanted in self.want:
-            found = find(value, place) if place else answer.strip()
-            if not equals(found, wanted) and not _gone(value, place, wanted):
-                return f"{_where(place)} is {found!r}, not {_told(wanted)}"
+            actual = find(value, place) if place else answer.strip()
+            if not equals(actual, wanted) and not _gone(value, place, wanted):
+                return f"{_where(place)} is {actual!r}, not {_expectation(wanted)}"
         return None
 
     @property
@@ -114,13 +116,18 @@ class Step:
             value = json.loads(answer)
         except ValueError:
             return []
-        found = []
-        for place, ours in took.want:
+        values = []
+        for place, own_value in took.want:
             before = [v for check in self.checks if check.text == took.text for p, v in check.want if p == place]
             now = find(value, place)
-            if before and not equals(now, ours) and not equals(now, before[0]) and not _gone(value, place, before[0]):
-                found.append((_where(place), now, _value(before[0])))
-        return found
+            if (
+                before
+                and not equals(now, own_value)
+                and not equals(now, before[0])
+                and not _gone(value, place, before[0])
+            ):
+                values.append((_where(place), now, _value(before[0])))
+        return values
 
     def plain(self) -> Dict[str, Any]:
         """Return it as plain data, for the journal."""
@@ -129,14 +136,14 @@ class Step:
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Step:
         """Return the step of plain data."""
-        known = dict(data)
+        fields = dict(data)
         for name in ("inject", "undo"):
-            known[name] = tuple(_command(c) for c in data[name])
+            fields[name] = tuple(_command(c) for c in data[name])
         for name in ("checks", "took"):
-            known[name] = tuple(_check(c) for c in data[name])
-        known["daemons"] = tuple(data["daemons"])
-        known["arm"] = _command(data["arm"]) if data["arm"] else None
-        return cls(**known)
+            fields[name] = tuple(_check(c) for c in data[name])
+        fields["daemons"] = tuple(data["daemons"])
+        fields["arm"] = _command(data["arm"]) if data["arm"] else None
+        return cls(**fields)
 
 
 @dataclass(frozen=True)
@@ -195,20 +202,20 @@ def _value(wanted: Any) -> Any:
     return wanted["while_there"] if isinstance(wanted, Mapping) and "while_there" in wanted else wanted
 
 
-def equals(found: Any, wanted: Any) -> bool:
+def equals(actual: Any, wanted: Any) -> bool:
     """Tell whether a value is as expected; numbers to 1e-4, since weights are stored in 1/65536."""
     wanted = _value(wanted)
     if isinstance(wanted, Mapping):
         if "not" in wanted:
-            return found not in (None, "", wanted["not"])
-        return found is not None and agrees(str(found), str(wanted["like"]))
+            return actual not in (None, "", wanted["not"])
+        return actual is not None and agrees(str(actual), str(wanted["like"]))
     numbers = (int, float)
-    if isinstance(found, numbers) and isinstance(wanted, numbers) and not isinstance(wanted, bool):
-        return abs(found - wanted) < 1e-4
-    return bool(found == wanted)
+    if isinstance(actual, numbers) and isinstance(wanted, numbers) and not isinstance(wanted, bool):
+        return abs(actual - wanted) < 1e-4
+    return bool(actual == wanted)
 
 
-def _told(wanted: Any) -> str:
+def _expectation(wanted: Any) -> str:
     wanted = _value(wanted)
     if not isinstance(wanted, Mapping):
         return repr(wanted)

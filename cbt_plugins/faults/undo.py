@@ -174,12 +174,12 @@ class StillOpen:
     """A step that could not be undone, or not be seen to be; `commands` are for doing it by hand."""
 
     label: str
-    what: str
+    change: str
     why: str
     commands: Tuple[str, ...]
 
     def __str__(self) -> str:
-        return f"{self.label}: {self.what}: {self.why}"
+        return f"{self.label}: {self.change}: {self.why}"
 
 
 class Undoer:
@@ -244,11 +244,11 @@ class Undoer:
             timeout = min(timeout, max(0.0, record.at + record.step.deadline - time.time()) + self._limits.back)
         until, again = now + timeout, now + self._limits.again
         undone_since: Optional[float] = None
-        looks, todo, said = 0, list(record.step.undo), ""
+        looks, todo, reason = 0, list(record.step.undo), ""
         while True:
             results = [(command, self._runner.undo(record, command, self._recovered)) for command in todo]
             todo = [command for command, result in results if result]
-            said = next((result.why for _, result in results if result), said if todo else "")
+            reason = next((result.why for _, result in results if result), reason if todo else "")
             # An undo that did not arrive does not stop a command of its fault that is still under way.
             lost = any(result.lost for _, result in results if result)
             different = self._runner.look(record.step.counting(self._clock.now() - sent, record.refused))
@@ -262,16 +262,16 @@ class Undoer:
                 return f"undone, but that could not be written: {failed}" if failed else None
             # A command that hangs may use up all of the time; it is tried once more.
             if now >= until and looks > 1 and (undone_since is None or lost):
-                return "; ".join(filter(None, (said, different)))
+                return "; ".join(filter(None, (reason, different)))
             if now >= again:
                 again, todo = now + self._limits.again, list(record.step.undo)
             self._clock.sleep(self._limits.pause)
 
     def _tell_overwritten(self, record: UndoRecord) -> None:
-        for what, was, back in self._runner.overwritten(record):
-            self._note("overwritten", record, what=what, was=was, back=back)
-            self._tell("setting-overwritten", label=record.label, kind=record.kind, what=what, was=was, back=back)
-            log.warning("%s was set to %s by somebody else during the run; it is set back to %s", what, was, back)
+        for setting, was, back in self._runner.overwritten(record):
+            self._note("overwritten", record, what=setting, was=was, back=back)
+            self._tell("setting-overwritten", label=record.label, kind=record.kind, what=setting, was=was, back=back)
+            log.warning("%s was set to %s by somebody else during the run; it is set back to %s", setting, was, back)
 
     def _recovered(self, record: UndoRecord, at: float) -> None:
         """Write that the switch on a node had fired, at a time in epoch seconds, before it was disarmed."""

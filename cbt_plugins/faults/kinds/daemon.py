@@ -20,27 +20,27 @@ class Stop(Kind):
     verb = "stop"
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        found = services.find(scene, targets.daemons, self.options.service_manager or "")
-        return [self._step(scene, node, its) for node, its in found.items()]
+        services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "")
+        return [self._step(scene, node, node_services) for node, node_services in services_by_node.items()]
 
-    def _step(self, scene: Scene, node: str, its: Sequence[Service]) -> Step:
-        daemons = [service.name for service in its]
+    def _step(self, scene: Scene, node: str, node_services: Sequence[Service]) -> Step:
+        daemons = [service.name for service in node_services]
         osds = [int(name.id) for name in daemons if name.type == "osd"]
-        how = {"service_manager": its[0].manager, "units": [service.unit for service in its]}
+        how = {"service_manager": node_services[0].manager, "units": [service.unit for service in node_services]}
         return Step(
             what=f"{self.verb} {names(daemons)} on {node}",
             node=node,
-            inject=self.end(scene, its),
-            undo=(*services.start(scene, its), *scene.mark_in(osds)),
-            checks=services.up(scene, its),
-            took=services.down(scene, its),
+            inject=self.end(scene, node_services),
+            undo=(*services.start(scene, node_services), *scene.mark_in(osds)),
+            checks=services.up(scene, node_services),
+            took=services.down(scene, node_services),
             former={**scene.former(osds), **how},
             daemons=tuple(map(str, daemons)),
         )
 
-    def end(self, scene: Scene, its: Sequence[Service]) -> Tuple[Command, ...]:
+    def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
         """Return the commands that end services of one node."""
-        return services.stop(scene, its)
+        return services.stop(scene, node_services)
 
 
 class Crash(Stop):
@@ -48,5 +48,5 @@ class Crash(Stop):
 
     verb = "kill"
 
-    def end(self, scene: Scene, its: Sequence[Service]) -> Tuple[Command, ...]:
-        return services.kill(scene, its)
+    def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
+        return services.kill(scene, node_services)

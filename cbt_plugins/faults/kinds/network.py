@@ -66,7 +66,7 @@ class Network(Kind):
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
         osds, options, limits = scene.on_node(node), self.options, scene.limits
-        its = services.find(scene, osd_names(osds), options.service_manager or "").get(node, [])
+        osd_services = services.find(scene, osd_names(osds), options.service_manager or "").get(node, [])
         if options.method == "link":
             cut = _link(scene, node, options.interfaces)
         else:
@@ -79,13 +79,13 @@ class Network(Kind):
         back = f'{FOLDER}; : > "$d/{name}.recovered"; {cut.recover}'
         timeout = options.deadline + 120.0 if cut.former["cuts_us_off"] else limits.back
         return Step(
-            what=f"{cut.what} on {node}, which recovers by itself after {options.deadline:g} s",
+            what=f"{cut.description} on {node}, which recovers by itself after {options.deadline:g} s",
             node=node,
             inject=(Command(node, later, limits.quick, root=True),),
             undo=(
                 Command(node, back, limits.quick, root=True),
                 Command(node, node_shell.disarm(name), limits.quick, root=True),
-                *services.start(scene, its),
+                *services.start(scene, osd_services),
                 *scene.mark_in(osds),
             ),
             checks=(
@@ -103,7 +103,7 @@ class Network(Kind):
 
 @dataclass(frozen=True)
 class _Cut:
-    what: str
+    description: str
     inject: str
     recover: str
     recovered: str  # prints "recovered" when it is so
@@ -118,31 +118,31 @@ def _link(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
     states: Dict[str, str] = {}
     via = ""
     for line in answer.splitlines():
-        word, _, rest = line.partition(" ")
+        word, _, fields = line.partition(" ")
         if word == "link":
-            device, _, states_of = rest.partition(" ")
+            device, _, states_of = fields.partition(" ")
             states[device] = states_of
         elif word == "route":
-            routes.append(rest.split(" ", 2))
+            routes.append(fields.split(" ", 2))
         elif word == "addr":
-            addresses.append(rest.split(" "))
+            addresses.append(fields.split(" "))
         elif word == "via":
-            via = rest
+            via = fields
     for device in devices:
         if states.get(device) in ("missing", "down", None):
             raise FaultError(f"{node}: interface {device} is {states.get(device, 'not visible')}: nothing to cut")
     quoted = [shlex.quote(d) for d in devices]
     ups = [f"ip link set dev {d} up" for d in quoted]
-    there = " && ".join(f'[ "$(($(cat /sys/class/net/{d}/flags) & 1))" = 1 ]' for d in quoted)
+    up_test = " && ".join(f'[ "$(($(cat /sys/class/net/{d}/flags) & 1))" = 1 ]' for d in quoted)
     wanted = [" ".join(("route", *row)) for row in routes] + [" ".join(("addr", *row)) for row in addresses]
     if wanted:
-        there += f" && {_all_of(wanted, look)}"
+        up_test += f" && {_all_of(wanted, look)}"
     return _Cut(
         f"take down {', '.join(devices)}",
         "; ".join(f"ip link set dev {d} down" for d in quoted),
         # twice: a route may need a later one; and one may be there already
-        f"{' && '.join(ups)} && {{ {_replayed(routes, addresses) * 2}true; }} && {there}",
-        f"{there} && echo recovered",
+        f"{' && '.join(ups)} && {{ {_replayed(routes, addresses) * 2}true; }} && {up_test}",
+        f"{up_test} && echo recovered",
         {"links": states, "routes": routes, "addresses": addresses, "cuts_us_off": not via or via in devices},
     )
 
@@ -189,11 +189,11 @@ def _nft(scene: Scene, node: str, name: str, port: int) -> _Cut:
         ),
     )
     rules = "\\n".join(lines)  # one transaction: all of it or nothing
-    there = f"nft list table inet {table} >/dev/null 2>&1"
+    table_exists = f"nft list table inet {table} >/dev/null 2>&1"
     return _Cut(
         f"drop all packets except those of ssh (port {port})",
         f"printf {shlex.quote(rules)} | nft -f -",
-        f"! {there} || nft delete table inet {table}",
-        f"{there} || echo recovered",
+        f"! {table_exists} || nft delete table inet {table}",
+        f"{table_exists} || echo recovered",
         {"table": table, "cuts_us_off": False},
     )

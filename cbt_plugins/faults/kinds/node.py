@@ -41,8 +41,8 @@ def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
                     program = "" if set(word) & set("();|&") else program
                 elif program or not _ASSIGNED.match(word):
                     program = program or word
-                    found = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word)
-                    shown += [name for name in found if name in secrets and program not in _NO_PROCESS]
+                    variables = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word)
+                    shown += [name for name in variables if name in secrets and program not in _NO_PROCESS]
         except ValueError:
             continue  # quotes that do not close: the shell will say so
     return list(dict.fromkeys(shown))
@@ -53,9 +53,9 @@ class _WholeNode(Kind):
     restarts = True
     options: ServiceOptions
 
-    def _back(self, scene: Scene, osds: Sequence[int], its: Sequence[services.Service]) -> Tuple[Command, ...]:
+    def _back(self, scene: Scene, osds: Sequence[int], osd_services: Sequence[services.Service]) -> Tuple[Command, ...]:
         """Return the commands that start the OSDs of a node that has booted, and mark them in."""
-        return (*services.start(scene, its), *scene.mark_in(osds))
+        return (*services.start(scene, osd_services), *scene.mark_in(osds))
 
     def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[services.Service]]:
         """Return the OSDs of a node, and how they are run."""
@@ -80,7 +80,7 @@ class Reboot(_WholeNode):
 
     def _step(self, scene: Scene, node: str, name: str) -> Step:
         limits = scene.limits
-        osds, its = self._services(scene, node)
+        osds, osd_services = self._services(scene, node)
         boot = scene.ask(node, BOOT, root=True).strip()  # by root, as the check: others may see less of /proc
         # the command ends our connection, so a process of its own sends it
         program = shlex.quote(script("reboot", command=self.options.command))
@@ -95,7 +95,7 @@ class Reboot(_WholeNode):
             inject=(Command(node, text, limits.quick, root=True),),
             undo=(
                 Command(node, f'{FOLDER}; : > "$d/{name}.undone"', limits.quick, root=True),
-                *self._back(scene, osds, its),
+                *self._back(scene, osds, osd_services),
             ),
             checks=(
                 Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
@@ -131,8 +131,8 @@ class Power(_WholeNode):
         @property
         def needed(self) -> Tuple[str, ...]:
             """Return all environment variables that must be set."""
-            found = _ENVIRONMENT.findall(f"{self.off} {self.on}")
-            return tuple(dict.fromkeys([*self.secrets, *found]))
+            variables = _ENVIRONMENT.findall(f"{self.off} {self.on}")
+            return tuple(dict.fromkeys([*self.secrets, *variables]))
 
     options: Options
 
@@ -149,14 +149,14 @@ class Power(_WholeNode):
 
     def _step(self, scene: Scene, node: str) -> Step:
         limits, options = scene.limits, self.options
-        osds, its = self._services(scene, node)
+        osds, osd_services = self._services(scene, node)
         boot = scene.ask(node, BOOT).strip()
         off, on = (text.replace("{node}", node) for text in (options.off, options.on))
         return Step(
             what=f"power off {node}",
             node=node,
             inject=(Command("", off, limits.slow, secrets=options.needed),),
-            undo=(Command("", on, limits.slow, secrets=options.needed), *self._back(scene, osds, its)),
+            undo=(Command("", on, limits.slow, secrets=options.needed), *self._back(scene, osds, osd_services)),
             checks=(
                 Check(node, "echo there", (((), "there"),), limits.boot),
                 # A node whose boot ID has not changed may be about to go: it shuts down in good order, or the

@@ -69,8 +69,8 @@ class Replace(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         steps = []
-        for node, its in services.find(scene, targets.daemons, self.options.service_manager or "").items():
-            for service in its:
+        for node, node_services in services.find(scene, targets.daemons, self.options.service_manager or "").items():
+            for service in node_services:
                 osd = int(service.name.id)
                 if service.manager == "cephadm":
                     raise FaultError(_NOT_BY_CEPHADM.format(osd=osd, node=node))
@@ -117,14 +117,14 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
     argv = list(service.process.argv) if service.process else ["ceph-osd"]
     conf = next((["-c", argv[i + 1]] for i, w in enumerate(argv[:-1]) if w in ("-c", "--conf")), [])
     program = " ".join(map(shlex.quote, [argv[0], *conf, "-i", str(osd)]))
-    asked = f"{program} --show-config-value osd_data && {program} --show-config-value keyring"
-    lines = scene.ask(node, asked, root=True).split("\n")
+    query = f"{program} --show-config-value osd_data && {program} --show-config-value keyring"
+    lines = scene.ask(node, query, root=True).split("\n")
     data, keyring = lines[0].strip(), lines[1].split(",")[0].strip()
     if not data.startswith("/") or data == "/":
         raise FaultError(f"{node}: osd.{osd} has no data folder ({data!r})")
     # the reply has the key as well, which is not kept
     rights = json.loads(scene.ask(scene.head, f"{scene.ceph.command} auth get osd.{osd} -f json"))[0]["caps"]
-    caps = " ".join(f"{who} {shlex.quote(what)}" for who, what in rights.items())
+    caps = " ".join(f"{who} {shlex.quote(capability)}" for who, capability in rights.items())
     q, k = shlex.quote(data), shlex.quote(keyring)
     make = (
         f'set -e; [ "$(cat {q}/fsid 2>/dev/null)" = {new} ] || find {q} -mindepth 1 -delete; mkdir -p {q}; '
