@@ -54,8 +54,8 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
         first, last = now.suspects[0], now.suspects[-1]
         where = f"{first.short}..{last.short}" if first is not last else first.short
         lines.append(f"{now.posterior:.0%} sure that it is in {where} ({several(len(now.suspects), 'commit')})")
-    if now.more:
-        number, hours = several(now.more[0], "measurement"), about(3600 * now.more[1])
+    if now.remaining:
+        number, hours = several(now.remaining[0], "measurement"), about(3600 * now.remaining[1])
         lines.append(f"it takes about {number} more, {hours}: raise `budget:` and run it again")
     second = second_change(session, now)
     left_out = len(session.skipped)
@@ -116,9 +116,9 @@ def svg(rows: Sequence[Mapping[str, Any]], session: BisectSession) -> str:
             if row["error"]:
                 ends = [y(row["change"] - row["error"]), y(row["change"] + row["error"])]
                 parts.append(_line((at, ends[0]), (at, ends[1]), colour))
-            told = f"{row['sha'][:12]} {row['subject']}: {math.expm1(row['change']):+.1%}, n={row['measurements']}"
+            tooltip = f"{row['sha'][:12]} {row['subject']}: {math.expm1(row['change']):+.1%}, n={row['measurements']}"
             dot = f'<circle cx="{at:.1f}" cy="{y(row["change"]):.1f}" r="3.5" fill="{colour}">'
-            parts.append(f"{dot}<title>{escape(told)}</title></circle>")
+            parts.append(f"{dot}<title>{escape(tooltip)}</title></circle>")
         elif row["left_out"]:
             parts.append(_text(at, floor - 2, "x", "middle"))
         tall = 36 * min(row["posterior"], 1.0)

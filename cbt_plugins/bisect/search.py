@@ -47,13 +47,13 @@ class SearchState:
     held: Optional[Belief]
     suspects: Sequence[Commit]  # the culprit, or those that hold the posterior asked for
     posterior: float
-    more: Optional[Tuple[int, float]]  # about so many measurements, and hours; None: done, or nothing would help
+    remaining: Optional[Tuple[int, float]]  # about so many measurements, and hours; None: done, or nothing would help
 
 
 def state(session: BisectSession) -> SearchState:
     """Return the state of the search after the blocks so far."""
     evidence, over = session.evidence(), session.over_budget
-    if not any(one.position == evidence.last for one in evidence.seen):
+    if not any(observation.position == evidence.last for observation in evidence.seen):
         return SearchState(OPEN, over or "the bad commit is not measured yet", None, session.commits[1:], 0.0, None)
     held = belief(evidence, session.rules)
     answer = answer_of(evidence, session.rules, held)
@@ -64,12 +64,12 @@ def state(session: BisectSession) -> SearchState:
     if answer.noisy:
         return SearchState(OPEN, _too_noisy(session, held), held, (), 0.0, None)
     if answer.culprit:
-        told = len(commits) == 1 or len(commits) <= min(_MOST_NAMED, evidence.last - 1)
-        outcome, why = (FOUND, _culprit(session, held, best)) if told else (OPEN, _too_many(session, commits))
+        narrow = len(commits) == 1 or len(commits) <= min(_MOST_NAMED, evidence.last - 1)
+        outcome, why = (FOUND, _culprit(session, held, best)) if narrow else (OPEN, _too_many(session, commits))
         return SearchState(outcome, why, held, commits, best.posterior, None)
-    more = _more(session, evidence, held)
-    why = over or ("" if more else "no other commit can be measured")
-    return SearchState(OPEN, why, held, commits, best.posterior, more)
+    remaining = _remaining(session, evidence, held)
+    why = over or ("" if remaining else "no other commit can be measured")
+    return SearchState(OPEN, why, held, commits, best.posterior, remaining)
 
 
 def run(session: BisectSession) -> SearchState:
@@ -91,7 +91,9 @@ def run(session: BisectSession) -> SearchState:
         now = state(session)
         log.info("  %s", progress(session, now))
     if now.outcome != OPEN:
-        session.note("answer", outcome=now.outcome, commits=[its.sha for its in now.suspects], posterior=now.posterior)
+        session.note(
+            "answer", outcome=now.outcome, commits=[suspect.sha for suspect in now.suspects], posterior=now.posterior
+        )
         session.tidy()
     return now
 
@@ -101,7 +103,7 @@ def _next(session: BisectSession, now: SearchState) -> Optional[int]:
     evidence = session.evidence()
     if now.held is None:
         return evidence.last
-    return choose(evidence, session.rules, now.held, session.hours()) if now.more else None
+    return choose(evidence, session.rules, now.held, session.hours()) if now.remaining else None
 
 
 def progress(session: BisectSession, now: SearchState) -> str:
@@ -112,8 +114,8 @@ def progress(session: BisectSession, now: SearchState) -> str:
     if now.held.none > 0.03:
         return f"good and bad differ: posterior {1 - now.held.none:.0%}; {spent} so far"
     left = f"{several(len(now.suspects), 'commit')} left ({now.posterior:.0%})"
-    more = f"; about {now.more[0]} more, {about(3600 * now.more[1])}" if now.more else ""
-    return f"{left}; {_size(session, now.held)}; {spent} so far{more}"
+    remaining = f"; about {now.remaining[0]} more, {about(3600 * now.remaining[1])}" if now.remaining else ""
+    return f"{left}; {_size(session, now.held)}; {spent} so far{remaining}"
 
 
 def _change(ratio: float, session: BisectSession) -> str:
@@ -128,7 +130,7 @@ def _opposite(session: BisectSession) -> str:
 
 def _size(session: BisectSession, held: Belief) -> str:
     reach = (session.sign * (held.size + sign * 2 * held.size_error) for sign in (-1, 1))
-    low, high = sorted(math.expm1(its) for its in reach)
+    low, high = sorted(math.expm1(end) for end in reach)
     return f"{percent(math.expm1(session.sign * held.size))} ({percent(low)} to {percent(high)})"
 
 
@@ -144,7 +146,7 @@ def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
 
 
 def _too_many(session: BisectSession, commits: Sequence[Commit]) -> str:
-    reason = [why for sha, why in session.skipped.items() if any(its.sha == sha for its in commits)][-1]
+    reason = [why for sha, why in session.skipped.items() if any(commit.sha == sha for commit in commits)][-1]
     text = f"of the {len(commits)} commits left only the last could be measured. The newest reason: {reason[:300]}. "
     budget = " and raise `budget:`" if session.over_budget else ""
     return f"{text}Mend the cause{budget}: the same command tries them again"
@@ -152,7 +154,7 @@ def _too_many(session: BisectSession, commits: Sequence[Commit]) -> str:
 
 def _of_bad(session: BisectSession) -> Tuple[float, float, int]:
     """Return the middle log ratio of the bad commit, twice its standard error, and how many there are."""
-    ratios = [its["ratio"] for its in session.blocks if its["sha"] == session.bad.sha]
+    ratios = [block["ratio"] for block in session.blocks if block["sha"] == session.bad.sha]
     error = 2 * float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios)) if len(ratios) > 1 else math.inf
     return float(np.mean(ratios)), error, len(ratios)
 
@@ -177,7 +179,7 @@ def _too_noisy(session: BisectSession, held: Belief) -> str:
     return f"{text}. There is too much noise: make the cycle longer, or `effect:` greater"
 
 
-def _more(session: BisectSession, evidence: Evidence, held: Belief) -> Optional[Tuple[int, float]]:
+def _remaining(session: BisectSession, evidence: Evidence, held: Belief) -> Optional[Tuple[int, float]]:
     """Return about how many measurements and hours it takes, if each told as much as the best one is expected to.
 
     In generated histories of 8 and 64 commits it takes 0.8 to 0.9 of it (median), and 0.15 to 2.7 in 8 of 10 cases.
@@ -198,7 +200,7 @@ def second_change(session: BisectSession, now: SearchState) -> str:
         return ""
     if held.second < 0.5:
         return f"no sign of a second change between good and bad (posterior {held.second:.0%})"
-    place = max(held.second_suspects, key=lambda its: its.posterior)
+    place = max(held.second_suspects, key=lambda stretch: stretch.posterior)
     first, last = session.commits[place.first], session.commits[place.last]
     where = f"{first.short}" if first is last else f"{first.short}..{last.short}"
     return f"a second change lies in the range (posterior {held.second:.0%}), most likely in {where}"
@@ -210,18 +212,20 @@ def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
     for block in session.blocks:
         ratios.setdefault(block["sha"], []).append(block["ratio"])
     skipped = session.skipped
-    named = {its.sha for its in now.suspects} if len(now.suspects) <= 50 else set()
+    named = {suspect.sha for suspect in now.suspects} if len(now.suspects) <= 50 else set()
     rows = []
     for position, commit in enumerate(session.commits):
-        its = ratios.get(commit.sha, [])
-        if not its and commit.sha not in skipped and commit.sha not in named and position:
+        commit_ratios = ratios.get(commit.sha, [])
+        if not commit_ratios and commit.sha not in skipped and commit.sha not in named and position:
             continue
-        spread = float(np.std(its, ddof=1)) if len(its) > 1 else (now.held.noise if now.held else 0.0)
-        found = next((s for s in now.held.suspects if s.first <= position <= s.last), None) if now.held else None
-        row = {"position": position, "sha": commit.sha, "subject": commit.subject, "measurements": len(its)}
-        row["change"] = session.sign * float(np.mean(its)) if its else (None if position else 0.0)
-        row["error"] = 2 * spread / math.sqrt(len(its)) if its else None
-        row["posterior"] = found.posterior / (found.last - found.first + 1) if found else 0.0
+        spread = (
+            float(np.std(commit_ratios, ddof=1)) if len(commit_ratios) > 1 else (now.held.noise if now.held else 0.0)
+        )
+        stretch = next((s for s in now.held.suspects if s.first <= position <= s.last), None) if now.held else None
+        row = {"position": position, "sha": commit.sha, "subject": commit.subject, "measurements": len(commit_ratios)}
+        row["change"] = session.sign * float(np.mean(commit_ratios)) if commit_ratios else (None if position else 0.0)
+        row["error"] = 2 * spread / math.sqrt(len(commit_ratios)) if commit_ratios else None
+        row["posterior"] = stretch.posterior / (stretch.last - stretch.first + 1) if stretch else 0.0
         row["left_out"] = skipped.get(commit.sha)
         rows.append(row)
     return rows
@@ -236,21 +240,21 @@ def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
         return []
     at = {commit.sha: position for position, commit in enumerate(session.commits)}
     first = at[now.suspects[-1].sha]
-    found: Dict[Tuple[str, str, str], List[float]] = {}
+    ratios_by_key: Dict[Tuple[str, str, str], List[float]] = {}
     for block in session.blocks:
         pair = session.values(block) if at.get(block["sha"], -1) >= first else None
         for key in pair[1] if pair else ():
             before, after = pair[0].get(key), pair[1][key]  # type: ignore[index]
             if before and before > 0 and after > 0 and key[2] in METRICS:
-                found.setdefault(key, []).append(math.log(after / before))
+                ratios_by_key.setdefault(key, []).append(math.log(after / before))
     rows: List[Dict[str, Any]] = []
-    for key, its in found.items():
-        if len(its) < 3:
+    for key, ratios in ratios_by_key.items():
+        if len(ratios) < 3:
             continue
-        error = float(np.std(its, ddof=1)) / math.sqrt(len(its))
-        middle = float(np.mean(its))
+        error = float(np.std(ratios, ddof=1)) / math.sqrt(len(ratios))
+        middle = float(np.mean(ratios))
         if abs(middle) > max(3 * error, 0.02):
-            rows.append({"name": ".".join(key), "change": middle, "error": 2 * error, "n": len(its)})
+            rows.append({"name": ".".join(key), "change": middle, "error": 2 * error, "n": len(ratios)})
     rows.sort(key=lambda row: -abs(row["change"]) / max(row["error"], 1e-3))
     return rows[:_MOST_ROWS]
 
@@ -264,8 +268,8 @@ def step(session: BisectSession, sha: str) -> Optional[bool]:
     needed = 1 - (1 - session.rules.needed) / steps
     session.retry()  # git asks for a commit that was skipped only where its user says so
     while not session.over_budget:
-        its = [block for block in session.blocks if block["sha"] == sha]
-        if sha in session.skipped or len(its) >= _MOST_OF_ONE:
+        blocks = [block for block in session.blocks if block["sha"] == sha]
+        if sha in session.skipped or len(blocks) >= _MOST_OF_ONE:
             return None
         good, bad = state_of(_pair(session, sha), 1, session.rules)
         good, bad = good / (good + bad), bad / (good + bad)  # that the two ends differ was decided before
@@ -274,7 +278,7 @@ def step(session: BisectSession, sha: str) -> Optional[bool]:
             return good >= needed
         # the bad commit, too, where little is known of it
         many = sum(block["sha"] == session.bad.sha for block in session.blocks)
-        if not session.measure(session.bad.sha if many < len(its) // 2 else sha):
+        if not session.measure(session.bad.sha if many < len(blocks) // 2 else sha):
             return None
     log.warning("%s", session.over_budget)
     return None
@@ -303,7 +307,7 @@ def _pair(session: BisectSession, sha: str) -> Evidence:
 
 
 def _of(session: BisectSession, sha: str, position: int) -> List[Observation]:
-    return [Observation(position, its["ratio"]) for its in session.blocks if its["sha"] == sha]
+    return [Observation(position, block["ratio"]) for block in session.blocks if block["sha"] == sha]
 
 
 def data(session: BisectSession, now: SearchState) -> Mapping[str, Any]:
@@ -315,14 +319,14 @@ def data(session: BisectSession, now: SearchState) -> Mapping[str, Any]:
         "outcome": now.outcome,
         "why": now.why,
         "metric": session.section.metric,
-        "commits": [{"sha": its.sha, "subject": its.subject} for its in now.suspects],
+        "commits": [{"sha": commit.sha, "subject": commit.subject} for commit in now.suspects],
         "posterior": now.posterior,
         "log_ratio": numbers,
         "second_change": {"posterior": held.second, "text": second_change(session, now)} if held else None,
         "measurements": len(session.blocks),
         "again": session.again,
         "hours": session.spent / 3600,
-        "more": now.more and {"measurements": now.more[0], "hours": now.more[1]},
+        "more": now.remaining and {"measurements": now.remaining[0], "hours": now.remaining[1]},
         "history": per_commit(session, now),
         "changed_with_it": companions(session, now),
     }

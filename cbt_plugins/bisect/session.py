@@ -82,8 +82,8 @@ class BisectSession:
         """Return the commits; names such as HEAD or a branch mean what they meant when the search began."""
         names = [self.section.good, self.section.bad]
         begun = next(iter(self._all("begin")), {})
-        known = [begun["good"], begun["bad"]] if begun.get("names") == names else names
-        return line(self.repo, known[0], known[1], self.section.paths)
+        revisions = [begun["good"], begun["bad"]] if begun.get("names") == names else names
+        return line(self.repo, revisions[0], revisions[1], self.section.paths)
 
     def _begin(self, cycle: Mapping[str, Any]) -> None:
         about = self.section.model_dump(exclude=_FREE)
@@ -91,8 +91,8 @@ class BisectSession:
         mark = hashlib.sha256(text.encode()).hexdigest()[:16]
         begun = next(iter(self._all("begin")), None)
         if begun and (begun.get("version"), begun.get("of")) != (VERSION, mark):
-            what = "the file has changed" if begun.get("version") == VERSION else "another version wrote it"
-            raise BisectError(f"{self.archive}: the archive of another search ({what}): name another with -a")
+            reason = "the file has changed" if begun.get("version") == VERSION else "another version wrote it"
+            raise BisectError(f"{self.archive}: the archive of another search ({reason}): name another with -a")
         if not begun:
             text = yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True)
             write_whole(self.archive / CYCLE_FILE, text, mode=0o600)  # keys may stand in it
@@ -127,12 +127,12 @@ class BisectSession:
     @property
     def skipped(self) -> Dict[str, str]:
         """Commits that could not be built or measured -> why, the newest last."""
-        found: Dict[str, str] = {}
-        for its in self._all("skip", "retry"):
-            found.pop(its["sha"], None)
-            if its["event"] == "skip":
-                found[its["sha"]] = its["reason"]
-        return found
+        reasons: Dict[str, str] = {}
+        for entry in self._all("skip", "retry"):
+            reasons.pop(entry["sha"], None)
+            if entry["event"] == "skip":
+                reasons[entry["sha"]] = entry["reason"]
+        return reasons
 
     def retry(self) -> bool:
         """Take back in what earlier processes left out: the cause may be gone; False where there is nothing."""
@@ -144,12 +144,12 @@ class BisectSession:
     @property
     def again(self) -> List[Dict[str, str]]:
         """The cycles that were measured again: sha, reason."""
-        return [{"sha": its["sha"], "reason": its["reason"]} for its in self._all("again")]
+        return [{"sha": entry["sha"], "reason": entry["reason"]} for entry in self._all("again")]
 
     @property
     def spent(self) -> float:
         """Seconds of builds, blocks and cycles that gave nothing so far."""
-        return math.fsum(its.get("seconds", 0.0) for its in self._all("block", "build", "again", "skip"))
+        return math.fsum(entry.get("seconds", 0.0) for entry in self._all("block", "build", "again", "skip"))
 
     @property
     def over_budget(self) -> Optional[str]:
@@ -164,16 +164,16 @@ class BisectSession:
     def evidence(self) -> Evidence:
         """Return the measurements so far and the skipped commits, by place in the line of commits."""
         at = {commit.sha: position for position, commit in enumerate(self.commits)}
-        seen = [Observation(at[its["sha"]], its["ratio"]) for its in self.blocks if its["sha"] in at]
+        seen = [Observation(at[block["sha"]], block["ratio"]) for block in self.blocks if block["sha"] in at]
         out = {at[sha]: None for sha in self.skipped if sha in at}
         return Evidence([commit.weight for commit in self.commits[1:]], seen, out)
 
     def hours(self) -> List[float]:
         """Return the cost of a measurement of each commit after the good one, in hours."""
-        block = mean(its["seconds"] for its in self.blocks) if self.blocks else 1.0
-        builds = [its["seconds"] for its in self._all("build")]
+        block = mean(entry["seconds"] for entry in self.blocks) if self.blocks else 1.0
+        builds = [entry["seconds"] for entry in self._all("build")]
         build = mean(builds) if builds else 0.0
-        return [max(block + (0.0 if self._built(its.sha) else build), 1e-3) / 3600 for its in self.commits[1:]]
+        return [max(block + (0.0 if self._built(commit.sha) else build), 1e-3) / 3600 for commit in self.commits[1:]]
 
     # builds
 
@@ -233,26 +233,26 @@ class BisectSession:
         Which of the two comes first changes from block to block, so that a drift within a block cancels, too.
         """
         number = len(self.blocks) + 1
-        for one in (self.good.sha, sha):
-            why = self.build(one)
+        for revision in (self.good.sha, sha):
+            why = self.build(revision)
             if why is not None:
-                self._leave_out(one, why)
+                self._leave_out(revision, why)
                 return False
         folder = self.archive / BLOCKS / f"{number:04}"
         for name in (GOOD, OTHER):
             put_aside(folder / name)  # of a block that was killed: both are measured anew, side by side
         order = ((self.good.sha, GOOD), (sha, OTHER))
-        made = {name: self._trial(one, folder / name) for one, name in order[:: 1 if number % 2 else -1]}
-        for one, name in order:
-            trial = made[name]
+        trials = {name: self._trial(revision, folder / name) for revision, name in order[:: 1 if number % 2 else -1]}
+        for revision, name in order:
+            trial = trials[name]
             why = f"{_TRIES} times: {trial.reason}" if trial.reason else self._no_value(trial)
             if why:
-                self._leave_out(one, why, _seconds(*made.values()))
+                self._leave_out(revision, why, _seconds(*trials.values()))
                 return False
-        before, after = (self._value(made[name]) for name in (GOOD, OTHER))
+        before, after = (self._value(trials[name]) for name in (GOOD, OTHER))
         ratio = self.sign * math.log(after / before)
         facts = {"n": number, "sha": sha, "good": before, "value": after, "ratio": round(ratio, 6)}
-        self.note("block", **facts, seconds=_seconds(*made.values()))
+        self.note("block", **facts, seconds=_seconds(*trials.values()))
         return True
 
     def _leave_out(self, sha: str, reason: str, seconds: float = 0.0) -> None:
@@ -291,17 +291,17 @@ class BisectSession:
         """Return the trial; with a reason where a warning forbids or limits a verdict on the metric."""
         metric = self.section.metric
         keys = () if trial.reason else matching(metric, trial.values)
-        found = next((its for key in keys for its in forbidding(metric, trial.records, key)), None)
-        return replace(trial, reason=f"{found.text} ({found.code})") if found else trial
+        warning = next((candidate for key in keys for candidate in forbidding(metric, trial.records, key)), None)
+        return replace(trial, reason=f"{warning.text} ({warning.code})") if warning else trial
 
     def _no_value(self, trial: Trial) -> Optional[str]:
         """Return why a trial has not one number above 0 of the metric; None where it has."""
-        found = matching(self.section.metric, trial.values)
-        if len(found) != 1:
-            there = ", ".join(".".join(key) for key in sorted(found or trial.values))
-            what = "several numbers of this name" if found else "no number of this name"
-            return f"metric {self.section.metric}: {what} in {trial.archive}: {there[:600]}"
-        (value,) = found.values()
+        numbers = matching(self.section.metric, trial.values)
+        if len(numbers) != 1:
+            names = ", ".join(".".join(key) for key in sorted(numbers or trial.values))
+            problem = "several numbers of this name" if numbers else "no number of this name"
+            return f"metric {self.section.metric}: {problem} in {trial.archive}: {names[:600]}"
+        (value,) = numbers.values()
         if not (value > 0 and math.isfinite(value)):
             return f"metric {self.section.metric} is {value:g} in {trial.archive}: no ratio can be taken"
         return None
@@ -314,8 +314,8 @@ class BisectSession:
         """Return all numbers of a block: of the good commit, and of the other one."""
         folder = self.archive / BLOCKS / f"{block['n']:04}"
         trials = [finished(folder / name) for name in (GOOD, OTHER)]
-        made = [trial.values for trial in trials if trial]
-        return (made[0], made[1]) if len(made) == 2 else None
+        values = [trial.values for trial in trials if trial]
+        return (values[0], values[1]) if len(values) == 2 else None
 
     def note(self, event: str, **facts: Any) -> None:
         """Write down what was decided."""
@@ -336,7 +336,7 @@ class BisectSession:
 
 
 def _seconds(*trials: Trial) -> float:
-    return round(math.fsum(its.prepared + its.measured for its in trials), 3)
+    return round(math.fsum(trial.prepared + trial.measured for trial in trials), 3)
 
 
 def matching(metric: str, values: Values) -> Dict[Tuple[str, str, str], float]:
@@ -347,4 +347,6 @@ def matching(metric: str, values: Values) -> Dict[Tuple[str, str, str], float]:
         of_phase = fnmatchcase(phase, key.phase) if key.phase else STATE not in phase
         return of_phase and (fnmatchcase(op, key.op) if key.op else op in (TOTAL, CLUSTER))
 
-    return {its: value for its, value in values.items() if its[2] == key.metric and takes(*its[:2])}
+    return {
+        value_key: value for value_key, value in values.items() if value_key[2] == key.metric and takes(*value_key[:2])
+    }

@@ -101,14 +101,14 @@ class Evaluation:
 def seconds_of_block(schedule: Schedule, trials: Sequence[Trial]) -> Optional[float]:
     """Return the length of a block, from the median of each arm's trials that went well; None where one has none."""
     times = {arm: [t.prepared + t.measured for t in trials if t.arm == arm and not t.reason] for arm in schedule.arms}
-    known = [median(its) for its in times.values() if its]
-    return schedule.per_arm * len(schedule.arms) * mean(known) if known else None
+    medians = [median(durations) for durations in times.values() if durations]
+    return schedule.per_arm * len(schedule.arms) * mean(medians) if medians else None
 
 
 def evaluate(schedule: Schedule) -> Evaluation:
     """Return the state of each key row after the finished trials. Raises CampaignError where trials have no key row."""
-    made = tuple(schedule.trials())
-    good = [(planned, trial) for planned, trial in made if not trial.reason]
+    trials = tuple(schedule.trials())
+    good = [(planned, trial) for planned, trial in trials if not trial.reason]
     done = Counter(planned.block for planned, _ in good)
     blocks = 0
     while done[blocks + 1] == schedule.per_arm * len(schedule.arms):
@@ -116,16 +116,16 @@ def evaluate(schedule: Schedule) -> Evaluation:
     strays = _strays(good)
     records = [(planned, record) for planned, trial in good if planned not in strays for record in trial.records]
     if not all(any(planned.arm == arm for planned, _ in records) for arm in schedule.arms):
-        return Evaluation(schedule, blocks, made, (), None)
+        return Evaluation(schedule, blocks, trials, (), None)
     try:
         compared = _compared(schedule, records)
     except Incomparable as e:  # other programs, or no common case of a sweep
-        why = ", ".join(f"{its.key} is {its.base} and {its.new}" for its in e.differences)
+        why = ", ".join(f"{difference.key} is {difference.base} and {difference.new}" for difference in e.differences)
         raise CampaignError(f"the arms cannot be compared: {e}" + (f": {why}" if why else "")) from e
     rows = _rows(schedule, compared, (records, strays), blocks)
     if not rows:
         raise CampaignError(f"{schedule.config.file}: campaign.keys: no row matches, so there is nothing to decide")
-    return Evaluation(schedule, blocks, made, tuple(rows), compared)
+    return Evaluation(schedule, blocks, trials, tuple(rows), compared)
 
 
 _Records = List[Tuple[PlannedTrial, RunRecord]]
@@ -135,14 +135,16 @@ _Strays = Mapping[PlannedTrial, str]
 def _strays(trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Strays:
     """Return the trials that differ from the first one of their arm, such as in the number of OSDs -> in what."""
     arms: Dict[str, Dict[str, Set[str]]] = {}
-    found = {}
+    strays = {}
     for planned, trial in trials:
-        first, its = arms.setdefault(planned.arm, {}), _essential(trial.records)
-        apart = [key for key in its if its[key] != first.get(key, its[key])]
+        first, essential = arms.setdefault(planned.arm, {}), _essential(trial.records)
+        apart = [key for key in essential if essential[key] != first.get(key, essential[key])]
         if apart:
-            found[planned] = ", ".join(f"{key} is {_listed(its[key])}, at first {_listed(first[key])}" for key in apart)
-        first.update({**its, **first})
-    return found
+            strays[planned] = ", ".join(
+                f"{key} is {_listed(essential[key])}, at first {_listed(first[key])}" for key in apart
+            )
+        first.update({**essential, **first})
+    return strays
 
 
 def _essential(records: Iterable[RunRecord]) -> Dict[str, Set[str]]:
@@ -163,8 +165,10 @@ def _comparable(records: _Records) -> _Records:
 
     A key that is swept has the same values in all arms, and stays.
     """
-    arms = [_essential(its for planned, its in records if planned.arm == arm) for arm in {p.arm for p, _ in records}]
-    apart = {key for arm in arms for key in arm if any(other.get(key) != arm[key] for other in arms)}
+    arms = [
+        _essential(record for planned, record in records if planned.arm == arm) for arm in {p.arm for p, _ in records}
+    ]
+    apart = {key for arm in arms for key in arm if any(sibling.get(key) != arm[key] for sibling in arms)}
     return [
         (planned, replace(record, config={k: v for k, v in record.config.items() if k not in apart}))
         for planned, record in records
@@ -178,11 +182,11 @@ def _compared(schedule: Schedule, records: _Records) -> Compared:
         for arm in schedule.arms
     ]
     compared = compare(sides[0], sides[1:], _choice(schedule), schedule.rules)
-    whole = {(record.source, record.name): record for _, record in records}  # what sets the arms apart is told
+    full_records = {(record.source, record.name): record for _, record in records}  # what sets the arms apart is told
     sections = []
-    for its in compared.sections:
-        base, new = ([whole[run.source, run.name] for run in runs] for runs in (its.base, its.new))
-        sections.append(replace(its, differences=tuple(differing(base, new))))
+    for section in compared.sections:
+        base, new = ([full_records[run.source, run.name] for run in runs] for runs in (section.base, section.new))
+        sections.append(replace(section, differences=tuple(differing(base, new))))
     return replace(compared, sections=tuple(sections))
 
 
@@ -196,22 +200,26 @@ def _rows(
     """Return the key rows, also those that an arm has no number for: they are asked for, and share alpha."""
     records, strays = trials
     arm_of = {(record.source, record.name): planned for planned, record in records}
-    found: Dict[Tuple[str, Key], _Records] = {}
+    runs_by_key: Dict[Tuple[str, Key], _Records] = {}
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
         for key in section.all_keys:
             if _choice(schedule).is_key(key, section) and METRICS[key[2]].direction is not Direction.NONE:
-                its = found.setdefault((section.case, key), [])
-                its += [one for one in runs if one not in its]
-    made: Dict[RowId, _Observed] = {}
-    for (case, key), its in found.items():
-        cells = _Cells(key, its, strays, schedule)
+                row_runs = runs_by_key.setdefault((section.case, key), [])
+                row_runs += [run for run in runs if run not in row_runs]
+    observed_rows: Dict[RowId, _Observed] = {}
+    for (case, key), row_runs in runs_by_key.items():
+        cells = _Cells(key, row_runs, strays, schedule)
         for contrast in schedule.contrasts:
-            made[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
-    directions = {row: METRICS[row.metric].direction for row in made}
-    margins = {row: schedule.rules.margin_of(row.metric) for row in made}
-    decisions = decide({row: its.ratios for row, its in made.items()}, directions, schedule.design, margins)
-    return [_state(row, decisions[row], its, (len(made), schedule)) for row, its in made.items()]
+            observed_rows[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
+    directions = {row: METRICS[row.metric].direction for row in observed_rows}
+    margins = {row: schedule.rules.margin_of(row.metric) for row in observed_rows}
+    decisions = decide(
+        {row: observed.ratios for row, observed in observed_rows.items()}, directions, schedule.design, margins
+    )
+    return [
+        _state(row, decisions[row], observed, (len(observed_rows), schedule)) for row, observed in observed_rows.items()
+    ]
 
 
 @dataclass(frozen=True)
@@ -228,7 +236,9 @@ class _Cells:
 
     def __init__(self, key: Key, runs: _Records, strays: _Strays, schedule: Schedule) -> None:
         self._key, self._schedule = key, schedule
-        self._strays: Dict[Tuple[int, str], str] = {(its.block, its.arm): why for its, why in strays.items()}
+        self._strays: Dict[Tuple[int, str], str] = {
+            (planned.block, planned.arm): why for planned, why in strays.items()
+        }
         self._runs: Dict[Tuple[int, str], List[RunRecord]] = {}
         for planned, run in runs:
             self._runs.setdefault((planned.block, planned.arm), []).append(run)
@@ -243,10 +253,10 @@ class _Cells:
             for arm, weight in contrast.weights.items():
                 runs = tuple(self._runs.get((block, arm), ()))
                 warnings = forbidding(arm, runs, self._key)
-                held = next((its.text for its in warnings if caps(its.code, self._key[2])), None)
+                held = next((warning.text for warning in warnings if caps(warning.code, self._key[2])), None)
                 capped = capped or held
                 values = [value for run in runs for value in self._values(run)]
-                reasons += [f"{arm}: {its.code}" for its in warnings if forbids_verdict(its.code)]
+                reasons += [f"{arm}: {warning.code}" for warning in warnings if forbids_verdict(warning.code)]
                 if (block, arm) in self._strays:
                     reasons.append(f"{arm}: {self._strays[block, arm]}")
                 elif len(values) < max(len(runs), self._schedule.per_arm) or min(values) <= 0:
@@ -256,31 +266,40 @@ class _Cells:
             for reason in reasons:
                 why.setdefault(reason, []).append(block)
             ratios.append(None if reasons else ratio)
-        left_out = tuple(f"{reason} (block {', '.join(map(str, its))})" for reason, its in why.items())
+        left_out = tuple(
+            f"{reason} (block {', '.join(map(str, block_numbers))})" for reason, block_numbers in why.items()
+        )
         arms = {arm: self._median(arm) for arm in self._schedule.arms}
-        lost = (its.text for arm in contrast.weights for its in not_recovered(arm, self._of(arm), self._key))
+        lost = (warning.text for arm in contrast.weights for warning in not_recovered(arm, self._of(arm), self._key))
         return _Observed(ratios, left_out, capped, next(lost, None), arms)
 
     def _values(self, run: RunRecord) -> Iterator[float]:
-        for its in run.measurements:
-            if (its.phase, its.op, its.metric) == self._key and its.value is not None:
-                yield its.value
+        for measurement in run.measurements:
+            if (measurement.phase, measurement.op, measurement.metric) == self._key and measurement.value is not None:
+                yield measurement.value
 
     def _of(self, arm: str) -> Runs:
-        return tuple(run for (_, its), runs in self._runs.items() if its == arm for run in runs)
+        return tuple(run for (_, run_arm), runs in self._runs.items() if run_arm == arm for run in runs)
 
     def _median(self, arm: str) -> Optional[float]:
         values = [value for run in self._of(arm) for value in self._values(run)]
         return median(values) if values else None
 
 
-def _state(row: RowId, decision: Decision, its: _Observed, family: Tuple[int, Schedule]) -> RowState:
+def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[int, Schedule]) -> RowState:
     size, schedule = family
     outlooks: Tuple[Outlook, ...] = ()
     if decision.scatter and decision.n > 2:
         outlooks = outlooks_of(row.metric, Scatter(decision.scatter, decision.n - 1), size, schedule)
     return RowState(
-        row, decision, tuple(its.ratios), its.left_out, its.capped, its.unrecovered, its.medians, outlooks
+        row,
+        decision,
+        tuple(observed.ratios),
+        observed.left_out,
+        observed.capped,
+        observed.unrecovered,
+        observed.medians,
+        outlooks,
     )
 
 
@@ -298,7 +317,7 @@ def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tupl
     if len(records) < 2:
         return {}
     compared = compare(side, [side], _choice(schedule), Rules())
-    found: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
+    expectations: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
     keys = [row.key for row in compared.rows if row.comparison.key]
     for key in dict.fromkeys(keys):
         groups = [
@@ -309,5 +328,5 @@ def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tupl
         if scatter:
             of_block = Scatter(scatter.value * math.sqrt(2 / schedule.per_arm), scatter.freedom)
             rows = len(set(keys)) * len(schedule.contrasts)
-            found[key] = of_block, outlooks_of(key[2], of_block, rows, schedule)
-    return found
+            expectations[key] = of_block, outlooks_of(key[2], of_block, rows, schedule)
+    return expectations

@@ -11,7 +11,7 @@ from typing import Callable
 
 from cbt_plugins import signals
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate
-from cbt_plugins.campaigns.options import told
+from cbt_plugins.campaigns.options import describe_swap
 from cbt_plugins.campaigns.output import data, headline, left_set, page, progress
 from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial, finished, run_trial
@@ -48,18 +48,18 @@ class CampaignRun:
 
     def _with_options(self) -> Schedule:
         """Return the schedule; where it asks for code or defaults, with the options of both releases."""
-        its = self.schedule
-        if not its.section.code_or_defaults:
-            return its
+        schedule = self.schedule
+        if not schedule.section.code_or_defaults:
+            return schedule
         try:
-            swapped = its.swapped or its.options_reader().read()
+            swapped = schedule.swapped or schedule.options_reader().read()
         except ValueError as e:
             raise TrialFailed(f"{e}; the same command continues") from e
-        for line in told(swapped, its.restarts):
+        for line in describe_swap(swapped, schedule.restarts):
             self.say(line)
-        made = replace(its, swapped=swapped)
-        made.begin()
-        return made
+        new_schedule = replace(schedule, swapped=swapped)
+        new_schedule.begin()
+        return new_schedule
 
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()
@@ -82,14 +82,14 @@ class CampaignRun:
 
     def _trial(self, planned: PlannedTrial, journal: Journal) -> None:
         folder = self.schedule.folder_of(planned)
-        there = finished(folder)
-        if there and not there.reason:
+        earlier_trial = finished(folder)
+        if earlier_trial and not earlier_trial.reason:
             return
         for attempt in range(1, _ATTEMPTS + 1):
             journal.write("trial", name=planned.name, arm=planned.arm, attempt=attempt)
             trial = run_trial(self.schedule.cycle(planned.arm), folder, again=True)
             journal.write("trial-ended", name=planned.name, reason=trial.reason)
-            self.say(f"{planned.name}: {_told(trial)}")
+            self.say(f"{planned.name}: {_result_text(trial)}")
             if not trial.reason:
                 return
         raise TrialFailed(f"{planned.name} failed {_ATTEMPTS} times: {trial.reason}; the same command continues")
@@ -99,7 +99,7 @@ class CampaignRun:
             self.say(line)
 
 
-def _told(trial: Trial) -> str:
+def _result_text(trial: Trial) -> str:
     if trial.reason:
         return f"failed: {trial.reason}"
     return f"prepared in {seconds(trial.prepared)}, measured in {seconds(trial.measured)}"

@@ -61,13 +61,13 @@ def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], name
     at_start: Dict[str, Settings] = {name: {} for name in names}
     left: Dict[str, Dict[str, None]] = {}
     for kind in KINDS:
-        old, new = (its.get(kind, {}) for its in tables)
+        old, new = (by_kind.get(kind, {}) for by_kind in tables)
         for name, has, lacks in [(names[0], old, new), (names[1], new, old)] if old and new else ():
             for option in has.keys() - lacks.keys():
                 left.setdefault(f"only {name} has it", {})[option] = None
         for option in sorted(old.keys() & new.keys()):
             values = old[option]["value"], new[option]["value"]
-            abouts = [its.get(option, {}) for its in helps]
+            abouts = [by_option.get(option, {}) for by_option in helps]
             if values[0] == values[1] or not _concerns(option, kind, abouts):
                 continue
             reason = _reason(option, (old[option], new[option]), abouts)
@@ -77,7 +77,7 @@ def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], name
             late = option in AT_START or not all(about.get("can_update_at_runtime", True) for about in abouts)
             for code, value in zip(names, reversed(values)):
                 (at_start if late else running)[code].setdefault(kind, {})[option] = value
-    return Swapped(running, at_start, {reason: tuple(sorted(its)) for reason, its in left.items()})
+    return Swapped(running, at_start, {reason: tuple(sorted(options)) for reason, options in left.items()})
 
 
 def _concerns(option: str, kind: str, abouts: Sequence[Mapping[str, Any]]) -> bool:
@@ -120,12 +120,12 @@ def _taken(value: str, about: Mapping[str, Any]) -> bool:
 
 def tables_of(folder: Path) -> Dict[str, Table]:
     """Return the tables that options.sh has written. Raises OSError, ValueError."""
-    found: Dict[str, Table] = {}
+    tables: Dict[str, Table] = {}
     for kind in KINDS:
         path = folder / f"{kind}.json"
         if path.exists():
-            found[kind] = {row["name"]: row for row in read_json(path) if row.get("source") and "/" not in row["name"]}
-    return found
+            tables[kind] = {row["name"]: row for row in read_json(path) if row.get("source") and "/" not in row["name"]}
+    return tables
 
 
 @dataclass(frozen=True)
@@ -138,9 +138,9 @@ class OptionReader:
 
     def read(self) -> Swapped:
         """Prepare each arm, read its tables, and write what differs. Raises OSError, ValueError with what failed."""
-        known = stored(self.folder)
-        if known:
-            return known
+        earlier = stored(self.folder)
+        if earlier:
+            return earlier
         script = self.folder / SCRIPT.name
         write_whole(script, read_text(SCRIPT))
         names = list(self.cycles)
@@ -148,8 +148,8 @@ class OptionReader:
         for name in names:
             self._run(name, "tables", self.cycles[name].prepare)
         tables = [tables_of(self.folder / name) for name in names]
-        first, other = ({o: row["value"] for t in its.values() for o, row in t.items()} for its in tables)
-        differ = sorted(o for o in first.keys() & other.keys() if first[o] != other[o])
+        first, second = ({o: row["value"] for t in by_kind.values() for o, row in t.items()} for by_kind in tables)
+        differ = sorted(o for o in first.keys() & second.keys() if first[o] != second[o])
         for name in names:
             write_whole(self.folder / name / "names", "".join(f"{option}\n" for option in differ))
         again = self.cycles[names[1]].prepare if before and not before.reason else ()
@@ -163,18 +163,18 @@ class OptionReader:
         write_json(self.folder / FILE, {"version": VERSION, **vars(swapped)})
         return swapped
 
-    def _run(self, name: str, what: str, prepare: Sequence[str]) -> None:
-        cycle, there = self.cycles[name], self.folder.resolve() / name
-        line = set_line(cycle.through, self.folder / SCRIPT.name, what, there, self.ceph)
-        asked = replace(cycle, prepare=(*prepare, line), program="")
-        trial = run_trial(asked, self.folder / f"{name}-{what}", again=True)
+    def _run(self, name: str, action: str, prepare: Sequence[str]) -> None:
+        cycle, target = self.cycles[name], self.folder.resolve() / name
+        line = set_line(cycle.through, self.folder / SCRIPT.name, action, target, self.ceph)
+        probe = replace(cycle, prepare=(*prepare, line), program="")
+        trial = run_trial(probe, self.folder / f"{name}-{action}", again=True)
         if trial.reason:
             raise ValueError(f"the options of {name} could not be read: {trial.reason}")
 
 
-def set_line(through: str, script: Path, what: str, folder: Path, ceph: str) -> str:
+def set_line(through: str, script: Path, action: str, folder: Path, ceph: str) -> str:
     """Return the shell command that runs options.sh on the head node."""
-    return f"{through} sh {shlex.quote(str(script.resolve()))} {what} {shlex.quote(str(folder))} {ceph}".strip()
+    return f"{through} sh {shlex.quote(str(script.resolve()))} {action} {shlex.quote(str(folder))} {ceph}".strip()
 
 
 def stored(folder: Path) -> Optional[Swapped]:
@@ -197,21 +197,23 @@ def lines_of(settings: Settings, values: bool = True) -> str:
 
 def merged(*settings: Settings) -> Settings:
     """Return settings of which later ones win."""
-    made: Settings = {}
-    for one in settings:
-        for who, options in one.items():
-            made.setdefault(who, {}).update(options)
-    return made
+    union: Settings = {}
+    for layer in settings:
+        for who, options in layer.items():
+            union.setdefault(who, {}).update(options)
+    return union
 
 
-def told(swapped: Swapped, restarts: bool) -> Iterator[str]:
+def describe_swap(swapped: Swapped, restarts: bool) -> Iterator[str]:
     """Yield a line for each option that is swapped, and for those that are not."""
     for code, settings in swapped.running.items():
         late = swapped.at_start[code]
-        options = sorted({o for its in (settings, *([late] if restarts else [])) for who in its.values() for o in who})
+        options = sorted(
+            {o for layer in (settings, *([late] if restarts else [])) for who in layer.values() for o in who}
+        )
         yield f"{code} gets the other's defaults of {len(options)} options: {', '.join(options) or 'none differ'}"
     if not restarts:
-        late_ones = sorted({o for its in swapped.at_start.values() for who in its.values() for o in who})
+        late_ones = sorted({o for layer in swapped.at_start.values() for who in layer.values() for o in who})
         if late_ones:
             yield f"left out, read when a daemon starts (give each arm `restart:`): {', '.join(late_ones)}"
     for reason, names in swapped.left_out.items():

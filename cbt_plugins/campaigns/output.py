@@ -22,41 +22,41 @@ VERSION = 1
 _HALF = 45
 
 
-def headline(its: Evaluation) -> str:
+def headline(evaluation: Evaluation) -> str:
     """Return how far a campaign is, as one sentence."""
-    of = f"{its.blocks} of {several(its.schedule.section.blocks, 'block')}"
-    if its.decided:
+    of = f"{evaluation.blocks} of {several(evaluation.schedule.section.blocks, 'block')}"
+    if evaluation.decided:
         return f"decided after {of}"
-    if its.ended and its.blocks < its.schedule.section.blocks:
+    if evaluation.ended and evaluation.blocks < evaluation.schedule.section.blocks:
         return f"ended after {of}: no number of blocks decides what is inconclusive"
-    if its.ended:
+    if evaluation.ended:
         return f"the budget is used up: {of}; what is not decided is inconclusive"
     return f"not decided after {of}"
 
 
-def blocks(its: Evaluation) -> List[Block]:
+def blocks(evaluation: Evaluation) -> List[Block]:
     """Return a campaign for people."""
-    schedule = its.schedule
-    spent = sum(trial.prepared + trial.measured for _, trial in its.trials)
-    made: List[Block] = [
-        Heading(f"{schedule.folder}: {headline(its)}"),
-        Words((f"arms {', '.join(schedule.arms)}; {several(len(its.trials), 'trial')} in {seconds(spent)}",)),
-        TableGrid(_HEAD, tuple(_line(row, its) for row in its.rows), left=2),
+    schedule = evaluation.schedule
+    spent = sum(trial.prepared + trial.measured for _, trial in evaluation.trials)
+    parts: List[Block] = [
+        Heading(f"{schedule.folder}: {headline(evaluation)}"),
+        Words((f"arms {', '.join(schedule.arms)}; {several(len(evaluation.trials), 'trial')} in {seconds(spent)}",)),
+        TableGrid(_HEAD, tuple(_line(row, evaluation) for row in evaluation.rows), left=2),
     ]
-    if not its.ended:
+    if not evaluation.ended:
         title = "blocks needed in all for a true verdict in 80 % of campaigns, with the noise seen so far"
-        made.append(TableGrid(_OUTLOOK, tuple(_outlooks(its)), left=2, title=title))
-    return [*made, Notes("notes", tuple(_notes(its)))]
+        parts.append(TableGrid(_OUTLOOK, tuple(_outlooks(evaluation)), left=2, title=title))
+    return [*parts, Notes("notes", tuple(_notes(evaluation)))]
 
 
 _HEAD = ("row", "of", "base", "new", "change", "interval", "block scatter", "blocks", "verdict")
 _OUTLOOK = ("row", "of", "change that matters", "if nothing changed", "if it changed so much", "if twice as much")
 
 
-def _line(row: RowState, its: Evaluation) -> Tuple[str, ...]:
+def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
     decision = row.decision
-    base, new = _medians(row, its.schedule)
-    verdict = its.verdict_of(row)
+    base, new = _medians(row, evaluation.schedule)
+    verdict = evaluation.verdict_of(row)
     return (
         row.id.text,
         row.id.contrast,
@@ -84,99 +84,100 @@ def _word(verdict: Optional[Verdict], decision: Decision) -> str:
 def _medians(row: RowState, schedule: Schedule) -> Tuple[Optional[float], Optional[float]]:
     """Return the medians of the base and of the arm of the contrast; none of the latter where it is several arms."""
     base = row.medians.get(schedule.arms[0])
-    contrast = next(its for its in schedule.contrasts if its.name == row.id.contrast)
+    contrast = next(candidate for candidate in schedule.contrasts if candidate.name == row.id.contrast)
     new = [arm for arm, weight in contrast.weights.items() if weight > 0]
     return (base, row.medians.get(new[0])) if len(new) == 1 else (None, None)
 
 
-def _outlooks(its: Evaluation) -> Iterator[Tuple[str, ...]]:
-    for row in its.rows:
+def _outlooks(evaluation: Evaluation) -> Iterator[Tuple[str, ...]]:
+    for row in evaluation.rows:
         if not row.verdict:
-            cells = [needed(one, its.schedule, its.block_seconds) for one in row.outlooks] or ["-", "-", "-"]
-            yield (row.id.text, row.id.contrast, _margin(row.id.metric, its.schedule), *cells)
+            cells = [needed(outlook, evaluation.schedule, evaluation.block_seconds) for outlook in row.outlooks]
+            yield (row.id.text, row.id.contrast, _margin(row.id.metric, evaluation.schedule), *(cells or "---"))
 
 
 def _margin(metric: str, schedule: Schedule) -> str:
     return f"{100 * schedule.rules.margin_of(metric):.3g} %"
 
 
-def needed(its: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
+def needed(outlook: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
     """Return after how many blocks 80 % of campaigns have a true verdict, and how long they take: "8 blocks (3 h)"."""
-    if its.blocks is None:
-        return f"more than {schedule.section.blocks} blocks (chance {100 * its.chance:.0f} %)"
-    return several(its.blocks, "block") + (f" ({seconds(its.blocks * of_block)})" if of_block else "")
+    if outlook.blocks is None:
+        return f"more than {schedule.section.blocks} blocks (chance {100 * outlook.chance:.0f} %)"
+    return several(outlook.blocks, "block") + (f" ({seconds(outlook.blocks * of_block)})" if of_block else "")
 
 
-def progress(its: Evaluation) -> Iterator[str]:
+def progress(evaluation: Evaluation) -> Iterator[str]:
     """Yield the lines printed after each block: the rows, and the need of the noisiest one."""
-    for row in its.rows:
-        decision, verdict = row.decision, its.verdict_of(row)
+    for row in evaluation.rows:
+        decision, verdict = row.decision, evaluation.verdict_of(row)
         change = " ".join(filter(None, (percent(decision.change), _ends(decision))))
-        yield f"block {its.blocks}: {row.id.contrast}: {row.id.text}: {change}: {_word(verdict, decision)}"
-    still = [row for row in its.rows if not row.verdict and row.outlooks]
-    if still and not its.ended:
+        yield f"block {evaluation.blocks}: {row.id.contrast}: {row.id.text}: {change}: {_word(verdict, decision)}"
+    still = [row for row in evaluation.rows if not row.verdict and row.outlooks]
+    if still and not evaluation.ended:
         worst = max(still, key=lambda row: row.decision.scatter or 0.0)
-        none, least, _ = (needed(outlook, its.schedule, its.block_seconds) for outlook in worst.outlooks)
-        margin = _margin(worst.id.metric, its.schedule)
-        yield f"block {its.blocks}: needed if nothing changed: {none}; if {margin} changed: {least} ({worst.id.text})"
+        none, least, _ = (needed(outlook, evaluation.schedule, evaluation.block_seconds) for outlook in worst.outlooks)
+        margin = _margin(worst.id.metric, evaluation.schedule)
+        needs = f"{none}; if {margin} changed: {least} ({worst.id.text})"
+        yield f"block {evaluation.blocks}: needed if nothing changed: {needs}"
 
 
-def _notes(its: Evaluation) -> Iterator[str]:
-    section = its.schedule.section
+def _notes(evaluation: Evaluation) -> Iterator[str]:
+    section = evaluation.schedule.section
     yield (
         f"the chance of any false better or worse in the campaign is at most {100 * section.alpha:g} %; "
         f"intervals hold at every look together; equivalent: within "
-        f"{margins(its.schedule.rules, [row.id.metric for row in its.rows])}"
+        f"{margins(evaluation.schedule.rules, [row.id.metric for row in evaluation.rows])}"
     )
-    named = [name for row in its.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
-    for pattern in section.keys if its.rows else ():
+    named = [name for row in evaluation.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
+    for pattern in section.keys if evaluation.rows else ():
         if not fnmatch.filter(named, pattern):
             yield f"no row of key {pattern}: nothing of it is decided"
-    for row in its.rows:
+    for row in evaluation.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
             ends = row.decision.low, row.decision.high or 0.0
-            margin = its.schedule.rules.margin_of(row.id.metric)
+            margin = evaluation.schedule.rules.margin_of(row.id.metric)
             yield f"{name}: {small_difference(row.decision.differs, ends, margin)}"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
         if row.unrecovered:
             yield f"{name}: no verdict: {row.unrecovered}"
         if row.capped:
             yield f"{name}: neither better nor equivalent: {row.capped}"
-    yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in its.trials if trial.reason)
-    yield from left_set(its)
+    yield from (f"{planned.name} failed: {trial.reason}" for planned, trial in evaluation.trials if trial.reason)
+    yield from left_set(evaluation)
 
 
-def left_set(its: Evaluation) -> Iterator[str]:
+def left_set(evaluation: Evaluation) -> Iterator[str]:
     """Yield how to remove the options that the last trial has set for its restart: they stay on the cluster."""
-    for planned, _ in its.trials[-1:]:
-        commands = its.schedule.put_back(planned.arm)
+    for planned, _ in evaluation.trials[-1:]:
+        commands = evaluation.schedule.put_back(planned.arm)
         if commands:
             yield f"options of {planned.arm} stay set on the cluster; to remove them: {' && '.join(commands)}"
 
 
-def data(its: Evaluation) -> Dict[str, Any]:
+def data(evaluation: Evaluation) -> Dict[str, Any]:
     """Return a campaign for programs; changes are shares."""
     return {
         "version": VERSION,
-        "file": its.schedule.config.file,
-        "folder": str(its.schedule.folder),
-        "arms": list(its.schedule.arms),
-        "blocks": its.blocks,
-        "budget": its.schedule.section.blocks,
-        "decided": its.decided,
-        "ended": its.ended,
-        "block_seconds": number(its.block_seconds),
+        "file": evaluation.schedule.config.file,
+        "folder": str(evaluation.schedule.folder),
+        "arms": list(evaluation.schedule.arms),
+        "blocks": evaluation.blocks,
+        "budget": evaluation.schedule.section.blocks,
+        "decided": evaluation.decided,
+        "ended": evaluation.ended,
+        "block_seconds": number(evaluation.block_seconds),
         "trials": [
             {"name": planned.name, "arm": planned.arm, "archive": str(trial.archive), "reason": trial.reason}
-            for planned, trial in its.trials
+            for planned, trial in evaluation.trials
         ],
-        "rows": [_data_of(row, its) for row in its.rows],
+        "rows": [_data_of(row, evaluation) for row in evaluation.rows],
     }
 
 
-def _data_of(row: RowState, its: Evaluation) -> Dict[str, Any]:
-    decision, verdict = row.decision, its.verdict_of(row)
+def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
+    decision, verdict = row.decision, evaluation.verdict_of(row)
     return {
         **vars(row.id),
         "medians": {arm: number(value) for arm, value in row.medians.items()},
@@ -193,41 +194,41 @@ def _data_of(row: RowState, its: Evaluation) -> Dict[str, Any]:
         "left_out": list(row.left_out),
         "capped": row.capped,
         "unrecovered": row.unrecovered,
-        "outlook": [vars(one) for one in row.outlooks],
+        "outlook": [vars(outlook) for outlook in row.outlooks],
     }
 
 
-def table(its: Evaluation) -> Iterator[Sequence[Any]]:
+def table(evaluation: Evaluation) -> Iterator[Sequence[Any]]:
     """Yield the log ratio of each block and key row, for CSV."""
     yield ("contrast", "case", "phase", "op", "metric", "block", "log_ratio", "change")
-    for row in its.rows:
+    for row in evaluation.rows:
         for block, ratio in enumerate(row.ratios, 1):
-            known = () if ratio is None else (number(ratio), number(math.expm1(ratio)))
-            yield (*vars(row.id).values(), block, *(known or ("", "")))
+            cells = () if ratio is None else (number(ratio), number(math.expm1(ratio)))
+            yield (*vars(row.id).values(), block, *(cells or ("", "")))
 
 
-def page(its: Evaluation) -> str:
+def page(evaluation: Evaluation) -> str:
     """Return the page: the decision with the sequence of blocks, then the comparison of all trials.
 
     Raises CampaignError before each arm has a trial.
     """
-    if its.compared is None:
-        raise CampaignError(f"{its.schedule.folder}: no page yet: not every arm has a trial")
-    told = {
-        "title": f"Campaign: {headline(its)}",
-        "verdict": _verdict(its),
+    if evaluation.compared is None:
+        raise CampaignError(f"{evaluation.schedule.folder}: no page yet: not every arm has a trial")
+    decision = {
+        "title": f"Campaign: {headline(evaluation)}",
+        "verdict": _verdict(evaluation),
         "head": _HEAD,
-        "rows": [{"cells": _line(row, its), "class": _class(its.verdict_of(row)), "plot": _plot(row, its)}
-                 for row in its.rows],
-        "notes": list(_notes(its)),
+        "rows": [{"cells": _line(row, evaluation), "class": _class(evaluation.verdict_of(row)),
+                  "plot": _plot(row, evaluation)} for row in evaluation.rows],
+        "notes": list(_notes(evaluation)),
     }  # fmt: skip
-    return comparison_page(_decided(its), told)
+    return comparison_page(_decided(evaluation), decision)
 
 
-def _verdict(its: Evaluation) -> Dict[str, str]:
+def _verdict(evaluation: Evaluation) -> Dict[str, str]:
     counts: Dict[str, int] = {}
-    for row in its.rows:
-        verdict = its.verdict_of(row)
+    for row in evaluation.rows:
+        verdict = evaluation.verdict_of(row)
         word = verdict.value if verdict else "not decided"
         counts[word] = counts.get(word, 0) + 1
     kind = "bad" if "worse" in counts else "good" if "better" in counts else "equivalent"
@@ -240,10 +241,10 @@ def _class(verdict: Optional[Verdict]) -> str:
     return verdict.value if verdict in (Verdict.BETTER, Verdict.WORSE) else ""
 
 
-def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
+def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     """Return the picture of a row: the log ratio of each block, their mean so far with its bounds, and the margin."""
-    section, design = its.schedule.section, its.schedule.design
-    levels = {"bounds": section.alpha / max(1, len(its.rows)), "inner": 2 * section.alpha}
+    section, design = evaluation.schedule.section, evaluation.schedule.design
+    levels = {"bounds": section.alpha / max(1, len(evaluation.rows)), "inner": 2 * section.alpha}
     points, means, values = [], [], []
     reaches: Dict[str, List[Tuple[int, float, float]]] = {name: [] for name in levels}
     for block, ratio in enumerate(row.ratios, 1):
@@ -255,7 +256,7 @@ def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
         for name, alpha in levels.items():
             reach = interval(values, alpha, design)
             reaches[name] += [(block, *reach)] if reach else []
-    margin = its.schedule.rules.margin_of(row.id.metric)
+    margin = evaluation.schedule.rules.margin_of(row.id.metric)
     ends = [abs(v) for _, v in points] + [abs(end) for _, *two in reaches["bounds"] for end in two] + [2 * margin]
     scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [margin]))
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
@@ -270,27 +271,29 @@ def _plot(row: RowState, its: Evaluation) -> Dict[str, Any]:
     }
 
 
-def _decided(its: Evaluation) -> Compared:
+def _decided(evaluation: Evaluation) -> Compared:
     """Return the comparison with the campaign's changes and verdicts of key rows; other rows wait for its end."""
-    assert its.compared is not None
-    known: Dict[Tuple[str, str, Key], RowState] = {(r.id.contrast, r.id.case, r.id.key): r for r in its.rows}
+    assert evaluation.compared is not None
+    states: Dict[Tuple[str, str, Key], RowState] = {(r.id.contrast, r.id.case, r.id.key): r for r in evaluation.rows}
     sections = []
-    for section in its.compared.sections:
+    for section in evaluation.compared.sections:
         rows = []
         for row in section.rows:
-            mine = known.get((section.contender, section.case, row.key))
+            state = states.get((section.contender, section.case, row.key))
             outcome = row.comparison
-            if mine:
-                of = mine.decision
+            if state:
+                of = state.decision
                 outcome = replace(
                     outcome, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None
                 )
                 outcome = replace(outcome, inner_low=of.low, inner_high=of.high, differs=of.differs)
-            if outcome.key or not its.ended:
-                outcome = replace(outcome, verdict=(its.verdict_of(mine) if mine else None) or Verdict.INCONCLUSIVE)
+            if outcome.key or not evaluation.ended:
+                outcome = replace(
+                    outcome, verdict=(evaluation.verdict_of(state) if state else None) or Verdict.INCONCLUSIVE
+                )
             rows.append(replace(row, comparison=outcome))
         sections.append(replace(section, rows=tuple(rows)))
-    return replace(its.compared, sections=tuple(sections))
+    return replace(evaluation.compared, sections=tuple(sections))
 
 
 def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[Outlook, ...]]]) -> List[Block]:
@@ -298,17 +301,17 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     section, facts = schedule.section, plan_data(schedule)
     cycle = seconds(facts["cycle_seconds"])
     named = [metric for key in section.keys for metric in fnmatch.filter(METRICS, key.rpartition(".")[2])]
-    more = f" + {'; '.join(facts['unknown_time'])}" if facts["unknown_time"] else ""
+    unknown_time = f" + {'; '.join(facts['unknown_time'])}" if facts["unknown_time"] else ""
     words = [
         f"{several(len(schedule.arms), 'arm')}: {', '.join(schedule.arms)}; {schedule.arms[0]} is the base",
         f"at most {several(section.blocks, 'block')} of {several(len(schedule.block(1)), 'cycle')}; a cycle takes "
-        f"{cycle}{more}, its preparation more",
+        f"{cycle}{unknown_time}, its preparation more",
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
         f"it ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)}); "
         f"chance of any false better or worse: {100 * section.alpha:g} %; first look after {FIRST} blocks",
     ]
-    order = [(str(n), " ".join(its.arm for its in schedule.block(n))) for n in range(1, section.blocks + 1)]
+    order = [(str(n), " ".join(planned.arm for planned in schedule.block(n))) for n in range(1, section.blocks + 1)]
     commands = []
     for arm in schedule.arms:
         cycle_of = schedule.cycle(arm)
@@ -361,5 +364,5 @@ def plan_data(schedule: Schedule) -> Dict[str, Any]:
         "unknown_time": list(dict.fromkeys(text for total in totals for text in total.unknown_time)),
         "bytes": size,
         "bytes_text": about_size(size) if size else "an unknown amount",
-        "order": [[its.arm for its in schedule.block(n)] for n in range(1, schedule.section.blocks + 1)],
+        "order": [[planned.arm for planned in schedule.block(n)] for n in range(1, schedule.section.blocks + 1)],
     }

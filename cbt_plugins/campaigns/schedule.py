@@ -111,15 +111,15 @@ class Schedule:
 
     def cycle(self, arm: str) -> Cycle:
         """Return the cycle that a trial of an arm runs."""
-        its, code = self.section, self.code_of(arm)
+        section, code = self.section, self.code_of(arm)
         return Cycle(
             arm=arm,
             file=self.file_of(arm).resolve(),
-            prepare=(*its.prepare, *its.arms[code].prepare, *self._restarted(arm)),
-            program=its.program or PROGRAM,
-            through=its.through or "",
-            limit=its.prepare_limit,
-            cycle_limit=its.cycle_limit,
+            prepare=(*section.prepare, *section.arms[code].prepare, *self._restarted(arm)),
+            program=section.program or PROGRAM,
+            through=section.through or "",
+            limit=section.prepare_limit,
+            cycle_limit=section.cycle_limit,
             environment={"CBT_PLUGINS_CAMPAIGN": str(self.folder.resolve())},
         )
 
@@ -127,11 +127,11 @@ class Schedule:
         """Return the CBT file of an arm."""
         data = file_of(self.config.data, self.section.arms[self.code_of(arm)])
         for name in self._options(arm) and our_sections(registry.BENCHMARKS):
-            its = data["benchmarks"].get(name)
-            if its is not None:
-                settings = dict(its.get("settings") or {})
+            section = data["benchmarks"].get(name)
+            if section is not None:
+                settings = dict(section.get("settings") or {})
                 settings["config"] = merged(self._options(arm), settings.get("config") or {})
-                data["benchmarks"] = {**data["benchmarks"], name: {**its, "settings": settings}}
+                data["benchmarks"] = {**data["benchmarks"], name: {**section, "settings": settings}}
         return data
 
     def code_of(self, arm: str) -> str:
@@ -161,9 +161,9 @@ class Schedule:
         if self.swapped is None or not self.restarts or not restart or not any(self.swapped.at_start.values()):
             return ()
         reader = self.folder / FOLDER
-        there = (self.folder / "arms" / f"{arm}.options").resolve()
+        target = (self.folder / "arms" / f"{arm}.options").resolve()
         ceph = ceph_command(self.config.cluster)
-        return (set_line(self.section.through or "", reader / SCRIPT.name, "set", there, ceph), restart)
+        return (set_line(self.section.through or "", reader / SCRIPT.name, "set", target, ceph), restart)
 
     def put_back(self, arm: str) -> Tuple[str, ...]:
         """Return the commands that remove the options that a trial of an arm has set before its restart."""
@@ -177,17 +177,17 @@ class Schedule:
     def trials(self) -> Iterator[Tuple[PlannedTrial, Trial]]:
         """Yield the trials that are finished, block by block, up to the first block with none."""
         for number in range(1, self.section.blocks + 1):
-            made = [(its, finished(self.folder_of(its))) for its in self.block(number)]
-            yield from ((its, trial) for its, trial in made if trial is not None)
-            if not any(trial for _, trial in made):
+            trials = [(planned, finished(self.folder_of(planned))) for planned in self.block(number)]
+            yield from ((planned, trial) for planned, trial in trials if trial is not None)
+            if not any(trial for _, trial in trials):
                 return
 
     def begin(self) -> None:
         """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
         state = {"version": VERSION, "file": self.config.file, "data": _masked(self.config.data)}
-        there = stored(self.folder)
-        if there:
-            _refuse_other(there, self.config, self.folder)
+        stored_state = stored(self.folder)
+        if stored_state:
+            _refuse_other(stored_state, self.config, self.folder)
         write_json(self.folder / STATE, state)
         for arm in self.arms:
             write_whole(self.file_of(arm), text_of(self.data_of(arm)), mode=0o600)  # its cycles need its secrets
@@ -268,9 +268,9 @@ def schedule_in(folder: Path, config: Optional[Config] = None) -> Schedule:
 
     A file that is given (`config`) must be that one.
     """
-    there = stored(folder)
-    if there is None:
+    stored_state = stored(folder)
+    if stored_state is None:
         raise CampaignError(f"{folder}: no campaign in it: there is no {STATE}")
     if config is not None:
-        _refuse_other(there, config, folder)
-    return schedule_of(load(_source(there)), folder)
+        _refuse_other(stored_state, config, folder)
+    return schedule_of(load(_source(stored_state)), folder)

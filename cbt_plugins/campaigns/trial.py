@@ -99,7 +99,9 @@ class Trial:
     def values(self) -> Dict[Tuple[str, str, str], float]:
         """Return the numbers of the first run: (phase, operation, metric) -> value; {} of a trial that failed."""
         runs = (record.measurements for record in self.records[:1])
-        return {(m.phase, m.op, m.metric): m.value for found in runs for m in found if m.value is not None}
+        return {
+            (m.phase, m.op, m.metric): m.value for measurements in runs for m in measurements if m.value is not None
+        }
 
 
 def finished(folder: Path) -> Optional[Trial]:
@@ -132,7 +134,7 @@ def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
     sync_folder(folder.parent)
     undo_left(cycle, folder)
     try:
-        trial = _made(cycle, folder.resolve())
+        trial = _run_cycle(cycle, folder.resolve())
     except KeyboardInterrupt:
         undo_left(cycle, folder)
         raise
@@ -179,7 +181,7 @@ def put_aside(folder: Path, suffix: str = "partial") -> Optional[Path]:
     return target
 
 
-def _made(cycle: Cycle, folder: Path) -> Trial:
+def _run_cycle(cycle: Cycle, folder: Path) -> Trial:
     began = time.time()
     archive = folder / ARCHIVE
     steps: List[Tuple[str, str, Optional[float]]]

@@ -17,7 +17,7 @@ from test_campaign import made as made  # a fixture
 from test_campaign import world as world  # a fixture
 
 from cbt_plugins.campaigns.loop import CampaignRun
-from cbt_plugins.campaigns.options import SCRIPT, OptionReader, differing, told
+from cbt_plugins.campaigns.options import SCRIPT, OptionReader, describe_swap, differing
 from cbt_plugins.campaigns.output import blocks, left_set
 from cbt_plugins.campaigns.schedule import Schedule, ceph_command, schedule_of
 from cbt_plugins.campaigns.trial import Cycle
@@ -117,7 +117,7 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
         "a name, a path, an address or what is installed": ("container_image", "osd_class_dir"),
         "one default is empty, which cannot be set": ("osd_empty",),
     }
-    said = list(told(its, restarts=False))
+    said = list(describe_swap(its, restarts=False))
     assert said[0] == "old gets the other's defaults of 1 options: osd_max_backfills"
     assert "left out, read when a daemon starts (give each arm `restart:`): osd_op_queue" in said
     assert "left out, only new has it: osd_fresh" in said
@@ -153,7 +153,7 @@ def test_an_option_that_one_release_reads_at_its_start_is_set_before(runtime: Tu
 def test_a_long_list_of_options_is_counted() -> None:
     fresh = {f"osd_{number}": ("1", "default") for number in range(31)}
     its = differing([{"osd": table(OLD)}, {"osd": table({**OLD, **fresh})}], [{}, {}], ["old", "new"])
-    assert "left out, only new has it: 31 options, named in options/options.json" in told(its, restarts=False)
+    assert "left out, only new has it: 31 options, named in options/options.json" in describe_swap(its, restarts=False)
 
 
 def crossed(tmp_path: Path, **arm: Any) -> Schedule:
