@@ -38,14 +38,14 @@ _SHARDS = re.compile(r"(?:behind|recovering) shards: \[([\d,]+)\]")
 def run(line):
     """Return the output of a command, as far as it comes in time."""
     # in the agent's own process group: whoever ends that ends all
-    its = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
-    return its.communicate()[0].decode(errors="replace")
+    process = subprocess.Popen(["/bin/sh", "-c", line], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE)
+    return process.communicate()[0].decode(errors="replace")
 
 
 def cpu():
     """Return the seconds of a processor that this process and those it has run have used."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(its.ru_utime + its.ru_stime for its in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 def parsed(text):
@@ -60,7 +60,7 @@ def behind(text):
     total = None
     for part in _PARTS.split(text):
         counts = [int(a or b) for a, b in _BEHIND.findall(part)]
-        shards = {number for its in _SHARDS.findall(part) for number in its.split(",")}
+        shards = {number for shard_list in _SHARDS.findall(part) for number in shard_list.split(",")}
         if counts:
             total = (total or 0) + max(len(shards), *counts)
         elif "caught up" in part:
@@ -76,7 +76,7 @@ def sample(admin, sync):
         record["gc"] = int(entries) if entries.isdigit() else None
     queue = parsed(run(admin + " reshard list 2>/dev/null"))
     if isinstance(queue, list):
-        record["reshard"] = sorted({str(its.get("bucket_name")) for its in queue})
+        record["reshard"] = sorted({str(entry.get("bucket_name")) for entry in queue})
     if sync:
         shards = behind(run(admin + " sync status 2>/dev/null"))
         if shards is not None:

@@ -78,14 +78,14 @@ POOLS = ("bluestore_cache_onode", "bluestore_cache_data", "bluestore_cache_other
 
 def ask(path, prefix):
     """Return a daemon's reply, None for none."""
-    with contextlib.suppress(OSError, ValueError, struct.error), socket.socket(socket.AF_UNIX) as its:
-        its.settimeout(TIMEOUT)
-        its.connect(path)
-        its.sendall(json.dumps({"prefix": prefix, "format": "json"}).encode() + b"\0")
-        (left,) = struct.unpack(">I", its.recv(4, socket.MSG_WAITALL))
+    with contextlib.suppress(OSError, ValueError, struct.error), socket.socket(socket.AF_UNIX) as connection:
+        connection.settimeout(TIMEOUT)
+        connection.connect(path)
+        connection.sendall(json.dumps({"prefix": prefix, "format": "json"}).encode() + b"\0")
+        (left,) = struct.unpack(">I", connection.recv(4, socket.MSG_WAITALL))
         parts = []
         while 0 < left <= LARGEST:
-            parts.append(its.recv(min(left, 1 << 20)))
+            parts.append(connection.recv(min(left, 1 << 20)))
             if not parts[-1]:
                 return None
             left -= len(parts[-1])
@@ -99,24 +99,24 @@ def number(value):
 
 
 def chosen(dump, table):
-    found = {}
+    values = {}
     for name, (section, *counters) in table.items():
-        its = dump.get(section) or {}
+        section_counters = dump.get(section) or {}
         for counter in counters:
-            if counter in its:
-                found[name] = number(its[counter])
+            if counter in section_counters:
+                values[name] = number(section_counters[counter])
                 break
-    return found
+    return values
 
 
 def sockets():
     """Return {daemon: paths}: "osd.3", "client.rgw.a"; a stopped daemon's socket may be left there."""
-    found = {}
+    paths_by_daemon = {}
     for path in sorted(path for pattern in SOCKETS for path in glob.glob(pattern)):
         osd, client = _OSD.search(path), _CLIENT.search(path)
         if osd or client:
-            found.setdefault("osd." + osd.group(1) if osd else "client." + client.group(1), []).append(path)
-    return found
+            paths_by_daemon.setdefault("osd." + osd.group(1) if osd else "client." + client.group(1), []).append(path)
+    return paths_by_daemon
 
 
 def closed():
@@ -124,47 +124,50 @@ def closed():
     for folder in sorted(folder.rstrip("/") for pattern in FOLDERS for folder in glob.glob(pattern)):
         if not os.access(folder, os.R_OK | os.X_OK):
             return folder
-    return next((path for its in sockets().values() for path in its if not os.access(path, os.W_OK)), None)
+    return next((path for paths in sockets().values() for path in paths if not os.access(path, os.W_OK)), None)
 
 
 def sample_osd(path, score):
     dump = ask(path, "perf dump")
     if not dump:
         return None
-    found = chosen(dump, OF_OSDS)
+    counters = chosen(dump, OF_OSDS)
     pools = ((ask(path, "dump_mempools") or {}).get("mempool") or {}).get("by_pool") or {}
-    found.update(("mempool_" + name + "_bytes", pools[name]["bytes"]) for name in POOLS if name in pools)
+    counters.update(("mempool_" + name + "_bytes", pools[name]["bytes"]) for name in POOLS if name in pools)
     if score:
         rating = ask(path, "bluestore allocator score block")
         if rating and "fragmentation_rating" in rating:
-            found["allocator_score"] = round(rating["fragmentation_rating"], 9)
-    return found
+            counters["allocator_score"] = round(rating["fragmentation_rating"], 9)
+    return counters
 
 
 def sample_gateway(path):
     dump = ask(path, "perf dump")
     if not dump or "rgw" not in dump:
         return None  # another client of Ceph
-    found = chosen(dump, OF_GATEWAYS)
-    zones = [its for section, its in dump.items() if section.startswith(SYNC)]
+    counters = chosen(dump, OF_GATEWAYS)
+    zones = [zone for section, zone in dump.items() if section.startswith(SYNC)]
     for name, counter in OF_ZONES.items():
         values = [number(zone[counter]) for zone in zones if counter in zone]
         if values:
-            found[name] = sum(value[1] if isinstance(value, list) else value for value in values)
-    return found
+            counters[name] = sum(value[1] if isinstance(value, list) else value for value in values)
+    return counters
 
 
 def sample(score, shared):
     """Return {daemon: counters}; `shared` keeps the names that several daemons have, and what to say of it."""
-    found = {}
+    counters_by_daemon = {}
     for daemon, paths in sockets().items():
-        its = {path: sample_osd(path, score) if daemon.startswith("osd.") else sample_gateway(path) for path in paths}
-        its = {path: counters for path, counters in its.items() if counters}
-        if len(its) > 1:
+        counters_by_path = {
+            path: sample_osd(path, score) if daemon.startswith("osd.") else sample_gateway(path) for path in paths
+        }
+        counters_by_path = {path: counters for path, counters in counters_by_path.items() if counters}
+        if len(counters_by_path) > 1:
             shared[daemon] = f"several daemons are called {daemon}: each is named with its process"
-        for path, counters in its.items():
-            found[os.path.basename(path)[len("ceph-") : -len(".asok")] if daemon in shared else daemon] = counters
-    return found
+        for path, counters in counters_by_path.items():
+            name = os.path.basename(path)[len("ceph-") : -len(".asok")] if daemon in shared else daemon
+            counters_by_daemon[name] = counters
+    return counters_by_daemon
 
 
 #: of lines, so that a reader sees which are doubled or lost
@@ -183,7 +186,7 @@ def limited(text):
 
 def main(interval):
     line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval})
-    samples, scored, last, shared, told = 0, None, False, {}, 0
+    samples, scored, last, shared, reported = 0, None, False, {}, 0
     path = closed()
     if path:
         limited(path + " may not be asked: this needs root")
@@ -193,17 +196,17 @@ def main(interval):
         record = {"t": round(time.time(), 3), "d": sample(score, shared)}
         scored = begun if score else scored
         line(record)
-        for text in list(shared.values())[told:]:
+        for text in list(shared.values())[reported:]:
             limited(text)
-        told = len(shared)
+        reported = len(shared)
         samples += 1
         if last:
             break
         every = interval if samples < FINE else interval * COARSER
         wait = max(0.1, begun + every - time.monotonic())
         last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
-    its = resource.getrusage(resource.RUSAGE_SELF)
-    used = round(its.ru_utime + its.ru_stime, 3)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    used = round(usage.ru_utime + usage.ru_stime, 3)
     line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": used})
 
 

@@ -122,8 +122,8 @@ def bring_left(
         for name in result.stdout.split():
             left.setdefault(name, []).append(node)
     _remove_scratch(local_dir.parent)
-    for name, there in left.items():
-        _fetch(remote, there, f"{run_dir}/{name}", local_dir, cluster.get("user"))
+    for name, left_nodes in left.items():
+        _fetch(remote, left_nodes, f"{run_dir}/{name}", local_dir, cluster.get("user"))
 
 
 def bring_noted(
@@ -163,8 +163,8 @@ def _left(note: Path) -> Dict[str, List[str]]:
         left = read_json(note)
     except (OSError, ValueError):
         return {}
-    its = left.items() if isinstance(left, dict) else ()
-    return {folder: list(map(str, nodes)) for folder, nodes in its if isinstance(nodes, list)}
+    items = left.items() if isinstance(left, dict) else ()
+    return {folder: list(map(str, nodes)) for folder, nodes in items if isinstance(nodes, list)}
 
 
 def _note_left(note: Path, folder: str, nodes: Sequence[str]) -> None:
@@ -268,18 +268,18 @@ def _place_for(files: Mapping[str, Path], folder: Path) -> Path:
     The same ones are there when a run was killed before they were removed on their node. The folder is made.
     """
     for number in itertools.count(1):
-        its = folder if number == 1 else folder.with_name(f"{folder.name}.{number}")
-        if all(_same(file, its / name) for name, file in files.items() if os.path.lexists(its / name)):
-            its.mkdir(exist_ok=True)
-            return its
+        candidate = folder if number == 1 else folder.with_name(f"{folder.name}.{number}")
+        if all(_same(file, candidate / name) for name, file in files.items() if os.path.lexists(candidate / name)):
+            candidate.mkdir(exist_ok=True)
+            return candidate
     raise AssertionError
 
 
-def _same(one: Path, other: Path) -> bool:
-    if one.is_dir() and other.is_dir():
-        names = os.listdir(one)
-        return sorted(names) == sorted(os.listdir(other)) and all(_same(one / name, other / name) for name in names)
-    return one.is_file() and other.is_file() and filecmp.cmp(one, other, shallow=False)
+def _same(first: Path, second: Path) -> bool:
+    if first.is_dir() and second.is_dir():
+        names = os.listdir(first)
+        return sorted(names) == sorted(os.listdir(second)) and all(_same(first / name, second / name) for name in names)
+    return first.is_file() and second.is_file() and filecmp.cmp(first, second, shallow=False)
 
 
 def build(

@@ -53,10 +53,10 @@ def read(path):
     except OSError:
         return None
     try:
-        data = more = os.read(fd, 1 << 16)
-        while len(more) >= 1 << 11:
-            more = os.read(fd, 1 << 16)
-            data += more
+        data = chunk = os.read(fd, 1 << 16)
+        while len(chunk) >= 1 << 11:
+            chunk = os.read(fd, 1 << 16)
+            data += chunk
         return data
     except OSError:
         return None
@@ -75,19 +75,19 @@ def fields(stat):
 
 def recognize(name, words):
     """Return (class, id) of a process by its name and arguments, None for one that is not watched."""
-    its = CLASSES.get(name)
-    if its is None or (name == "rados" and "bench" not in words):
+    daemon_class = CLASSES.get(name)
+    if daemon_class is None or (name == "rados" and "bench" not in words):
         return None
-    if its == "generator":
-        return its, name
-    found = ""
+    if daemon_class == "generator":
+        return daemon_class, name
+    daemon_id = ""
     for i, word in enumerate(words):
         key, equals, value = word.partition("=")
         if key in _NAMES:
             value = value if equals else words[i + 1] if i + 1 < len(words) else ""
             # "osd.3", "client.rgw.a", "mon.a"
-            found = value.split(".", 1)[-1] if key in ("-n", "--name") else value
-    return its, found
+            daemon_id = value.split(".", 1)[-1] if key in ("-n", "--name") else value
+    return daemon_class, daemon_id
 
 
 class WatchedThread:
@@ -112,13 +112,13 @@ class WatchedThread:
         if self._looks < 2:  # a thread gets its name after it has begun
             self.name = text(self._folder + "/comm")
             self._looks += 1
-        its = read(self._path) if self._fd is None else os.pread(self._fd, 4096, 0)
-        if not its:
+        data = read(self._path) if self._fd is None else os.pread(self._fd, 4096, 0)
+        if not data:
             raise ProcessLookupError
         if self._exact:
-            now = int(its.split(None, 1)[0]) / 1e6
+            now = int(data.split(None, 1)[0]) / 1e6
         else:
-            words = fields(its)
+            words = fields(data)
             now = (int(words[UTIME]) + int(words[STIME])) * 1000.0 / HZ
         before, self._ms = self._ms, now
         return now - before
@@ -133,8 +133,8 @@ class WatchedThread:
 class WatchedProcess:
     """One daemon. Its files stay open: they mean this process also when its number is given to another one."""
 
-    def __init__(self, pid, its, name, since):
-        self.pid, self.its, self.id, self.since = pid, its, name, since
+    def __init__(self, pid, daemon_class, name, since):
+        self.pid, self.daemon_class, self.id, self.since = pid, daemon_class, name, since
         self._stat = os.open("/proc/%d/stat" % pid, os.O_RDONLY)
         self._io = None
         with contextlib.suppress(OSError):
@@ -145,8 +145,8 @@ class WatchedProcess:
 
     def counters(self):
         """Return (ticks, resident KiB, threads, bytes read, bytes written). Raises OSError when it is gone."""
-        its = fields(os.pread(self._stat, 4096, 0))
-        if its[STATE] in ENDED:
+        stat = fields(os.pread(self._stat, 4096, 0))
+        if stat[STATE] in ENDED:
             raise ProcessLookupError
         done, written = 0, 0
         if self._io is not None:
@@ -157,8 +157,8 @@ class WatchedProcess:
                 os.close(self._io)
                 self._io = None
                 done, written = self.last[1:]
-        ticks = int(its[UTIME]) + int(its[STIME])
-        return ticks, int(its[RSS]) * PAGE >> 10, int(its[NUM_THREADS]), done, written
+        ticks = int(stat[UTIME]) + int(stat[STIME])
+        return ticks, int(stat[RSS]) * PAGE >> 10, int(stat[NUM_THREADS]), done, written
 
     @property
     def io(self):
@@ -202,7 +202,7 @@ class Processes:
         self._me = me
         self._seen, self._young = set(), set()
         self._next = self._next_all = self._hurry = 0.0
-        self.known = {}  # index in the lines -> WatchedProcess
+        self.watched = {}  # index in the lines -> WatchedProcess
         self._index = 0
         self._begun = None  # when the first search was over, epoch seconds
         self._booted = time.time() - float(read("/proc/uptime").split()[0])
@@ -213,24 +213,24 @@ class Processes:
             self._hurry = now + SEARCH_OFTEN  # a run has just begun
         elif now >= self._hurry and now < self._next:
             return {}
-        there = {entry for entry in os.listdir("/proc") if entry.isdigit()}
+        entries = {entry for entry in os.listdir("/proc") if entry.isdigit()}
         if now >= self._next_all:
-            look, self._next_all = there, now + SEARCH_ALL
+            look, self._next_all = entries, now + SEARCH_ALL
         else:
             # what was new at the last search may have become another program since
-            look = (there - self._seen) | (self._young & there)
-        self._young, self._seen = there - self._seen if self._begun else set(), there
+            look = (entries - self._seen) | (self._young & entries)
+        self._young, self._seen = entries - self._seen if self._begun else set(), entries
         self._next = now + SEARCH
-        mine = {process.pid: process.since for process in self.known.values()}
-        found = {}
+        mine = {process.pid: process.since for process in self.watched.values()}
+        new_processes = {}
         for entry in look:
             process = self._process(int(entry), mine)
             if process is not None:
                 self._index += 1
-                found[self._index - 1] = process
-        self.known.update(found)
+                new_processes[self._index - 1] = process
+        self.watched.update(new_processes)
         self._begun = self._begun or time.time()
-        return found
+        return new_processes
 
     def _process(self, pid, mine):
         name = text("/proc/%d/comm" % pid)
@@ -245,11 +245,11 @@ class Processes:
         if mine.get(pid) == ticks:
             return None
         words = (read("/proc/%d/cmdline" % pid) or b"").decode(errors="replace").split("\0")
-        its = ("monitor", "resources") if pid == self._me else recognize(name, words[1:])
-        if its is None or (renamed and os.path.basename(words[0]) != name):
+        identity = ("monitor", "resources") if pid == self._me else recognize(name, words[1:])
+        if identity is None or (renamed and os.path.basename(words[0]) != name):
             return None
         try:
-            process = WatchedProcess(pid, its[0], its[1], ticks)
+            process = WatchedProcess(pid, identity[0], identity[1], ticks)
             ticks_now, _, _, done, written = process.counters()
         except (OSError, ValueError):
             return None
@@ -263,7 +263,7 @@ class Processes:
         return process
 
     def gone(self, index, now):
-        self.known.pop(index).close()
+        self.watched.pop(index).close()
         self._hurry = now + SEARCH_OFTEN
 
 
@@ -275,33 +275,33 @@ class Limits:
 
     def rises(self, processes):
         """Return [[process index, periods, periods in which it was throttled]] of those that a limit has stopped."""
-        now, found = {}, []
+        now, rows = {}, []
         for index, process in processes.items():
             if index not in self._files:
                 self._files[index] = throttle_files(process.pid)
             for file in self._files[index]:
                 if file not in now:
                     now[file] = self._periods(file)
-            its = [now[f] for f in self._files[index] if now[f] and f in self._last]
+            current = [now[f] for f in self._files[index] if now[f] and f in self._last]
             before = [self._last[f] for f in self._files[index] if now[f] and f in self._last]
-            rises = [(b[1] - a[1], b[0] - a[0]) for a, b in zip(before, its)]
+            rises = [(b[1] - a[1], b[0] - a[0]) for a, b in zip(before, current)]
             throttled, periods = max(rises) if rises else (0, 0)
             if throttled > 0:
-                found.append([index, periods, throttled])
-        self._last = {file: its for file, its in now.items() if its}
-        self._files = {index: its for index, its in self._files.items() if index in processes}
-        return found
+                rows.append([index, periods, throttled])
+        self._last = {file: counts for file, counts in now.items() if counts}
+        self._files = {index: files for index, files in self._files.items() if index in processes}
+        return rows
 
     @staticmethod
     def _periods(file):
         words = (read(file) or b"").split()
-        its = dict(zip(words[::2], words[1::2]))
-        return (int(its[b"nr_periods"]), int(its[b"nr_throttled"])) if b"nr_throttled" in its else None
+        counters = dict(zip(words[::2], words[1::2]))
+        return (int(counters[b"nr_periods"]), int(counters[b"nr_throttled"])) if b"nr_throttled" in counters else None
 
 
 def throttle_files(pid):
     """Return the cpu.stat of each cgroup of a process that could have a limit; the root has none."""
-    found = []
+    files = []
     for line in text("/proc/%d/cgroup" % pid).splitlines():
         number, kinds, path = line.split(":", 2)
         if number != "0" and "cpu" not in kinds.split(","):
@@ -311,5 +311,5 @@ def throttle_files(pid):
         for n in range(len(parts), 0, -1):
             file = "/".join([top.rstrip("/"), *parts[:n], "cpu.stat"])
             if ".." not in parts and b"nr_throttled" in (read(file) or b""):
-                found.append(file)
-    return found
+                files.append(file)
+    return files

@@ -55,27 +55,27 @@ def disk_of(number):
     with contextlib.suppress(OSError):
         below = os.listdir(path + "/slaves")
         if below:
-            found = []
+            disks = []
             for name in below:
                 slave = text("/sys/class/block/%s/dev" % name).split(":")
-                found += disk_of(os.makedev(int(slave[0]), int(slave[1])))
-            return sorted(set(found))
+                disks += disk_of(os.makedev(int(slave[0]), int(slave[1])))
+            return sorted(set(disks))
     return [os.path.basename(path)]
 
 
 def disks_of(process):
     """Return {"block", "block.db", "block.wal": disks} of an OSD, as far as this user may read it."""
-    found = {}
+    disks_by_part = {}
     for part in ("block", "block.db", "block.wal"):
         # the links of a container's folder point to devices that have the same names outside
         for root in ("/proc/%d/root" % process.pid, ""):
             with contextlib.suppress(OSError, ValueError):
-                its = os.stat("%s/var/lib/ceph/osd/ceph-%s/%s" % (root, process.id, part))
-                disks = disk_of(its.st_rdev or its.st_dev)
+                status = os.stat("%s/var/lib/ceph/osd/ceph-%s/%s" % (root, process.id, part))
+                disks = disk_of(status.st_rdev or status.st_dev)
                 if disks:
-                    found[part] = disks
+                    disks_by_part[part] = disks
                     break
-    return found
+    return disks_by_part
 
 
 class Disks:
@@ -112,14 +112,14 @@ class Interfaces:
         """Return (new ones, [[index, differences of NET_COUNTERS...]])."""
         new, lines = {}, []
         for line in (read("/proc/net/dev") or b"").splitlines()[2:]:
-            name, _, rest = line.decode().partition(":")
+            name, _, counters = line.decode().partition(":")
             name = name.strip()
             if name == "lo":
                 continue
             if name not in self.index:
                 self.index[name] = len(self.index)
                 new[self.index[name]] = self._about(name)
-            words = rest.split()
+            words = counters.split()
             lines += _difference(self._last, self.index[name], [int(words[i]) for i in NET_COUNTERS])
         return new, lines
 
@@ -144,18 +144,18 @@ def _difference(last, index, values):
 
 def addresses(name):
     """Return the IPv4 and IPv6 addresses of an interface as "address/prefix", without link-local ones."""
-    found = []
-    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as asked:
+    addresses = []
+    with contextlib.suppress(OSError), socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as query_socket:
         word = struct.pack("%ds" % IFREQ_SIZE, name.encode()[:IFNAME_LENGTH])
         requests = (SIOCGIFADDR, SIOCGIFNETMASK)
-        address, mask = (fcntl.ioctl(asked.fileno(), request, word)[IFREQ_ADDRESS] for request in requests)
-        found.append("%s/%d" % (socket.inet_ntoa(address), bin(int.from_bytes(mask, "big")).count("1")))
+        address, mask = (fcntl.ioctl(query_socket.fileno(), request, word)[IFREQ_ADDRESS] for request in requests)
+        addresses.append("%s/%d" % (socket.inet_ntoa(address), bin(int.from_bytes(mask, "big")).count("1")))
     for line in (read("/proc/net/if_inet6") or b"").decode().splitlines():
         words = line.split()
         if words[INET6_NAME] == name and words[INET6_SCOPE] == SCOPE_GLOBAL:
             address = socket.inet_ntop(socket.AF_INET6, bytes.fromhex(words[INET6_ADDRESS]))
-            found.append("%s/%d" % (address, int(words[INET6_PREFIX], 16)))
-    return found
+            addresses.append("%s/%d" % (address, int(words[INET6_PREFIX], 16)))
+    return addresses
 
 
 def cpu_ticks():
@@ -180,8 +180,8 @@ class NodeMemory:
     @staticmethod
     def _read():
         words = text("/proc/vmstat").split()
-        its = dict(zip(words[::2], words[1::2]))
-        return [int(its.get(name, 0)) for name in ("pswpin", "pswpout")]
+        counters = dict(zip(words[::2], words[1::2]))
+        return [int(counters.get(name, 0)) for name in ("pswpin", "pswpout")]
 
 
 def link(path):
@@ -235,12 +235,12 @@ class NodeSampler:
     def _take(self, passed, gap=None, last=False):
         now, t = time.monotonic(), time.time()
         self._last = now
-        found = self._processes.scan(now)
+        new_processes = self._processes.scan(now)
         disks, disk_lines = self._disks.read()
         interfaces, net_lines = self._interfaces.read()
         names = {}
-        if found:
-            names["d"] = {index: self._about(process) for index, process in found.items()}
+        if new_processes:
+            names["d"] = {index: self._about(process) for index, process in new_processes.items()}
         if disks:
             names["k"] = disks
         if interfaces:
@@ -251,7 +251,7 @@ class NodeSampler:
         daemons, gone = self._daemons(now)
         looked, ran = self._threads(now, t) if last or self._looked is None or now >= self._looked + LOOK else (0.0, {})
         if passed is None:
-            self._limits.rises(self._processes.known)
+            self._limits.rises(self._processes.watched)
             return
         record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._cpu)]}
         record.update({"d": daemons, "k": disk_lines, "n": net_lines})
@@ -261,17 +261,17 @@ class NodeSampler:
             record["gap"] = gap
         if looked:
             record["look"], record["h"] = round(looked, 3), self._memory.line()
-            record["q"] = self._limits.rises(self._processes.known)
-            record["u"] = [[index, *row] for index, its in ran.items() for row in self._by_name(its)]
-            busiest = {index: self._busiest(its, 1000 * looked) for index, its in ran.items()}
-            busiest = {index: its for index, its in busiest.items() if its}
+            record["q"] = self._limits.rises(self._processes.watched)
+            record["u"] = [[index, *row] for index, thread_times in ran.items() for row in self._by_name(thread_times)]
+            busiest = {index: self._busiest(thread_times, 1000 * looked) for index, thread_times in ran.items()}
+            busiest = {index: threads for index, threads in busiest.items() if threads}
             if busiest:
                 record["threads"] = busiest
         self.line(record)
 
     def _daemons(self, now):
         lines, gone = [], []
-        for index, process in list(self._processes.known.items()):
+        for index, process in list(self._processes.watched.items()):
             try:
                 ticks, rss, threads, done, written = process.counters()
             except (OSError, ValueError):
@@ -286,13 +286,17 @@ class NodeSampler:
     def _threads(self, now, t):
         """Return (seconds since the look before, 0 of the first one, {daemon: [(ms, thread name)]})."""
         seconds, self._looked = now - self._looked if self._looked else 0.0, now
-        ran = {index: process.look() for index, process in self._processes.known.items() if process.its != "monitor"}
-        new = {name: None for its in ran.values() for _, name in its if name not in self._names}
+        ran = {
+            index: process.look()
+            for index, process in self._processes.watched.items()
+            if process.daemon_class != "monitor"
+        }
+        new = {name: None for thread_times in ran.values() for _, name in thread_times if name not in self._names}
         for name in new:
             self._names[name] = len(self._names)
         if new:
             self.line({"t": round(t, 3), "names": {"t": {self._names[name]: {"name": name} for name in new}}})
-        return seconds, {index: its for index, its in ran.items() if its}
+        return seconds, {index: thread_times for index, thread_times in ran.items() if thread_times}
 
     def _by_name(self, ran):
         """Return [[name index, ms]], one for each name."""
@@ -310,9 +314,14 @@ class NodeSampler:
 
     @staticmethod
     def _about(process):
-        about = {"class": process.its, "id": process.id, "pid": process.pid, "since": round(process.started, 2)}
+        about = {
+            "class": process.daemon_class,
+            "id": process.id,
+            "pid": process.pid,
+            "since": round(process.started, 2),
+        }
         about["io"] = process.io
-        if process.its == "osd":
+        if process.daemon_class == "osd":
             disks = disks_of(process)
             if disks:
                 about["disks"] = disks
@@ -333,8 +342,8 @@ def main(interval):
             break
         sampler.sample(every)
     sampler.sample(every, last=True)
-    its = resource.getrusage(resource.RUSAGE_SELF)
-    used = round(its.ru_utime + its.ru_stime, 3)
+    usage = resource.getrusage(resource.RUSAGE_SELF)
+    used = round(usage.ru_utime + usage.ru_stime, 3)
     sampler.line({"t": round(time.time(), 3), "end": "told", "samples": sampler.samples, "cpu": used})
 
 

@@ -42,7 +42,7 @@ _FRAME = re.compile(r"^\s+[0-9a-f]+ (.+?)\s*$")
 
 def daemons():
     """Return the process numbers of the node's daemons -> their class."""
-    found = {}
+    class_by_pid = {}
     for path in glob.glob("/proc/[0-9]*/cmdline"):
         try:
             with open(path, "rb") as file:
@@ -50,8 +50,8 @@ def daemons():
         except OSError:
             continue  # it has ended
         if name in DAEMONS:
-            found[int(path.split("/")[2])] = DAEMONS[name]
-    return found
+            class_by_pid[int(path.split("/")[2])] = DAEMONS[name]
+    return class_by_pid
 
 
 def folded(lines, kinds):
@@ -61,8 +61,8 @@ def folded(lines, kinds):
 
     def close():
         if kind:
-            known = [its for its in reversed(frames) if its != "[unknown]"][:DEEPEST] or ["[unknown]"]
-            counts[";".join([kind, thread, *known])] += 1
+            named_frames = [frame for frame in reversed(frames) if frame != "[unknown]"][:DEEPEST] or ["[unknown]"]
+            counts[";".join([kind, thread, *named_frames])] += 1
 
     for line in lines:
         head = _HEAD.match(line)
@@ -103,7 +103,7 @@ def look(kinds, options):
     try:
         recorder = subprocess.Popen(record, stdin=subprocess.DEVNULL, stderr=subprocess.PIPE)
         last = ended(recorder)
-        lasted, said = time.monotonic() - begun, recorder.communicate()[1].decode(errors="replace").strip()
+        lasted, messages = time.monotonic() - begun, recorder.communicate()[1].decode(errors="replace").strip()
         show = ["perf", "script", "-i", FILE, "-F", "comm,pid,tid,ip,sym"]
         with subprocess.Popen(show, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL) as script:
             n, stacks = folded((text.decode(errors="replace") for text in script.stdout), kinds)
@@ -112,8 +112,8 @@ def look(kinds, options):
     finally:
         with contextlib.suppress(OSError):
             os.remove(FILE)
-    if not n and said:
-        return {"error": said.splitlines()[-1][:300]}, last
+    if not n and messages:
+        return {"error": messages.splitlines()[-1][:300]}, last
     return {"s": round(min(lasted, options["seconds"]), 3), "daemons": len(kinds), "n": n, "stacks": stacks}, last
 
 
@@ -130,7 +130,7 @@ def ended(recorder):
 def cpu():
     """Return the seconds of a processor that this process and those it has run have used."""
     used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
-    return sum(its.ru_utime + its.ru_stime for its in used)
+    return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
 #: of lines, so that a reader sees which are doubled or lost
@@ -161,13 +161,13 @@ def main(options):
                 pass
             break
         t, begun, kinds = time.time(), time.monotonic(), daemons()
-        found, last = look(kinds, options) if kinds else ({"error": "no Ceph daemon runs here"}, False)
-        line(dict(found, t=round(t, 3)))
+        record, last = look(kinds, options) if kinds else ({"error": "no Ceph daemon runs here"}, False)
+        line(dict(record, t=round(t, 3)))
         looks += 1
         if not last:
             rarer = COARSER * max(options["interval"], seconds)
             due = begun + (options["interval"] if looks < FINE else rarer)
-            wait = max(0.0 if "n" in found else 1.0, due - time.monotonic())
+            wait = max(0.0 if "n" in record else 1.0, due - time.monotonic())
             last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
     line({"t": round(time.time(), 3), "end": "told", "looks": looks, "cpu": round(cpu(), 3)})
 

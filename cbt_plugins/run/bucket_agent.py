@@ -86,8 +86,8 @@ class SignedRequests:
     def once(self, method, path, query, body):
         if self.connection is None:
             kind = http.client.HTTPSConnection if self.context else http.client.HTTPConnection
-            more = {"context": self.context} if self.context else {}
-            self.connection = kind(self.host, timeout=TIMEOUT, **more)
+            tls_options = {"context": self.context} if self.context else {}
+            self.connection = kind(self.host, timeout=TIMEOUT, **tls_options)
         signal.setitimer(signal.ITIMER_REAL, TIMEOUT)  # the timeout of a connection is that of a byte
         try:
             self.connection.request(method, path + ("?" + query if query else ""), body or None,
@@ -182,8 +182,8 @@ def remove(s3, bucket):
     s3.ask("DELETE", path)
 
 
-def say(**what):
-    sys.stdout.write(json.dumps(what) + "\n")
+def say(**record):
+    sys.stdout.write(json.dumps(record) + "\n")
     sys.stdout.flush()
 
 

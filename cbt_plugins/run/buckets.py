@@ -78,7 +78,7 @@ class Buckets:
         self._s3 = plan.s3
         self._users = {self.names[b.key]: b.user for b in plan.buckets}
         self._keep_versions = plan.versioned
-        self._known: Optional[Dict[str, int]] = None
+        self._border_counts: Optional[Dict[str, int]] = None
         self.untold = ""  # why objects were not counted
 
     @property
@@ -122,21 +122,21 @@ class Buckets:
 
     def _counts(self, timeout: float) -> Dict[str, int]:
         """Ask for a user's buckets at once; one by one, a few side by side, for what that does not tell."""
-        found: Dict[str, int] = {}
+        counts: Dict[str, int] = {}
         by_user: Dict[str, List[str]] = {}
         for name, user in self._users.items():
             by_user.setdefault(user or self._s3.user or "", []).append(name)
         for user, names in by_user.items():
             if user and len(names) > FEW:
-                told = self._told_of(user, timeout)
-                found.update((name, told[name].objects) for name in names if name in told)
-        left = [name for name in self.names.values() if name not in found]
+                user_buckets = self._buckets_of(user, timeout)
+                counts.update((name, user_buckets[name].objects) for name in names if name in user_buckets)
+        left = [name for name in self.names.values() if name not in counts]
         for first in range(0, len(left), FEW):
             lot = left[first : first + FEW]
-            found.update(zip(lot, side_by_side(*(partial(self._objects, name, timeout) for name in lot))))
-        return {name: found[name] for name in self.names.values()}
+            counts.update(zip(lot, side_by_side(*(partial(self._objects, name, timeout) for name in lot))))
+        return {name: counts[name] for name in self.names.values()}
 
-    def _told_of(self, user: str, timeout: float) -> Dict[str, BucketStats]:
+    def _buckets_of(self, user: str, timeout: float) -> Dict[str, BucketStats]:
         try:
             return self._ceph.buckets_of(user, timeout)
         except CephTimeout:
@@ -148,12 +148,12 @@ class Buckets:
     def keep(self, counts: Mapping[str, int]) -> None:
         """Remember the counts at the end of a phase: the next one begins with them. Others write to existing buckets.
         """
-        self._known = None if self._foreign else dict(counts) or None
+        self._border_counts = None if self._foreign else dict(counts) or None
 
     def kept(self) -> Optional[Dict[str, int]]:
         """Return the counts of the border between two phases, once; None where they have to be taken."""
-        known, self._known = self._known, None
-        return known
+        counts, self._border_counts = self._border_counts, None
+        return counts
 
     def _objects(self, name: str, timeout: float) -> int:
         stats = self._stats(name, timeout)
@@ -236,9 +236,9 @@ class BucketsByS3(Buckets):
                 for _, text in stream.lines(1.0):
                     last = time.monotonic()
                     with contextlib.suppress(ValueError):
-                        said = json.loads(text)
-                        failed += [said["failed"]] if "failed" in said else []
-                        if "end" in said and not failed:
+                        message = json.loads(text)
+                        failed += [message["failed"]] if "failed" in message else []
+                        if "end" in message and not failed:
                             return names
         why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or "no answer"
         raise CephError(f"{self._node}: buckets of the run are left: {why}")
@@ -325,10 +325,10 @@ def settled(
     Requests cut off may still end, and RGW answers before the bucket index has the change.
     """
     for _ in range(SETTLES):
-        if all(its.after == its.expected for its in judge(counts)):
+        if all(object_count.after == object_count.expected for object_count in judge(counts)):
             break
         time.sleep(SETTLE)
         before, counts = counts, take()
-        if counts == before and all(its.ok for its in judge(counts)):
+        if counts == before and all(object_count.ok for object_count in judge(counts)):
             break
     return counts

@@ -190,9 +190,9 @@ class Engine:
 
     def check_plan(self) -> None:
         """Raise RunFailed where the archive has a run, finished or not, that another plan began."""
-        other = self._archive.other_plan(self._plan)
-        if other:
-            text = f"belongs to a run with another plan ({other} differs): use another archive directory"
+        difference = self._archive.other_plan(self._plan)
+        if difference:
+            text = f"belongs to a run with another plan ({difference} differs): use another archive directory"
             raise RunFailed(f"{self._archive.folder} {text}")
 
     def _identify(self, journal: Journal) -> str:

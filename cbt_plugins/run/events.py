@@ -93,9 +93,9 @@ class EventSchedule:
 
     def note(self, outcome: PhaseOutcome) -> None:
         """Say in the phase's outcome why it did not go on as planned, what was late, and how many events are left."""
-        what, late = self._worst
+        worst_event, late = self._worst
         if late > LATE_EVENT:
-            outcome.warn("faults-late", f"{what} began {late:.1f} s after its time")
+            outcome.warn("faults-late", f"{worst_event} began {late:.1f} s after its time")
         for text in self._changed:
             outcome.warn("fault-time", text)
         if self.failure is not None:
@@ -189,7 +189,9 @@ class EventSchedule:
         if labels and late > self._worst[1]:
             self._worst = f"{'undo of ' if event.undo else ''}{', '.join(labels)}", late
         for label in event.undo:
-            begun, its = self._late.pop(label, (planned, late))
+            begun, late_inject = self._late.pop(label, (planned, late))
             lasts = planned - begun
-            if abs(late - its) > max(LATE_EVENT, _OFF * lasts):
-                self._changed.append(f"{label} was in force for {lasts + late - its:.1f} s instead of {lasts:.1f} s")
+            if abs(late - late_inject) > max(LATE_EVENT, _OFF * lasts):
+                self._changed.append(
+                    f"{label} was in force for {lasts + late - late_inject:.1f} s instead of {lasts:.1f} s"
+                )

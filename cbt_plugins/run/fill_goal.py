@@ -27,21 +27,21 @@ def reaching(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], boo
     ceph = run.ceph
     pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
     wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
-    asked, told = [0.0], [time.monotonic()]
+    next_question, last_answer = [0.0], [time.monotonic()]
 
     def reached(_: StatusFeed) -> bool:
         now = time.monotonic()
-        if now < asked[0]:
+        if now < next_question[0]:
             return False
-        asked[0] = now + 5.0
+        next_question[0] = now + 5.0
         try:
             used = ceph.pool_bytes(pool)
         except CephError as error:  # one of thousands of questions: the next one may be answered
-            if now - told[0] > UNTOLD:
+            if now - last_answer[0] > UNTOLD:
                 raise
             log.info("how far the fill is: %s", error)
             return False
-        told[0] = now
+        last_answer[0] = now
         return used >= wanted
 
     return reached

@@ -61,23 +61,25 @@ class _Trial:
         """Return the load of a phase without its rate and its events, for some seconds."""
         large = any(low >= _LARGE for bucket in plan.buckets for low, _, _ in bucket.sizes)
         seconds = LARGE_TRIAL if large else TRIAL
-        its = replace(phase, name="ceiling", duration=seconds, ramp=0.0, warmup=0.0, events=(), keys={}, roles={})
-        its = replace(its, rate=None, rate_share=None, ladder=None)
+        trial_phase = replace(
+            phase, name="ceiling", duration=seconds, ramp=0.0, warmup=0.0, events=(), keys={}, roles={}
+        )
+        trial_phase = replace(trial_phase, rate=None, rate_share=None, ladder=None)
         again = {"DELETE": Keys(f"u(1,{_OBJECTS})", absent=True)}  # the null server has them for ever
         works = (replace(each, rate=None, keys=again if "DELETE" in each.mix else {}) for each in phase.works)
-        its = replace(its, works=tuple(works))
+        trial_phase = replace(trial_phase, works=tuple(works))
         if phase.kind == "fill":
-            its = replace(its, duration=None, goal=Goal(duration=seconds))
+            trial_phase = replace(trial_phase, duration=None, goal=Goal(duration=seconds))
         elif phase.kind == "delete":
-            its = replace(its, kind="hybrid", mix={"DELETE": 100.0})
-        if its.engine == "cbt-load" and (its.mix or {}).get("DELETE"):
-            its = replace(its, keys=again)
+            trial_phase = replace(trial_phase, kind="hybrid", mix={"DELETE": 100.0})
+        if trial_phase.engine == "cbt-load" and (trial_phase.mix or {}).get("DELETE"):
+            trial_phase = replace(trial_phase, keys=again)
         workers = int(phase.ladder.highest) if phase.ladder and phase.ladder.unit == "workers" else None
         buckets = None if phase.works else 1  # works differ by their buckets
         url = f"{urlsplit(plan.s3.urls[0]).scheme}://{_NOBODY}"
         s3 = replace(plan.s3, urls=(url,), payload=payload, lookup="path", verify_tls=False, ca_file=None)
         return cls(
-            its,
+            trial_phase,
             replace(
                 plan,
                 s3=replace(s3, host_select="weighed"),
@@ -144,10 +146,10 @@ class _Kept:
 
     def read(self) -> Dict[str, Any]:
         try:
-            found = read_json(self.path)
+            entries = read_json(self.path)
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return entries if isinstance(entries, dict) else {}
 
     def add(self, new: Mapping[str, Any]) -> None:
         every = {**self.read(), **new}
@@ -182,32 +184,32 @@ class GeneratorCeilings:
         write_json(run.archive.generator, {"phases": phases})
 
     def _phases(self) -> Dict[str, Any]:
-        found: Dict[str, Any] = {}
+        ceilings: Dict[str, Any] = {}
         done: Dict[str, Dict[str, Any]] = {}
         for phase in (phase for phase in self._run.plan.phases if phase.has_ceiling):
             trial = _Trial.of(self._run.plan, phase, self._ready.manifest["payload"][phase.engine])
             shape = json.dumps(trial.shape(self._run.clients), sort_keys=True)
             if shape not in done:
                 done[shape] = self._nodes(trial)
-                rates = ", ".join(f"{node} {its['requests_per_s']:,.0f}/s" for node, its in done[shape].items())
+                rates = ", ".join(f"{node} {ceiling['requests_per_s']:,.0f}/s" for node, ceiling in done[shape].items())
                 log.info("ceiling of the generators in %s: %s", phase.name, rates or "not known")
-            found[phase.name] = {"seconds": trial.seconds, "nodes": done[shape]}
-        return found
+            ceilings[phase.name] = {"seconds": trial.seconds, "nodes": done[shape]}
+        return ceilings
 
     def _nodes(self, trial: _Trial) -> Dict[str, Any]:
         kept, keys = self._kept.read(), {boot: self._key(trial, boot) for boot in self._machines}
         nodes = [node for boot, key in keys.items() if key not in kept for node in self._machines[boot]]
-        found = self._try(trial, nodes) if nodes else {}
+        ceilings = self._try(trial, nodes) if nodes else {}
         new = {
-            key: {"at": time.time(), "nodes": {node: found[node] for node in self._machines[boot]}}
+            key: {"at": time.time(), "nodes": {node: ceilings[node] for node in self._machines[boot]}}
             for boot, key in keys.items()
-            if key not in kept and all(node in found for node in self._machines[boot])
+            if key not in kept and all(node in ceilings for node in self._machines[boot])
         }
         if new:
             self._kept.add(new)
         for key in keys.values():
-            found.update(kept[key]["nodes"] if key in kept else {})
-        return {node: found[node] for node in self._run.clients if node in found}
+            ceilings.update(kept[key]["nodes"] if key in kept else {})
+        return {node: ceilings[node] for node in self._run.clients if node in ceilings}
 
     def _key(self, trial: _Trial, boot: str) -> str:
         """Return the mark of a machine since its boot, of the programs on it, and of the load of its nodes."""
@@ -224,27 +226,31 @@ class GeneratorCeilings:
         """Run a trial on all of these nodes at once. Raises LoadError and RemoteError."""
         most = len(trial.plan.drivers) * _MOST_JOBS
         answers = self._run.remote.run(nodes, f"python3 -c {shlex.quote(_PORTS)} {most}")
-        jobs = trial.jobs(nodes, {node: iter([int(n) for n in its.stdout.split()]) for node, its in answers.items()})
+        jobs = trial.jobs(
+            nodes, {node: iter([int(n) for n in result.stdout.split()]) for node, result in answers.items()}
+        )
         ends = self._ends(trial, jobs)
-        found = {}
+        ceilings = {}
         for node in nodes:
-            its = [ends[job.id] for job in jobs if job.node == node and job.id in ends]
-            failed = [end.message for end in its if end.died]
-            counts = sum((count for end in its for count in end.counts.values()), Counts())
+            job_ends = [ends[job.id] for job in jobs if job.node == node and job.id in ends]
+            failed = [end.message for end in job_ends if end.died]
+            counts = sum((count for end in job_ends for count in end.counts.values()), Counts())
             lasted = (counts.last or 0.0) - (counts.first or 0.0)
             workers = sum(job.workers for job in jobs if job.node == node)
             if failed or lasted <= 0 or counts.good < _LEAST * workers:
                 why = failed[0] if failed else f"{counts.good} requests by {workers} workers"
                 log.warning("%s: the ceiling of its generator is not known: %s", node, why)
                 continue
-            beside = [other for boot in self._machines.values() if node in boot for other in boot if other != node]
-            found[node] = {
+            beside = [
+                neighbour for boot in self._machines.values() if node in boot for neighbour in boot if neighbour != node
+            ]
+            ceilings[node] = {
                 "requests_per_s": round(counts.good / lasted, 3),
                 "mib_per_s": round(counts.size / lasted / 2**20, 3),
                 "measured_at": round(time.time(), 3),
                 "beside": beside,
             }
-        return found
+        return ceilings
 
     def _ends(self, trial: _Trial, jobs: Sequence[LoadJob]) -> Dict[str, JobEnd]:
         self._trials += 1

@@ -72,8 +72,8 @@ class LoadPhase:
         folder.mkdir(parents=True)
         outcome = PhaseOutcome(index, phase, rate=start.rate, workers=start.workers)
         # counted while the generators start: they write nothing before the go
-        known = self.buckets.kept()
-        before = Pending(self._counts if known is None else lambda: known)
+        kept_counts = self.buckets.kept()
+        before = Pending(self._counts if kept_counts is None else lambda: kept_counts)
         session = self._session(phase, jobs, scratch)
         self._make_load(session, outcome, schedule, folder, before)
         capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
@@ -173,8 +173,8 @@ class LoadPhase:
         before, after = counts
 
         def judge(now: Mapping[str, int]) -> List[ObjectCount]:
-            known = {b: n for b, n in before.items() if b in now}
-            return account(known, now, jobs, ends, self.buckets.versioned)
+            counts_before = {b: n for b, n in before.items() if b in now}
+            return account(counts_before, now, jobs, ends, self.buckets.versioned)
 
         after = settled(self._counts_after, after, judge)
         outcome.add_accounting(judge(after))
@@ -213,7 +213,7 @@ class _Observer:
     _first_rows: Dict[str, float] = field(default_factory=dict)  # run's clock
     _stopping: Optional[float] = None
     _written: Dict[str, float] = field(default_factory=dict)
-    _told: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
+    _reported: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
     _unguarded: bool = False
     _silent: Mapping[str, float] = field(default_factory=dict)  # client -> seconds without a word
     _away_at: float = -math.inf  # when a client was away last: it does not hear an order, nor tell its end
@@ -375,9 +375,9 @@ class _Observer:
 
     def _note_conditions(self, sample: Mapping[str, Any]) -> None:
         """Log each condition of the cluster once; the archive has all of them, and results the warnings."""
-        new = {name: text for name, text in found_in(sample).items() if name not in self._told}
+        new = {name: text for name, text in found_in(sample).items() if name not in self._reported}
         if new and self.session.go_at is not None and not of_own_faults(self.load.context.events.records):
-            self._told.update(new)
+            self._reported.update(new)
             for name, text in new.items():
                 log.warning("%s: %s: %s", self.outcome.phase.name, name, text)
 
@@ -426,7 +426,7 @@ class _Observer:
                 rate=self._meter.rate(),
                 errors=total.failed,
                 not_clean=self.watch.latest.not_clean if fresh and self.watch.latest else None,
-                note="; ".join(f"{what} {', '.join(whom)}" for what, whom in notes.items() if whom),
+                note="; ".join(f"{condition} {', '.join(whom)}" for condition, whom in notes.items() if whom),
                 after=Remainder.of(self.load.context.plan.phases[self.outcome.index :]),
             )
         )
@@ -444,10 +444,10 @@ def refusal(beat: Beat, job: str) -> Optional[str]:
 
 def _heartbeat(beat: Beat, job: str) -> Dict[str, Any]:
     """Return the record of a job in heartbeat.jsonl."""
-    total, said = sum(beat.counts[job].values(), Counts()), beat.driver.get(job, {})
+    total, report = sum(beat.counts[job].values(), Counts()), beat.driver.get(job, {})
     line = {"ops": total.good, "bytes": total.size, "errors": total.failed, "state": beat.states[job]}
-    line.update((key, said[key]) for key in ("in_flight", "oldest", "queued", "dry") if said.get(key))
-    down = [url for url, host in said.get("hosts", {}).items() if not host["up"]]
+    line.update((key, report[key]) for key in ("in_flight", "oldest", "queued", "dry") if report.get(key))
+    down = [url for url, host in report.get("hosts", {}).items() if not host["up"]]
     return {**line, "down": down} if down else line
 
 
@@ -468,9 +468,12 @@ def lasting(phase: Phase) -> float:
 
 def _latencies(jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]) -> Dict[str, Dict[str, float]]:
     """Mean latency in seconds per driver and operation."""
-    found: Dict[str, Dict[str, Counts]] = {}
+    counts_by_driver: Dict[str, Dict[str, Counts]] = {}
     for job in jobs:
         counts = ends[job.id].counts.get(job.op, Counts()) if job.id in ends else Counts()
-        mine = found.setdefault(job.driver, {})
+        mine = counts_by_driver.setdefault(job.driver, {})
         mine[job.op] = mine.get(job.op, Counts()) + counts
-    return {d: worker_groups.latencies({op: (c.good, c.busy_ns) for op, c in ops.items()}) for d, ops in found.items()}
+    return {
+        d: worker_groups.latencies({op: (c.good, c.busy_ns) for op, c in ops.items()})
+        for d, ops in counts_by_driver.items()
+    }

@@ -90,8 +90,8 @@ class PhaseOutcome:
         if end.died or speechless:
             how = f"signal {end.signal}" if end.signal else f"exit status {end.exit}"
             why = f": {end.message}" if end.message else ""
-            what = self.phase.engine if job.spec is not None else job.argv[1]
-            self.warn("generator-died", f"{job.id}: {what} ended with {how}{why}", job=job.id)
+            program = self.phase.engine if job.spec is not None else job.argv[1]
+            self.warn("generator-died", f"{job.id}: {program} ended with {how}{why}", job=job.id)
             self.degrade("failed")
         elif record["rows_total"] == 0:
             self.warn("generator-idle", f"{job.id}: no request was finished", job=job.id)
@@ -129,13 +129,13 @@ class PhaseOutcome:
     def add_accounting(self, accounting: Sequence[ObjectCount]) -> None:
         """Record the object accounting; warn where it does not balance."""
         self.accounting = list(accounting)
-        for its in accounting:
-            if not its.ok:
-                flying = several(its.in_flight, "request")
+        for count in accounting:
+            if not count.ok:
+                flying = several(count.in_flight, "request")
                 self.warn(
                     "accounting",
-                    f"{its.bucket}: {its.before} + {its.put} PUT - {its.delete} DELETE + {its.prepared} prepared "
-                    f"= {its.expected} objects expected, found {its.after}, with {flying} in flight",
+                    f"{count.bucket}: {count.before} + {count.put} PUT - {count.delete} DELETE + {count.prepared} "
+                    f"prepared = {count.expected} objects expected, found {count.after}, with {flying} in flight",
                 )
                 self.degrade("degraded")
 
@@ -159,8 +159,8 @@ class PhaseOutcome:
         for job in self.jobs:
             if job["rate_limit"]:
                 held[job["op"]] = held.get(job["op"], 0.0) + job["rate_limit"]
-        told = ", ".join(f"{op} to {rate:.1f}/s" for op, rate in held.items())
-        return f"; LIMITED: {told}" if told else ""
+        limits = ", ".join(f"{op} to {rate:.1f}/s" for op, rate in held.items())
+        return f"; LIMITED: {limits}" if limits else ""
 
     @property
     def why(self) -> str:
@@ -255,8 +255,8 @@ def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[f
     if took_all(jobs):
         duration = None
     at_go = generator_of(phase.engine).begins_at_go and go_at is not None
-    known = at_go and duration  # also when nothing was finished
-    if not (working or known):
+    is_fixed = at_go and duration  # also when nothing was finished
+    if not (working or is_fixed):
         return None
     if not duration:
         start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)

@@ -191,8 +191,8 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         if not worked:
             continue
         lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
-        made = sum(j["rows_total"] for j in worked) / lasted
-        return round(phase.rate_share * made, 3)
+        request_rate = sum(j["rows_total"] for j in worked) / lasted
+        return round(phase.rate_share * request_rate, 3)
     raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")
 
 

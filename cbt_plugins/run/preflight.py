@@ -138,17 +138,17 @@ def _conditions(run: RunContext) -> List[str]:
     ours = of_own_faults(run.events.records)
     if ours and ours[-1][1] == float("inf"):  # of an invocation that was broken off
         accepted |= {condition.name for condition in CONDITIONS if condition.of_faults}
-    until, told = time.monotonic() + SETTLE, False
+    until, announced = time.monotonic() + SETTLE, False
     while True:
-        found = {**found_in(run.ceph.status().sample(time.time())), **_near_full(run)}
-        found = {name: text for name, text in found.items() if name not in accepted}
-        if not found or time.monotonic() >= until:
+        violations = {**found_in(run.ceph.status().sample(time.time())), **_near_full(run)}
+        violations = {name: text for name, text in violations.items() if name not in accepted}
+        if not violations or time.monotonic() >= until:
             break
-        if not told:
-            log.info("waiting up to %.0f s for the cluster: %s", SETTLE, "; ".join(found.values()))
-        told = True
+        if not announced:
+            log.info("waiting up to %.0f s for the cluster: %s", SETTLE, "; ".join(violations.values()))
+        announced = True
         time.sleep(SETTLE_EVERY)
-    return list(condition_errors(found, accepted))
+    return list(condition_errors(violations, accepted))
 
 
 def accepted_of(settings: Settings) -> Set[str]:
@@ -209,8 +209,8 @@ def _python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> L
     """Return the nodes whose python3 cannot run what is sent to them: the run's own, and those of monitors' agents."""
     wanted = {node: ["the run"] for node in [run.ceph.head, *run.clients]}
     for name, config in run.host.profiles.items():
-        known = registry.references(registry.MONITORS)
-        if name in known and getattr(registry.load(registry.MONITORS, name), "RECONNECTS", False):
+        monitors = registry.references(registry.MONITORS)
+        if name in monitors and getattr(registry.load(registry.MONITORS, name), "RECONNECTS", False):
             monitor = registry.load(registry.MONITORS, name)(config or {}, run.host.cluster, run.host.common)
             for node in monitor.nodes:
                 wanted.setdefault(node, []).append(name)
@@ -218,9 +218,9 @@ def _python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> L
     for node, names in wanted.items():
         version = facts.get(node, {"python": _OLDEST}).get("python", "")
         if _numbers(version) < _numbers(_OLDEST):
-            its = f"python3 is {version}" if version else "python3 is not installed"
+            finding = f"python3 is {version}" if version else "python3 is not installed"
             need = "needs" if len(names) == 1 else "need"
-            errors.append(f"{node}: {its}: {', '.join(names)} {need} {_OLDEST} or newer there")
+            errors.append(f"{node}: {finding}: {', '.join(names)} {need} {_OLDEST} or newer there")
     return errors
 
 

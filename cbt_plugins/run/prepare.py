@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from dataclasses import replace
-from typing import Any, Dict
 
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.gateways import GatewayMaker
@@ -29,8 +28,10 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     lost += [f"bucket {record['bucket']}" for record in run.journal.all(REMOVED)]
     phases = enumerate(plan.phases, 1)
     if lost and all(run.archive.finished(index, phase.name) is not None for index, phase in phases):
-        known = json.loads(run.archive.manifest.read_text())  # killed while it was removed: the rest goes, too
-        return replace(ready, manifest={**ready.manifest, **{key: known[key] for key in _SEEN if key in known}})
+        # killed while it was removed: the rest goes, too
+        earlier_manifest = json.loads(run.archive.manifest.read_text())
+        properties = {key: earlier_manifest[key] for key in _SEEN if key in earlier_manifest}
+        return replace(ready, manifest={**ready.manifest, **properties})
     if lost and run.journal.all("phase-done"):
         raise RunFailed(
             f"{', '.join(lost)}: removed since the run was broken off, with what its phases have written: "
@@ -41,9 +42,9 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     gateways = GatewayMaker(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, users)
     run.injector.set_up(pools.parts(plan.pools))
     run.injector.set_up(gateways.parts(plan.pools))
-    found: Dict[str, Any] = {"pools": pools.seen(plan.pools)} if plan.pools else {}
+    properties = {"pools": pools.seen(plan.pools)} if plan.pools else {}
     if plan.rgw.restarts:
-        found["rgw"] = gateways.seen()
+        properties["rgw"] = gateways.seen()
     if plan.rgw.make_user:
         ready = replace(ready, keys=s3_keys(plan.s3, run.ceph), others=keys_of_users(plan, run.ceph))
-    return replace(ready, manifest={**ready.manifest, **found})
+    return replace(ready, manifest={**ready.manifest, **properties})

@@ -105,9 +105,9 @@ class Now:
 
 def clock(seconds: float) -> str:
     """Return seconds as 1:02:03 or 2:03."""
-    whole = max(0, int(seconds))
-    hours, rest = divmod(whole, 3600)
-    return f"{hours}:{rest // 60:02d}:{rest % 60:02d}" if hours else f"{rest // 60}:{rest % 60:02d}"
+    total = max(0, int(seconds))
+    hours, remainder = divmod(total, 3600)
+    return f"{hours}:{remainder // 60:02d}:{remainder % 60:02d}" if hours else f"{remainder // 60}:{remainder % 60:02d}"
 
 
 class Progress:

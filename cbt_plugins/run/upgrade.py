@@ -44,7 +44,7 @@ class Daemon(NamedTuple):
     def filled(self, command: str) -> str:
         """Return the command for this daemon; other braces are the shell's."""
         parts = {"{daemon}": self.name, "{type}": self.type, "{id}": self.id}
-        return re.sub("|".join(map(re.escape, parts)), lambda found: parts[found[0]], command)
+        return re.sub("|".join(map(re.escape, parts)), lambda match: parts[match[0]], command)
 
 
 class Upgrader:
@@ -60,7 +60,7 @@ class Upgrader:
         try:
             daemons = list(self._daemons())
             before = self.versions()
-            if not any(not fits(version, upgrade.to) for its in before.values() for version in its):
+            if not any(not fits(version, upgrade.to) for counts in before.values() for version in counts):
                 raise FaultError(f"{upgrade.label}: every daemon is at {upgrade.to} already: restore the cluster first")
             self._note(UPGRADE_BEGIN, label=upgrade.label, to=upgrade.to, versions=before)
             try:
@@ -87,7 +87,7 @@ class Upgrader:
 
     def _require(self, upgrade: Upgrade) -> None:
         """Let the OSDs use what the new release has."""
-        names = {found[2] for text in self._ceph.json("versions").get("osd", {}) if (found := _VERSION.search(text))}
+        names = {match[2] for text in self._ceph.json("versions").get("osd", {}) if (match := _VERSION.search(text))}
         if len(names) == 1:
             text = f"require-osd-release {names.pop()}"
             self._step(upgrade, text)
@@ -97,21 +97,21 @@ class Upgrader:
         """Wait until a daemon says the new version and, after an OSD's return, all PGs stay active+clean."""
         until = self.clock.now() + upgrade.timeout
         clean_since: Optional[float] = None
-        said: Any = "no reply"
+        reply: Any = "no reply"
         while True:
             try:
-                said = self._version_of(daemon)
-                if fits(said or "", upgrade.to):
+                reply = self._version_of(daemon)
+                if fits(reply or "", upgrade.to):
                     clean = daemon.type != "osd" or self._ceph.status().not_clean == 0
                     clean_since = (clean_since or self.clock.now()) if clean else None
                     settled = SETTLED if daemon.type == "osd" else 0.0
                     if clean_since is not None and self.clock.now() - clean_since >= settled:
                         return
             except CephError as error:  # a monitor that restarts does not answer
-                said = str(error)
+                reply = str(error)
             if self.clock.now() >= until:
-                clean_text = ", or the PGs did not become active+clean" if fits(str(said), upgrade.to) else ""
-                raise FaultError(f"{upgrade.label}: {daemon.name} is not at {upgrade.to}: {said}{clean_text}")
+                clean_text = ", or the PGs did not become active+clean" if fits(str(reply), upgrade.to) else ""
+                raise FaultError(f"{upgrade.label}: {daemon.name} is not at {upgrade.to}: {reply}{clean_text}")
             self._pause(PAUSE)
 
     def _by_image(self, upgrade: Upgrade) -> None:
@@ -131,17 +131,17 @@ class Upgrader:
                 self._step(upgrade, change(last, now), now)
                 last = now
             passed, working = self.clock.now() - begin, bool(status.get("in_progress"))
-            if not working and all(fits(version, upgrade.to) for its in now.values() for version in its):
+            if not working and all(fits(version, upgrade.to) for counts in now.values() for version in counts):
                 return
             message = str(status.get("message") or "")
             stuck = status.get("is_paused") or message.startswith("Error") or (not working and passed > _STARTING)
             if stuck or passed > upgrade.timeout:
                 raise FaultError(f"{upgrade.label}: the orchestrator has not finished: {message or status}")
 
-    def _step(self, upgrade: Upgrade, what: str, versions: Optional[Versions] = None) -> None:
-        known = versions if versions is not None else self._versions_if_told()
-        log.info("%s: %s", upgrade.label, what)
-        self._note(UPGRADE_STEP, label=upgrade.label, step=what, versions=known)
+    def _step(self, upgrade: Upgrade, text: str, versions: Optional[Versions] = None) -> None:
+        current_versions = versions if versions is not None else self._versions_if_told()
+        log.info("%s: %s", upgrade.label, text)
+        self._note(UPGRADE_STEP, label=upgrade.label, step=text, versions=current_versions)
 
     def _pause(self, seconds: float) -> None:
         if self._injector.stopping:
@@ -152,14 +152,14 @@ class Upgrader:
         by_type = self._ceph.json("node ls")
         for kind in TYPES[:3]:
             for host, ids in by_type.get(kind, {}).items():
-                yield from (Daemon(kind, str(one), host) for one in ids)
-        yield from (Daemon("rgw", one, host) for one, host in sorted(self._gateways()))
+                yield from (Daemon(kind, str(daemon_id), host) for daemon_id in ids)
+        yield from (Daemon("rgw", daemon_id, host) for daemon_id, host in sorted(self._gateways()))
 
     def _gateways(self) -> Dict[Tuple[str, str], Mapping[str, Any]]:
         """Return the metadata of each RGW by its id and host."""
         newest = newest_gateways(self._ceph.json("service dump"))
         about = ((key, row["metadata"]) for key, row in newest.items())
-        return {(its.get("id", key), its.get("hostname", "")): its for key, its in about}
+        return {(metadata.get("id", key), metadata.get("hostname", "")): metadata for key, metadata in about}
 
     def _version_of(self, daemon: Daemon) -> Optional[str]:
         if daemon.type == "rgw":
@@ -170,15 +170,15 @@ class Upgrader:
 
     def versions(self) -> Versions:
         """Return how many daemons of each type run which version."""
-        found: Versions = {}
+        versions: Versions = {}
         for kind, texts in self._ceph.json("versions", timeout=20.0).items():
             if kind not in ("overall", "rgw"):
                 for text, number in texts.items():
                     version = _VERSION.search(text)
-                    _count(found, kind, version[1] if version else text, number)
+                    _count(versions, kind, version[1] if version else text, number)
         for about in self._gateways().values():
-            _count(found, "rgw", about.get("ceph_version_short", "unknown"), 1)
-        return found
+            _count(versions, "rgw", about.get("ceph_version_short", "unknown"), 1)
+        return versions
 
     def _versions_if_told(self) -> Optional[Versions]:
         try:
@@ -195,13 +195,13 @@ def fits(version: str, wanted: str) -> bool:
 def change(before: Versions, after: Versions) -> str:
     """Return which daemons have another version, in words: "1 of 3 mon"."""
     parts: List[str] = []
-    for kind, its in after.items():
-        if its != before.get(kind):
-            total, new = sum(its.values()), max(its, key=lambda version: tuple(map(int, re.findall(r"\d+", version))))
-            parts.append(f"{its[new]} of {total} {kind} at {new}")
+    for kind, counts in after.items():
+        if counts != before.get(kind):
+            new = max(counts, key=lambda version: tuple(map(int, re.findall(r"\d+", version))))
+            parts.append(f"{counts[new]} of {sum(counts.values())} {kind} at {new}")
     return ", ".join(parts) or "no daemon"
 
 
-def _count(found: Versions, kind: str, version: str, number: int) -> None:
-    its = found.setdefault(kind, {})
-    its[version] = its.get(version, 0) + number
+def _count(versions: Versions, kind: str, version: str, number: int) -> None:
+    counts = versions.setdefault(kind, {})
+    counts[version] = counts.get(version, 0) + number

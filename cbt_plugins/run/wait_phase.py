@@ -94,8 +94,8 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
 def _limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
     """`at_most` and `stalled` of the next wait for active+clean from a phase on (counted from 1), else of the last."""
     waits = [(i, phase) for i, phase in enumerate(plan.phases, 1) if phase.wait_clean]
-    found = next((phase for i, phase in waits if i >= index), waits[-1][1] if waits else None)
-    return (found.at_most, found.stalled) if found else (AT_MOST, STALLED)
+    wait = next((phase for i, phase in waits if i >= index), waits[-1][1] if waits else None)
+    return (wait.at_most, wait.stalled) if wait else (AT_MOST, STALLED)
 
 
 def drop_caches(run: RunContext) -> None:
@@ -179,7 +179,7 @@ class _Waiting:
     stalled: Optional[float] = None  # seconds without progress after which it is given up
     note: str = ""
     after: Remainder = NOTHING_AFTER
-    what: str = "PGs are not active+clean"
+    condition: str = "PGs are not active+clean"
     garbage: Optional[_Garbage] = None
     not_clean: Optional[int] = None
     clean_since: Optional[float] = None  # our clock
@@ -191,7 +191,7 @@ class _Waiting:
 
     def of_garbage(self, garbage: _Garbage) -> None:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
-        self.garbage, self.what = garbage, "entries of RGW's garbage are left"
+        self.garbage, self.condition = garbage, "entries of RGW's garbage are left"
 
     def follow(
         self, watch: StatusFeed, stop: Callable[[], bool], busy: Callable[[], bool] = lambda: False
@@ -232,11 +232,11 @@ class _Waiting:
         lasting = 0.0 if self.garbage else STABLE
         return self.clean_since is not None and self._seen - self.clean_since >= lasting
 
-    def _take(self, at: float, left: int, more: int, stale: bool) -> None:
+    def _take(self, at: float, left: int, objects_left: int, stale: bool) -> None:
         self.not_clean, self._seen, self._stale = left, at, stale
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 and not stale else None
         # degraded may rise while PGs move: either getting less is progress
-        todo = (self.not_clean, more)
+        todo = (self.not_clean, objects_left)
         if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
             least = self._least or todo
             self._least = (min(todo[0], least[0]), min(todo[1], least[1]))
@@ -244,7 +244,7 @@ class _Waiting:
 
     def _given_up(self, now: float) -> Optional[str]:
         """Why it is not waited for any longer; None while it is."""
-        many = f"{self.not_clean} {self.what}"
+        many = f"{self.not_clean} {self.condition}"
         if self.garbage is not None and self.garbage.error is not None:
             return self.garbage.error
         if self.garbage is not None and self.garbage.collecting:
@@ -301,7 +301,9 @@ def _deep_scrub(run: RunContext) -> None:
         if done:
             left -= done
             progress_at = time.monotonic()
-    rest: List[str] = sorted(left)
-    note("deep-scrub-end", pgs=len(before) - len(rest), left=rest)
-    if rest:
-        log.warning("deep scrub: %d of %d PGs were not scrubbed: %s", len(rest), len(before), ", ".join(rest[:10]))
+    unscrubbed: List[str] = sorted(left)
+    note("deep-scrub-end", pgs=len(before) - len(unscrubbed), left=unscrubbed)
+    if unscrubbed:
+        log.warning(
+            "deep scrub: %d of %d PGs were not scrubbed: %s", len(unscrubbed), len(before), ", ".join(unscrubbed[:10])
+        )

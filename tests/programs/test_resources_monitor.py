@@ -284,7 +284,7 @@ def closed(processes: Any) -> Iterator[None]:
     try:
         yield
     finally:
-        for process in processes.known.values():
+        for process in processes.watched.values():
             process.close()
 
 
@@ -318,7 +318,7 @@ def test_all_that_a_later_process_did_was_done_since_somebody_watches(
         second = daemon(ID, 0.2)
         second.burnt()
         processes.scan(1000.0)
-        last = {process.pid: process.last for process in processes.known.values()}
+        last = {process.pid: process.last for process in processes.watched.values()}
     assert last[first.process.pid][0] >= 10  # ticks that nobody saw
     assert last[second.process.pid] == (0, 0, 0)
 
@@ -373,11 +373,11 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
         with closed(processes):
             processes.scan(0.0)
             limits = node_daemons.Limits()
-            assert limits.rises(processes.known) == []  # where its counters begin
+            assert limits.rises(processes.watched) == []  # where its counters begin
             its.burnt()
             free.burnt()
-            ((index, periods, throttled),) = limits.rises(processes.known)
-    assert processes.known[index].pid == its.process.pid
+            ((index, periods, throttled),) = limits.rises(processes.watched)
+    assert processes.watched[index].pid == its.process.pid
     assert 0 < throttled <= periods
 
 
@@ -395,7 +395,7 @@ def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Pat
         processes = node_daemons.Processes(os.getpid())
         with closed(processes):
             processes.scan(0.0)
-        known = {process.pid: (process.its, process.id) for process in processes.known.values()}
+        known = {process.pid: (process.daemon_class, process.id) for process in processes.watched.values()}
     finally:
         for its in started:
             its.kill()

@@ -93,12 +93,12 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
     assert scan(135.0) == []  # in ten seconds
     assert scan(140.0) == [5]
     assert scan(401.0) == [1, 2, 3, 4, 5]
-    processes.known[0] = gone()
+    processes.watched[0] = gone()
     there.append("6")
     assert scan(403.0) == []
     processes.gone(0, 403.0)
     assert scan(404.0) == [6]  # it may come back
-    assert 0 not in processes.known
+    assert 0 not in processes.watched
 
 
 @pytest.mark.parametrize(
