@@ -39,10 +39,10 @@ def descendants() -> List[int]:
                 parent[int(entry.name)] = int(fields[1])
     ours: Set[int] = {os.getpid()}
     while True:
-        more = {pid for pid, above in parent.items() if above in ours} - ours
-        if not more:
+        children = {pid for pid, above in parent.items() if above in ours} - ours
+        if not children:
             return sorted(ours - {os.getpid()})
-        ours |= more
+        ours |= children
 
 
 def described(pid: int) -> str:
@@ -99,14 +99,14 @@ def main(argv: List[str]) -> int:
         deadline = time.monotonic() + SETTLE_SECONDS
         while (left := descendants()) and time.monotonic() < deadline:
             time.sleep(0.05)
-        found = [described(pid) for pid in left]
+        leftovers = [described(pid) for pid in left]
     finally:
         end_all()
-    found += sorted(things() - before)
-    for line in found:
+    leftovers += sorted(things() - before)
+    for line in leftovers:
         print(f"left behind: {line}", file=sys.stderr)
-    print("leftovers: " + (f"{len(found)}" if found else "none"), file=sys.stderr)
-    return (status if status >= 0 else 128 - status) or int(bool(found))
+    print("leftovers: " + (f"{len(leftovers)}" if leftovers else "none"), file=sys.stderr)
+    return (status if status >= 0 else 128 - status) or int(bool(leftovers))
 
 
 if __name__ == "__main__":

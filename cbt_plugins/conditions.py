@@ -49,10 +49,10 @@ def is_clean(state: str) -> bool:
 
 def _pgs(sample: Sample, chosen: Callable[[Set[str]], bool]) -> ConditionFound:
     pgs: Mapping[str, int] = sample.get("pgs") or {}
-    found = {state: n for state, n in pgs.items() if n and chosen(set(state.split("+")))}
-    told = ", ".join(f"{n} {state}" for state, n in sorted(found.items(), key=lambda item: -item[1])[:3])
-    many = sum(found.values())
-    return ConditionFound(many, f"{many} of {sum(pgs.values())} PGs: {told}") if found else _NONE
+    counts = {state: n for state, n in pgs.items() if n and chosen(set(state.split("+")))}
+    text = ", ".join(f"{n} {state}" for state, n in sorted(counts.items(), key=lambda item: -item[1])[:3])
+    many = sum(counts.values())
+    return ConditionFound(many, f"{many} of {sum(pgs.values())} PGs: {text}") if counts else _NONE
 
 
 def _moves(words: Set[str]) -> bool:
@@ -70,8 +70,8 @@ def _scrubs(words: Set[str]) -> bool:
 def _checks(sample: Sample, chosen: Callable[[str], bool]) -> ConditionFound:
     """Find health checks by their codes; those that somebody has muted are not in `says`."""
     says: Mapping[str, str] = sample.get("says") or {}
-    found = [f"{code}: {text}" for code, text in says.items() if chosen(code)]
-    return ConditionFound(len(found), "; ".join(found)) if found else _NONE
+    texts = [f"{code}: {text}" for code, text in says.items() if chosen(code)]
+    return ConditionFound(len(texts), "; ".join(texts)) if texts else _NONE
 
 
 def _full(code: str) -> bool:
@@ -104,8 +104,8 @@ def _errors(sample: Sample) -> ConditionFound:
 
 
 def _daemons(sample: Sample) -> ConditionFound:
-    found: Sequence[str] = sample.get("daemons") or ()
-    return ConditionFound(len(found), ", ".join(found)) if found else _NONE
+    changes: Sequence[str] = sample.get("daemons") or ()
+    return ConditionFound(len(changes), ", ".join(changes)) if changes else _NONE
 
 
 _WAIT = "wait until `ceph -s` shows all PGs active+clean"
@@ -157,7 +157,7 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
     """
     samples = [sample for sample in samples if isinstance(sample.get("t"), (int, float))]
     times = [float(sample["t"]) for sample in samples]
-    found: Dict[str, ConditionSpan] = {}
+    spans_by_name: Dict[str, ConditionSpan] = {}
     worst: Dict[str, int] = {}
     covered = 0.0
     for sample, begin, following in zip(samples, times, [*times[1:], float("inf")]):
@@ -169,13 +169,15 @@ def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[Con
             many, text = condition.find(sample)
             if not many:
                 continue
-            before = found.get(condition.name) or ConditionSpan(condition, low, low, 0.0, text)
-            said = text if many > worst.get(condition.name, many - 1) else before.worst
-            if condition.moments and condition.name in found:
-                said = f"{before.worst}, {text}"
+            before = spans_by_name.get(condition.name) or ConditionSpan(condition, low, low, 0.0, text)
+            worst_text = text if many > worst.get(condition.name, many - 1) else before.worst
+            if condition.moments and condition.name in spans_by_name:
+                worst_text = f"{before.worst}, {text}"
             worst[condition.name] = max(many, worst.get(condition.name, 0))
-            found[condition.name] = ConditionSpan(condition, before.first, high, before.seconds + high - low, said)
-    return list(found.values()), max(0.0, end - start - covered)
+            spans_by_name[condition.name] = ConditionSpan(
+                condition, before.first, high, before.seconds + high - low, worst_text
+            )
+    return list(spans_by_name.values()), max(0.0, end - start - covered)
 
 
 #: kinds in the event log that are no faults: `settings:`, its fast recovery, what a run has made for itself, `run:`

@@ -109,5 +109,5 @@ def own_tool(*words: str) -> List[str]:
 def own_program(name: str) -> Optional[Path]:
     """Return where warp, cbt-load or cbt-rows is: of `cbt-tools build`, else on PATH; None when it is missing."""
     built = cache_dir() / "bin" / name
-    found = str(built) if built.exists() else shutil.which(name)
-    return Path(found) if found else None
+    path = str(built) if built.exists() else shutil.which(name)
+    return Path(path) if path else None

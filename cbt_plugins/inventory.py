@@ -32,8 +32,8 @@ class NodeName(NamedTuple):
     @classmethod
     def parse(cls, text: str) -> NodeName:
         """Take a name apart, whatever it is."""
-        user, _, rest = text.strip().rpartition("@")
-        host, _, port = rest.partition(":") if rest.count(":") < 2 else (rest, "", "")
+        user, _, address = text.strip().rpartition("@")
+        host, _, port = address.partition(":") if address.count(":") < 2 else (address, "", "")
         return cls(host, user or None, port or None)
 
 
@@ -71,13 +71,13 @@ def split_names(value: Any) -> Iterator[str]:
 
 def names_of(cluster: Mapping[str, Any], *roles: str) -> Tuple[NodeName, ...]:
     """Return the nodes of these keys (all ROLES without one) with their users and ports, each host once."""
-    found: Dict[str, NodeName] = {}
+    names_by_host: Dict[str, NodeName] = {}
     for role in roles or ROLES:
         for text in split_names(cluster.get(role)):
             name = NodeName.parse(text)
-            known = found.setdefault(name.host, name)
-            found[name.host] = NodeName(name.host, known.user or name.user, known.port or name.port)
-    return tuple(found.values())
+            earlier = names_by_host.setdefault(name.host, name)
+            names_by_host[name.host] = NodeName(name.host, earlier.user or name.user, earlier.port or name.port)
+    return tuple(names_by_host.values())
 
 
 def nodes_of(cluster: Mapping[str, Any], *roles: str) -> Tuple[str, ...]:
@@ -110,13 +110,13 @@ def is_address(host: str) -> bool:
     return True
 
 
-def same_host(one: str, other: str) -> bool:
+def same_host(first: str, second: str) -> bool:
     """Return whether two names, each with or without a user, a port and a domain, are those of one host.
 
     The YAML and Ceph may know one host by two domains (its networks), so only the first labels are compared; DNS knows
     no case.
     """
-    return short_name(one).lower() == short_name(other).lower()
+    return short_name(first).lower() == short_name(second).lower()
 
 
 def find_host(name: str, nodes: Sequence[str]) -> Optional[str]:
@@ -125,5 +125,5 @@ def find_host(name: str, nodes: Sequence[str]) -> Optional[str]:
     host = host_of(name)
     if host in hosts:
         return host
-    found = [one for one in hosts if same_host(one, host)]
-    return found[0] if len(found) == 1 else None
+    matches = [candidate for candidate in hosts if same_host(candidate, host)]
+    return matches[0] if len(matches) == 1 else None

@@ -214,10 +214,12 @@ def journal_lines(path: Path) -> List[Dict[str, Any]]:
 
 def _records(objects: Iterable[Dict[str, Any]], path: Path) -> List[Dict[str, Any]]:
     lines = list(objects)
-    whole = [line for line in lines if isinstance(line.get("t"), (int, float)) and isinstance(line.get("event"), str)]
-    if len(whole) < len(lines):
-        log.warning("%s: damaged lines that are left out: %d", path, len(lines) - len(whole))
-    return whole
+    complete_lines = [
+        line for line in lines if isinstance(line.get("t"), (int, float)) and isinstance(line.get("event"), str)
+    ]
+    if len(complete_lines) < len(lines):
+        log.warning("%s: damaged lines that are left out: %d", path, len(lines) - len(complete_lines))
+    return complete_lines
 
 
 def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:

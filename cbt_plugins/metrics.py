@@ -97,8 +97,8 @@ _LATENCY = f"Latency {_OK}"
 _P = "cbt_latency_seconds"
 
 
-def _percentile(key: str, title: str, name: str, q: float, **more: Any) -> Metric:
-    return Metric(key, "ms", _DOWN, title, _LATENCY, _OP, ("latency_ms", name), quantile=q, prometheus=_P, **more)
+def _percentile(key: str, title: str, name: str, q: float, **options: Any) -> Metric:
+    return Metric(key, "ms", _DOWN, title, _LATENCY, _OP, ("latency_ms", name), quantile=q, prometheus=_P, **options)
 
 
 # fmt: off
@@ -164,7 +164,7 @@ _OF_CBT = (
 
 
 def _registry(metrics: Sequence[Metric]) -> Dict[str, Metric]:
-    return {its.key: Metric(**{**vars(its), "order": order}) for order, its in enumerate(metrics)}
+    return {metric.key: Metric(**{**vars(metric), "order": order}) for order, metric in enumerate(metrics)}
 
 
 METRICS: Dict[str, Metric] = _registry(_ALL)
@@ -215,6 +215,6 @@ def read(metric: Metric, summary: Mapping[str, Any], phase: Mapping[str, Any], o
 
 def _deviation(phase: Mapping[str, Any], op: str) -> Optional[float]:
     """Sample standard deviation of the series' bins, which are seconds up to two hours."""
-    series = [its["obj_per_s"] for name, its in phase["series"]["ops"].items() if op in (name, TOTAL)]
+    series = [op_series["obj_per_s"] for name, op_series in phase["series"]["ops"].items() if op in (name, TOTAL)]
     bins = [math.fsum(at) for at in zip(*series)]
     return stdev(bins) if len(bins) > 1 else None

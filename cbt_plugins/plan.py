@@ -262,8 +262,8 @@ class Gateways:
     @property
     def options(self) -> Mapping[str, str]:
         """Return the options of Ceph that are set; gateways read them when they start."""
-        found = {"rgw_thread_pool_size": self.threads, "rgw_override_bucket_index_max_shards": self.index_shards}
-        return {name: str(value) for name, value in found.items() if value is not None}
+        settings = {"rgw_thread_pool_size": self.threads, "rgw_override_bucket_index_max_shards": self.index_shards}
+        return {name: str(value) for name, value in settings.items() if value is not None}
 
     @property
     def restarts(self) -> bool:

@@ -39,11 +39,11 @@ class Space:
             if name not in self.pools:
                 raise ValueError(f"there is no pool {name!r}; there are {', '.join(self.pools) or 'none'}")
             return self.pools[name]
-        found = [pool for pool in self.pools if pool.endswith(DATA_POOL)]
-        if len(found) != 1:
-            number = len(found) or "none"
+        candidates = [pool for pool in self.pools if pool.endswith(DATA_POOL)]
+        if len(candidates) != 1:
+            number = len(candidates) or "none"
             raise ValueError(f"which pool? {number} of {', '.join(self.pools) or 'no pools'} ends in {DATA_POOL}")
-        return self.pools[found[0]]
+        return self.pools[candidates[0]]
 
     @classmethod
     def parse(cls, df: Mapping[str, Any]) -> Space:

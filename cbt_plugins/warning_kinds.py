@@ -230,8 +230,8 @@ def forbids_verdict(code: str) -> bool:
 
 def caps(code: str, metric: str = "*") -> bool:
     """Return whether a warning of this kind forbids "better" and "equivalent" of a metric (without it: of any)."""
-    its = KINDS[code].caps if code in KINDS else ()
-    return bool(its) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in its)
+    patterns = KINDS[code].caps if code in KINDS else ()
+    return bool(patterns) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in patterns)
 
 
 @dataclass(frozen=True)
@@ -251,13 +251,13 @@ class WarningGroup:
 
 def by_kind(warnings: Iterable[Mapping[str, Any]]) -> List[WarningGroup]:
     """Return a summary's warnings, one group for each kind, the worst first."""
-    found: Dict[str, List[str]] = {}
-    for its in warnings:
-        where = f"{its['phase']}: " if its.get("phase") else ""
-        found.setdefault(its["code"], []).append(where + its["text"])
+    texts_by_code: Dict[str, List[str]] = {}
+    for warning in warnings:
+        where = f"{warning['phase']}: " if warning.get("phase") else ""
+        texts_by_code.setdefault(warning["code"], []).append(where + warning["text"])
     groups = [
         WarningGroup(code, severity_of(code), KINDS[code].text if code in KINDS else code, tuple(about))
-        for code, about in found.items()
+        for code, about in texts_by_code.items()
     ]
     return sorted(groups, key=lambda group: list(Severity).index(group.severity))
 

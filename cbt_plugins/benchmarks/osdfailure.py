@@ -99,9 +99,9 @@ class RebootFaultSection(NetworkFaultSection):
     kind: str = Field("reboot", min_length=1, description="Or another kind.")
 
 
-def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, other: str) -> None:
+def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, other_key: str) -> None:
     if names and number:
-        raise FieldErrors([FieldError((key,), f"either {key} or {other}, not both", of_key=True)])
+        raise FieldErrors([FieldError((key,), f"either {key} or {other_key}, not both", of_key=True)])
 
 
 class ClassicFaultsSection(Strict):
@@ -332,9 +332,9 @@ class OsdFailureSection(BySizeSection):
 
     @model_validator(mode="after")
     def _check_section(self, info: ValidationInfo) -> OsdFailureSection:
-        other, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
+        other_shape, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
         errors = [
-            FieldError((name,), f"goes with shape: {other}, and this is {self.shape}", of_key=True)
+            FieldError((name,), f"goes with shape: {other_shape}, and this is {self.shape}", of_key=True)
             for name in names
             if name in self.model_fields_set
         ]
@@ -355,8 +355,8 @@ class OsdFailureSection(BySizeSection):
         """Return the plan."""
         settings = self.settings.to_plan(scrub=False)
         phases = self._reef() if self.shape == "reef" else ()
-        made = self.plan_of("osdfailure", phases, settings, clients, endpoints)
-        return made if self.shape == "reef" else self._classic(made, clients)
+        base_plan = self.plan_of("osdfailure", phases, settings, clients, endpoints)
+        return base_plan if self.shape == "reef" else self._classic(base_plan, clients)
 
     def _reef(self) -> List[plan.Phase]:
         faults = self._faults()
@@ -375,12 +375,12 @@ class OsdFailureSection(BySizeSection):
             self.wait.to_plan("wait-clean"),
         ]
 
-    def _classic(self, made: plan.Plan, clients: Sequence[str]) -> plan.Plan:
+    def _classic(self, base_plan: plan.Plan, clients: Sequence[str]) -> plan.Plan:
         classic = Classic(
             self._faults(), self.parts, self.settle, self.workload, self.wait.to_plan("clean"), self.scale
         )
         return replace(
-            made,
+            base_plan,
             buckets=classic.buckets(self.size),
             drivers=classic.drivers(self.size, self.drivers or len(clients), self.workers, clients),
             phases=tuple(self.with_steps([self.fill_phase(), *classic.phases()])),

@@ -169,8 +169,8 @@ class WarpSection(BenchmarkSection):
     @classmethod
     def _in_order(cls, cycle: CycleSection, info: ValidationInfo) -> CycleSection:
         data = info.data
-        known = "size" in data and "buckets" in data and "engine" in data
-        names = _names(data["size"], data["buckets"], data["engine"]) if known else None
+        has_fields = "size" in data and "buckets" in data and "engine" in data
+        names = _names(data["size"], data["buckets"], data["engine"]) if has_fields else None
         errors = errors_of_order(cycle, data, isinstance(data.get("buckets"), ExistingBuckets), names)
         if errors:
             raise FieldErrors(errors)
@@ -201,7 +201,7 @@ class WarpSection(BenchmarkSection):
         others = self.buckets.values() if isinstance(self.buckets, dict) else ()
         if group.user is None or not (self.rgw.make_user or self.rgw.placement):
             yield FieldError(path, "is of a user that the run makes: give user: here, and rgw: {make_user: true}")
-        elif any(other.user == group.user and other.placement != group.placement for other in others):
+        elif any(other_group.user == group.user and other_group.placement != group.placement for other_group in others):
             yield FieldError(path, f"all groups of user {group.user} must have the same", of_key=True)
         if self.keep_data:
             yield FieldError(path, "its pools are removed at the end: not with keep_data: true", of_key=True)

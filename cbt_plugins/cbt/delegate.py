@@ -57,13 +57,18 @@ class Delegate:
     def evaluate(self, baseline: Any) -> List[Any]:
         """Return, for compare.py, how this run is judged beside the baseline, as the tree's Result objects."""
         judge = judge_of(self.load())
-        mine, its = Path(self.archive_dir), Path(baseline.archive_dir)
-        judged = list(judge(str(self), mine, its, self.acceptable)) if judge else []
+        own_folder, baseline_folder = Path(self.archive_dir), Path(baseline.archive_dir)
+        judged = list(judge(str(self), own_folder, baseline_folder, self.acceptable)) if judge else []
         if not judged:
             text = "%s: no number is judged without `acceptable:`; see the reports of %s and %s"
-            logger.info(text, self.config["benchmark"], mine, its)
+            logger.info(text, self.config["benchmark"], own_folder, baseline_folder)
         result = sys.modules["benchmark.benchmark"].Result
-        return [result(one.run, one.alias, one.result, one.baseline, one.stmt, one.accepted) for one in judged]
+        return [
+            result(
+                judgement.run, judgement.alias, judgement.result, judgement.baseline, judgement.stmt, judgement.accepted
+            )
+            for judgement in judged
+        ]
 
     def __str__(self) -> str:
         return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
@@ -82,7 +87,7 @@ class Delegate:
             local_dir: Path, *without: str, acting: Optional[bool] = None
         ) -> AbstractContextManager[None]:
             def make() -> List[Any]:
-                wanted = (its for its in monitors_of_tree() if getattr(its, "PROFILE", None) not in without)
+                wanted = (monitor for monitor in monitors_of_tree() if getattr(monitor, "PROFILE", None) not in without)
                 return lifecycle.those(wanted, acting)
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
@@ -131,17 +136,17 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
             if self.only_ends:
                 return
             settings: Any = sys.modules["settings"]
-            made = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
-            _watching[name, directory] = made
-            made.start(directory)
-            self.failure = getattr(made, "failure", None)
+            monitor = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
+            _watching[name, directory] = monitor
+            monitor.start(directory)
+            self.failure = getattr(monitor, "failure", None)
 
         def stop(self, directory: Optional[str] = None) -> None:
             """Stop the monitor of a directory, or all of this profile; CBT also stops what it has not started."""
             for key in [key for key in _watching if key[0] == name and directory in (None, key[1])]:
-                made = _watching.pop(key)
-                made.stop(key[1])
-                self.failure = getattr(made, "failure", None)
+                monitor = _watching.pop(key)
+                monitor.stop(key[1])
+                self.failure = getattr(monitor, "failure", None)
 
     PluginMonitoring.__name__ = f"Plugin_{name}"
     return PluginMonitoring
@@ -152,11 +157,11 @@ def around(monitors: Iterable[Any]) -> Iterator[Any]:
 
     CBT starts and stops its monitors in one order, so these come twice: the first only stops, the second starts.
     """
-    made = list(monitors)
-    inner = [monitor for monitor in made if getattr(monitor, "INNERMOST", False)]
+    all_monitors = list(monitors)
+    inner = [monitor for monitor in all_monitors if getattr(monitor, "INNERMOST", False)]
     for monitor in inner:
         ending = copy.copy(monitor)
         ending.only_ends = True
         yield ending
-    yield from (monitor for monitor in made if monitor not in inner)
+    yield from (monitor for monitor in all_monitors if monitor not in inner)
     yield from inner

@@ -46,11 +46,11 @@ def _unread(source: YamlSource, tree: Path, benchmarks: Dict[object, object]) ->
         module = tree / "benchmark" / f"{name}.py"
         if name in registry.references(registry.BENCHMARKS) or not isinstance(section, dict) or not module.is_file():
             continue
-        texts, asked = _texts(tree, module)
+        texts, read_keys = _texts(tree, module)
         for key in section:
             if not texts or not isinstance(key, str) or key in texts | _OF_BASE:
                 continue
-            near = near_miss(key, asked - set(section))
+            near = near_miss(key, read_keys - set(section))
             text = f"{module} does not read this key" + (f"; did you mean {near!r}?" if near else "")
             yield source.error_at(("benchmarks", str(name), key), text, of_key=True)
 
@@ -58,7 +58,7 @@ def _unread(source: YamlSource, tree: Path, benchmarks: Dict[object, object]) ->
 def _texts(tree: Path, module: Path) -> Tuple[Set[str], Set[str]]:
     """Return every text in a module and in those that it imports from packages of the tree, and what `get` is given."""
     texts: Set[str] = set()
-    asked: Set[str] = set()
+    read_keys: Set[str] = set()
     left, seen = [module], {module}
     while left:
         current = left.pop()
@@ -69,12 +69,12 @@ def _texts(tree: Path, module: Path) -> Tuple[Set[str], Set[str]]:
         texts.update(_text(node) for node in nodes)
         for node in nodes:
             if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
-                asked.update(_text(word) for word in node.args[:1])
+                read_keys.update(_text(word) for word in node.args[:1])
         for imported in _imported(tree, current, nodes):
             if imported not in seen and imported.is_file():
                 seen.add(imported)
                 left.append(imported)
-    return texts, asked - {""}
+    return texts, read_keys - {""}
 
 
 def _text(node: ast.AST) -> str:

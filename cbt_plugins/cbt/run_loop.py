@@ -67,9 +67,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _no_checkout(name: str) -> str:
-    known = ", ".join(registry.names(registry.BENCHMARKS))
+    names = ", ".join(registry.names(registry.BENCHMARKS))
     return (
-        f"benchmarks: {name}: no plug-in ({known}), and there is no CBT checkout: "
+        f"benchmarks: {name}: no plug-in ({names}), and there is no CBT checkout: "
         f"set CBT_HOME=/path/to/cbt, or git clone https://github.com/ceph/cbt {checkout.cache_path()}"
     )
 

@@ -172,5 +172,5 @@ def monitors_of_tree() -> Sequence[Any]:
     package = sys.modules.get("monitoring.monitoring_factory")
     if package:
         return list(package.MonitoringFactory.get_all())
-    made: List[Any] = list(sys.modules["monitoring"].Monitoring._get_all())
-    return made
+    monitors: List[Any] = list(sys.modules["monitoring"].Monitoring._get_all())
+    return monitors

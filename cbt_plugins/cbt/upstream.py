@@ -79,30 +79,30 @@ def _warn_of_stale_config(settings: Any, config_file: Path) -> None:
 
 def patch_benchmarkfactory(factory: Any) -> None:
     """Look our benchmarks up first: CBT's get_object returns None for every KeyError, also of a constructor."""
-    theirs: Callable[..., Any] = factory.get_object
+    cbt_get_object: Callable[..., Any] = factory.get_object
     all_of: Callable[..., Iterator[Any]] = factory.get_all
     ours = registry.loaders(registry.BENCHMARKS)
     classes: Dict[str, type] = {}
 
-    @functools.wraps(theirs)
+    @functools.wraps(cbt_get_object)
     def get_object(archive: str, cluster: Any, benchmark: str, bconfig: Dict[str, Any]) -> Any:
         run = RequestedRun(benchmark, bconfig.get("iteration", 0), dict(bconfig))  # constructors change bconfig
         current = session()
         if current:
             current.unforce()
         elif benchmark not in ours and not difflib.get_close_matches(benchmark, ours, 1):
-            return theirs(archive, cluster, benchmark, bconfig)
+            return cbt_get_object(archive, cluster, benchmark, bconfig)
         if benchmark in ours:
             if benchmark not in classes:
                 classes[benchmark] = _benchmark_class(benchmark, ours[benchmark])
-            made = classes[benchmark](archive, cluster, bconfig)
+            benchmark_object = classes[benchmark](archive, cluster, bconfig)
         else:
-            made = theirs(archive, cluster, benchmark, bconfig)
-        if made is None:
+            benchmark_object = cbt_get_object(archive, cluster, benchmark, bconfig)
+        if benchmark_object is None:
             raise ValueError(_unknown(benchmark, ours, Path(factory.__file__ or "").parent))
         if current:
-            made_for[id(made)] = (made, run)
-        return made
+            made_for[id(benchmark_object)] = (benchmark_object, run)
+        return benchmark_object
 
     #: object -> the run it is for; the object itself keeps its id from being given to another one
     made_for: Dict[int, Any] = {}
@@ -113,14 +113,14 @@ def patch_benchmarkfactory(factory: Any) -> None:
         if not current:
             yield from all_of(archive, cluster, iteration)
             return
-        for made in all_of(archive, cluster, iteration):
-            _, run = made_for.pop(id(made))
+        for benchmark_object in all_of(archive, cluster, iteration):
+            _, run = made_for.pop(id(benchmark_object))
             if current.ledger.knows(run):
                 of_cbt = run.benchmark not in ours
-                if of_cbt and current.is_done(run, made):
+                if of_cbt and current.is_done(run, benchmark_object):
                     continue
-                current.adopt(run, made, of_cbt)
-            yield made
+                current.adopt(run, benchmark_object, of_cbt)
+            yield benchmark_object
             current.unforce()
 
     factory.get_object = get_object
@@ -136,8 +136,8 @@ def _benchmark_class(name: str, load: Callable[[], Any]) -> type:
 
 def _unknown(name: str, ours: Mapping[str, Any], tree: Path) -> str:
     own = {path.stem for path in (tree / "benchmark").glob("*.py")} - {"__init__", "benchmark", "lis"}
-    known = sorted(set(ours) | own)
-    near = difflib.get_close_matches(name, known, 1)
+    names = sorted(set(ours) | own)
+    near = difflib.get_close_matches(name, names, 1)
     return (
         f"benchmarks: {name}: unknown to CBT, or its constructor misses a key"
         + (f"; did you mean {near[0]}?" if near and near[0] != name else "")
@@ -149,16 +149,18 @@ def patch_monitoring(module: Any) -> None:
     """Patch the module era, until mid 2026; in the later package the factory is a module of its own."""
     if not hasattr(module, "Monitoring") or not hasattr(module.Monitoring, "_get_object"):
         return
-    theirs: Callable[..., Any] = module.Monitoring._get_object
+    cbt_get_object: Callable[..., Any] = module.Monitoring._get_object
     ours = registry.loaders(registry.MONITORS)
 
     def _get_object(monitoring: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
-        made = _monitor_of(monitoring, mconfig, ours, module.Monitoring) or theirs(monitoring, _filled(mconfig))
-        if made is None and session():
+        monitor = _monitor_of(monitoring, mconfig, ours, module.Monitoring) or cbt_get_object(
+            monitoring, _filled(mconfig)
+        )
+        if monitor is None and session():
             raise ValueError(
                 f"monitoring_profiles: {monitoring}: unknown profile; plug-ins: {', '.join(sorted(ours)) or 'none'}"
             )
-        return made
+        return monitor
 
     all_of: Callable[[], Iterator[Any]] = module.Monitoring._get_all
     module.Monitoring._get_object = staticmethod(_get_object)
@@ -168,11 +170,11 @@ def patch_monitoring(module: Any) -> None:
 def patch_monitoring_factory(module: Any) -> None:
     """Patch the package era: MonitoringFactory has get_object, and cbt.py calls the class."""
     factory = module.MonitoringFactory
-    theirs: Callable[..., Any] = factory.get_object
+    cbt_get_object: Callable[..., Any] = factory.get_object
     ours = registry.loaders(registry.MONITORS)
 
     def get_object(cls: type, name: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
-        return _monitor_of(name, mconfig, ours, module.Monitoring) or theirs(name, _filled(mconfig))
+        return _monitor_of(name, mconfig, ours, module.Monitoring) or cbt_get_object(name, _filled(mconfig))
 
     all_of: Callable[[], Iterator[Any]] = factory.get_all
     factory.get_object = classmethod(get_object)

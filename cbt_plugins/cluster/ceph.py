@@ -57,12 +57,12 @@ def newest_gateways(services: Mapping[str, Any]) -> Dict[str, Mapping[str, Any]]
     The instance before a restart is listed for a minute more, and answers nothing.
     """
     rows = services.get("services", {}).get("rgw", {}).get("daemons", {})
-    its = {key: row for key, row in rows.items() if isinstance(row, dict) and row.get("metadata")}
+    gateways = {key: row for key, row in rows.items() if isinstance(row, dict) and row.get("metadata")}
     newest: Dict[Tuple[str, Any], str] = {}
-    for key in sorted(its, key=lambda key: int(its[key].get("gid") or 0)):
-        about = its[key]["metadata"]
+    for key in sorted(gateways, key=lambda key: int(gateways[key].get("gid") or 0)):
+        about = gateways[key]["metadata"]
         newest[about.get("id", key), about.get("hostname")] = key  # before Pacific the key is the id
-    return {key: its[key] for key in newest.values()}
+    return {key: gateways[key] for key in newest.values()}
 
 
 class CephError(Exception):
@@ -84,9 +84,9 @@ class Reply:
     def object(self) -> Optional[Mapping[str, Any]]:
         """Return the first JSON object in it, None when there is none."""
         for start in re.finditer(r"^\s*(?={)", self.text, re.MULTILINE):
-            found = json_values(self.text[start.end() :])
-            if found:
-                return dict(found[0])
+            values = json_values(self.text[start.end() :])
+            if values:
+                return dict(values[0])
         return None
 
     @property
@@ -98,23 +98,23 @@ class Reply:
     @classmethod
     def parse(cls, text: str) -> Reply:
         """Read what a shell printed of it: its output, and how it ended."""
-        said, _, status = text.partition(_STATUS)
-        return cls(said.strip(), int(status) if status.strip().isdigit() else None)
+        output, _, status = text.partition(_STATUS)
+        return cls(output.strip(), int(status) if status.strip().isdigit() else None)
 
 
 def json_values(text: str) -> List[Any]:
     """Return the JSON values that a text begins with."""
     decoder, at = json.JSONDecoder(), 0
-    found: List[Any] = []
+    values: List[Any] = []
     while True:
         start = re.compile(r"\S").search(text, at)
         if start is None:
-            return found
+            return values
         try:
             value, at = decoder.raw_decode(text, start.start())
         except ValueError:
-            return found
-        found.append(value)
+            return values
+        values.append(value)
 
 
 @dataclass(frozen=True)
@@ -177,10 +177,10 @@ class Status:
     def sample(self, at: float) -> Dict[str, Any]:
         """Return the reply in which `conditions` are found; `at` is epoch seconds on the run's clock."""
         names = ("pgs", "health", "checks", "says", "raw_used", "degraded", "misplaced", "osds", "osds_up", "osds_in")
-        told = {name: getattr(self, name) for name in names}
+        fields = {name: getattr(self, name) for name in names}
         if self.daemons:
-            told["daemons"] = list(self.daemons)
-        return {"t": at, "clean": self.not_clean == 0, "not_clean": self.not_clean, **told}
+            fields["daemons"] = list(self.daemons)
+        return {"t": at, "clean": self.not_clean == 0, "not_clean": self.not_clean, **fields}
 
     @classmethod
     def parse(cls, status: Mapping[str, Any], df: Optional[Mapping[str, Any]] = None) -> Status:
@@ -191,11 +191,11 @@ class Status:
     def of_state(cls, state: Mapping[str, Any]) -> Status:
         """Take what is needed of a whole state, as the agent's lines add up to it."""
         names = ("health", "checks", "says", "pgs", "num_pgs", "osds", "osds_up", "osds_in")
-        degraded, misplaced = (int(state[what][0]) for what in ("degraded", "misplaced"))
-        known = {name: state[name] for name in names}
+        degraded, misplaced = (int(state[counter][0]) for counter in ("degraded", "misplaced"))
+        fields = {name: state[name] for name in names}
         changed = tuple(state.get("daemons") or ())
-        known.update((name, state.get(name)) for name in ("raw_used", "settled"))
-        return cls(**known, degraded=degraded, misplaced=misplaced, daemons=changed)
+        fields.update((name, state.get(name)) for name in ("raw_used", "settled"))
+        return cls(**fields, degraded=degraded, misplaced=misplaced, daemons=changed)
 
 
 class CommandTimes:
@@ -294,8 +294,8 @@ class Ceph:
             first, *others = result.stdout.split(_MARK)
             answers = json_values(first)
             if len(answers) == len(questions):
-                said = [Reply.parse(text) for text in others]
-                return answers, said + [Reply("", None)] * (len(alone) - len(others))
+                replies = [Reply.parse(text) for text in others]
+                return answers, replies + [Reply("", None)] * (len(alone) - len(others))
         why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
         raise CephError(f"ceph on {self.head} gave {len(answers)} of {len(questions)} replies: {why[0]}")
 
@@ -364,11 +364,11 @@ class Ceph:
 
     def deep_scrubs(self, pools: Sequence[str]) -> Dict[str, str]:
         """Return PG -> time of its last deep scrub, as Ceph prints it. Raises CephError."""
-        found: Dict[str, str] = {}
+        scrub_times: Dict[str, str] = {}
         for pool in pools:
             stats = self.json(f"pg ls-by-pool {shlex.quote(pool)}")["pg_stats"]
-            found.update((pg["pgid"], pg["last_deep_scrub_stamp"]) for pg in stats)
-        return found
+            scrub_times.update((pg["pgid"], pg["last_deep_scrub_stamp"]) for pg in stats)
+        return scrub_times
 
     def admin_json(self, command: str, timeout: float = 120.0) -> Any:
         """Return the reply of `radosgw-admin COMMAND`. Raises CephError."""
@@ -378,10 +378,10 @@ class Ceph:
         """Return how many entries RGW's garbage has, also those that are not due. Raises CephError."""
         count = "awk '/\"tag\":/ { n++ } /^failed$/ { f = 1 } END { print f ? \"failed\" : n + 0 }'"
         line = f"{{ {self._admin} gc list --include-all 2>/dev/null || echo failed; }} | {count}"
-        said = self._text(line, timeout).strip()
-        if not said.isdigit():
+        output = self._text(line, timeout).strip()
+        if not output.isdigit():
             raise CephError(f"radosgw-admin gc list failed on {self.head}")
-        return int(said)
+        return int(output)
 
     def collect_garbage(self, timeout: float) -> None:
         """Have all garbage collected, also what is not due; return when that has ended. Raises CephError."""
@@ -417,15 +417,15 @@ class Ceph:
         if result.status:
             raise CephError(f"bucket stats of {user}: " + " | ".join(result.stderr.strip().splitlines()[-2:]))
         every = self._parsed(result.stdout, f"bucket stats of {user}")
-        return {its["bucket"]: BucketStats.parse(its) for its in every if isinstance(its, dict)}
+        return {entry["bucket"]: BucketStats.parse(entry) for entry in every if isinstance(entry, dict)}
 
-    def _bucket_stats(self, which: str, what: str, timeout: float) -> Result:
+    def _bucket_stats(self, which: str, subject: str, timeout: float) -> Result:
         try:
             result = self.run(f"{self._admin} bucket stats {which}", timeout)
         except RemoteError as error:
             raise CephError(str(error)) from error
         if result.status == TIMED_OUT:
-            raise CephTimeout(f"bucket stats of {what}: no reply within {timeout:g} s")
+            raise CephTimeout(f"bucket stats of {subject}: no reply within {timeout:g} s")
         return result
 
     def remove_bucket(self, name: str, timeout: float) -> None:

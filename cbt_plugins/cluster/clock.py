@@ -26,7 +26,7 @@ def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: floa
     Raises RemoteError when a node does not answer.
     """
     streams = {node: remote.stream([node], _ECHO) for node in dict.fromkeys(nodes)}
-    found: Dict[str, Offset] = {}
+    best_offsets: Dict[str, Offset] = {}
     try:
         for node, stream in streams.items():
             best = None
@@ -42,9 +42,9 @@ def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: floa
                 if best is None or offset.error < best.error:
                     best = offset
             assert best is not None
-            found[node] = best
+            best_offsets[node] = best
     finally:
         for stream in streams.values():
             with contextlib.suppress(OSError):
                 stream.close()
-    return found
+    return best_offsets

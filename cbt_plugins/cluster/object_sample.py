@@ -48,10 +48,10 @@ class ObjectSample:
         """Choose up to `count` objects of the pools with clients' data and read them."""
         fsid, pools = shell("ceph fsid && ceph osd pool ls detail -f json 2>/dev/null").strip().split("\n", 1)
         chance = random.Random(seed)
-        asked = _placement_groups(json.loads(pools), chance)[:_ASKED]
+        groups = _placement_groups(json.loads(pools), chance)[:_ASKED]
         chosen: List[Tuple[str, str]] = []
-        while asked and len(chosen) < count:
-            some, asked = asked[: count // PER_PG], asked[count // PER_PG :]
+        while groups and len(chosen) < count:
+            some, groups = groups[: count // PER_PG], groups[count // PER_PG :]
             chosen += _chosen(shell, some, chance)
         names = chosen[:count]
         hashes = _read(shell, names)
@@ -62,11 +62,11 @@ class ObjectSample:
         fsid = shell("ceph fsid").strip()
         if fsid != self.fsid:
             return [f"fsid {fsid}, expected {self.fsid}"]
-        found = _read(shell, [(one.pool, one.name) for one in self.objects])
+        hashes = _read(shell, [(sampled.pool, sampled.name) for sampled in self.objects])
         return [
-            f"object {one.name} of pool {one.pool}: {'missing' if digest == _MISSING else 'other content'}"
-            for one, digest in zip(self.objects, found)
-            if digest != one.sha256
+            f"object {sampled.name} of pool {sampled.pool}: {'missing' if digest == _MISSING else 'other content'}"
+            for sampled, digest in zip(self.objects, hashes)
+            if digest != sampled.sha256
         ]
 
     def as_json(self) -> Dict[str, Any]:
@@ -77,7 +77,7 @@ class ObjectSample:
         """Raises ValueError, KeyError or TypeError for something else than `as_json` wrote."""
         if document["format"] != FORMAT:
             raise ValueError(f"sample of format {document['format']}, this version reads {FORMAT}")
-        objects = tuple(SampledObject(**one) for one in document["objects"])
+        objects = tuple(SampledObject(**entry) for entry in document["objects"])
         return cls(document["fsid"], document["seed"], objects)
 
 
@@ -103,15 +103,15 @@ def _chosen(shell: Shell, groups: Sequence[Tuple[str, str]], chance: random.Rand
             names.append(line[1:])
     chosen: List[Tuple[str, str]] = []
     for pool, group in groups:
-        there = sorted(listed.get(group, ()))
-        chosen += [(pool, name) for name in chance.sample(there, min(PER_PG, len(there)))]
+        object_names = sorted(listed.get(group, ()))
+        chosen += [(pool, name) for name in chance.sample(object_names, min(PER_PG, len(object_names)))]
     return chosen
 
 
 def _read(shell: Shell, names: Sequence[Tuple[str, str]]) -> List[str]:
     lines = "".join(f"one {shlex.quote(pool)} {shlex.quote(name)}; " for pool, name in names)
     get = f'sum=$(rados -p "$1" get "$2" - 2>/dev/null | sha256sum) && echo "${{sum%% *}}" || echo {_MISSING}'
-    found = shell(f"set -o pipefail; one() {{ {get}; }}; {lines}").split()
-    if len(found) != len(names):
-        raise ValueError(f"{len(names)} objects were read and {len(found)} hashes printed")
-    return found
+    hashes = shell(f"set -o pipefail; one() {{ {get}; }}; {lines}").split()
+    if len(hashes) != len(names):
+        raise ValueError(f"{len(names)} objects were read and {len(hashes)} hashes printed")
+    return hashes

@@ -55,14 +55,14 @@ class Result:
 class RemoteError(Exception):
     """A command failed on at least one node; `results` has all nodes, the good ones too."""
 
-    def __init__(self, what: str, results: Mapping[str, Result]) -> None:
+    def __init__(self, action: str, results: Mapping[str, Result]) -> None:
         self.results = results
         bad = {node: r for node, r in results.items() if r.status}
         rows = []
         for node, r in sorted(bad.items()):
             tail = " | ".join(r.stderr.strip().splitlines()[-3:]) or "no message"
             rows.append(f"{node}: exit status {r.status}: {tail}")
-        super().__init__(f"{what} failed on {len(bad)} of {len(results)} nodes: " + "; ".join(rows))
+        super().__init__(f"{action} failed on {len(bad)} of {len(results)} nodes: " + "; ".join(rows))
 
 
 @cache
@@ -86,12 +86,14 @@ def find_own(folder: str) -> str:
     return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == 3 ? 0 : $?))\n"
 
 
-def own_here(folder: Path, action: str = "make", other: str = "set XDG_CACHE_HOME to a folder of your own") -> None:
-    """Make a folder on this machine, or "look" at one; `other`: what else the user can do.
+def own_here(
+    folder: Path, action: str = "make", alternative: str = "set XDG_CACHE_HOME to a folder of your own"
+) -> None:
+    """Make a folder on this machine, or "look" at one; `alternative`: what else the user can do.
 
     Raises PermissionError where others could write or replace it.
     """
-    remedy = f"close it to others (chmod go-w), or {other}"
+    remedy = f"close it to others (chmod go-w), or {alternative}"
     line = f"{OWN_FOLDER}own_folder {shlex.quote(str(folder.absolute()))} {action} {shlex.quote(remedy)}"
     done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -131,7 +133,7 @@ class Pending(Generic[T]):
             self._error = error
 
     @property
-    def there(self) -> bool:
+    def is_done(self) -> bool:
         """Whether `get` would not wait."""
         return not self._thread.is_alive()
 
@@ -209,8 +211,8 @@ class Remote:
         hinted = dict(results)
         for node, result in results.items():
             if result.status == UNREACHABLE and not self.transport.is_local(node):
-                said = [line for line in result.stderr.strip().splitlines() if "ssh exited with" not in line]
-                why = "\n".join(said) or "no reply"
+                message_lines = [line for line in result.stderr.strip().splitlines() if "ssh exited with" not in line]
+                why = "\n".join(message_lines) or "no reply"
                 hinted[node] = replace(result, stderr=f"{why}; try: {self.transport.login(node)} true\n")
         return hinted
 
@@ -335,8 +337,8 @@ class Remote:
             err = _end_of_copy(process, local_dir / node, stalled)
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
             if process.returncode not in (0, 1):
-                said = results[node].stderr + err.decode(errors="replace")
-                results[node] = Result("", said, results[node].status or process.returncode)
+                messages = results[node].stderr + err.decode(errors="replace")
+                results[node] = Result("", messages, results[node].status or process.returncode)
             if process in sinks and any(text in err for text in _FULL):
                 full = local_dir / node  # what unpacks is here
         for node in results:
@@ -406,13 +408,13 @@ def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
     rows: Dict[str, List[str]] = {node: [] for node in nodes}
     labels = {**{node.partition(".")[0]: node for node in nodes}, **{node: node for node in nodes}}
     for row in text.splitlines():
-        label, colon, rest = row.partition(": ")
+        label, colon, content = row.partition(": ")
         if row.endswith(":") and not colon:
-            label, rest = row[:-1], ""
+            label, content = row[:-1], ""
         if label in labels:
-            rows[labels[label]].append(rest)
+            rows[labels[label]].append(content)
             continue
-        of, _, _ = rest.partition(": ")  # "pdsh@here: node: ssh exited with exit code 255"
+        of, _, _ = content.partition(": ")  # "pdsh@here: node: ssh exited with exit code 255"
         if of in labels:
             rows[labels[of]].append(row)
     return {node: "".join(f"{r}\n" for r in kept) for node, kept in rows.items()}
@@ -420,7 +422,7 @@ def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
 
 def _cut_status(text: str, token: str) -> Tuple[str, int]:
     """Take the line "<token> <status>" and the line break before it off a node's output."""
-    before, found, status = text.rpartition(f"{token} ")
-    if not found:
+    before, separator, status = text.rpartition(f"{token} ")
+    if not separator:
         return text, UNREACHABLE
     return before[:-1] if before.endswith("\n") else before, int(status.strip() or UNREACHABLE)

@@ -136,9 +136,9 @@ class ClusterWatch:
         number, answers = next(self._asked), queue.SimpleQueue[Dict[str, Any]]()
         self._answers[number] = answers
         try:
-            asked = {"ask": number, "questions": [QUESTIONS[command] for command in commands]}
+            request = {"ask": number, "questions": [QUESTIONS[command] for command in commands]}
             if self._stream is not None and self.latest is not None:
-                self._stream.send(json.dumps(asked) + "\n")
+                self._stream.send(json.dumps(request) + "\n")
                 answer = answers.get(timeout=min(timeout, _ANSWER))
                 if "replies" in answer:
                     return list(answer["replies"])
@@ -177,8 +177,8 @@ class ClusterWatch:
     def _open(self) -> Stream:
         """Connect; the agent tells what the OSD maps have done since the last sample, and how long none came."""
         agent = NodeProgram(AGENT, PARTS)
-        known = (self.settings, self._state.get("epoch"), self._state.get("t"))
-        words = map(shlex.quote, agent.words(json.dumps(known)))
+        last_state = (self.settings, self._state.get("epoch"), self._state.get("t"))
+        words = map(shlex.quote, agent.words(json.dumps(last_state)))
         stream = self.ceph.remote.stream([self.node], _PYTHON + " ".join(words))
         stream.send(agent.text)
         return stream

@@ -61,7 +61,7 @@ def state_of(status, df=None):
         "objects": pgmap.get("num_objects", 0),
         "inactive": round(pgmap.get("inactive_pgs_ratio", 0.0), 6),
         "unknown": round(pgmap.get("unknown_pgs_ratio", 0.0), 6),
-        "rates": [pgmap.get("recovering_%s_per_sec" % what, 0) for what in ("objects", "bytes", "keys")],
+        "rates": [pgmap.get("recovering_%s_per_sec" % unit, 0) for unit in ("objects", "bytes", "keys")],
         "health": health["status"],
         "checks": {code: check.get("severity", "") for code, check in health.get("checks", {}).items()},
         "says": {  # what nobody has muted, in Ceph's words
@@ -70,8 +70,8 @@ def state_of(status, df=None):
             if not check.get("muted")
         },
     }
-    for what in ("degraded", "misplaced", "unfound"):
-        state[what] = [pgmap.get("%s_objects" % what, 0), pgmap.get("%s_total" % what, 0)]
+    for kind in ("degraded", "misplaced", "unfound"):
+        state[kind] = [pgmap.get("%s_objects" % kind, 0), pgmap.get("%s_total" % kind, 0)]
     if df is not None:
         state["raw_used"] = df["stats"]["total_used_raw_ratio"]
     return state
@@ -98,8 +98,8 @@ class DaemonChanges:
         }
         if self._gateways is not None:
             # the instance before a restart stays in the map for a minute: it ends no more when it goes
-            there = set(gateways.values())
-            changes += ["%s ended" % name for name in self._gateways.values() if name not in there]
+            present = set(gateways.values())
+            changes += ["%s ended" % name for name in self._gateways.values() if name not in present]
             changes += ["%s started" % name for key, name in gateways.items() if key not in self._gateways]
         self._elections, self._gateways = elections, gateways
         return changes
@@ -107,10 +107,10 @@ class DaemonChanges:
 
 def epoch_seconds(stamp):
     """Return the seconds of 2026-11-21T13:56:05.650577+0000 (older releases: a space for the T, no zone)."""
-    found = re.match(r"(\d+-\d+-\d+)[T ](\d+:\d+:\d+)(\.\d+)?(?:([+-])(\d\d):?(\d\d))?", stamp)
-    whole = calendar.timegm(time.strptime(" ".join(found.group(1, 2)), "%Y-%m-%d %H:%M:%S"))
-    off = int(found.group(5) or 0) * 3600 + int(found.group(6) or 0) * 60
-    return whole + float(found.group(3) or 0) - (-off if found.group(4) == "-" else off)
+    match = re.match(r"(\d+-\d+-\d+)[T ](\d+:\d+:\d+)(\.\d+)?(?:([+-])(\d\d):?(\d\d))?", stamp)
+    seconds = calendar.timegm(time.strptime(" ".join(match.group(1, 2)), "%Y-%m-%d %H:%M:%S"))
+    off = int(match.group(5) or 0) * 3600 + int(match.group(6) or 0) * 60
+    return seconds + float(match.group(3) or 0) - (-off if match.group(4) == "-" else off)
 
 
 def is_clean(states, total):
@@ -265,7 +265,7 @@ class StateSampler:
     def _ask_mgr(self, now):
         try:
             stats = self._dump("sum")["pg_stats_sum"]["stat_sum"]
-            self._recovered = [stats["num_%s_recovered" % what] for what in ("objects", "bytes", "keys")]
+            self._recovered = [stats["num_%s_recovered" % unit] for unit in ("objects", "bytes", "keys")]
             if self.reports.wanted(now):
                 self.reports.look(now, self.osds.since, self._dump("osds")["osd_stats"])
         except NoReply:
@@ -274,9 +274,9 @@ class StateSampler:
         else:
             self._pause = MGR_PAUSE
 
-    def _dump(self, what):
+    def _dump(self, content):
         # asked for several contents at once the mgr gives the first only
-        reply = self.source.mgr({"prefix": "pg dump", "dumpcontents": [what]})
+        reply = self.source.mgr({"prefix": "pg dump", "dumpcontents": [content]})
         return reply.get("pg_map", reply)
 
 
@@ -388,12 +388,12 @@ def _answer_until(moment, source, lines):
             if not data:
                 return False
             text += data
-        asked = json.loads(text.decode())
-        answer = {"t": round(time.time(), 3), "ask": asked["ask"]}
+        request = json.loads(text.decode())
+        answer = {"t": round(time.time(), 3), "ask": request["ask"]}
         try:
             if source is None:
                 raise NoReply("there is no connection")
-            answer["replies"] = [getattr(source, whom)(question) for whom, question in asked["questions"]]
+            answer["replies"] = [getattr(source, whom)(question) for whom, question in request["questions"]]
         except NoReply as error:
             answer["why"] = str(error)
         lines.write(answer)

@@ -122,9 +122,9 @@ class CephCommand:
                 files = files if data else [out]
                 errors += data
                 # all that it says of a question that is refused
-                for said in errors.splitlines(True):
-                    if said.startswith(b"Error ") and said.endswith(b"\n"):
-                        raise NoReply("%s: %s" % (line, said.decode(errors="replace").strip()))
+                for message in errors.splitlines(True):
+                    if message.startswith(b"Error ") and message.endswith(b"\n"):
+                        raise NoReply("%s: %s" % (line, message.decode(errors="replace").strip()))
             if out not in ready:
                 continue
             data = os.read(out.fileno(), 1 << 20)
@@ -140,7 +140,7 @@ class CephCommand:
     def _ask_once(self, line):
         words = ["/bin/sh", "-c", "exec %s -f json %s" % (self._command, line)]
         try:
-            found = subprocess.run(
+            result = subprocess.run(
                 words,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
@@ -149,10 +149,10 @@ class CephCommand:
             )
         except subprocess.TimeoutExpired:
             raise NoReply("%s: no reply for %g s" % (line, PROCESS_TIMEOUT)) from None
-        said = found.stderr.decode(errors="replace").splitlines()
-        if said and not found.stdout.strip():
-            raise NoReply("%s: %s" % (line, said[-1]))
-        return _parsed(found.stdout)
+        messages = result.stderr.decode(errors="replace").splitlines()
+        if messages and not result.stdout.strip():
+            raise NoReply("%s: %s" % (line, messages[-1]))
+        return _parsed(result.stdout)
 
     def close(self):
         if self._process is not None:

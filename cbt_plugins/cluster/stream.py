@@ -36,7 +36,7 @@ class NodeProgram:
     def __init__(self, path: Path, parts: Sequence[ModuleType] = ()) -> None:
         self._name = path.name
         own = path.read_text(encoding="utf-8")
-        self.text = "".join(map(_made, parts)) + f"exec(compile({own!r}, {path.name!r}, 'exec'))\n"
+        self.text = "".join(map(_module_text, parts)) + f"exec(compile({own!r}, {path.name!r}, 'exec'))\n"
 
     def words(self, *arguments: str) -> List[str]:
         """Return the arguments with which Python runs it, once `text` is written to its standard input."""
@@ -44,12 +44,13 @@ class NodeProgram:
         return ["-c", _RECEIVE.replace("sys.argv[0]", repr(self._name)), str(len(self.text.encode())), *arguments]
 
 
-def _made(part: ModuleType) -> str:
+def _module_text(part: ModuleType) -> str:
     """Return the text that makes a module, as `import` would."""
     path = Path(str(part.__file__))
-    its = f"sys.modules[{part.__name__!r}]"
+    target = f"sys.modules[{part.__name__!r}]"
     source = path.read_text(encoding="utf-8")
-    return f"{its} = type(sys)({part.__name__!r})\nexec(compile({source!r}, {path.name!r}, 'exec'), {its}.__dict__)\n"
+    program = f"compile({source!r}, {path.name!r}, 'exec')"
+    return f"{target} = type(sys)({part.__name__!r})\nexec({program}, {target}.__dict__)\n"
 
 
 class Stream:
@@ -97,8 +98,8 @@ class Stream:
 
     def send(self, text: str, node: str = "") -> None:
         """Write to the standard input of a node's process, or of every process."""
-        for its, process in zip(self.nodes, self._processes):
-            if node not in ("", its):
+        for process_node, process in zip(self.nodes, self._processes):
+            if node not in ("", process_node):
                 continue
             assert process.stdin is not None
             with contextlib.suppress(BrokenPipeError):

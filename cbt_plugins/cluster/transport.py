@@ -44,11 +44,11 @@ class Transport:
     @classmethod
     def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Transport:
         """Read CBT's keys cluster.user, common.pdsh_cmd, common.pdsh_ssh_args, and PDSH_SSH_ARGS_APPEND."""
-        asked = str(common.get("pdsh_cmd") or "pdsh")
+        command = str(common.get("pdsh_cmd") or "pdsh")
         ssh_args = shlex.split(str(common.get("pdsh_ssh_args") or ""))
         return cls(
             user=cluster.get("user") or None,
-            pdsh=shutil.which(asked),
+            pdsh=shutil.which(command),
             # %u and %h are pdsh's placeholders for what plain ssh is given as its destination
             ssh_args=tuple(a for a in ssh_args if a not in ("-l%u", "%h"))
             + tuple(shlex.split(os.environ.get("PDSH_SSH_ARGS_APPEND", ""))),

@@ -60,7 +60,7 @@ class Load:
             with open(os.path.join(self.folder, "spec", name), "wb") as file:
                 file.write(base64.b64decode(content))
         env = dict(os.environ, **order["environment"])
-        self.jobs = [GeneratorProcess(its, self.folder, env, agent.watch) for its in order["jobs"]]
+        self.jobs = [GeneratorProcess(job_order, self.folder, env, agent.watch) for job_order in order["jobs"]]
         self.early = [j for j in self.jobs if j.order["start"] == "early"]
         self.timed = [j for j in self.jobs if j.order["start"] == "go"]
         self.alone = [j for j in self.jobs if j.order["start"] == "self"]
@@ -220,16 +220,16 @@ class Agent:
         elif self.load is not None and "stop" in order:
             self.load.stopping = True
 
-    def say(self, **what):
+    def say(self, **message):
         """Tell the head; now, or as soon as it takes it."""
-        self.unsaid += json.dumps(what, separators=(",", ":")).encode() + b"\n"
+        self.unsaid += json.dumps(message, separators=(",", ":")).encode() + b"\n"
         self.flush()
 
-    def mention(self, **what):
+    def mention(self, **message):
         """Tell the head what the next such line says anew: nothing while it has not taken what was said before."""
         self.flush()
         if not self.unsaid:
-            self.say(**what)
+            self.say(**message)
 
     def flush(self):
         try:

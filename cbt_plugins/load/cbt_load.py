@@ -86,8 +86,8 @@ class CbtLoadJobs(Generator):
             spaces.append({**own, "sizes": [list(size) for size in bucket.sizes], "rebuild": memory.stale})
             if self._listed(bucket):
                 old = {"name": f"{key}, listed", "bucket": self._names[key], "numbered": False}
-                found = {"prefix": "" if bucket.existing else "keep/", "exclude": f"cbtp-{self._run_id}/"}
-                spaces.append({**old, **found, "limit": self._plan.read_objects})
+                selection = {"prefix": "" if bucket.existing else "keep/", "exclude": f"cbtp-{self._run_id}/"}
+                spaces.append({**old, **selection, "limit": self._plan.read_objects})
         return {
             "version": 1,
             "hosts": list(self.urls_of(driver)),
@@ -124,8 +124,8 @@ class CbtLoadJobs(Generator):
     def _part(self, objects: int, driver: Driver, bucket: str) -> int:
         """Return how many of a bucket's objects a driver writes: at least one."""
         drivers = [d.id for d in self._plan.drivers if bucket in d.buckets]
-        whole, rest = divmod(objects, len(drivers))
-        return max(1, whole + (drivers.index(driver.id) < rest))
+        quotient, remainder = divmod(objects, len(drivers))
+        return max(1, quotient + (drivers.index(driver.id) < remainder))
 
     def _mix(self, phase: Phase, driver: Driver) -> Dict[str, Any]:
         duration = phase.ramp + phase.warmup + (phase.duration or 0.0)
@@ -139,9 +139,9 @@ class CbtLoadJobs(Generator):
                 "workers": work.workers,
                 "rate": (work.rate or 0.0) / drivers,
                 "arrivals": work.arrivals,
-                "ops": self._ops(one, driver),
+                "ops": self._ops(part, driver),
             }
-            for work, one in zip(phase.works, phase.apart)
+            for work, part in zip(phase.works, phase.apart)
         ]
         return {**loads, "works": works}
 

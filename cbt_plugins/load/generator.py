@@ -119,8 +119,8 @@ class JobEnd:
     @classmethod
     def parse(cls, report: Dict[str, Any]) -> JobEnd:
         """Read the agent's report."""
-        known = {f.name for f in dataclasses.fields(cls)}
-        values = {k: v for k, v in report.items() if k in known}
+        names = {f.name for f in dataclasses.fields(cls)}
+        values = {k: v for k, v in report.items() if k in names}
         return cls(**{**values, "counts": parse_counts(report["counts"])})
 
 
@@ -220,8 +220,8 @@ class Generator(ABC):
 
 def generator_of(engine: str) -> Type[Generator]:
     """Return the class that `engine:` names."""
-    found: Type[Generator] = registry.load(registry.GENERATORS, engine)
-    return found
+    generator: Type[Generator] = registry.load(registry.GENERATORS, engine)
+    return generator
 
 
 def environment(

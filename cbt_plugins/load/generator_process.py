@@ -43,7 +43,7 @@ class Lines:
 
 
 class Reducer:
-    """The cbt-rows of one job: `pipe` is where the generator writes; `said` is what it said last."""
+    """The cbt-rows of one job: `pipe` is where the generator writes; `last_message` is what it said last."""
 
     def __init__(self, argv, folder, watch):
         # its messages go to a file: a pipe that nobody reads would stop it
@@ -51,13 +51,13 @@ class Reducer:
         with open(self.messages, "wb") as file:
             self.process = Popen(argv, stdin=PIPE, stdout=PIPE, stderr=file, cwd=folder, start_new_session=True)
         self.pipe = self.process.stdin
-        self.said = {"t": 0.0, "rows": 0, "last": 0.0, "counts": {}}
+        self.last_message = {"t": 0.0, "rows": 0, "last": 0.0, "counts": {}}
         self.ended = False
         watch(self.process.stdout, Lines(self.take))
 
     def take(self, line):
         with suppress(ValueError):
-            self.said = json.loads(line.decode())
+            self.last_message = json.loads(line.decode())
 
     def close(self):
         """Tell it that no more rows will come: it writes what it has and ends."""
@@ -71,11 +71,11 @@ class Reducer:
 
     def error(self):
         """Return why its aggregates are not whole, None when they are."""
-        if self.said.get("end") and self.process.returncode == 0:
+        if self.last_message.get("end") and self.process.returncode == 0:
             return None
         with open(self.messages, errors="replace") as file:
-            said = file.read()[-MESSAGE_LENGTH:].strip() or self.said.get("lost", "")
-        return "cbt-rows ended with status %s: %s" % (self.process.returncode, said)
+            message = file.read()[-MESSAGE_LENGTH:].strip() or self.last_message.get("lost", "")
+        return "cbt-rows ended with status %s: %s" % (self.process.returncode, message)
 
 
 class GeneratorProcess:
@@ -107,7 +107,7 @@ class GeneratorProcess:
     @property
     def counts(self):
         """Return op -> [good, failed, bytes of the good ones, sum of their durations in ns, first and last seen at]"""
-        return self.reducer.said["counts"]
+        return self.reducer.last_message["counts"]
 
     @property
     def first_row(self):
@@ -115,11 +115,11 @@ class GeneratorProcess:
 
     @property
     def rows_in_pass(self):
-        return self.reducer.said["rows"] - self.rows_before
+        return self.reducer.last_message["rows"] - self.rows_before
 
     def start(self, duration, now):
         argv = [a.replace("{duration}", "%ds" % max(1, round(duration))) for a in self.order["argv"]]
-        self.rows_before = self.reducer.said["rows"]
+        self.rows_before = self.reducer.last_message["rows"]
         self.process = Popen(
             argv,
             stdin=DEVNULL,
@@ -190,7 +190,7 @@ class GeneratorProcess:
             self.gone, self.told_gone = now, time.time()
             if not self.order["respawn"]:
                 self.reducer.close()  # its last word comes at once, not with its next beat
-        if self.gone is not None and (self.reducer.said["t"] > self.told_gone or self.reducer.poll()):
+        if self.gone is not None and (self.reducer.last_message["t"] > self.told_gone or self.reducer.poll()):
             if self.exit and self.order["respawn"] and not self.rows_in_pass:
                 self.exit = 0  # warp fails when its listing is empty: that is nothing to do, and no error
             self.ended, self.gone = self.gone, None
@@ -218,14 +218,14 @@ class GeneratorProcess:
         exit = self.exit if self.signal is None else -self.signal
         return {
             "state": self.state,
-            "last_row": self.reducer.said["last"],
+            "last_row": self.reducer.last_message["last"],
             "counts": self.counts,
             # what has ended counts no further
-            "counted_at": now if self.state == "done" else self.reducer.said["t"],
+            "counted_at": now if self.state == "done" else self.reducer.last_message["t"],
             "exit": exit,
             "driver": self.beat_event,
-            "error": self.reducer.said.get("error", ""),
-            "lost": self.reducer.said.get("lost", ""),
+            "error": self.reducer.last_message.get("error", ""),
+            "lost": self.reducer.last_message.get("lost", ""),
         }
 
     def report(self):
@@ -235,7 +235,7 @@ class GeneratorProcess:
             "cut": self.cut,
             "started": self.started,
             "first_row": self.first_row,
-            "last_row": self.reducer.said["last"] or None,
+            "last_row": self.reducer.last_message["last"] or None,
             "ended": self.ended,
             "passes": self.passes,
             "counts": self.counts,

@@ -75,12 +75,12 @@ class HsbenchJobs(Generator):
         for key in ("keep_rows", "generator_ceiling"):
             if getattr(plan, key):
                 yield FieldError((key,), "hsbench tells no single requests, and knows no objects that it did not write")
-        there = False
+        has_objects = False
         for phase in plan.phases:
-            *keys, wrong_ = _wrong(phase, there) or ("",)
+            *keys, wrong_ = _wrong(phase, has_objects) or ("",)
             if wrong_:
                 yield FieldError(("phases", phase.name, *keys), wrong_, of_key=True)
-            there = phase.kind == "fill" or (there and phase.kind != "delete")
+            has_objects = phase.kind == "fill" or (has_objects and phase.kind != "delete")
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return a job per driver."""
@@ -140,18 +140,18 @@ class HsbenchJobs(Generator):
         if phase.goal is not None:
             if phase.goal.objects is None:
                 return None
-            whole, rest = divmod(phase.goal.objects * len(driver.buckets), len(self._plan.drivers))
-            return whole + (number < rest)
+            quotient, remainder = divmod(phase.goal.objects * len(driver.buckets), len(self._plan.drivers))
+            return quotient + (number < remainder)
         if phase.mix and "LIST" in phase.mix:
             return None
         state = start.memory.states.get(driver.id)
         return json.loads(state.read_text())["objects"] if state else 0
 
 
-def _wrong(phase: Phase, there: bool) -> Tuple[str, ...]:
+def _wrong(phase: Phase, has_objects: bool) -> Tuple[str, ...]:
     """Return the first feature of a phase that hsbench lacks: the keys below the phase, and the text; () without one.
 
-    `there`: objects are there.
+    `has_objects`: an earlier phase has written objects, and none has deleted them.
     """
     ops = list(phase.mix or ())
     if phase.kind in ("verify", "warp"):
@@ -159,7 +159,7 @@ def _wrong(phase: Phase, there: bool) -> Tuple[str, ...]:
     if phase.kind == "fill":
         if phase.goal and (phase.goal.max_avail or phase.goal.raw):
             return ("hsbench cannot be stopped without losing count of what it wrote: give objects or duration",)
-        return ("hsbench would write the same names again: delete before another fill",) if there else ()
+        return ("hsbench would write the same names again: delete before another fill",) if has_objects else ()
     if phase.kind == "hybrid":
         if ops not in (["GET"], ["LIST"]):
             return "mix", "hsbench does one thing at a time: {get: 100} or {list: 100}"

@@ -64,7 +64,7 @@ class HsbenchMode:
         self.orders = orders
         self.program = program
         self.began = 0.0
-        self.told = {}  # interval -> what was printed of it
+        self.printed = {}  # interval -> what was printed of it
         self.error = ""
         self.total = None
 
@@ -82,27 +82,27 @@ class HsbenchMode:
 
     def take(self, line):
         match = INTERVAL.match(line)
-        if match and int(match.group(1)) not in self.told:
+        if match and int(match.group(1)) not in self.printed:
             number, ops, low, mean, high, failed = match.groups()
             n = int(ops)
-            its = Interval(n, int(failed), n * float(mean) * MS, float(low) * MS, float(high) * MS)
-            self.told[int(number)] = its
-            self.tell(its, self.began + int(number) + 0.5)
+            interval = Interval(n, int(failed), n * float(mean) * MS, float(low) * MS, float(high) * MS)
+            self.printed[int(number)] = interval
+            self.tell(interval, self.began + int(number) + 0.5)
         elif BEGINS in line and not self.began:
             self.began = time.time()
         elif FAILED.search(line):
             # without the address and the name of the object
             self.error = re.sub('"[^"]*"', "...", FAILED.search(line).group(1)).strip()[:LONGEST_ERROR]
 
-    def tell(self, its, at):
+    def tell(self, interval, at):
         """Print a line of sums; what hsbench counted in an interval belongs to the second with its middle."""
-        if not its.n + its.failed:
+        if not interval.n + interval.failed:
             return
         end = datetime.datetime.fromtimestamp(at, datetime.timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-        moved = its.n * self.orders["size"] if self.orders["op"] in ("GET", "PUT") else 0
-        times = [max(0, round(ns)) if its.n else 0 for ns in (its.total, its.low, its.high)]
-        error = "" if not its.failed else self.error or "failed"
-        fields = ("sum", self.orders["op"], self.orders["endpoint"], end, its.n, its.failed, moved, *times)
+        moved = interval.n * self.orders["size"] if self.orders["op"] in ("GET", "PUT") else 0
+        times = [max(0, round(ns)) if interval.n else 0 for ns in (interval.total, interval.low, interval.high)]
+        error = "" if not interval.failed else self.error or "failed"
+        fields = ("sum", self.orders["op"], self.orders["endpoint"], end, interval.n, interval.failed, moved, *times)
         print(*fields, " ".join(error.replace('"', "'").split()), sep="\t", flush=True)
 
     def finish(self):
@@ -113,34 +113,38 @@ class HsbenchMode:
         except (OSError, ValueError):
             return  # it was ended
         self.total = next((line for line in lines if line["IntervalName"] == TOTAL), None)
-        known = {int(line["IntervalName"]): Interval.of(line) for line in lines if line is not self.total}
-        for number in sorted(set(known) - set(self.told)):
-            self.tell(known[number], self.began + number + 0.5)
+        intervals = {int(line["IntervalName"]): Interval.of(line) for line in lines if line is not self.total}
+        for number in sorted(set(intervals) - set(self.printed)):
+            self.tell(intervals[number], self.began + number + 0.5)
         if self.total is None:
             return
-        whole, parts = Interval.of(self.total), list(known.values())
-        n, failed = whole.n - sum(p.n for p in parts), whole.failed - sum(p.failed for p in parts)
-        total = whole.total - sum(p.total for p in parts)
+        overall, parts = Interval.of(self.total), list(intervals.values())
+        n, failed = overall.n - sum(p.n for p in parts), overall.failed - sum(p.failed for p in parts)
+        total = overall.total - sum(p.total for p in parts)
         least, most = min([p.low for p in parts if p.n] or [math.inf]), max([p.high for p in parts] or [0])
         mean = total / n if n else 0
-        low, high = (whole.low if whole.low < least else mean), (whole.high if whole.high > most else mean)
-        self.spread(Interval(n, failed, total, low, high), self.began + len(known), self.began + self.total["Seconds"])
+        low, high = (overall.low if overall.low < least else mean), (overall.high if overall.high > most else mean)
+        self.spread(
+            Interval(n, failed, total, low, high), self.began + len(intervals), self.began + self.total["Seconds"]
+        )
 
-    def spread(self, its, start, end):
+    def spread(self, interval, start, end):
         """Tell what lies somewhere between two times, in equal parts: threads ended, and then there is no interval."""
         parts = max(1, math.ceil(end - start - 0.5))
         for i in range(parts):
-            n, failed = (x * (i + 1) // parts - x * i // parts for x in (its.n, its.failed))
-            total = its.total * n / its.n if its.n else 0
-            self.tell(Interval(n, failed, total, its.low, its.high), start + (end - start) * (i + 0.5) / parts)
+            n, failed = (x * (i + 1) // parts - x * i // parts for x in (interval.n, interval.failed))
+            total = interval.total * n / interval.n if interval.n else 0
+            self.tell(
+                Interval(n, failed, total, interval.low, interval.high), start + (end - start) * (i + 0.5) / parts
+            )
 
     @property
     def good(self):
-        return self.total["Ops"] if self.total else sum(its.n for its in self.told.values())
+        return self.total["Ops"] if self.total else sum(interval.n for interval in self.printed.values())
 
     @property
     def failed(self):
-        return self.total["Slowdowns"] if self.total else sum(its.failed for its in self.told.values())
+        return self.total["Slowdowns"] if self.total else sum(interval.failed for interval in self.printed.values())
 
     def spaces(self):
         """Return the operations done to each bucket: object i is in bucket i mod their number."""
@@ -161,8 +165,8 @@ class HsbenchMode:
         """Return at most how many requests were made since the last interval, when it was ended."""
         if self.total:
             return 0
-        seconds = max(0.0, time.time() - self.began - len(self.told))
-        fastest = max([its.n for its in self.told.values()] or [0])
+        seconds = max(0.0, time.time() - self.began - len(self.printed))
+        fastest = max([interval.n for interval in self.printed.values()] or [0])
         return self.orders["threads"] + math.ceil(2 * fastest * (seconds + 1))
 
     def warnings(self):

@@ -194,20 +194,20 @@ class LoadSession:
         assert self._stream is not None
         lost = self._stream.lost  # what they have said is read below
         for node, line in self._stream.lines(timeout):
-            said = _said(line)
+            message = _message_of(line)
             self._heard[node] = time.monotonic()
-            if "failed" in said:
-                raise LoadError(f"{node}: {said['failed']}")
-            if said.get("ready"):
+            if "failed" in message:
+                raise LoadError(f"{node}: {message['failed']}")
+            if message.get("ready"):
                 self.ready.append(node)
                 if self.all_ready:
                     return  # each moment until the go is one in which the cluster has nothing to do
-            if "end" in said:
-                self.ended[node] = said["end"]["jobs"]
+            if "end" in message:
+                self.ended[node] = message["end"]["jobs"]
                 if self.over:
                     return
-            if "jobs" in said:
-                yield _beat(node, said)
+            if "jobs" in message:
+                yield _beat(node, message)
         lost = [n for n in lost if n not in self.ended]
         if lost:
             raise LoadError(f"lost the connection to {', '.join(lost)}: " + " | ".join(self._stream.messages[-3:]))
@@ -255,7 +255,7 @@ class LoadSession:
         until = time.monotonic() + REMOVE_LIMIT
         while left.difference(self._stream.lost) and time.monotonic() < until:
             for node, line in self._stream.lines(1.0):
-                left -= {node} if "removed" in _said(line) else set()
+                left -= {node} if "removed" in _message_of(line) else set()
                 if not left:
                     return
         # agents that waited too long while large files came have ended; what was fetched is here
@@ -313,20 +313,20 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
     shutil.rmtree(scratch)
 
 
-def _said(line: str) -> Dict[str, Any]:
+def _message_of(line: str) -> Dict[str, Any]:
     """Return the message of an agent in a line; {} for a shell's greeting."""
     try:
-        said = json.loads(line)
+        message = json.loads(line)
     except ValueError:
         return {}
-    return said if isinstance(said, dict) else {}
+    return message if isinstance(message, dict) else {}
 
 
-def _beat(node: str, said: Mapping[str, Any]) -> Beat:
-    jobs = said["jobs"]
+def _beat(node: str, message: Mapping[str, Any]) -> Beat:
+    jobs = message["jobs"]
     return Beat(
         node=node,
-        at=said["t"],
+        at=message["t"],
         states={j: job["state"] for j, job in jobs.items()},
         last_row={j: job["last_row"] for j, job in jobs.items()},
         counts={j: parse_counts(job["counts"]) for j, job in jobs.items()},

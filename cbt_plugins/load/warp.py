@@ -76,7 +76,7 @@ class WarpJobs(Generator):
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:
         """Return "unsigned" for RGWs of Ceph 20 and newer, which refuse the signature of a signed payload."""
         rgws = versions.get("rgw") or versions.get("overall") or {}
-        releases = [int(found.group(1)) for found in map(_RELEASE.match, rgws) if found]
+        releases = [int(match.group(1)) for match in map(_RELEASE.match, rgws) if match]
         return "unsigned" if max(releases, default=0) >= _STRICT else plan.s3.payload
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
@@ -108,8 +108,8 @@ class WarpJobs(Generator):
                 else:
                     command, duration = "put", f"{round(FOREVER)}s"
                 prefix = self._prefix(bucket, kind, driver, phase.name)
-                its = _Command("PUT", "fill", command, workers, prefix, extra, duration)
-                jobs.append(self._job(kind, driver, its))
+                warp_command = _Command("PUT", "fill", command, workers, prefix, extra, duration)
+                jobs.append(self._job(kind, driver, warp_command))
         return jobs
 
     def _hybrid(self, phase: Phase, groups: Mapping[str, Sequence[WorkerGroup]]) -> List[LoadJob]:
@@ -130,7 +130,7 @@ class WarpJobs(Generator):
                     "put-drop": ("put", self._prefix(bucket, "drop", driver, phase.name), writes),
                 }[group.role]
                 early = group.role in ("read", "stat")
-                its = _Command(
+                warp_command = _Command(
                     group.op,
                     group.role,
                     command,
@@ -142,7 +142,7 @@ class WarpJobs(Generator):
                     rate_limit=group.rate_limit,
                     respawn=group.role == "delete",
                 )
-                jobs.append(self._job(group.role, driver, its))
+                jobs.append(self._job(group.role, driver, warp_command))
         return jobs
 
     def _plain(self, phase: Phase) -> List[LoadJob]:
@@ -163,51 +163,52 @@ class WarpJobs(Generator):
             several = op.op in ("mixed", "versioned", "multipart")
             prefix = self._prefix(bucket, phase.name, driver, phase.name)
             limit = float(op.args.get("rps-limit") or 0.0)
-            its = _Command("MIXED" if several else op.op.upper(), "warp", op.op, driver.workers, prefix, options,
-                           prepares=op.op != "put", prepared=prepared)  # fmt: skip
-            jobs.append(replace(self._job(op.op, driver, its), rate_limit=limit))
+            named = "MIXED" if several else op.op.upper()
+            warp_command = _Command(named, "warp", op.op, driver.workers, prefix, options,
+                                    prepares=op.op != "put", prepared=prepared)  # fmt: skip
+            jobs.append(replace(self._job(op.op, driver, warp_command), rate_limit=limit))
         return jobs
 
     def _prefix(self, bucket: Bucket, kind: str, driver: Driver, label: str) -> str:
         parts = [f"cbtp-{self._run_id}"] if bucket.existing else []
         return "/".join([*parts, kind, driver.id, *([label] if label else [])])
 
-    def _job(self, name: str, driver: Driver, its: _Command) -> LoadJob:
+    def _job(self, name: str, driver: Driver, warp_command: _Command) -> LoadJob:
         s3 = self._plan.s3
         bucket = self._names[driver.bucket]
-        argv = [WARP, its.command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
+        argv = [WARP, warp_command.command, "--no-color", "--full", "--stress", "--stdout", "--noclear"]
         urls = self.urls_of(driver)
         select = "weighed" if s3.host_select == "one" else s3.host_select
         argv += ["--host", ",".join(urlsplit(u).netloc for u in urls), "--host-select", select]
         argv += ["--lookup", "path" if s3.lookup == "path" else "host", "--region", s3.region]
-        argv += ["--bucket", bucket, "--concurrent", str(its.workers), "--duration", its.duration]
-        if its.prefix:
-            argv += ["--prefix", its.prefix]
+        argv += ["--bucket", bucket, "--concurrent", str(warp_command.workers), "--duration", warp_command.duration]
+        if warp_command.prefix:
+            argv += ["--prefix", warp_command.prefix]
         if urlsplit(s3.urls[0]).scheme == "https":
             argv += ["--tls"] + ([] if s3.verify_tls else ["--insecure"])
         if s3.payload == "unsigned":
             argv += ["--disable-sha256-payload"]
-        if its.rate_limit:
-            argv += ["--rps-limit", f"{its.rate_limit:g}"]
+        if warp_command.rate_limit:
+            argv += ["--rps-limit", f"{warp_command.rate_limit:g}"]
         return LoadJob(
             id=f"{driver.id}-{name}",
             driver=driver.id,
             node=driver.node,
-            op=its.op,
-            role=its.role,
+            op=warp_command.op,
+            role=warp_command.role,
             bucket=bucket,
-            prefix=its.prefix,
+            prefix=warp_command.prefix,
             sizes=self._buckets[driver.bucket].sizes,
-            workers=its.workers,
+            workers=warp_command.workers,
             urls=urls,
-            argv=(*argv, *its.options),
-            start="early" if its.early else "go",
+            argv=(*argv, *warp_command.options),
+            start="early" if warp_command.early else "go",
             lead=LEAD,
             grace=GRACE,
-            rate_limit=its.rate_limit,
-            respawn=its.respawn,
-            prepares=its.prepares,
-            prepared=its.prepared,
+            rate_limit=warp_command.rate_limit,
+            respawn=warp_command.respawn,
+            prepares=warp_command.prepares,
+            prepared=warp_command.prepared,
         )
 
 

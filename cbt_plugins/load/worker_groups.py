@@ -82,13 +82,13 @@ def _allot(wanted: List[Tuple[str, str, float, float]], workers: int) -> List[Wo
     """Return whole numbers by largest remainder; every loop has at least one worker, even if that makes more in all."""
     total = sum(weight for _, _, _, weight in wanted)
     exact = [workers * weight / total for _, _, _, weight in wanted]
-    whole = [max(1, int(x)) for x in exact]
-    by_rest = sorted(range(len(exact)), key=lambda i: exact[i] - whole[i], reverse=True)
+    counts = [max(1, int(x)) for x in exact]
+    by_rest = sorted(range(len(exact)), key=lambda i: exact[i] - counts[i], reverse=True)
     for i in by_rest:
-        if sum(whole) >= workers:
+        if sum(counts) >= workers:
             break
-        whole[i] += 1
-    return [WorkerGroup(op, role, share, n) for (op, role, share, _), n in zip(wanted, whole)]
+        counts[i] += 1
+    return [WorkerGroup(op, role, share, n) for (op, role, share, _), n in zip(wanted, counts)]
 
 
 def latencies(counted: Mapping[str, Tuple[int, int]]) -> Dict[str, float]:

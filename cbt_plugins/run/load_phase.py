@@ -256,7 +256,7 @@ class _Observer:
     def _begin_what_is_due(self) -> None:
         """Give the word to load when all generators are ready, and start the clock of the events with the load."""
         session = self.session
-        if session.go_at is None and session.all_ready and self.before.there:
+        if session.go_at is None and session.all_ready and self.before.is_done:
             self.before.get()  # raises its error before there is any load
             self.schedule.prepare()
             session.go()

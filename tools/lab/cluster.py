@@ -158,7 +158,7 @@ class Lab:
         """Make the lab's folder, or refuse one that is somebody else's."""
         _refuse_others(self.dir)
         try:
-            own_here(self.dir, other="name another folder with --dir")
+            own_here(self.dir, alternative="name another folder with --dir")
         except PermissionError as error:
             raise LabError(str(error.strerror)) from error
 
