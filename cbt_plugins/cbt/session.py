@@ -33,7 +33,7 @@ class Session:
         self.config_file = config_file
         self._settings = settings
         self._forced = False
-        self._asked: Set[str] = set()
+        self._requested: Set[str] = set()
         self.ledger = Ledger(planned(settings.benchmarks, settings.cluster.get("iterations", 0)))
         self._pid = os.getpid()
         atexit.register(self._end)
@@ -57,9 +57,9 @@ class Session:
         anything of this invocation is there, and a run that began without coming to its end is none.
         """
         again = self._settings.cluster.get("is_teuthology") or _unfinished(benchmark).exists()
-        if run.fingerprint not in self._asked and not again and benchmark.exists():
+        if run.fingerprint not in self._requested and not again and benchmark.exists():
             self.ledger.set(run, EXISTING)
-        self._asked.add(run.fingerprint)
+        self._requested.add(run.fingerprint)
         return self.ledger.state(run) == EXISTING
 
     def adopt(self, run: RequestedRun, benchmark: Any, of_cbt: bool) -> None:

@@ -101,11 +101,11 @@ def patch_benchmarkfactory(factory: Any) -> None:
         if benchmark_object is None:
             raise ValueError(_unknown(benchmark, ours, Path(factory.__file__ or "").parent))
         if current:
-            made_for[id(benchmark_object)] = (benchmark_object, run)
+            runs_by_id[id(benchmark_object)] = (benchmark_object, run)
         return benchmark_object
 
     #: object -> the run it is for; the object itself keeps its id from being given to another one
-    made_for: Dict[int, Any] = {}
+    runs_by_id: Dict[int, Any] = {}
 
     @functools.wraps(all_of)
     def get_all(archive: str, cluster: Any, iteration: int) -> Iterator[Any]:
@@ -114,7 +114,7 @@ def patch_benchmarkfactory(factory: Any) -> None:
             yield from all_of(archive, cluster, iteration)
             return
         for benchmark_object in all_of(archive, cluster, iteration):
-            _, run = made_for.pop(id(benchmark_object))
+            _, run = runs_by_id.pop(id(benchmark_object))
             if current.ledger.knows(run):
                 of_cbt = run.benchmark not in ours
                 if of_cbt and current.is_done(run, benchmark_object):

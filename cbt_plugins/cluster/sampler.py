@@ -99,7 +99,7 @@ class ClusterWatch:
         self._feeds: List[StatusFeed] = []
         self._state: Dict[str, Any] = {}
         self._stream: Optional[Stream] = None
-        self._asked = itertools.count(1)
+        self._question_numbers = itertools.count(1)
         self._answers: Dict[int, queue.SimpleQueue[Dict[str, Any]]] = {}
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
@@ -133,7 +133,7 @@ class ClusterWatch:
 
         That costs half a second of a processor. Raises CephError.
         """
-        number, answers = next(self._asked), queue.SimpleQueue[Dict[str, Any]]()
+        number, answers = next(self._question_numbers), queue.SimpleQueue[Dict[str, Any]]()
         self._answers[number] = answers
         try:
             request = {"ask": number, "questions": [QUESTIONS[command] for command in commands]}

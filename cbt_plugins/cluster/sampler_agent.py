@@ -219,7 +219,7 @@ class StateSampler:
         self.osds, self.daemons = Osds(epoch), DaemonChanges()
         self.reports = Reports(period)
         self._df, self._recovery = settings.get("df"), settings.get("recovery")
-        self._period, self._asked, self.busy = period, 0.0, False
+        self._period, self._asked_at, self.busy = period, 0.0, False
         self._pause, self._quiet_until = MGR_PAUSE, 0.0
         self._recovered = None
         self._space, self._space_asked = None, 0.0
@@ -247,10 +247,10 @@ class StateSampler:
         was_busy, self.busy = self.busy, not is_clean(state["pgs"], state["num_pgs"])
         ends = was_busy and not self.busy
         # the mgr has news once a period, and to ask it costs most: 80 ms of a processor with `ceph`
-        due = (self.busy or not self.reports.settled) and now >= self._asked + self._period / 2
+        due = (self.busy or not self.reports.settled) and now >= self._asked_at + self._period / 2
         available = status.get("mgrmap", {}).get("available", True) and time.monotonic() >= self._quiet_until
         if available and (due or ends):
-            self._asked = now
+            self._asked_at = now
             self._ask_mgr(now)
         self.reports.wait(now)
         state.update(

@@ -65,7 +65,7 @@ class Stream:
         self.messages: List[str] = []  # last lines of standard error, for the error text
         self._processes: List[subprocess.Popen[bytes]] = []
         self._selector = selectors.DefaultSelector()
-        self._rest: Dict[int, bytes] = {}
+        self._partial_lines: Dict[int, bytes] = {}
         self._pending: List[Tuple[str, str]] = []
         for node, line in lines.items():
             self._add(line, node)
@@ -84,7 +84,7 @@ class Stream:
         for pipe, kind in ((process.stdout, "out"), (process.stderr, "err")):
             os.set_blocking(pipe.fileno(), False)
             self._selector.register(pipe.fileno(), selectors.EVENT_READ, (node, kind))
-            self._rest[pipe.fileno()] = b""
+            self._partial_lines[pipe.fileno()] = b""
 
     @property
     def open(self) -> bool:
@@ -125,8 +125,8 @@ class Stream:
             return
         if not data:
             self._selector.unregister(fd)
-            data = b"\n" if self._rest[fd] else b""
-        *rows, self._rest[fd] = (self._rest[fd] + data).split(b"\n")
+            data = b"\n" if self._partial_lines[fd] else b""
+        *rows, self._partial_lines[fd] = (self._partial_lines[fd] + data).split(b"\n")
         for row in rows:
             text = row.decode(errors="replace")
             if kind == "err":

@@ -30,16 +30,16 @@ class Lines:
 
     def __init__(self, take):
         self.take = take
-        self.rest = b""
+        self.partial_line = b""
 
     def feed(self, data):
-        *lines, self.rest = (self.rest + data).split(b"\n")
+        *lines, self.partial_line = (self.partial_line + data).split(b"\n")
         for line in lines:
             self.take(line)
 
     def end(self):
-        if self.rest:
-            self.take(self.rest)
+        if self.partial_line:
+            self.take(self.partial_line)
 
 
 class Reducer:
