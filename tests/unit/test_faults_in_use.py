@@ -37,7 +37,7 @@ def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None
         other.acquire()
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
-    with pytest.raises(FaultError, match=r"is dead: `cbt-tools undo .*/a` undoes"):
+    with pytest.raises(FaultError, match=r"is dead: its own command resumes it, `cbt-tools undo .*/a` undoes"):
         other.acquire()
     with pytest.raises(FaultError, match="is dead"):
         other.inject(STOP[1])
