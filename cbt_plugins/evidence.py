@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import open_regular, refuse
-from cbt_plugins.journal import MOST, read_bytes, read_json, write_whole
+from cbt_plugins.journal import MOST, read_json, write_whole
 
 log = logging.getLogger("cbt")
 
@@ -33,7 +33,12 @@ _JOURNALS = ("undo.jsonl", "journal.jsonl")
 #: a note of files that are still on nodes; what was not fetched in full; what an export writes beside the rows
 _CHANGING = re.compile(r"monitors/[^/]+/(left\.json|\.fetch-[^/]*/.*)|phases/[^/]+/json_output\.[^/]*", re.DOTALL)
 #: folders of which readers take every file
-_READ_WHOLE = ("phases/", "monitors/", "cluster/")
+_READ_FOLDERS = ("phases/", "monitors/", "cluster/")
+#: why a file without a sum differs
+ADDED = "came after the run ended"
+_NOT_ENDED = "the run has not ended"
+#: files without a sum that are named where SHA256SUMS is cut
+_SHOWN = 5
 #: rows of requests: nearly all bytes of an archive, and read only where there are no aggregates
 _ROWS = re.compile(r"phases/[^/]+/rows/")
 _LETTERS = {"\\": "\\", "n": "\n", "r": "\r"}
@@ -70,11 +75,25 @@ def end_run(run: Path, facts: Mapping[str, Any]) -> None:
     write_whole(run / END, text)
 
 
+def reopen(run: Path) -> None:
+    """Remove SHA256SUMS of a run that continues without its end marker. Raises OSError."""
+    if not os.path.lexists(run / END) and os.path.lexists(run / FILE):
+        os.unlink(run / FILE)
+
+
+def in_read_folder(name: str) -> bool:
+    """Tell whether readers take every file of the folder of a run's file; elsewhere they take files by their names."""
+    return name.startswith(_READ_FOLDERS)
+
+
 def add_sums(run: Path, paths: Sequence[Path]) -> None:
     """Add the sums of these files and folders, which came since the run ended; no other sum changes. Raises OSError."""
     if not os.path.lexists(run / FILE):
         return
-    sums, late = _read(run), [os.path.relpath(path, run) for path in paths]
+    sums, torn = _read(run)
+    if _cut(run, sums, torn):
+        return  # writing it anew would hide that
+    late = [os.path.relpath(path, run) for path in paths]
     names = [
         name
         for name in _files(run)
@@ -94,20 +113,25 @@ def judge(run: Path, rows: bool = False) -> FileSums:
 
 
 def _judged(run: Path, rows: bool) -> FileSums:
-    if not os.path.lexists(run / END):
-        return FileSums(note="the run has not ended")
+    ended = os.path.lexists(run / END)
     if not os.path.lexists(run / FILE):
-        return _without_sums(run)
+        return _without_sums(run) if ended else FileSums(note=_NOT_ENDED)
     try:
-        sums = _read(run)
+        sums, torn = _read(run)
     except OSError as error:
         return FileSums(True, 0, {FILE: _unread(error)})
+    if not ended and END not in sums:
+        return FileSums(note=_NOT_ENDED)
     present = set(_files(run))
     changed = {name: "is missing" for name in sums if name not in present}
-    added = [name for name in present if name not in sums and name.startswith(_READ_WHOLE)]
-    for name in added:
-        obstacle = _obstacle(run / name)
-        changed[name] = _unread(obstacle) if obstacle else "came after the run ended"
+    unlisted = sorted(present - set(sums))
+    cut = _cut(run, sums, torn)
+    if cut:  # nobody knows which of the others came since: they are read, and the run is invalid
+        changed[FILE] = f"is cut: {cut}{_without_sum(unlisted)}"
+        unlisted = []
+    for name in unlisted:
+        obstacle = _obstacle(run / name) if in_read_folder(name) else None
+        changed[name] = _unread(obstacle) if obstacle else ADDED
     wanted = [name for name in sums if name in present and (rows or not _ROWS.match(name))]
     for name, digest in _digests(run, wanted, _most(run, sums)):
         if digest != sums[name]:
@@ -115,14 +139,42 @@ def _judged(run: Path, rows: bool) -> FileSums:
     return FileSums(True, len(sums), dict(sorted(changed.items())))
 
 
+def _cut(run: Path, sums: Mapping[str, str], torn: bool) -> str:
+    """Return why SHA256SUMS cannot be as the run wrote it; "" where nothing says so.
+
+    Files that were fetched later have sums too: there may be more than the end marker says.
+    """
+    if not sums:
+        return "it has no sums"
+    if torn:
+        return "a line of it is damaged"
+    stated = _stated(run, sums, "files")
+    if END not in sums or len(sums) < stated:
+        return f"it has sums of {len(sums)} of {stated} files" if stated > len(sums) else f"it has no sum of {END}"
+    return ""
+
+
+def _without_sum(names: Sequence[str]) -> str:
+    if not names:
+        return ""
+    shown = ", ".join(names[:_SHOWN])
+    return f"; without a sum: {shown}{f' and {len(names) - _SHOWN} more' if len(names) > _SHOWN else ''}"
+
+
 def _most(run: Path, sums: Mapping[str, str]) -> int:
     """Return the bytes that a file of a run can have: what its end marker says counts only where that has its sum."""
+    return max(_stated(run, sums, "bytes"), _LARGE) if END in sums else _LARGE
+
+
+def _stated(run: Path, sums: Mapping[str, str], key: str) -> int:
+    """Return a number of the end marker under SEALED; 0 without, and where it differs from the sum that it has."""
     try:
-        data = read_bytes(run / END, MOST)
-        stated = json.loads(data)[SEALED]["bytes"] if hashlib.sha256(data).hexdigest() == sums.get(END) else 0
-        return max(int(stated), _LARGE)
+        with open_regular(run / END, MOST, judged=False) as file:
+            data = file.read()
+        number = int(json.loads(data)[SEALED][key])
+        return number if sums.get(END, hashlib.sha256(data).hexdigest()) == hashlib.sha256(data).hexdigest() else 0
     except (OSError, ValueError, KeyError, TypeError, OverflowError, RecursionError):
-        return _LARGE
+        return 0
 
 
 def _without_sums(run: Path) -> FileSums:
@@ -142,11 +194,13 @@ def row_change(path: Path) -> Optional[str]:
         return None
     name = os.path.relpath(path, run)
     try:
-        sums = _read(run)
+        sums, torn = _read(run)
     except OSError:
         return None
+    if name not in sums:
+        return None if _cut(run, sums, torn) else ADDED
     ((_, digest),) = _digests(run, [name], _most(run, sums))
-    return None if digest == sums.get(name) else "changed since the run ended" if _is_digest(digest) else digest
+    return None if digest == sums[name] else "changed since the run ended" if _is_digest(digest) else digest
 
 
 def sum_of_sums(run: Path) -> str:
@@ -217,16 +271,18 @@ def _line(digest: str, name: str) -> str:
     return f"{'' if plain == name else chr(92)}{digest}  {plain}\n"
 
 
-def _read(run: Path) -> Dict[str, str]:
-    """Return path -> sum; a damaged line is left out, so that its file has none. Raises OSError."""
+def _read(run: Path) -> Tuple[Dict[str, str], bool]:
+    """Return path -> sum, and whether a line is damaged: its file then has no sum. Raises OSError."""
     sums = {}
-    for line in read_bytes(run / FILE, MOST).decode("utf-8", "surrogateescape").split("\n"):
+    with open_regular(run / FILE, MOST, judged=False) as file:
+        *lines, last = file.read().decode("utf-8", "surrogateescape").split("\n")
+    for line in lines:
         match = _LINE.fullmatch(line)
         if match:
             escaped, digest, name = match.groups()
             plain = re.sub(r"\\(.)", lambda escape: _LETTERS.get(escape[1], escape[0]), name) if escaped else name
             sums[plain] = digest
-    return sums
+    return sums, bool(last) or len(sums) < len(lines)
 
 
 #: sums of files that this process has read: (path, size, times, inode) -> sum

@@ -71,7 +71,7 @@ _ALL = (
     _info("partial-attempt", "an interrupted attempt is kept, and in no number"),
     WarningKind("damaged-archive", "a document of the archive is missing or damaged"),
     WarningKind("damaged-lines", "lines of a monitor were doubled, lost or damaged: they are left out"),
-    WarningKind("changed-beside", "a monitor's file is not as it was when the run ended: nothing comes from it"),
+    WarningKind("changed-beside", "a monitor's file, or one that nobody reads, is not as it was when the run ended"),
     WarningKind("phase-status", "a phase did not end as ok"),
     WarningKind("short-window", "a window is shorter than was asked for"),
     WarningKind("generator-died", "a load generator failed"),

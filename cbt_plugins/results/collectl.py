@@ -142,7 +142,7 @@ def join_machines(nodes: Sequence[NodeSamples]) -> None:
 
 def _tables(folder: Path) -> Iterator[Table]:
     """Yield all tables, one for each start of collectl; details first, as totals are used only without them."""
-    files = [path for path in folder.glob("*") if re.search(r"\.(cpu|dsk|net|tab)(\.gz)?$", path.name)]
+    files = [path for path in folder.glob("[!.]*") if re.search(r"\.(cpu|dsk|net|tab)(\.gz)?$", path.name)]
     for path in sorted(files, key=lambda path: (".tab" in path.name, path.name)):
         facts: Dict[str, str] = {}
         columns: List[str] = []
@@ -167,7 +167,10 @@ def _tables(folder: Path) -> Iterator[Table]:
 
 
 def _lines(path: Path) -> List[str]:
-    data = read_bytes(path)
+    try:
+        data = read_bytes(path)
+    except OSError:  # refused, or lost: it costs what it says, and SHA256SUMS names it
+        return []
     if path.suffix == ".gz":
         member = zlib.decompressobj(31)
         try:

@@ -11,6 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.evidence import ADDED, in_read_folder
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of
@@ -194,7 +195,8 @@ def _changes(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     named: Dict[Tuple[str, str, str], List[str]] = {}
     for name, why in run.changed.items():
         phase = re.match(r"phases/\d+-([^/]+)/", name)
-        code = "changed-beside" if _BESIDE.match(name) else "changed-file"
+        beside = _BESIDE.match(name) or (why == ADDED and not in_read_folder(name))
+        code = "changed-beside" if beside else "changed-file"
         named.setdefault((code, why, phase[1] if phase and code == "changed-file" else ""), []).append(name)
     for (code, why, phase_name), names in named.items():
         others = f" and {several(len(names) - _SHOWN, 'file')} more" if len(names) > _SHOWN else ""

@@ -99,6 +99,7 @@ class Engine:
             # the faults are undone before anybody waits for the monitors' files
             with contextlib.ExitStack() as monitors, run.injector.holding(has_data=run.has_data):
                 held = True  # nothing on the nodes is touched before: they may be another run's
+                evidence.reopen(self._archive.folder)
                 rescue(run)
                 run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
                 ready = check(run)

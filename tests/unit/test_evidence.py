@@ -192,10 +192,11 @@ def test_what_is_no_readable_file_keeps_no_run_from_its_end(
     evidence.end_run(run, {"t": 1.0})
     assert caplog.text.count("has no sum in SHA256SUMS") == 3
     odd = dict(evidence.judge(run).changed)
+    assert odd.pop("latest") == evidence.ADDED
     assert set(odd) == {"monitors/01/perf.node1/gone", "monitors/01/perf.node1/pipe"}
     assert all("cannot be read" in why for why in odd.values())
     evidence.add_sums(run, [run / "monitors"])
-    assert set(evidence.judge(run).changed) == set(odd)
+    assert set(evidence.judge(run).changed) == {*odd, "latest"}
 
 
 def test_a_disk_that_fails_under_a_late_file_is_named_by_readers(
@@ -330,8 +331,120 @@ def test_a_stored_summary_belongs_to_its_run(whole: Path, tmp_path: Path) -> Non
     assert summary_of(run) == summarize(run)
 
 
-def test_a_run_that_is_broken_off_has_no_sums(whole: Path, tmp_path: Path) -> None:
+def test_a_run_without_its_end_marker_has_lost_it_until_it_is_resumed(
+    whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     run = copy_of(whole, tmp_path)
-    (run / "complete").unlink()  # it was killed between the two, and is resumed
+    (run / "complete").unlink()
+    assert evidence.judge(run).changed == {"complete": "is missing"}
+    assert main(["verify", str(run)]) == 1 and "is missing: complete" in capsys.readouterr().out
+    evidence.reopen(run)
     (run / "events.jsonl").write_text("")
     assert evidence.judge(run) == evidence.FileSums(note="the run has not ended")
+
+
+def test_a_run_with_its_end_marker_keeps_its_sums(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    evidence.reopen(run)
+    assert evidence.judge(run).changed == {} and evidence.judge(run).sealed
+
+
+def add_collectl(run: Path) -> Path:
+    """Add collectl's plot files of two nodes to an archive, and seal it."""
+    for name in ("node1", "node2"):
+        folder = run / "monitors" / "01" / f"collectl.{name}"
+        folder.mkdir(parents=True)
+        for kind in ("cpu", "dsk"):
+            (folder / f"{name}-20261124.{kind}").write_text("# a header\n")
+    (run / "SHA256SUMS").unlink()
+    return seal(run)
+
+
+def cut_sums(run: Path, how: str) -> None:
+    path = run / evidence.FILE
+    lines = path.read_text().splitlines(keepends=True)
+    kept = {
+        "emptied": [],
+        "cut to a half": lines[: len(lines) // 2],
+        "torn": [*lines[:-1], lines[-1].rstrip("\n")],
+        "damaged": [lines[0].replace(" ", "x"), *lines[1:]],
+        "two lines lost": [line for line in lines if "manifest.json" not in line and "events.jsonl" not in line],
+        "end marker lost": [line for line in lines if not line.endswith("  complete\n")],
+    }[how]
+    path.write_text("".join(kept))
+
+
+CUTS = ["emptied", "cut to a half", "torn", "damaged", "two lines lost", "end marker lost"]
+
+
+@pytest.mark.parametrize("how", CUTS)
+def test_sums_that_are_cut_are_named_and_cost_no_report(
+    how: str, whole: Path, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = add_collectl(copy_of(whole, tmp_path))
+    before = numbers(summary_of(run))
+    cut_sums(run, how)
+    assert main(["verify", str(run)]) == 1
+    output = capsys.readouterr().out
+    assert "is cut: " in output and evidence.ADDED not in output
+    if how == "two lines lost":
+        assert "without a sum: events.jsonl, manifest.json: SHA256SUMS" in output
+    summary = summary_of(run)
+    assert numbers(summary) == before and not summary["usable"]
+    assert "is cut: " in str(summary["warnings"])
+    assert main(["report", str(run)]) == 4
+    assert "is cut: " in " ".join("".join(capsys.readouterr()).split())
+    for name in sorted(path.name for path in run.glob("phases/01-*/rows/*")):
+        assert evidence.row_change(next(run.glob(f"phases/01-*/rows/{name}"))) is None
+    text = (run / evidence.FILE).read_text()
+    evidence.add_sums(run, [run / "monitors"])
+    assert (run / evidence.FILE).read_text() == text  # which would hide that it is cut
+
+
+@pytest.mark.parametrize("verb", ["report", "compare", "gate", "history", "export"])
+def test_readers_name_sums_that_are_cut(
+    verb: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    cut_sums(run, "cut to a half")
+    first = [str(whole)] if verb in ("compare", "gate") else []
+    limit = ["--limit", "p99_ms=5%"] if verb == "gate" else []
+    assert main([verb, *first, str(run), *limit]) == 4
+    output = " ".join("".join(capsys.readouterr()).split())
+    assert "is cut: " in output and "SHA256SUMS" in output
+
+
+def test_every_file_that_is_refused_costs_only_what_comes_from_it(whole: Path, tmp_path: Path) -> None:
+    run = add_collectl(copy_of(whole, tmp_path))
+    names = sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file())
+    for name in (name for name in names if name not in ("SHA256SUMS", "summary.json", "report.html")):
+        path = run / name
+        content = path.read_bytes()
+        path.write_bytes(content + b"\n")
+        summary = summarize(run)
+        rows = "/rows/" in name and "its requests are not in the numbers"
+        assert (rows or name) in " ".join(warning["text"] for warning in summary["warnings"]), name
+        path.write_bytes(content)
+
+
+@pytest.mark.parametrize("name", ["new.txt", "phases.json", "generator.json", "folder/file"])
+def test_a_file_that_is_added_anywhere_is_named_and_not_read(
+    name: str, whole: Path, expected: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = copy_of(whole, tmp_path)
+    (run / name).parent.mkdir(exist_ok=True)
+    (run / name).write_text('{"phases": 1}')
+    (run / "link").symlink_to(run / "phases")
+    assert main(["verify", str(run)]) == 1
+    output = capsys.readouterr().out
+    assert f"{evidence.ADDED}: {name}" in output and f"{evidence.ADDED}: link" in output
+    summary = summary_of(run)
+    assert numbers(summary) == expected
+    assert summary["usable"] == summary_of(whole)["usable"]  # nothing is read from there
+    assert name in " ".join(w["text"] for w in summary["warnings"] if w["code"] == "changed-beside")
+
+
+def test_what_the_tools_write_into_a_run_is_no_addition(whole: Path, tmp_path: Path) -> None:
+    run = copy_of(whole, tmp_path)
+    for verb in ("report", "export", "verify"):
+        assert main([verb, str(run)]) == 0, verb
