@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import random
 import shutil
@@ -77,6 +78,7 @@ def archive(
 def _surroundings(run: Path, ceph: str, config: Mapping[str, str], pool: Mapping[str, Any], osd_nodes: int) -> None:
     number, name = ceph.split()
     manifest = json.loads((run / "manifest.json").read_text())
+    manifest["run_id"] = hashlib.sha256(str(run).encode()).hexdigest()[:8]
     manifest["ceph"] = {"overall": {f"ceph version {number} ({HASH}) {name} (stable)": 6}}
     (run / "manifest.json").write_text(json.dumps(manifest))
     before = run / "cluster" / "before"

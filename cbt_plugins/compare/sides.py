@@ -165,9 +165,12 @@ def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
             raise Unreadable("; ".join(texts))
     identities = [set(map(_identity, runs)) for runs in runs_of_sides]
     for runs, own_identities in zip(runs_of_sides, identities):
-        twice = next((run for i, run in enumerate(runs) if _identity(run) in map(_identity, runs[:i])), None)
-        if twice:
-            raise ValueError(f"{twice.source} is given twice")
+        first_of: Dict[Tuple[str, str], RunRecord] = {}
+        for run in runs:
+            first = first_of.setdefault(_identity(run), run)
+            if first is not run:
+                copies = "" if first.source == run.source else f": {first.source} has the same run"
+                raise ValueError(f"{run.source} is given twice{copies}")
         both = [
             run
             for run in runs
@@ -202,6 +205,9 @@ def _unreadable(run: RunRecord) -> Sequence[str]:
 
 
 def _identity(run: RunRecord) -> Tuple[str, str]:
+    """Return a key of the run: a copy of an archive has the same one."""
+    if run.run_id and run.started is not None:
+        return run.run_id, repr(run.started)
     return str(Path(run.source).resolve()), run.name
 
 

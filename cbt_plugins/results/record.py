@@ -92,6 +92,7 @@ class RunRecord:
     warnings: Tuple[ResultWarning, ...]
     label: Optional[str] = None  # the release it measured: "18.2.7 reef"
     started: Optional[float] = None  # epoch seconds
+    run_id: Optional[str] = None  # of a run of this project; a copy of its archive has the same
     #: of another program's run that the monitor `resources` watched: phase -> what results.resources.of_window returns
     used: Optional[Mapping[str, Mapping[str, Any]]] = None
     #: of another program's run during a fault file: what results.recovery.milestones found

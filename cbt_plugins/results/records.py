@@ -89,6 +89,7 @@ def _record(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -> Ru
         warnings=tuple(warnings_of(summary)),
         label=summary["environment"]["versions"].get("ceph"),
         started=summary["phases"][0]["window"]["start"] if summary["phases"] else None,
+        run_id=summary["run"]["run_id"],
     )
 
 

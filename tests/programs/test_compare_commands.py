@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -30,6 +31,7 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     MAKE(place / "late", seed=6, latency=SLOW)
     for run in place.glob("*/results/*/*"):  # as after each run; the others are read from their files each time
         write_summary(summarize(run), run / "summary.json")
+    shutil.copytree(place / "base", place / "copy")
     MAKE(place / "nights", runs=4, seed=10)
     MAKE(place / "other", seed=7, seconds=10, size=65536)
     MAKE(place / "damaged", runs=2, seed=8, seconds=10)
@@ -73,6 +75,10 @@ LIMITS = ["--limit", "GET.obj_per_s=10%", "--limit", "PUT.obj_per_s=10%"]
         (["base", "--new", "slow"], 2, "either BASE NEW"),
         (["base", "base"], 2, "base and the other side are the same runs: a gate of them checks nothing"),
         (["--base", "base", "base/results/00000000", "--new", "slow"], 2, "is given twice"),
+        (["base", "copy"], 2, "base and the other side are the same runs: a gate of them checks nothing"),
+        (["--base", "base", "copy/results/00000000", "--new", "slow"], 2, "id-1a2b3c4d has the same run"),
+        (["--base", "base", "--new", "slow", "copy/results/00000000"], 2, "id-1a2b3c4d is on both sides"),
+        (["one", "late", "--history", "one", "late"], 3, "inconclusive: one-run"),  # no run repeats another one
         (["--base", "base", "--new", "slow", "base/results/00000000"], 2, "id-1a2b3c4d is on both sides"),
         (["--pairs", "base", "again/results/00000000"], 2, "5 and 1"),
         (["--scale", "5:3", "base", "slow"], 2, "--scale 5:3"),
