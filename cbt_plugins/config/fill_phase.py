@@ -25,10 +25,14 @@ class FillSection(Strict):
     duration: Optional[Duration] = Field(None, description="How long.")
     objects: Optional[int] = Field(None, ge=1, le=MOST_OBJECTS, description="How many in each bucket.")
     max_avail: Optional[Percent] = Field(
-        None, description="This share of the data pool's MAX AVAIL at its start."
+        None,
+        description="This share of the data pool's MAX AVAIL at its start. `ceph df` lags by some seconds of writing: "
+        "a fast small cluster gets more.",
     )
     raw: Optional[Percent] = Field(
-        None, description="Until this share of raw capacity is used, by any data."
+        None,
+        description="Until this share of raw capacity is used, by any data; an error where it is used already. "
+        "Overshoots like max_avail.",
     )
 
     @model_validator(mode="after")

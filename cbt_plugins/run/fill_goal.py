@@ -4,17 +4,30 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Callable, Optional
+from typing import Callable, List, Optional, Sequence
 
-from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.sampler import StatusFeed
-from cbt_plugins.plan import Goal, placement_id
+from cbt_plugins.config.units import format_percent
+from cbt_plugins.plan import Goal, Phase, placement_id
 from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
 
 #: seconds for which a fill goes on although nobody says how far it is
 UNTOLD = 1800.0
+
+
+def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
+    """Return an error for each fill whose share of the raw capacity is in use before it begins. Raises CephError."""
+    goals = {phase.name: phase.goal.raw for phase in phases if phase.goal and phase.goal.raw is not None}
+    used = ceph.status().raw_used if goals else None
+    return [
+        f"{name}: raw: {format_percent(share)} is reached already: {100 * used:.1f} % of the raw capacity is used: "
+        "set it above, or fill by objects or max_avail"
+        for name, share in goals.items()
+        if used is not None and used >= share
+    ]
 
 
 def reaching(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:

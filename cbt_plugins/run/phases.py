@@ -9,6 +9,7 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Dict, List, Mapping, Optional
 
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults.kind import make
 from cbt_plugins.host import RunFailed
 from cbt_plugins.inventory import nodes_of
@@ -21,6 +22,7 @@ from cbt_plugins.plan import CALIBRATE, Ladder, Phase, Plan, Settings
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
@@ -145,7 +147,21 @@ def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
         )
     if phase.engine == "warp":
         return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
+    _check_goal(run, phase)
     return LoadStart(memory=_memory(run, index, phase), rate=_rate(run, index, phase))
+
+
+def _check_goal(run: RunContext, phase: Phase) -> None:
+    """Raise RunFailed for a fill with nothing to do: earlier phases have used the space, or other data has.
+
+    An attempt at the phase that was broken off may have filled all of it.
+    """
+    if any(record["phase"] == phase.name for record in run.journal.all("phase-begun")):
+        return
+    with contextlib.suppress(CephError):  # full_guard asks again, and for as long as the phase takes
+        errors = reached_before(run.ceph, [phase])
+        if errors:
+            raise RunFailed(errors[0])
 
 
 def _memory(run: RunContext, index: int, phase: Phase) -> Memory:

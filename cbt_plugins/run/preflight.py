@@ -28,6 +28,7 @@ from cbt_plugins.load.generator import Generator, generator_of
 from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
+from cbt_plugins.run.fill_goal import reached_before
 
 log = logging.getLogger(__name__)
 
@@ -94,6 +95,8 @@ def check(run: RunContext) -> Ready:
             versions = ceph.json("versions")
             ceph.bucket("cbtp-preflight")  # radosgw-admin answers
             errors += _conditions(run)
+            if not run.journal.all("phase-begun"):  # then what is used may be the run's own
+                errors += reached_before(ceph, run.plan.phases)
     except CephError as error:
         raise PreflightError([*errors, str(error)]) from error
     if errors:

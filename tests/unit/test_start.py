@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator
+from types import SimpleNamespace
+from typing import Any, Iterator, Optional, cast
 
 import pytest
 from run_context import context
 
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
+from cbt_plugins.run import preflight
 from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.phases import start_of
 
 MIX = {"GET": 50.0, "PUT": 50.0}
@@ -62,3 +67,50 @@ def test_a_share_is_of_the_last_closed_loop(tmp_path: Path, journal: Journal) ->
     finish(archive, 2, "closed", window={"start": 12.0, "end": 20.4}, jobs=jobs)
     assert start_of(run, 3, OPEN).rate == 50.0
     assert start_of(run, 2, CLOSED).rate is None
+
+
+def used(share: Optional[float]) -> Any:
+    return SimpleNamespace(status=lambda: SimpleNamespace(raw_used=share))
+
+
+def test_a_fill_by_raw_that_has_nothing_to_fill_is_refused_before_it_begins(tmp_path: Path, journal: Journal) -> None:
+    fill = replace(FILL, goal=Goal(raw=0.02))
+    text = "fill: raw: 2% is reached already: 2.9 % of the raw capacity is used: set it above, or fill by objects"
+    run = context(plan=PLAN, archive=RunArchive(tmp_path), journal=journal, ceph=used(0.029))
+    with pytest.raises(RunFailed, match=text):
+        start_of(run, 1, fill)
+    assert reached_before(run.ceph, [fill, CLOSED])[0].startswith(text)
+    for share in (0.019, None):
+        start_of(replace(run, ceph=used(share)), 1, fill)
+    journal.write("phase-begun", phase="fill")  # the first attempt may have filled all
+    start_of(run, 1, fill)
+
+
+def test_an_unanswered_question_keeps_no_fill_from_its_begin(tmp_path: Path, journal: Journal) -> None:
+    def fail() -> None:
+        raise CephError("no answer")
+
+    ceph = SimpleNamespace(status=fail)
+    run = context(plan=PLAN, archive=RunArchive(tmp_path), journal=journal, ceph=ceph)
+    assert start_of(run, 1, replace(FILL, goal=Goal(raw=0.02))).rate is None
+
+
+def test_the_preflight_refuses_it_with_all_its_errors(
+    tmp_path: Path, journal: Journal, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    nothing = ("_facts", "offsets", "authority_of", "s3_keys", "owners_of")
+    for name in nothing:
+        monkeypatch.setattr(preflight, name, lambda *_: {})
+    for name in ("_python_errors", "_scratch_errors", "keys_of_users", "errors_of_endpoints"):
+        monkeypatch.setattr(preflight, name, lambda *_: [])
+    monkeypatch.setattr(preflight, "_conditions", lambda _: ["not clean"])
+    ceph = SimpleNamespace(**vars(used(0.029)), json=lambda _: {}, bucket=lambda _: None)
+    plan = replace(PLAN, phases=(CLOSED, replace(FILL, goal=Goal(raw=0.02))))
+    host = cast(Any, SimpleNamespace(cluster={"head": "node0"}, run_dir="/nowhere"))
+    run = context(plan=plan, host=host, archive=RunArchive(tmp_path), journal=journal, ceph=ceph)
+    with pytest.raises(preflight.PreflightError, match=r"not clean(.|\n)*fill: raw: 2% is reached already"):
+        preflight.check(run)
+    journal.write("phase-begun", phase="closed")  # what is used may be the run's own
+    with pytest.raises(preflight.PreflightError) as refused:
+        preflight.check(run)
+    assert "reached" not in str(refused.value)
