@@ -7,25 +7,41 @@ import contextlib
 import logging
 import os
 import sys
+import textwrap
 import time
 from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
+from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import FILE, PREPARED, given_up_in, holds_data, lines_of_others, open_in, still_open
+from cbt_plugins.formatting import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
-from cbt_plugins.run.abandoned import EventsOfUndo, remove_buckets
+from cbt_plugins.run.abandoned import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
 from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
 
-from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say
+from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say, warn
 
 UNDONE, OPEN = OK, FAILED
+
+CANNOT_CONTINUE = "a run that has finished a phase cannot continue then"
+#: of the help and of docs/FAULTS.md
+WITH_DATA = (
+    "Also without --data, undo removes the pools, placement targets and users that the run made, with all data in "
+    f"them: {CANNOT_CONTINUE}."
+)
+_WHY_IT_STAYS = "a resumed run fetches rows and monitor files from it; `cbt-tools undo --data` removes it"
+SCRATCH = (
+    "Without --data, the scratch folders of a broken-off run stay on the nodes: a resumed run fetches rows and monitor "
+    "files from them."
+)
 
 log = logging.getLogger(__name__)
 
@@ -33,8 +49,11 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
-    statuses = {FAILED: "something is still open, or may be", ANOTHER_CLUSTER: ""}
+    open_text = "something is still open, or may be; with --dry-run --data also: there is something to remove"
+    statuses = {FAILED: open_text, ANOTHER_CLUSTER: ""}
     explain(parser, examples, statuses)
+    paragraphs = [textwrap.fill(text, 78) for text in (WITH_DATA, SCRATCH)]
+    parser.description = "\n\n".join([parser.description or "", *paragraphs])
     parser.add_argument("archive", type=Path, help="archive (all runs in it), or the directory of one run")
     parser.add_argument("--dry-run", action="store_true", help="print what is open and its undo; change nothing")
     parser.add_argument(
@@ -51,7 +70,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--data",
         action="store_true",
-        help="also remove the buckets that the run made, with all objects; the run cannot be resumed then",
+        help="also remove the buckets that the run made, with all objects, and its scratch folders on the nodes, when "
+        "the monitor files in them have been fetched; the run cannot be resumed then",
     )
     parser.add_argument(
         "--give-up",
@@ -75,7 +95,7 @@ def run(args: argparse.Namespace) -> int:
     folders = sorted(run_folders, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         raise CommandError(f"{args.archive}: nothing is open under {args.give_up!r}")
-    statuses = [_dry(folder) if args.dry_run else _undo(folder, args) for folder in folders]
+    statuses = [_dry(folder, args.data) if args.dry_run else _undo(folder, args) for folder in folders]
     if not folders:
         print(f"{args.archive}: no run has changed anything on a cluster")
     return OPEN if unread or OPEN in statuses else max(statuses, default=UNDONE)
@@ -104,7 +124,7 @@ def _lines(folder: Path) -> List[Dict[str, Any]]:
         raise FaultError(f"{FILE} {error.strerror}: what is open there is not known") from error
 
 
-def _dry(folder: Path) -> int:
+def _dry(folder: Path, data: bool) -> int:
     refusal = archive_refusal(folder)
     if refusal:
         return say("Error", refusal, OPEN)
@@ -114,12 +134,43 @@ def _dry(folder: Path) -> int:
     except FaultError as error:
         return say("Error", f"{folder}: {error}", OPEN)
     print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
+    with_data = [entry.label for entry in left if _goes_with_data(entry)]
+    if with_data:
+        print(f"  undo removes, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}")
+    removals = _removals(folder) if data else []
+    for text in removals:
+        print(f"  undo --data removes {printable(text)}")
     for entry in reversed(left):
         _print(entry)
     _say_given_up(lines)
     if left:
         _say_origin(folder, lines)
-    return OPEN if left else UNDONE
+    return OPEN if left or removals else UNDONE
+
+
+def _removals(folder: Path) -> List[str]:
+    """Return the buckets and scratch folders that --data would remove, as far as they can be seen."""
+    try:
+        cluster_access = access.read(folder)
+    except FaultError:  # others wrote how to reach the cluster: nobody is asked
+        return _removals_of_others(folder)
+    nodes = list(nodes_of(cluster_access.cluster))
+    try:
+        buckets = list(describe_buckets(folder, cluster_access))
+        folders = abandoned_folders(folder, cluster_access)
+        present = {scratch: scratch.nodes_with(cluster_access.remote, nodes) for scratch in folders}
+    except (FaultError, RemoteError, OSError) as error:
+        log.warning("%s: %s: buckets or scratch folders of the run are not listed", folder, error)
+        return []
+    return [*buckets, *(f"{scratch} on {', '.join(names)}" for scratch, names in present.items() if names)]
+
+
+def _removals_of_others(folder: Path) -> List[str]:
+    with contextlib.suppress(OSError):
+        lines = journal_lines(RunArchive(folder).journal)
+        run_ids = [str(line.get("run_id")) for line in lines if line["event"] == "run"]
+        return [f"bucket {bucket.admin_name}" for run_id in run_ids[:1] for bucket in buckets_in(lines, run_id)]
+    return []
 
 
 def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
@@ -154,6 +205,9 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if why:
             return say("Error", f"{folder}: {why}", OPEN)
         number, with_data = len(injector.open), [e.label for e in injector.open if _goes_with_data(e)]
+        if with_data:
+            again = "begin again, in another archive directory"
+            warn(f"{folder}: removing, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}: {again}")
         reasons: List[str] = []
         if args.data and not injector.undo_all():
             reasons = [why for why in remove_buckets(folder, cluster_access) if why]
@@ -171,6 +225,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
         _say_removed(folder, [label for label in with_data if label != give_up])
         _say_given_up(injector.records)
+        _leave_or_remove(folder, cluster_access, remove=args.data and not reasons)
         injector.release(force)
         return OPEN if reasons else UNDONE
     except (FaultError, JournalError, OSError) as error:  # all may be undone, and the cluster still locked
@@ -187,7 +242,6 @@ def _goes_with_data(entry: UndoRecord) -> bool:
 def _say_removed(folder: Path, labels: Sequence[str]) -> None:
     if labels:
         print(f"{folder}: removed, with all data in it: {', '.join(labels)}")
-        print("  a run with a whole phase cannot continue without it: begin again, in another archive directory")
 
 
 def _say_refused(folder: Path, error: Exception) -> int:
@@ -259,6 +313,26 @@ def _end_monitors(folder: Path, run: access.ClusterAccess) -> None:
         log.warning("%s: folders of monitors that this user has not written there are left alone", folder)
     for run_dir in dict.fromkeys(sealed):
         stop_left(run.remote, nodes_of(run.cluster), run_dir)
+
+
+def _leave_or_remove(folder: Path, run: access.ClusterAccess, remove: bool) -> None:
+    """Remove the scratch folders of a run that nobody resumes, or print where they stay; no undo depends on it."""
+    nodes = list(nodes_of(run.cluster))
+    try:
+        for scratch in abandoned_folders(folder, run):
+            present = scratch.nodes_with(run.remote, nodes)
+            if not present:
+                continue
+            if not remove:
+                print(f"{folder}: {scratch} stays on {', '.join(present)}: {_WHY_IT_STAYS}")
+                continue
+            print(f"{folder}: removing {scratch} on {', '.join(present)}", flush=True)
+            remove_abandoned(folder, run, scratch)
+            left = scratch.nodes_with(run.remote, nodes)
+            if left:
+                log.warning("%s: %s stays on %s", folder, scratch, ", ".join(left))
+    except (FaultError, RemoteError, OSError) as error:
+        log.warning("%s: scratch folders of the run may stay on nodes: %s", folder, error)
 
 
 def _explain(entry: StillOpen) -> None:

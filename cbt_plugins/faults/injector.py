@@ -108,7 +108,7 @@ class Injector:
                     self._give_back()
                 if self.open and not left:
                     kept = ", ".join(record.label for record in self.open)
-                    log.warning("for the resumed run there stay: %s; without it: `%s`", kept, self._undo)
+                    log.warning("for the resumed run there stay: %s; `%s` removes them with all data", kept, self._undo)
             if left:
                 raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
 

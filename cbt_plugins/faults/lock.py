@@ -224,7 +224,7 @@ def explain(holder: Mapping[str, Any]) -> str:
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:
-        after = f"its own command resumes it, {undo} undoes what it left"
+        after = f"its own command resumes it, {undo} undoes what it left, also pools with all data in them"
         return f"{who} held the cluster since {since} and is dead: {after}"
     if dead is None:
         return f"{who} has held the cluster since {since}; if it is dead, on that host: {undo}"

@@ -262,21 +262,25 @@ class LoadSession:
         _remove(self._agents.remote, sorted(left), self._folder)
 
 
+#: shell text, in the folder of a session on a node: wait until its agent has ended, and kill it after 30 s
+END_AGENT = (
+    # own pids with their start times: never another process that got the number
+    "[ -f pids ] || exit 0; touch stop; "
+    # a zombie has ended, and waits for whoever started it
+    "now() { sed -n 's/.*) \\([^Z] \\)/\\1/p' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
+    'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
+    "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
+)
+#: seconds for END_AGENT
+END_LIMIT = 90.0
+
+
 def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
     """Bring what a session (perhaps of a dead run) left on the nodes into the folders of KINDS; then remove it there.
 
     Waits for an agent that is still there to end: it does so by itself when the run is gone.
     """
-    quoted = shlex.quote(folder)
-    # own pids with their start times: never another process that got the number
-    gone = (
-        f"{find_own(folder)}cd {quoted} || exit; [ -f pids ] || exit 0; touch stop; "
-        # a zombie has ended, and waits for whoever started it
-        "now() { sed -n 's/.*) \\([^Z] \\)/\\1/p' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
-        'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
-        "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
-    )
-    remote.run(nodes, gone, timeout=90.0)
+    remote.run(nodes, f"{find_own(folder)}cd {shlex.quote(folder)} || exit; {END_AGENT}", timeout=END_LIMIT)
     _bring(remote, nodes, folder, into)
     _remove(remote, nodes, folder)
 

@@ -6,17 +6,19 @@ import contextlib
 import logging
 from functools import partial
 from pathlib import Path
-from typing import Any, Iterator, Optional
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.conditions import UNDO_BY_USER
 from cbt_plugins.faults import ClusterAccess, seal
-from cbt_plugins.journal import Journal, JournalError
+from cbt_plugins.journal import Journal, JournalError, journal_lines
 from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
 from cbt_plugins.run.context import RunArchive
 
 log = logging.getLogger(__name__)
+
+_STAYS = "bucket %s of this run stays if it is there: remove it with an S3 client"
 
 
 class EventsOfUndo:
@@ -56,10 +58,50 @@ class EventsOfUndo:
             self._journal.close()
 
 
+class RunBucket(NamedTuple):
+    """A bucket that a run made: the name in S3, and the name for Ceph's commands ("tenant/name" with a tenant)."""
+
+    name: str
+    admin_name: str
+
+
+def buckets_in(lines: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[RunBucket]:
+    """Yield the buckets of a run that its journal does not say to be removed.
+
+    A bucket is the run's by its name, which has the run's id. One that the user named in the file is never the run's.
+    """
+    gone = {line.get("bucket") for line in lines if line["event"] == REMOVED}
+    own_names = f"{bucket_name(run_id, '')}-"
+    for line in lines:
+        if line["event"] != "bucket":
+            continue
+        name = str(line.get("bucket"))
+        admin_name = str(line.get("admin_name") or name)  # of a run without Ceph's commands, or before 0.2
+        if name not in gone and admin_name.rpartition("/")[2].startswith(own_names):
+            yield RunBucket(name, admin_name)
+
+
+def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
+    """Yield the buckets that `remove_buckets` would remove, each with the number of objects; change nothing.
+
+    Raises OSError.
+    """
+    for bucket in buckets_in(journal_lines(RunArchive(folder).journal), access.run_id):
+        if not access.admin:
+            log.warning(_STAYS, bucket.name)
+            continue
+        try:
+            stats = access.ceph.bucket(bucket.admin_name, STATS_TIMEOUT)
+        except CephError as error:
+            yield f"bucket {bucket.admin_name} (objects not counted: {error})"
+            continue
+        if stats is not None:
+            yield f"bucket {bucket.admin_name} ({stats.objects} objects)"
+
+
 def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str]]:
     """Remove the buckets that the run of a folder made, with their objects; yield None for each, or why it stays.
 
-    A bucket is the run's by its name, which has the run's id. One that the user named in the file is never removed.
     Raises JournalError and OSError.
     """
     path = RunArchive(folder).journal
@@ -67,15 +109,9 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
         return
     with contextlib.closing(Journal(path, PRIVATE, anybodys=access.trusted)) as journal:
         journal.mark = partial(seal.mark, run_id=access.run_id)
-        gone = {record.get("bucket") for record in journal.all(REMOVED)}
-        own_names = f"{bucket_name(access.run_id, '')}-"
-        for record in journal.all("bucket"):
-            bucket = str(record.get("bucket"))
-            admin_name = str(record.get("admin_name") or bucket)  # of a run without Ceph's commands, or before 0.2
-            if bucket in gone or not admin_name.rpartition("/")[2].startswith(own_names):
-                continue
+        for name, admin_name in list(buckets_in(journal.records, access.run_id)):
             if not access.admin:
-                log.warning("bucket %s of this run stays if it is there: remove it with an S3 client", bucket)
+                log.warning(_STAYS, name)
                 continue
             try:
                 stats = access.ceph.bucket(admin_name, STATS_TIMEOUT)
@@ -84,7 +120,7 @@ def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str
             except CephError as error:
                 yield f"bucket {admin_name}: {error}"
                 continue
-            journal.write(REMOVED, bucket=bucket)
+            journal.write(REMOVED, bucket=name)
             if stats is not None:
                 log.info("%s: removed bucket %s", folder, admin_name)
             yield None

@@ -6,7 +6,6 @@ import contextlib
 import dataclasses
 import logging
 import os
-import shlex
 import shutil
 import time
 import traceback
@@ -17,7 +16,7 @@ from typing import Iterator, List, Tuple
 from cbt_plugins import evidence, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.sampler import NoWatch
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, seal
@@ -36,6 +35,7 @@ from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.resume import rescue
+from cbt_plugins.run.scratch import ScratchFolder
 from cbt_plugins.run.wait_phase import after_phases
 
 log = logging.getLogger(__name__)
@@ -235,17 +235,9 @@ def _undo_all(injector: Injector, prepared: bool = False) -> None:
 
 
 def _clean_nodes(run: RunContext) -> None:
-    """Remove our scratch folder, but keep rows that could not be collected: the next invocation tries again.
+    """Clean our scratch folder: rows that could not be collected stay, and the next invocation tries again.
 
-    The iteration's folder goes with its last run, and a tmp_dir of this process (CBT's default) with that. An
-    unreachable node must not hide why the run ended.
+    An unreachable node must not hide why the run ended.
     """
-    iteration, tmp_dir = PurePosixPath(run.host.run_dir).parents[:2]
-    own = [run.host.run_dir, str(iteration), *([str(tmp_dir)] if tmp_dir.name == f"cbt.{os.getpid()}" else [])]
-    folder = shlex.quote(run.host.run_dir)
-    command = (
-        f"{find_own(run.host.run_dir)}cd {folder} || exit; rm -rf -- bin probe; "
-        f"find . -depth -type d -empty -delete 2>/dev/null; cd / && rmdir -- {shlex.join(own)} 2>/dev/null || true"
-    )
     with contextlib.suppress(RemoteError):
-        run.remote.run(run.watched, command, timeout=300.0)
+        ScratchFolder(run.host.run_dir, os.getpid()).clean(run.remote, run.watched)

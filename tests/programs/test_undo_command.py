@@ -7,6 +7,7 @@ import json
 import os
 import shutil
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, List
 
 import pytest
@@ -75,18 +76,58 @@ def test_no_undo_depends_on_the_event_log(tmp_path: Path, world: Connections, ho
 
 
 def test_data_that_an_undo_removes_are_named(
-    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+    tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     made = injector(tmp_path, world)
     made.acquire()
     made.set_up(map(part, ("existing pool log", "pool data", "rgw user")))
     MADE.pop().close()
     assert main(["undo", str(tmp_path), "--dry-run"]) == 1
-    assert capsys.readouterr().out.count(" (with all data in it)\n") == 2
+    printed = capsys.readouterr().out
+    assert printed.count(" (with all data in it)\n") == 2
+    sentence = f"pool data, rgw user; {undo_tool.CANNOT_CONTINUE}"
+    assert printed.splitlines()[1] == f"  undo removes, with all data in it: {sentence}"
+    warned: List[str] = []
+    real = undo_tool.Injector.undo_all
+
+    def undo_all(self: Any, prepared: bool = False) -> Any:
+        warned.append(capsys.readouterr().err)
+        return real(self, prepared)
+
+    monkeypatch.setattr(undo_tool.Injector, "undo_all", undo_all)
     assert main(["undo", str(tmp_path)]) == 0
-    said = capsys.readouterr().out
-    assert "3 undone" in said and "removed, with all data in it: pool data, rgw user\n" in said
-    assert "begin again, in another archive directory" in said
+    before = f"{tmp_path}: removing, with all data in it: {sentence}: begin again, in another archive directory"
+    assert before in warned[0], "said before anything is removed"
+    printed = capsys.readouterr().out
+    assert "3 undone" in printed and "removed, with all data in it: pool data, rgw user\n" in printed
+
+
+def test_the_manual_says_in_the_words_of_the_help_that_data_go() -> None:
+    manual = (Path(__file__).parents[2] / "docs" / "FAULTS.md").read_text().replace("`--data`", "--data")
+    assert undo_tool.WITH_DATA in manual and undo_tool.SCRATCH in manual
+
+
+def test_a_dry_run_names_the_buckets_that_data_removes(
+    tmp_path: Path, world: Connections, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = broken(tmp_path / "run", world)
+    assert main(["undo", str(folder)]) == 0
+    run_id = json.loads((folder / "cluster.json").read_text())["run_id"]
+    with contextlib.closing(Journal(folder / "journal.jsonl")) as journal:
+        journal.write("run", run_id=run_id)
+        journal.write("bucket", bucket=f"cbtp-{run_id}-4kib", admin_name=f"cbtp-{run_id}-4kib")
+    before = (folder / "journal.jsonl").read_bytes()
+    monkeypatch.setattr("cbt_plugins.cluster.ceph.Ceph.bucket", lambda *_: SimpleNamespace(objects=1040))
+    capsys.readouterr()
+    assert main(["undo", str(folder), "--dry-run"]) == 0 and "bucket" not in capsys.readouterr().out
+    assert main(["undo", str(folder), "--dry-run", "--data"]) == 1
+    assert f"undo --data removes bucket cbtp-{run_id}-4kib (1040 objects)\n" in capsys.readouterr().out
+    assert (folder / "journal.jsonl").read_bytes() == before
+    (folder / "cluster.json").write_text('{"run_id": "r1", "cluster": {}}')
+    asked = len(world.said)
+    assert main(["undo", str(folder), "--dry-run", "--data"]) == 1
+    assert f"bucket cbtp-{run_id}-4kib\n" in capsys.readouterr().out, "named, and no node of others is asked"
+    assert len(world.said) == asked
 
 
 def test_what_stays_open_comes_with_its_commands(

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal, journal_lines
-from cbt_plugins.run.abandoned import remove_buckets
+from cbt_plugins.run.abandoned import describe_buckets, remove_buckets
 
 
 class Cluster:
@@ -51,6 +51,17 @@ def test_only_buckets_with_the_id_of_the_run_are_removed(folder: Path) -> None:
     assert removed(folder, cluster) == [None, None]
     assert cluster.names == ["cbtp-r11-a", "payroll", "cbtp-r1"]
     assert removed(folder, cluster) == [], "each is removed once"
+
+
+def test_those_that_would_be_removed_are_named_and_nothing_changes(folder: Path) -> None:
+    cluster = Cluster("cbtp-r1-a", "tenant/cbtp-r1-b", "payroll")
+    access: Any = SimpleNamespace(ceph=cluster, run_id="r1", trusted=False, admin=True)
+    before = (folder / "journal.jsonl").read_bytes()
+    assert list(describe_buckets(folder, access)) == [
+        "bucket cbtp-r1-a (5 objects)",
+        "bucket tenant/cbtp-r1-b (5 objects)",
+    ]
+    assert (folder / "journal.jsonl").read_bytes() == before and len(cluster.names) == 3
 
 
 def test_a_bucket_that_stays_does_not_keep_the_others(folder: Path) -> None:
