@@ -7,7 +7,7 @@ Everything is frozen and made of plain values, so that `dataclasses.asdict` is t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Mapping, Optional, Tuple
+from typing import Iterable, Mapping, Optional, Tuple
 
 #: (smallest, largest, share of the objects 0..1): an exact size where both are equal, else any size between them
 Sizes = Tuple[Tuple[int, int, float], ...]
@@ -26,6 +26,12 @@ def is_calibration(name: str, role: str) -> bool:
 def is_measurement(name: str, role: str) -> bool:
     """Return whether a phase is one whose numbers are the result of a run."""
     return role == "measure" and not is_calibration(name, role)
+
+
+def has_aged(phases: Iterable[Tuple[str, str]]) -> bool:
+    """Return whether the last of these phases (name, role) met an aged cluster: a role or its name says so."""
+    *earlier, last = phases
+    return any(role == "age" for _, role in earlier) or "aged" in last[0].split("-")
 
 
 def op_of_work(work: str, op: str) -> str:

@@ -13,6 +13,7 @@ from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section
 from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, TOTAL
+from cbt_plugins.plan import has_aged
 from cbt_plugins.results.record import STATE
 
 _READ = ("GET", "read")
@@ -116,10 +117,14 @@ def line_title(row: Row) -> str:
 
 
 def _place(row: Row, section: Section) -> str:
-    """Return the phase, and whether the cluster was new or aged in it."""
+    """Return the phase, and whether the cluster was new or aged in it, if a phase has aged it."""
     roles = [name for name in _phases(section) if _role(section, name) == "measure"]
     failed = any(STATE in section_row.phase for section_row in section.rows)
     if failed or len(roles) < 2 or row.phase not in (roles[0], roles[-1]) or row.metric == "recovery_s":
+        return row.phase
+    names = list(_phases(section))
+    between = names[names.index(roles[0]) : names.index(roles[-1]) + 1]
+    if not has_aged((name, _role(section, name) or "") for name in between):
         return row.phase
     age = "new" if row.phase == roles[0] else "aged"
     return row.phase if age in row.phase else f"{row.phase} ({age})"

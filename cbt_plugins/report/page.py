@@ -20,7 +20,7 @@ from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
-from cbt_plugins.report.sentence import aging, first, of_aging, of_run
+from cbt_plugins.report.sentence import first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, differing_keys, left_out, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results import internals, upgrade
@@ -29,7 +29,7 @@ from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.recovery import in_order, titled
-from cbt_plugins.results.summary_file import measured, run_state
+from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
 from cbt_plugins.warning_kinds import by_kind, counted
 
 INDEX = "index.html"
@@ -122,6 +122,8 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         titled=titled,
         in_order=in_order,
         aging=_by_op((summary["new_vs_aged"] or {"lines": []})["lines"]),
+        halves=halves(summary) if summary["new_vs_aged"] else AGES,
+        ages=AGES,
         ladders=[{**ladder, "rows": ladder_rows(ladder)} for ladder in summary.get("ladders") or ()],
         engines=[{**entry, "table": _by_op(entry["lines"])} for entry in summary["engines"]],
         pools=_pools(run),
@@ -153,11 +155,12 @@ def _contents(
     summary: Mapping[str, Any], plots: Mapping[str, Any], network: Sequence[Any]
 ) -> Iterator[Tuple[str, str]]:
     """Yield the sections of the page: what links to them, and their names."""
+    ages = halves(summary) if summary["new_vs_aged"] else AGES
     parts = {
         "result": ("Result", True),
         "warnings": ("Warnings", summary["warnings"]),
         "summary": ("Summary", headline(summary)),
-        "aging": ("Aging", summary["new_vs_aged"]),
+        "aging": ("Aging" if ages == AGES else "First and last", summary["new_vs_aged"]),
         "failure": ("Failure", summary["failure"]),
         "upgrade": ("Upgrade", summary.get("upgrades")),
         "timeline": ("Timeline", timeline_charts(plots["phases"])),
@@ -316,7 +319,7 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
         place=place.resolve().name,
         keys=keys,
         runs=lines,
-        sentences=first(of_aging(aging([(config, summary) for config, (_, summary) in zip(configs, runs)]))),
+        sentences=first(of_aging([(config, summary) for config, (_, summary) in zip(configs, runs)])),
         left_out=left_out(summary for _, summary in runs),
         phases=phases,
         sweeps=run_sweeps,

@@ -14,6 +14,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
+from cbt_plugins.results.summary_file import AGES, halves
 
 _OPS = {"GET": "#2667c9", "PUT": "#d9730d", "STAT": "#16867a", "DELETE": "#b8326f", "LIST": "#7a4fc4"}
 _LINES = ("#2667c9", "#d9730d", "#16867a", "#b8326f", "#7a4fc4", "#8a6d00", "#4f7a1e", "#6b7280")
@@ -59,7 +60,7 @@ def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
     if any(phase["cores"] for phase in phases):
         yield "cores", _over_time(phases, "cores", _cores)
     if summary["new_vs_aged"]:
-        yield "aging", _aging(summary["new_vs_aged"])
+        yield "aging" if halves(summary) == AGES else "first-and-last", _aging(summary["new_vs_aged"])
 
 
 def _write(figure: Figure, path: Path) -> List[Path]:

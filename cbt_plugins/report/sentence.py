@@ -7,7 +7,7 @@ clearly its seconds differ, because nobody knows how much two measurements diffe
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -19,7 +19,7 @@ from cbt_plugins.results import upgrade
 from cbt_plugins.results.episodes import HURT, is_planned
 from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
 from cbt_plugins.results.recovery import titled
-from cbt_plugins.results.summary_file import measured, run_state
+from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
 from cbt_plugins.warning_kinds import KINDS
 
 #: the phase that both halves of a run have in their comparison
@@ -61,24 +61,8 @@ def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Senten
     sentences = sentences or [
         Sentence(f"{ladder['name']}: {ladder['text']}.") for ladder in summary.get("ladders") or ()
     ]
-    sentences = sentences or ([] if summary["failure"] else of_aging(aging([(config, summary)])))
+    sentences = sentences or ([] if summary["failure"] else of_aging([(config, summary)]))
     return sentences or [_numbers(phase) for phase in measured(summary)[:1]]
-
-
-def aging(runs: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> Optional[Compared]:
-    """Return the comparison of the first with the last measurement of the runs (configuration, summary).
-
-    Repeated runs are compared in pairs. None where no usable run has both.
-    """
-    halves = [
-        [_half(config, summary, summary["new_vs_aged"][which]) for which in ("new", "aged")]
-        for config, summary in runs
-        if summary["usable"] and summary["new_vs_aged"]
-    ]
-    if not halves:
-        return None
-    new, aged = zip(*halves)
-    return compare(Side("new", new), [Side("aged", aged)], rules=Rules(paired=True))
 
 
 def _half(config: Mapping[str, Any], summary: Mapping[str, Any], name: str) -> RunRecord:
@@ -96,16 +80,30 @@ def _half(config: Mapping[str, Any], summary: Mapping[str, Any], name: str) -> R
     )
 
 
-def of_aging(compared: Optional[Compared]) -> List[Sentence]:
-    """Return the effect of aging, a sentence for each configuration."""
-    sentences = []
-    for section in compared.sections if compared else ():
+def of_aging(runs: Sequence[Tuple[Mapping[str, Any], Mapping[str, Any]]]) -> List[Sentence]:
+    """Return the change from the first to the last measurement of runs (configuration, summary).
+
+    It is a sentence for each configuration, which says "aged" where the run has aged the cluster. Repeated runs are
+    compared in pairs.
+    """
+    pairs_by_names: Dict[Tuple[str, str], List[Tuple[RunRecord, RunRecord]]] = {}
+    for config, summary in runs:
+        if summary["usable"] and summary["new_vs_aged"]:
+            first_half, last_half = (_half(config, summary, summary["new_vs_aged"][key]) for key in AGES)
+            pairs_by_names.setdefault(halves(summary), []).append((first_half, last_half))
+    return [sentence for names, pairs in pairs_by_names.items() for sentence in _of_halves(names, pairs)]
+
+
+def _of_halves(names: Tuple[str, str], pairs: Sequence[Tuple[RunRecord, RunRecord]]) -> Iterator[Sentence]:
+    """Yield the sentences on runs whose first and last measurements have these names."""
+    base, contender = (Side(name, records) for name, records in zip(names, zip(*pairs)))
+    for section in compare(base, [contender], rules=Rules(paired=True)).sections:
         rows = _leading([row for row in section.rows if row.comparison.key])
         if rows:
             noun = _noun(rows[0])
-            sentence = _sentence(rows, (f"aged {noun}", "new ones"), "this run")
-            sentences.append(_placed(sentence, section.case))
-    return sentences
+            words = (f"{noun} of phase {names[1]}", f"those of phase {names[0]}")
+            sentence = _sentence(rows, (f"aged {noun}", "new ones") if names == AGES else words, "this run")
+            yield _placed(sentence, section.case)
 
 
 def of_comparison(compared: Compared) -> List[Sentence]:

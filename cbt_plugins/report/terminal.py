@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.formatting import (
     NONE,
@@ -30,7 +30,7 @@ from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord, measurements
 from cbt_plugins.results.records import importers
-from cbt_plugins.results.summary_file import run_state
+from cbt_plugins.results.summary_file import AGES, halves, run_state
 from cbt_plugins.warning_kinds import by_kind, counted, paced
 
 #: warnings of one kind, operations and sizes of a driver that are shown
@@ -57,7 +57,7 @@ def blocks(
     if inside:
         parts.append(TitledBlocks("what OSDs and gateways count themselves", (_table(inside, left=2),)))
     if summary["new_vs_aged"]:
-        parts.append(_aging(summary["new_vs_aged"]))
+        parts.append(_aging(summary["new_vs_aged"], halves(summary)))
     parts += map(_engines, summary["engines"])
     parts += map(_ladder, summary.get("ladders") or ())
     if ceilings and ceilings["phases"]:
@@ -212,9 +212,11 @@ def _size_classes(drivers: Sequence[Mapping[str, Any]]) -> List[List[str]]:
     return rows
 
 
-def _aging(aging: Mapping[str, Any]) -> TitledBlocks:
-    head = ["", "", "new", "aged", "change"]
-    title = f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}"
+def _aging(aging: Mapping[str, Any], headings: Tuple[str, str]) -> TitledBlocks:
+    head = ["", "", *headings, "change"]
+    title = f"{aging['aged']} compared with {aging['new']}: {aging['note']}"
+    if headings == AGES:
+        title = f"{aging['aged']} (aged) compared with {aging['new']} (new): {aging['note']}"
     return TitledBlocks(title, (_table([head, *map(_change, aging["lines"])], left=2),))
 
 

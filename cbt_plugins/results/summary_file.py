@@ -12,13 +12,13 @@ import re
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Set
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from cbt_plugins.evidence import FILE as SUMS
 from cbt_plugins.evidence import judge, sum_of_sums
 from cbt_plugins.journal import read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
-from cbt_plugins.plan import is_calibration, is_measurement
+from cbt_plugins.plan import has_aged, is_calibration, is_measurement
 from cbt_plugins.results.source import Unreadable, reading
 
 FILE = "summary.json"
@@ -181,6 +181,19 @@ def measured(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     """Return the phases that measure; of a run that has none, all that made requests."""
     loaded = loads(summary)
     return [phase for phase in loaded if is_measurement(phase["name"], phase["role"])] or loaded
+
+
+#: what the halves of a run are called that has aged the cluster between them
+AGES = ("new", "aged")
+
+
+def halves(summary: Mapping[str, Any]) -> Tuple[str, str]:
+    """Return the names of the first and the last measurement of a run: "new" and "aged", or those of the phases."""
+    first, last = summary["new_vs_aged"]["new"], summary["new_vs_aged"]["aged"]
+    phases = [(phase["name"], phase["role"]) for phase in summary["phases"]]
+    names = [name for name, _ in phases]
+    aged = has_aged(phases[names.index(first) : names.index(last) + 1])
+    return AGES if aged else (first, last)
 
 
 def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:

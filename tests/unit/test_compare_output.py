@@ -221,12 +221,13 @@ def test_hours_keep_their_intervals() -> None:
     assert "to active+clean  node-a return  h     80.00 ±3.1%  38.00 ±6.7%" in text
 
 
-def test_new_and_aged_are_said_where_the_name_does_not() -> None:
+@pytest.mark.parametrize("between", ["age", "measure"])
+def test_new_and_aged_are_said_where_a_phase_has_aged_the_cluster(between: str) -> None:
     values = {(phase, "GET", "mib_per_s"): 1.0 for phase in ("one", "two", "three")}
     config = {f"phase.{name}.role": "measure" for name in ("one", "two", "three")}
-    both = side("a", [record(values, config=config)])
+    both = side("a", [record(values, config={**config, "phase.two.role": between})])
     text = formatting.text(releases.blocks(compare(both, [both], releases.CHOICE)))
-    assert "one (new)" in text and "three (aged)" in text and "two (" not in text
+    assert ("one (new)" in text) == ("three (aged)" in text) == (between == "age") and "two (" not in text
 
 
 def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
@@ -12,9 +13,13 @@ from compare_records import noise, record, runs, side
 from report_archives import add_failure
 
 pytest.importorskip("scipy")
+pytest.importorskip("jinja2")
 
+from cbt_plugins import formatting
 from cbt_plugins.compare.table import Rules, compare
-from cbt_plugins.report.sentence import Sentence, aging, first, of_aging, of_comparison, of_run
+from cbt_plugins.report import terminal
+from cbt_plugins.report.page import run_page
+from cbt_plugins.report.sentence import Sentence, first, of_aging, of_comparison, of_run
 from cbt_plugins.results.record import ResultWarning, RunRecord
 from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import summarize
@@ -126,7 +131,7 @@ def test_what_aging_did_in_repeated_runs(tmp_path: Path) -> None:
             phase["total"]["obj_per_s"] *= 1 + 0.001 * i
             phase["series"] = None  # as in the overview of an archive
         summary["phases"][1]["total"]["obj_per_s"] *= 1.5 - 0.0005 * i
-    (sentence,) = of_aging(aging([(CONFIG, summary) for summary in summaries]))
+    (sentence,) = of_aging([(CONFIG, summary) for summary in summaries])
     assert sentence.text.startswith("Aged operations are as fast as new ones within 5 %")
     assert sentence.more == "Intervals of 90 %, from 4 runs, in pairs."
     summaries[0]["usable"] = False
@@ -170,6 +175,21 @@ def test_what_happened_in_a_failure(tmp_path: Path) -> None:
         "Failure of node-a (2 OSDs): not recovered in 48.0 s, until the return of node-a begins; "
         "up to 25 % of the object copies were degraded."
     )
+
+
+def test_two_equal_measurements_without_aging_are_compared_by_their_names(tmp_path: Path) -> None:
+    summary = summarize(made.small(tmp_path))
+    text = json.dumps(summary).replace('"aged": "aged"', '"aged": "two"').replace('"name": "aged"', '"name": "two"')
+    renamed = json.loads(text)
+    (sentence,) = of_run(renamed, CONFIG)
+    assert sentence.text.startswith("Operations of phase two were 33.3 % slower than those of phase new in this run;")
+    text = formatting.text(terminal.blocks(renamed))
+    assert "two compared with new: " in text and "(aged)" not in text and "(new)" not in text
+    page = run_page(renamed, tmp_path)
+    assert "First and last measurement" in page and ">aged<" not in page and "(aged)" not in page
+    renamed["phases"].insert(1, {**renamed["phases"][0], "name": "load", "role": "age"})
+    (sentence,) = of_run(renamed, CONFIG)
+    assert sentence.text.startswith("Aged operations were 33.3 % slower than new ones in this run;")
 
 
 def test_a_run_without_anything_to_compare_has_its_numbers(tmp_path: Path) -> None:
