@@ -103,8 +103,11 @@ def test_data_that_an_undo_removes_are_named(
 
 
 def test_the_manual_says_in_the_words_of_the_help_that_data_go() -> None:
-    manual = (Path(__file__).parents[2] / "docs" / "FAULTS.md").read_text().replace("`--data`", "--data")
+    docs = Path(__file__).parents[2] / "docs"
+    manual = (docs / "FAULTS.md").read_text().replace("`--data`", "--data")
     assert undo_tool.WITH_DATA in manual and undo_tool.SCRATCH in manual
+    removed = undo_tool.WITH_DATA.rstrip(".").partition("undo ")[2]
+    assert removed in (docs / "TROUBLESHOOTING.md").read_text()
 
 
 def test_a_dry_run_names_the_buckets_that_data_removes(

@@ -8,12 +8,13 @@ import os
 import socket
 import subprocess
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Iterator
 
 import pytest
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, Result
 from cbt_plugins.faults import ClusterAccess, access, seal
 from cbt_plugins.faults.undo import UndoJournal
 from cbt_plugins.run import scratch
@@ -111,6 +112,13 @@ def test_monitor_files_that_could_not_be_fetched_stay(
     assert main(["undo", str(killed.archive), "--data"]) == 0
     assert killed.files == ["resources.jsonl"]
     assert f"scratch folder {killed.scratch} stays on {HERE}" in caplog.text
+
+
+def test_a_node_that_does_not_answer_is_named(killed: KilledRun) -> None:
+    answers = {"n1": Result("present\n", "", 0), "n2": Result("", "Connection refused", 255), "n3": Result("", "", 0)}
+    remote: Any = SimpleNamespace(run=lambda *_, **__: answers)
+    (folder,) = abandoned_folders(killed.archive, ACCESS)
+    assert folder.nodes_with(remote, ["n1", "n2", "n3", "n4"]) == ["n1", "n2 (no answer)", "n4 (no answer)"]
 
 
 def test_only_folders_of_the_run_that_this_user_has_sealed_are_touched(killed: KilledRun) -> None:
