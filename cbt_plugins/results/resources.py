@@ -5,6 +5,7 @@ from __future__ import annotations
 import concurrent.futures
 import contextlib
 import os
+import re
 from fractions import Fraction
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
@@ -108,33 +109,51 @@ def of_record(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[
     return usage_of_phase
 
 
+#: a monitor's file with samples of a node
+_SAMPLES = re.compile(
+    rf"(?:phases/[^/]+/)?monitors/(?:[^/]+/)?(?:{re.escape(FOLDER)}(?P<node>[^/]+)/(?P=node)\.jsonl"
+    rf"|{re.escape(collectl.FOLDER)}(?P<of_collectl>[^/]+)/[^/]+\.(?:cpu|dsk|net|tab)(?:\.gz)?)"
+)
+
+
+def nodes_of_files(names: Iterable[str]) -> AbstractSet[str]:
+    """Return the nodes whose samples are in these files of a run."""
+    matches = filter(None, map(_SAMPLES.fullmatch, names))
+    return {match["node"] or match["of_collectl"] for match in matches}
+
+
 _GAP = "processors and disks were not watched during all of the phase: "
 
 
 def warnings_of(
-    resources_section: Optional[Mapping[str, Any]], phases: Sequence[Mapping[str, Any]], wanted: Sequence[str] = ()
+    resources_section: Optional[Mapping[str, Any]],
+    phases: Sequence[Mapping[str, Any]],
+    wanted: Sequence[str] = (),
+    refused: AbstractSet[str] = frozenset(),
 ) -> List[Dict[str, Any]]:
     """Return the warnings: nodes that were not watched all the time, a generator that was the limit.
 
     `phases` are those of the summary: without a monitor, too, it is known what generators can do. `wanted` are the
-    nodes that were to be watched.
+    nodes that were to be watched, `refused` those of which a file is not read: no gap of theirs is the monitor's.
     """
     warnings = []
+    unrefused = [node for node in wanted if node not in refused]
     watched = resources_section["phases"] if resources_section else {}
     for phase in phases:
         near = at_ceiling(phase["generator"]) if phase["name"] not in watched else None
         if near:
             warnings.append({"code": "generator-bound", "text": _BOUND + near, "phase": phase["name"]})
-        if wanted and phase["name"] not in watched and phase["window"]["end"] > phase["window"]["start"]:
-            text = f"{_GAP}none of the {several(len(wanted), 'node')}"
+        if unrefused and phase["name"] not in watched and phase["window"]["end"] > phase["window"]["start"]:
+            text = f"{_GAP}none of the {several(len(unrefused), 'node')}"
             warnings.append({"code": "resources-gap", "text": text, "phase": phase["name"]})
     for node in (resources_section or {}).get("nodes", ()):
         if node.get("clock"):
             text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
             warnings.append({"code": "resources-gap", "text": text})
     for name, line in watched.items():
-        gaps = [f"{n['node']} ({100 * n['watched']:.0f} %)" for n in line["nodes"] if n["watched"] < WATCHED]
-        gaps += [f"{name} (0 %)" for name in line.get("missing") or ()]
+        shares = {n["node"]: n["watched"] for n in line["nodes"] if n["watched"] < WATCHED}
+        shares.update(dict.fromkeys(line.get("missing") or (), 0.0))
+        gaps = [f"{node} ({100 * share:.0f} %)" for node, share in shares.items() if node not in refused]
         if gaps:
             text = _GAP + ", ".join(gaps)
             warnings.append({"code": "resources-gap", "text": text, "phase": name})

@@ -11,7 +11,7 @@ import jsonschema
 import pytest
 from resources_lines import T0, Made, write
 
-from cbt_plugins import formatting
+from cbt_plugins import evidence, formatting
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results import resources, usage
@@ -345,6 +345,35 @@ def test_a_node_without_samples_is_a_gap_and_makes_no_sum(watched: Path) -> None
     found = {w["phase"]: w["text"] for w in summary["warnings"] if w["code"] == "resources-gap"}
     text = "processors and disks were not watched during all of the phase: "
     assert found == {"new": f"{text}node2 (0 %)", "aged": f"{text}none of the 4 nodes"}
+
+
+def test_a_node_whose_file_is_refused_is_no_gap_of_the_monitor(watched: Path) -> None:
+    note = watched / "monitors" / "01" / lifecycle.NODES
+    note.parent.mkdir(parents=True)
+    note.write_text(json.dumps({"resources": ["client1", "node1", "rgw1"]}))
+    complete = json.loads((watched / "complete").read_text())
+    evidence.end_run(watched, complete)
+    file = watched / "phases" / "01-new" / "monitors" / "resources.node1" / "node1.jsonl"
+    content = file.read_text()
+    for change in (lambda: file.write_text(content + "{}\n"), file.unlink):
+        change()
+        warnings = summarize(watched)["warnings"]
+        texts = {w.get("phase"): w["text"] for w in warnings if w["code"] == "resources-gap"}
+        assert texts == {"aged": "processors and disks were not watched during all of the phase: none of the 2 nodes"}
+        assert any("resources.node1/node1.jsonl" in w["text"] for w in warnings)
+
+
+def test_the_nodes_of_monitor_files() -> None:
+    assert resources.nodes_of_files(
+        [
+            "monitors/01/resources.node1/node1.jsonl",
+            "phases/01-new/monitors/resources.node2/node2.jsonl",
+            "monitors/02/collectl.node3/node3-20261124.dsk.gz",
+            "monitors/01/resources.node4/node5.jsonl",
+            "monitors/01/collectl.node6/output.txt",
+            "events.jsonl",
+        ]
+    ) == {"node1", "node2", "node3"}
 
 
 def test_a_node_without_a_role_makes_no_sum_at_all(watched: Path) -> None:
