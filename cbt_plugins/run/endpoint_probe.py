@@ -87,6 +87,11 @@ def speaks_tls(url):
         return False
 
 
+def printable(text):
+    """Return the begin of a text that a server may have sent, on one line."""
+    return "".join(character if character.isprintable() else " " for character in text[:200]).strip()
+
+
 def error_of(order, url, owner, keys):
     """Return the error of an endpoint with these keys, "" for none."""
     try:
@@ -107,7 +112,10 @@ def error_of(order, url, owner, keys):
     except (OSError, http.client.HTTPException) as error:
         if url.startswith("http:") and speaks_tls(url):
             return "TLS on this port: write https:// instead of http://"
-        return "%s: %s" % (type(error).__name__, str(error)[:200])
+        text = printable(str(error))
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):  # which a closed one is too
+            return "is no HTTP server: it sends %r" % text
+        return "%s: %s" % (type(error).__name__, text)
     if not is_s3:
         if url.startswith("http:") and status == 400 and speaks_tls(url):
             return "TLS on this port: write https:// instead of http://"

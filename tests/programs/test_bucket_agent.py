@@ -217,3 +217,11 @@ def test_https_on_a_port_without_tls(liar: Callable[[Answer], Any], monkeypatch:
     order = {"region": "r", "verify": True, "authority": ""}
     https = endpoint_probe.error_of(order, f"https://{liar(code('AccessDenied')).host}", "user u", ["AK", "SK", ""])
     assert https == "no TLS on this port: write http:// instead of https://"
+
+
+def test_http_on_a_port_of_another_program(liar: Callable[[Answer], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(endpoint_probe, "TIMEOUT", 0.5)
+    order = {"region": "r", "verify": True, "authority": ""}
+    client = liar(lambda line: iter(["SSH-2.0-OpenSSH_9.2p1 \x1b[31mDebian\r\n"]))
+    error = endpoint_probe.error_of(order, f"http://{client.host}", "user u", None)
+    assert error == "is no HTTP server: it sends 'SSH-2.0-OpenSSH_9.2p1  [31mDebian'"

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import re
 import shlex
 from pathlib import Path
 
 import compare_archives
 import pytest
-from doc_examples import play, sections
+from doc_examples import ROOT, play, sections
 
 from cbt_plugins.tools.__main__ import VERBS, main
 
@@ -33,3 +34,17 @@ def test_a_run_and_two_releases(
 def test_no_verb_is_left_out() -> None:
     commands = [command for examples in sections("TOUR.md").values() for command, _ in examples]
     assert [verb for verb in VERBS if not any(f"cbt-tools {verb} " in f"{command} " for command in commands)] == []
+
+
+def test_the_formats_of_each_verb_are_as_it_says(capsys: pytest.CaptureFixture[str]) -> None:
+    """Those of verbs with verbs of their own are said of these."""
+    head = (ROOT / "docs" / "TOUR.md").read_text().split("\n## ")[0].replace("\n", " ")
+    formats = {}
+    for forms, verbs in re.findall(r"(\w+(?:\|\w+)+) in ((?:`[a-z ]+`(?:, | and )?)+)", head):
+        formats.update(dict.fromkeys(re.findall(r"`([a-z ]+)`", verbs), forms))
+    assert formats
+    for verb in {*VERBS, *formats}:
+        with pytest.raises(SystemExit):
+            main([*verb.split(), *(["capacity"] if verb == "size" else []), "--help"])
+        form = re.search(r"--format ([\w|]+)", " ".join(capsys.readouterr().out.split()).replace("| ", "|"))
+        assert (form[1] if form else None) == formats.get(verb), verb
