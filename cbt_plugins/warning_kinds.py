@@ -118,6 +118,7 @@ _ALL = (
     WarningKind("repeated", "a phase was run again after an interruption"),
     WarningKind("late", "load generators did not end in time"),
     WarningKind("refused", "the cluster refused the requests of a fill"),
+    _info("fill-share", "how far a fill by share came"),
     WarningKind("full", "the cluster became full"),
     WarningKind("events-left", "the phase ended before its events"),
     WarningKind("fault-failed", "a fault could not be injected or undone"),

@@ -4,18 +4,21 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Callable, List, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.plan import Goal, Phase, placement_id
 from cbt_plugins.run.context import RunContext
+from cbt_plugins.space import Space
 
 log = logging.getLogger(__name__)
 
 #: seconds for which a fill goes on although nobody says how far it is
 UNTOLD = 1800.0
+#: key of phase.json: the data pool when a fill by max_avail began
+POOL = "fill_pool"
 
 
 def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
@@ -30,8 +33,29 @@ def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
     ]
 
 
-def reaching(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], bool]]:
-    """Return the function that tells whether a fill by share is done; None for goals that end by themselves."""
+def share_text(goal: Goal, pool: Mapping[str, Any], df: Mapping[str, Any]) -> str:
+    """Return how far a fill by share came beside its goal, from `ceph df detail` at its end; "" for other goals.
+
+    `pool` is the data pool as `reaching` noted it.
+    """
+    try:
+        if goal.raw is not None:
+            used = float(df["stats"]["total_used_raw_ratio"])
+            return f"{100 * used:.1f} % of the raw capacity was used at its end; raw: {format_percent(goal.raw)}"
+        if goal.max_avail is not None:
+            share = (Space.parse(df).data_pool(pool["name"]).stored - pool["stored"]) / pool["max_avail"]
+            text = f"{100 * share:.1f} % of MAX AVAIL of {pool['name']} was written at its end"
+            return f"{text}; max_avail: {format_percent(goal.max_avail)}"
+    except (ValueError, KeyError, TypeError, ArithmeticError):
+        return ""  # an answer without these numbers
+    return ""
+
+
+def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Callable[[StatusFeed], bool]]:
+    """Return the function that tells whether a fill by share is done; None for goals that end by themselves.
+
+    One by max_avail gets its data pool as it is now into `noted`, under POOL.
+    """
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
         return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
@@ -39,7 +63,8 @@ def reaching(run: RunContext, goal: Goal) -> Optional[Callable[[StatusFeed], boo
         return None
     ceph = run.ceph
     pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
-    wanted = ceph.pool_bytes(pool) + max_avail * ceph.max_avail(pool)
+    noted[POOL] = {"name": pool, "stored": ceph.pool_bytes(pool), "max_avail": ceph.max_avail(pool)}
+    wanted = noted[POOL]["stored"] + max_avail * noted[POOL]["max_avail"]
     next_question, last_answer = [0.0], [time.monotonic()]
 
     def reached(_: StatusFeed) -> bool:

@@ -233,7 +233,7 @@ class _Observer:
     def until_over(self) -> None:
         """Follow the load until all generators have ended; stop them when something ends the phase."""
         goal = self.outcome.phase.goal
-        reached = reaching(self.load.context, goal) if goal else None
+        reached = reaching(self.load.context, goal, self.outcome.extra) if goal else None
         while not self.session.over:
             self._look()
             self._begin_what_is_due()

@@ -16,6 +16,7 @@ from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob, generator_of
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
+from cbt_plugins.run.fill_goal import POOL, share_text
 from cbt_plugins.warning_kinds import Severity, severity_of
 
 #: share of failed requests above which a job did not measure what was asked
@@ -179,6 +180,9 @@ class PhaseOutcome:
         except CephError as error:
             self.warn("no-capacity", f"the capacity used at the end is unknown: {error}")
             return
+        reached = share_text(self.phase.goal, self.extra.get(POOL) or {}, df) if self.phase.goal else ""
+        if reached:
+            self.warn("fill-share", reached)
         noted = {"version": CAPACITY_VERSION, "t": time.time(), "df": df, "osd_df": osd_df}
         try:
             write_json(folder / "capacity.json", noted)

@@ -13,11 +13,13 @@ from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
-from cbt_plugins.plan import Phase
+from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.fill_goal import reaching, share_text
 from cbt_plugins.run.outcome import PhaseOutcome
 from cbt_plugins.run.phases import PhaseRunner
 from cbt_plugins.tools.__main__ import main
+from cbt_plugins.warning_kinds import Severity, severity_of
 
 
 def df(stored: int) -> Dict[str, Any]:
@@ -104,3 +106,28 @@ def test_a_cluster_that_does_not_answer_costs_no_phase(phasing: PhaseRunner) -> 
         record = json.loads((folder / "phase.json").read_text())
         assert record["status"] == "ok" and [w["code"] for w in record["warnings"]] == ["no-capacity"]
         assert not (folder / "capacity.json").exists()
+
+
+@pytest.mark.parametrize(
+    ("goal", "text"),
+    [
+        (Goal(raw=0.05), "5.7 % of the raw capacity was used at its end; raw: 5%"),
+        (Goal(max_avail=0.01), "2.1 % of MAX AVAIL of data was written at its end; max_avail: 1%"),
+        (Goal(objects=5), ""),
+    ],
+)
+def test_a_fill_by_share_says_how_far_it_came(goal: Goal, text: str, tmp_path: Path) -> None:
+    class Full:
+        def ask(self, questions: Sequence[str], timeout: float) -> List[Any]:
+            reply = df(21 * 10**6)
+            reply["stats"]["total_used_raw_ratio"] = 0.057
+            return [reply, {"nodes": []}]
+
+    pool = SimpleNamespace(data_pool=lambda: "data", pool_bytes=lambda _: 10**7, max_avail=lambda _: 520 * 10**6)
+    outcome = PhaseOutcome(1, Phase("fill", "fill", goal=goal))
+    plan = cast(Any, SimpleNamespace(rgw=SimpleNamespace(placement=None)))
+    reaching(context(plan=plan, ceph=pool), goal, outcome.extra)
+    outcome.note_capacity(cast(Any, Full()), tmp_path)
+    assert outcome.warnings == ([{"code": "fill-share", "text": text}] if text else [])
+    assert severity_of("fill-share") is Severity.INFO
+    assert share_text(goal, {}, {}) == ""

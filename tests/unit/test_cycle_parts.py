@@ -206,7 +206,7 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         raw_used: Any = None
 
     watch = Watch()
-    reached = reaching(cast(Any, None), Goal(raw=0.25))
+    reached = reaching(cast(Any, None), Goal(raw=0.25), {})
     assert reached is not None
     answers = [reached(cast(Any, watch))]
     watch.latest = Sample()
@@ -214,7 +214,7 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         watch.latest.raw_used = used
         answers.append(reached(cast(Any, watch)))
     assert answers == [False, False, False, True]
-    assert reaching(cast(Any, None), Goal(duration=5.0)) is None
+    assert reaching(cast(Any, None), Goal(duration=5.0), {}) is None
 
 
 @pytest.mark.parametrize(
@@ -278,7 +278,7 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     pool, nothing = Pool(), cast(Any, None)
     monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3))
+    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), {})
     assert reached is not None
 
     def answer(used: Any, later: float) -> bool:
