@@ -120,10 +120,8 @@ def _judged(run: Path, rows: bool) -> FileSums:
         sums, torn = _read(run)
     except OSError as error:
         return FileSums(True, 0, {FILE: _unread(error)})
-    if not ended and END not in sums:
-        return FileSums(note=_NOT_ENDED)
     present = set(_files(run))
-    changed = {name: "is missing" for name in sums if name not in present}
+    changed = {name: "is missing" for name in {*sums, END} if name not in present}
     unlisted = sorted(present - set(sums))
     cut = _cut(run, sums, torn)
     if cut:  # nobody knows which of the others came since: they are read, and the run is invalid

@@ -39,6 +39,17 @@ def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
+def base(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Another run: a gate of a run and of a copy of it checks nothing."""
+    run = copy_of(whole, tmp_path_factory.mktemp("base"))
+    run_id = summary_of(whole)["run"]["run_id"]
+    for name in ("manifest.json", "complete"):
+        (run / name).write_text((run / name).read_text().replace(run_id, "another1"))
+    (run / evidence.FILE).unlink()
+    return seal(run)
+
+
+@pytest.fixture(scope="module")
 def expected(whole: Path) -> str:
     return numbers(summary_of(whole))
 
@@ -166,12 +177,12 @@ def test_verify_says_what_was_changed(whole: Path, tmp_path: Path, capsys: pytes
 
 @pytest.mark.parametrize("verb", ["report", "compare", "gate", "history", "export"])
 def test_readers_name_a_changed_file(
-    verb: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    verb: str, whole: Path, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = copy_of(whole, tmp_path)
     events = run / "events.jsonl"
     events.write_text(events.read_text() + events.read_text().splitlines()[-1] + "\n")
-    first = [str(whole)] if verb in ("compare", "gate") else []
+    first = [str(base)] if verb in ("compare", "gate") else []
     limit = ["--limit", "p99_ms=5%"] if verb == "gate" else []
     assert main([verb, *first, str(run), *limit]) == 4
     output = " ".join("".join(capsys.readouterr()).split())  # a line is broken where the path of the run is long
@@ -338,6 +349,10 @@ def test_a_run_without_its_end_marker_has_lost_it_until_it_is_resumed(
     (run / "complete").unlink()
     assert evidence.judge(run).changed == {"complete": "is missing"}
     assert main(["verify", str(run)]) == 1 and "is missing: complete" in capsys.readouterr().out
+    sums = (run / evidence.FILE).read_bytes()
+    (run / evidence.FILE).write_bytes(b"")
+    assert list(evidence.judge(run).changed) == [evidence.FILE, "complete"]
+    (run / evidence.FILE).write_bytes(sums)
     evidence.reopen(run)
     (run / "events.jsonl").write_text("")
     assert evidence.judge(run) == evidence.FileSums(note="the run has not ended")
@@ -403,11 +418,11 @@ def test_sums_that_are_cut_are_named_and_cost_no_report(
 
 @pytest.mark.parametrize("verb", ["report", "compare", "gate", "history", "export"])
 def test_readers_name_sums_that_are_cut(
-    verb: str, whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    verb: str, whole: Path, base: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     run = copy_of(whole, tmp_path)
     cut_sums(run, "cut to a half")
-    first = [str(whole)] if verb in ("compare", "gate") else []
+    first = [str(base)] if verb in ("compare", "gate") else []
     limit = ["--limit", "p99_ms=5%"] if verb == "gate" else []
     assert main([verb, *first, str(run), *limit]) == 4
     output = " ".join("".join(capsys.readouterr()).split())
