@@ -42,6 +42,7 @@ def archives(tmp_path_factory: pytest.TempPathFactory) -> List[Path]:
         rates = its["phases"][0]["series"]["ops"]["GET"]["obj_per_s"]
         rates[:] = [level + (i * 7 % 5) - 2 for i in range(len(rates))]
     slow["resources"] = summary["resources"] = None
+    slow["run"]["run_id"] = "another"  # two archives of one run are one run
     write_summary(summary, base / "summary.json")
     write_summary(slow, new / "summary.json")
     return [base, new]
