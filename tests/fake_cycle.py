@@ -47,6 +47,7 @@ def archive(made: Path, path: Path, factor: float, code: str = "") -> None:
     for place in path.glob("results/*/id-*/summary.json"):
         summary = json.loads(place.read_text())
         scale(summary, factor)
+        summary["run"]["run_id"] = path.name
         if code:
             summary["warnings"].append({"code": code, "severity": "warning", "text": "said by the stand-in"})
         place.write_text(json.dumps(summary))

@@ -42,7 +42,7 @@ def words(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, List[str]]:
     """What each verb is called with."""
     place = tmp_path_factory.mktemp("archives")
     run = made.small(place / "a")
-    made.small(place / "b")
+    made.renamed(made.small(place / "b"), "b")
     both = [str(place / "a"), str(place / "b")]
     return {
         "report": [str(run)],
