@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import math
 import re
 from datetime import datetime
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
@@ -38,12 +39,18 @@ def log_lines(lab: RunningLab, since: float) -> List[Tuple[float, str]]:
 
 
 def assert_as_logged(
-    lab: RunningLab, made: Mapping[str, Any], osds: Sequence[int], since: float, samples: Sequence[float] = ()
+    lab: RunningLab,
+    made: Mapping[str, Any],
+    osds: Sequence[int],
+    since: float,
+    samples: Sequence[float] = (),
+    until: float = math.inf,
 ) -> int:
     """Compare the failure and the return of a node with the log; returns how many milestones were compared.
 
     What a sample shows has come after the sample before it, so a milestone may be as late as these are apart. Their
-    times are `samples`; tests/lab/test_milestones.py has the strict comparison, with a sampler of its own.
+    times are `samples`; PGs that move after `until`, when the run has put its settings back, are no recovery.
+    tests/lab/test_milestones.py has the strict comparison, with a sampler of its own.
     """
 
     def log_says_clean() -> bool:  # it has a line every few seconds
@@ -66,7 +73,8 @@ def assert_as_logged(
                 kind, of = _MILESTONES[name]
                 logged = of(told[kind].values())
             elif name == "clean" and t is not None:
-                inside = [(at, text) for at, text in log if "pgmap" in text and episode["begin"] + 1 < at <= end]
+                last = min(end, until)
+                inside = [(at, text) for at, text in log if "pgmap" in text and episode["begin"] + 1 < at <= last]
                 dirty = max(at for at, text in inside if not CLEAN.search(text))
                 clean = [at for at, _ in inside if at > dirty]
                 if not clean:  # the log's next line came after the end: it does not say when
