@@ -24,7 +24,7 @@ NAMESPACES = ("net", "pid", "mnt", "uts", "ipc", "user")
 
 
 def descendants() -> List[int]:
-    """Living processes below this one."""
+    """Return the living processes below this one."""
     while True:
         try:
             if os.waitpid(-1, os.WNOHANG)[0] == 0:
@@ -46,7 +46,7 @@ def descendants() -> List[int]:
 
 
 def described(pid: int) -> str:
-    """`PID COMMAND LINE (namespaces of its own: net, pid)`."""
+    """Return `PID COMMAND LINE (namespaces of its own: net, pid)`."""
     try:
         words = Path(f"/proc/{pid}/cmdline").read_bytes().decode(errors="replace").replace("\0", " ").strip()
         links = {name: os.readlink(f"/proc/{pid}/ns/{name}") for name in NAMESPACES}
@@ -57,7 +57,7 @@ def described(pid: int) -> str:
 
 
 def things() -> Set[str]:
-    """Mounts, network interfaces and named network namespaces of this machine."""
+    """Return the mounts, network interfaces and named network namespaces of this machine."""
     lines = [line.split() for line in Path("/proc/self/mounts").read_text().splitlines()]
     mounts = {f"mount {folder} ({kind})" for _, folder, kind, *_ in lines}
     interfaces = {f"network interface {path.name}" for path in Path("/sys/class/net").glob("*")}

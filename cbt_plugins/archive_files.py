@@ -13,7 +13,7 @@ from typing import BinaryIO, Dict, Iterator, Mapping, Optional, Set, Tuple
 SHARED, PRIVATE = 0o644, 0o600
 
 _PATH = getattr(os, "O_PATH", os.O_RDONLY) | os.O_DIRECTORY | os.O_CLOEXEC
-_LINK = "is or leads through a link, which could be to anything"
+_LINK = "is a link or is reached through a link, whose target could be any file"
 _OWN_FOLDER = ", or use another archive folder, where your files stay yours (not NFS with root_squash or all_squash)"
 #: folders of archives, as the user has named them: no link is followed below
 _confined: Set[str] = set()
@@ -133,13 +133,13 @@ def _open(path: Path, flags: int, own: bool, mode: int = SHARED) -> int:
             if error.errno == errno.ELOOP:
                 raise OSError(errno.ELOOP, _LINK, str(path)) from None
             if error.errno == errno.ENXIO:
-                raise OSError(errno.EINVAL, "is no regular file", str(path)) from None
+                raise OSError(errno.EINVAL, "is not a regular file", str(path)) from None
             raise OSError(error.errno, error.strerror, str(path)) from None
     facts, why = os.fstat(handle), ""
     if not stat.S_ISREG(facts.st_mode):
-        why = "is no regular file"
+        why = "is not a regular file"
     elif only and facts.st_nlink != 1:
-        why = f"has {facts.st_nlink} names (hard links): whoever has another one could change it; copy it"
+        why = f"has {facts.st_nlink} hard links: the owner of another link could change the file; copy it"
     elif own and facts.st_uid != os.geteuid():
         why = f"belongs to another user (uid {facts.st_uid}): run this as that user"
         why += _OWN_FOLDER if flags & os.O_CREAT else ""

@@ -118,7 +118,7 @@ CONDITIONS: Tuple[Condition, ...] = (
     Condition("near-full", "OSDs or pools were nearly full", lambda s: _checks(s, _full), False,
               "remove data or add OSDs"),
     Condition("daemon-down", "a daemon was down", _daemons_down, True,
-              "start it; an OSD that is gone for good: `ceph osd purge`"),
+              "start the daemon; remove an OSD that is gone for good: `ceph osd purge`"),
     Condition("daemon-restarted", "a daemon ended or started", _daemons, True, "wait", moments=True),
     Condition("slow-ops", "the cluster warned of slow operations", lambda s: _checks(s, _slow), True,
               "see `ceph health detail`"),
@@ -150,7 +150,7 @@ class ConditionSpan:
 LASTS = 10.0
 
 
-def spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[ConditionSpan], float]:
+def condition_spans(samples: Sequence[Sample], start: float, end: float) -> Tuple[List[ConditionSpan], float]:
     """Return the conditions between two times (epoch seconds), and the seconds that no sample tells of.
 
     A sample counts until the next one.

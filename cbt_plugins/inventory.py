@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import ipaddress
 import re
-from typing import Any, Dict, Iterator, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
 #: keys of the `cluster:` section that name nodes
 ROLES = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
@@ -119,11 +119,24 @@ def same_host(first: str, second: str) -> bool:
     return short_name(first).lower() == short_name(second).lower()
 
 
-def find_host(name: str, nodes: Sequence[str]) -> Optional[str]:
-    """Return which of the nodes, without its user, has this name; None when none or several may be meant."""
-    hosts = list(dict.fromkeys(map(host_of, nodes)))
-    host = host_of(name)
-    if host in hosts:
-        return host
-    matches = [candidate for candidate in hosts if same_host(candidate, host)]
-    return matches[0] if len(matches) == 1 else None
+class HostTable:
+    """Nodes by their names, for who looks up many: the table is made once, in time proportional to the nodes."""
+
+    def __init__(self, nodes: Iterable[str]) -> None:
+        self._hosts = set(map(host_of, nodes))
+        self._by_short_name: Dict[str, List[str]] = {}
+        for host in self._hosts:
+            self._by_short_name.setdefault(short_name(host).lower(), []).append(host)
+
+    def find(self, name: str) -> Optional[str]:
+        """Return which of the nodes, without its user, has this name; None when none or several may be meant."""
+        host = host_of(name)
+        if host in self._hosts:
+            return host
+        matches = self._by_short_name.get(short_name(host).lower(), [])  # by the rule of `same_host`
+        return matches[0] if len(matches) == 1 else None
+
+
+def find_host(name: str, nodes: Iterable[str]) -> Optional[str]:
+    """Return `HostTable(nodes).find(name)`, for who looks up a single name."""
+    return HostTable(nodes).find(name)

@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, TypeVar
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar
 
 from cbt_plugins import __version__
 from cbt_plugins.archive_files import SHARED, folder_of, open_regular, open_to_append
@@ -21,9 +21,11 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: version of an archive's format, in its manifest and its phases. 1: cbt-plugins 0.1. 2 (0.2.0): the glossary's terms
+#: version of an archive's format, in its manifest and its phases. 1: before 0.2.0. 2 (0.2.0): the glossary's terms
 ARCHIVE_VERSION = 2
 
+#: of a phase that has not ended, in the form of its phase.json
+RUNNING_PHASE = "running.json"
 #: files of a run's directory that have the version; each is there before anything on the cluster is changed
 _VERSIONED = ("manifest.json", "cluster.json")
 
@@ -97,15 +99,15 @@ class Journal:
             self._torn = None
 
     def last(self, event: str) -> Dict[str, Any]:
-        """The newest record of that event; {} when there is none."""
+        """Return the newest record of that event; {} when the journal has none."""
         return next((r for r in reversed(self.records) if r["event"] == event), {})
 
     def all(self, event: str) -> List[Dict[str, Any]]:
-        """All records of that event, oldest first."""
+        """Return all records of that event, oldest first."""
         return [r for r in self.records if r["event"] == event]
 
     def since(self, event: str) -> List[Dict[str, Any]]:
-        """The records after the newest one of that event; all when there is none."""
+        """Return the records after the newest one of that event; all records when the journal has none."""
         newest = max((i for i, r in enumerate(self.records) if r["event"] == event), default=-1)
         return self.records[newest + 1 :]
 
@@ -245,12 +247,49 @@ def lines_of(file: BinaryIO) -> Iterator[bytes]:
 
 def _objects(file: BinaryIO) -> Iterator[Dict[str, Any]]:
     for line in lines_of(file):
+        yield from _object_of(line)
+
+
+def _object_of(line: bytes) -> Iterator[Dict[str, Any]]:
+    try:
+        value = json.loads(line.decode("utf-8", errors="replace"))
+    except (ValueError, RecursionError):
+        return  # torn by a kill or a crash of the machine; later lines may be whole again
+    if isinstance(value, dict):
+        yield value
+
+
+class LineTail:
+    """A file of JSON lines that grows: each `read` returns the objects of the whole lines that came since the last one.
+
+    A file that was replaced, or is shorter than before, is read from its begin: `begun` counts how often one was.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        self.begun = 0
+        self._at = 0
+        self._file: Optional[Tuple[int, int]] = None
+
+    def read(self, most: int = _LONGEST_LINE) -> List[Dict[str, Any]]:
+        """Return the new objects; of more than `most` bytes the first ones. Raises OSError; [] without a file."""
+        objects: List[Dict[str, Any]] = []
         try:
-            value = json.loads(line.decode("utf-8", errors="replace"))
-        except (ValueError, RecursionError):
-            continue  # torn by a kill or a crash of the machine; later lines may be whole again
-        if isinstance(value, dict):
-            yield value
+            file = open_regular(self.path)
+        except (FileNotFoundError, NotADirectoryError):
+            return objects
+        with file:
+            facts = os.fstat(file.fileno())
+            if self._file != (facts.st_dev, facts.st_ino) or facts.st_size < self._at:
+                self._file, self._at, self.begun = (facts.st_dev, facts.st_ino), 0, self.begun + 1
+            file.seek(self._at)
+            until = self._at + most
+            for line in lines_of(file):
+                self._at += len(line)
+                objects += _object_of(line)
+                if self._at >= until:
+                    break
+        return objects
 
 
 def write_whole(path: Path, text: str, mode: int = SHARED, errors: str = "backslashreplace") -> None:
@@ -280,7 +319,7 @@ def _remove(name: str, folder: Optional[int]) -> None:
 
 
 def write_json(path: Path, value: Any, mode: int = SHARED) -> None:
-    """`write_whole` of a value as JSON."""
+    """Write a value as JSON, as `write_whole` does."""
     write_whole(path, json.dumps(value, indent=1) + "\n", mode)
 
 
@@ -339,7 +378,7 @@ def archive_refusal(run: Path) -> Optional[str]:
             continue  # whoever needs the file says what is wrong with it
         version = data.get("version", ARCHIVE_VERSION) if isinstance(data, dict) else ARCHIVE_VERSION
         if version != ARCHIVE_VERSION:
-            writer = data.get("cbt_plugins") or ("0.1" if version == 1 else "another version")
+            writer = data.get("cbt_plugins") or "another version"
             return (
                 f"{run}: this archive was written by cbt-plugins {writer} (format {version}), "
                 f"this is {__version__} (format {ARCHIVE_VERSION}): read it with that version"

@@ -5,8 +5,9 @@ Standard library only, so that the check of a YAML file and the readers of archi
 
 To add a metric:
 
-1. Put its number into the summary, where it is not there yet: results/phase.py for requests, results/resources.py for
-   what nodes did, results/episodes.py for failures; and results/summary.schema.json.
+1. Put its number into the summary, where it is not there yet: results/requests/phase.py for requests,
+   results/nodes/resources.py for what nodes did, results/recovery/milestones.py for failures, losses.py beside it
+   for what clients lost by them; and results/summary.schema.json.
 2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line; only the columns of the time
    to first byte are written by hand (report/terminal.py, report/page.html.j2, results/sql/summary_tables.py).
 3. Name it in the table of docs/SUMMARY.md.
@@ -46,6 +47,8 @@ class MetricSource(Enum):
     THREADS = "a class of daemons, or a group of its threads, of a phase in `resources`"
     LADDER = "the answer of a ladder: the highest load that met its objective"
     EPISODE = "an episode of a failure: its milestones, or its recovery"
+    LOSS = "an operation, or all operations, during an episode of a failure"
+    LOSSES = "an episode of a failure: of all operations only"
     IMPORTED = "results of other programs only"
 
 
@@ -65,7 +68,8 @@ class Metric:
     main: bool = False  # compared without being asked for; more rows make each of them harder to decide
     column: bool = False  # a column of the tables that show few metrics: CSV, other programs' results
     expected: Optional[float] = None  # where all runs have this value, there is nothing to show
-    margin: float = MARGIN  # a relative change within it is equivalent, unless the user says otherwise
+    margin: float = MARGIN  # a change within it is equivalent, unless the user says otherwise; relative, or if ...
+    additive: bool = False  # ... it may be 0, so that differences are compared and not ratios: in the unit
     prometheus: str = ""  # name there, in the base unit; "" where it is not exported
     order: int = 0  # place in the registry
 
@@ -77,7 +81,7 @@ class Metric:
     @property
     def total_only(self) -> bool:
         """It is known of all operations only, not of one."""
-        return self.source is MetricSource.NODES
+        return self.source in (MetricSource.NODES, MetricSource.LOSSES)
 
     @property
     def series(self) -> Optional[str]:
@@ -92,6 +96,7 @@ class Metric:
 
 _UP, _DOWN, _NONE = Direction.HIGHER, Direction.LOWER, Direction.NONE
 _OP, _NODES, _CLASS, _EPISODE = MetricSource.OPERATION, MetricSource.NODES, MetricSource.CLASS, MetricSource.EPISODE
+_LOSS, _LOSSES = MetricSource.LOSS, MetricSource.LOSSES
 _OK = "of successful requests."
 _LATENCY = f"Latency {_OK}"
 _P = "cbt_latency_seconds"
@@ -130,10 +135,30 @@ _ALL = (
            ("milestones", "clean"), main=True),
     Metric("no_degraded_s", "s", _DOWN, "to no object degraded", "Until no object lacked a copy.", _EPISODE,
            ("milestones", "no-object-degraded")),
+    Metric("moved_mib", "MiB", _DOWN, "moved", "Bytes that recovery made.", _EPISODE, ("recovery", "bytes"),
+           factor=2**-20, margin=1.0, additive=True),
     Metric("recovery_obj_per_s", "obj/s", _UP, "recovered", "Objects that recovery made.", _EPISODE,
            ("recovery", "objects_per_s")),
     Metric("recovery_mib_per_s", "MiB/s", _UP, "recovered", "Bytes that recovery made.", _EPISODE,
            ("recovery", "mib_per_s")),
+    # what clients lost meanwhile
+    Metric("bad_s", "s", _DOWN, "bad seconds", "Seconds beyond the objective.", _LOSS, ("bad_seconds",),
+           main=True, margin=1.0, additive=True),
+    Metric("availability", "", _UP, "availability", "Successful requests / all requests that were due.", _LOSS,
+           ("availability",), margin=0.001, additive=True),
+    Metric("failed", "requests", _DOWN, "failed", "Requests that failed.", _LOSS, ("errors",),
+           margin=1.0, additive=True),
+    Metric("waited", "requests", _DOWN, "over 1 s", "Successful requests that took over 1 s.", _LOSS, ("waited",),
+           margin=1.0, additive=True),
+    Metric("throughput_share", "", _UP, "throughput kept", "Throughput / throughput of the baseline.", _LOSS,
+           ("obj_per_s_percent",), factor=0.01),
+    Metric("p99_ratio", "", _DOWN, "p99 ratio", "p99 / p99 of the baseline.", _LOSS, ("p99_ratio",)),
+    Metric("gateway_gap_s", "s", _DOWN, "gateway's gap", "Longest time without a success of one gateway.", _LOSSES,
+           ("gateway_gap",), margin=1.0, additive=True),
+    Metric("unstarted", "requests", _DOWN, "never started", "Due requests of an open loop that never started.", _LOSSES,
+           ("unstarted",), margin=1.0, additive=True),
+    Metric("back_s", "s", _DOWN, "throughput back", "Until throughput was 90 % of the baseline's for 30 s.", _LOSSES,
+           ("back", "seconds"), margin=1.0, additive=True),
     # what a ladder found; its name stands for a phase
     Metric("highest_per_s", "/s", _UP, "highest rate", "Highest rate of a ladder that met its objective.",
            MetricSource.LADDER, ("rate",), main=True),

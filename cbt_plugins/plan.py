@@ -7,7 +7,7 @@ Everything is frozen and made of plain values, so that `dataclasses.asdict` is t
 from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
-from typing import Iterable, Mapping, Optional, Tuple
+from typing import ClassVar, Iterable, Literal, Mapping, Optional, Tuple
 
 #: (smallest, largest, share of the objects 0..1): an exact size where both are equal, else any size between them
 Sizes = Tuple[Tuple[int, int, float], ...]
@@ -55,8 +55,13 @@ BLINDING_FLAGS = ("nodown", "noup", "noin", "pauserd", "pausewr")
 #: what may forbid a fault, in the order of the messages: `faults.safety` has the rules
 SAFETY_RULES = (
     *("clean", "flags", "inactive", "domain", "data", "ok-to-stop", "safe-to-destroy", "quorum"),
-    *("mgr", "head", "client", "rgw", "min-in", "capacity"),
+    *("mgr", "mds", "head", "client", "rgw", "min-in", "capacity"),
 )
+
+
+HostSelect = Literal["weighed", "roundrobin", "one"]
+Lookup = Literal["path", "dns"]
+Payload = Literal["signed", "unsigned"]
 
 
 @dataclass(frozen=True)
@@ -65,16 +70,16 @@ class S3:
 
     urls: Tuple[str, ...]
     user: Optional[str] = None  # keys from `radosgw-admin user info` on the head node
-    access_key_source: Optional[str] = None  # "env:NAME" or "file:/path"
+    access_key_source: Optional[str] = None  # "env:NAME", "file:/path" or "secret:[NAMESPACE/]NAME/KEY"
     secret_key_source: Optional[str] = None
     session_token_source: Optional[str] = None
     profile: Optional[str] = None  # keys from this section of the AWS credentials file here
     region: str = "us-east-1"
-    host_select: str = "weighed"  # or "roundrobin"; "one": each driver has one URL
-    lookup: str = "path"  # or "dns"
+    host_select: HostSelect = "weighed"  # "one": each driver has one URL
+    lookup: Lookup = "path"
     verify_tls: bool = True
     ca_file: Optional[str] = None  # PEM file on the machine that leads the run; without it the clients' own authorities
-    payload: str = "signed"  # or "unsigned"
+    payload: Payload = "signed"
     sse: str = ""  # "c": each request brings a key; "s3" or "kms:NAME": RGW has one
 
     def admin_name(self, bucket: str, user: str = "") -> str:
@@ -148,9 +153,15 @@ class Work:
     workers: int  # of each driver
     mix: Mix
     rate: Optional[float] = None  # open loop: requests/s of all drivers together
-    arrivals: str = "poisson"
+    arrivals: str = "poisson"  # or "even"
     keys: Mapping[str, Keys] = field(default_factory=dict)  # as in Phase
     roles: Mapping[str, Tuple[str, ...]] = field(default_factory=dict)
+
+
+#: daemons that faults may take
+DAEMON_TYPES = ("osd", "mon", "mgr", "mds", "rgw")
+#: what stands before the name of a CRUSH bucket among the targets of a fault
+CRUSH = "crush:"
 
 
 @dataclass(frozen=True)
@@ -159,9 +170,9 @@ class Fault:
 
     label: str  # unique in the plan
     kind: str  # an entry point of the group cbt_plugins.faults
-    targets: Tuple[str, ...] = ()  # nodes, or daemons such as "osd.3"; empty: `choose` of them
+    targets: Tuple[str, ...] = ()  # nodes, daemons such as "osd.3", or "crush:rack1"; empty: `choose` of them
     choose: int = 0  # so many healthy ones that no open fault has, by `seed`
-    choose_of: str = ""  # "node", or a type of daemons
+    choose_of: str = ""  # "node", or a type of daemons; with nodes as targets: the daemons on them
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)  # of its kind
     accept: Tuple[str, ...] = ()  # safety rules that it may break
@@ -200,6 +211,8 @@ class Event:
     upgrade: Optional[Upgrade] = None
     undo: Tuple[str, ...] = ()  # labels of faults and commands of this or an earlier phase
     mark: str = ""  # name of the part of the phase that begins here, for the report
+    after_clean: bool = False  # a fault that waits until the rule `clean` holds; what follows is later by as much
+    optional: bool = False  # a fault that is skipped, with its undo, when it is refused
 
 
 @dataclass(frozen=True)
@@ -298,7 +311,7 @@ class Phase:
     rate: Optional[float] = None  # hybrid by cbt-load: open loop, requests/s of all drivers together ...
     rate_share: Optional[float] = None  # ... or this share of what the last closed loop before it made
     ladder: Optional[Ladder] = None  # ... or the next one of this ladder
-    arrivals: str = "poisson"  # or "even"
+    arrivals: str = Work.arrivals
     ramp: float = 0.0  # seconds in which the load grows to its full size; not measured
     warmup: float = 0.0  # seconds after that which are not measured either
     keys: Mapping[str, Keys] = field(default_factory=dict)  # by operation; without: live, and new for PUT
@@ -311,6 +324,7 @@ class Phase:
     at_most: Optional[float] = None  # ... for at most this long
     stalled: Optional[float] = None  # ... and while something changes within this long
     drop_caches: bool = False  # of the OSD nodes, before a wait
+    failure: str = ""  # what the scorecard calls the failure that it measures; phases of one name repeat it
 
     @property
     def shares(self) -> Mix:
@@ -346,21 +360,6 @@ class Phase:
         return is_measurement(self.name, self.role)
 
 
-    @property
-    def has_ceiling(self) -> bool:
-        """Whether its generators can be measured without a cluster."""
-        kinds = self.kind in ("fill", "hybrid", "delete") or (self.warp is not None and self.warp.op in _WITHOUT_S3)
-        return self.is_measurement and kinds and self.engine in _WITH_CEILING
-
-
-#: plain commands of warp that a server is enough for which keeps nothing
-_WITHOUT_S3 = ("get", "put", "stat", "delete", "mixed")
-#: engines that such a server can answer, also about objects that they have not written
-_WITH_CEILING = ("warp", "cbt-load")
-#: seconds of measurements that are worth some seconds for the generators' ceilings
-_WORTH_CEILINGS = 300.0
-
-
 @dataclass(frozen=True)
 class CbtLoad:
     """What cbt-load does in every phase."""
@@ -372,6 +371,7 @@ class CbtLoad:
     compressible: float = 0.0  # share of an object's bytes that compression takes away
     verify: bool = False  # every GET compares what it reads with what was written
     seed: int = 1
+    grace: ClassVar[float] = 5.0  # seconds that requests under way have after the end of a phase
 
 
 @dataclass(frozen=True)
@@ -398,17 +398,9 @@ class Plan:
     pools: Tuple[RunPool, ...] = ()
     rgw: Gateways = Gateways()
     post_poll: Optional[float] = None  # seconds for which the cluster is watched after everything
+    objective: Mapping[str, float] = field(default_factory=dict)  # of seconds beside a failure: "GET/p99_ms" -> limit
 
     @property
     def users(self) -> Tuple[str, ...]:
         """The owners of buckets beside S3.user."""
         return tuple(dict.fromkeys(bucket.user for bucket in self.buckets if bucket.user))
-
-    @property
-    def wants_ceiling(self) -> bool:
-        """Whether the ceilings of its generators are measured first."""
-        phases = [phase for phase in self.phases if phase.has_ceiling]
-        seconds = sum(phase.duration or (phase.goal.duration if phase.goal else 0) or 0 for phase in phases)
-        return bool(phases) and (
-            seconds >= _WORTH_CEILINGS if self.generator_ceiling is None else self.generator_ceiling
-        )

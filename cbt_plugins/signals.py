@@ -1,4 +1,4 @@
-"""SIGINT, SIGTERM and SIGHUP of a run. 1st: stop and undo. 2nd: skip the work after the undo. 3rd: abort the undo.
+"""SIGINT, SIGTERM and SIGHUP of a run. 1st: stop and undo. 2nd: skip one piece of work after it. 3rd: end at once.
 
 A signal that is ignored at the start (`nohup`) stays ignored. In other threads than the main one nothing is changed:
 Python delivers signals to the main thread only.

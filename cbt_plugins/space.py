@@ -34,7 +34,7 @@ class Space:
         return self.used / self.total if self.total else 0.0
 
     def data_pool(self, name: Optional[str] = None) -> PoolSpace:
-        """The pool of this name; without one the only pool for objects of RGW. Raises ValueError."""
+        """Return the pool of this name; without a name the only pool for objects of RGW. Raises ValueError."""
         if name is not None:
             if name not in self.pools:
                 raise ValueError(f"there is no pool {name!r}; there are {', '.join(self.pools) or 'none'}")

@@ -50,6 +50,10 @@ def _info(code: str, text: str) -> WarningKind:
     return WarningKind(code, text, Severity.INFO)
 
 
+#: metrics that say nothing where the rate was given, or where the load was too small
+_OF_RATE = ("*_per_s", "throughput_share")
+_OF_LOAD = (*_OF_RATE, "*_ms", "p99_ratio", "bad_s")
+
 # fmt: off
 _ALL = (
     # of a summary: docs/SUMMARY.md
@@ -63,11 +67,11 @@ _ALL = (
     _invalid("no-window", "the jobs never ran at the same time"),
     _invalid("checksum-errors", "objects were read with other content than was written"),
     _invalid("lost-objects", "objects are gone that were written and not deleted"),
-    WarningKind("paced", "warp was held to a rate, and did not reach it", caps=("*_per_s", "*_ms")),
+    WarningKind("paced", "the rate of warp was limited, and warp stayed below the limit", caps=_OF_LOAD),
     # another calibration gives another rate: less of it may be as fast a cluster
-    WarningKind("at-limit", "warp made the rate that it was held to", forbids_verdict=True),
+    WarningKind("at-limit", "the rate of warp was limited, and warp reached the limit", forbids_verdict=True),
     # of no summary, which says it as `loop`: a table of rates needs to be told
-    WarningKind("rate-given", "an open loop had the rate that it was asked for", Severity.INFO, caps=("*_per_s",)),
+    WarningKind("rate-given", "an open loop had the rate that it was asked for", Severity.INFO, caps=_OF_RATE),
     _info("partial-attempt", "an interrupted attempt is kept, and in no number"),
     WarningKind("damaged-archive", "a document of the archive is missing or damaged"),
     WarningKind("damaged-lines", "lines of a monitor were doubled, lost or damaged: they are left out"),
@@ -105,9 +109,9 @@ _ALL = (
     WarningKind("stalled-endpoint", "one of several endpoints had no success for 3 s, or too small a share"),
     WarningKind("unfinished-request", "the slowest request has no row"),
     WarningKind("clock-offset", "a node's clock is off"),
-    WarningKind("generator-bound", "the load generator was the limit", caps=("*_per_s", "*_ms")),
+    WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD),
     WarningKind("resources-gap", "a node was not watched all the time"),
-    WarningKind("monitor-limited", "a monitor could not see all that it was to see"),
+    WarningKind("monitor-limited", "a monitor could not watch all of its targets"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
     WarningKind("swapping", "a node swapped memory"),
     WarningKind("spillover", "RocksDB went to a slow device"),
@@ -138,13 +142,13 @@ _ALL = (
     WarningKind("state-unknown", "the state of the cluster is not known for a part of a phase"),
     WarningKind("client-silent", "a client said nothing for a time: its load went on unseen"),
     WarningKind("unguarded", "nobody knew for a time how full the cluster was"),
-    # of an upgrade: docs/FAULTS.md
+    # of an upgrade: docs/CONFIG.md
     WarningKind("upgrade-incomplete", "an upgrade left daemons of the old release"),
     WarningKind("upgrade-outlasted", "the load ended before an upgrade did"),
     # of a failure: docs/RECOVERY.md
     WarningKind("no-baseline", "no second without a failure was measured"),
     WarningKind("short-baseline", "the time without a failure is short"),
-    WarningKind("unsteady-baseline", "the time without a failure had seconds of less than half of its throughput"),
+    WarningKind("unsteady-baseline", "the time without a failure had seconds with less than half of the mean"),
     WarningKind("other-load", "phases with and without a failure have different loads"),
     WarningKind("coarse-latencies", "a state was shorter than two blocks of the histograms"),
     WarningKind("errors-in-state", "requests failed in a state of the cluster"),
@@ -186,6 +190,7 @@ _ALL = (
     WarningKind("not-usable", "a run is incomplete or lost data"),
     WarningKind("same-runs", "both sides of the comparison are the same runs"),
     WarningKind("not-interleaved", "runs of one side were made before those of the other, or in groups"),
+    WarningKind("within-run", "repetitions of a failure were compared, in one run of each side"),
     _info("known-scatter", "the interval has the scatter from run to run in it"),
     WarningKind("mixed-side", "the runs of a side have different configurations"),
     WarningKind("missing-values", "some runs of a side have no number"),
@@ -201,7 +206,7 @@ _ALL = (
                 forbids_verdict=True),
     WarningKind("order-unknown", "some runs have no start time, and their order was not looked at"),
     WarningKind("too-few-runs", "fewer than 3 runs: no interval"),
-    _info("assumes-normal", "it holds if the logarithms of runs are about normally distributed"),
+    _info("assumes-normal", "valid only if the logarithms of runs are about normally distributed"),
     _info("not-positive", "differences instead of logarithms"),
     WarningKind("no-base", "no relative change"),
     WarningKind("no-scatter", "all numbers of a side are the same"),
@@ -211,8 +216,8 @@ _ALL = (
     _info("gaps", "seconds are missing"),
     _info("short-series", "few seconds"),
     _info("in-bins", "values are in bins"),
-    _info("small-difference", "it surely differs, and surely by less than the margin"),
-    _info("no-direction", "it differs, and neither way is better"),
+    _info("small-difference", "the change is surely not 0, and surely smaller than the margin"),
+    _info("no-direction", "the row differs, and neither direction is better"),
 )
 # fmt: on
 

@@ -14,8 +14,8 @@ from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type
 from cbt_plugins.cluster.remote import Remote, script
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.config.validate import Strict, values_of
-from cbt_plugins.host import Monitor
 from cbt_plugins.inventory import nodes_of
+from cbt_plugins.monitor import Monitor
 
 from . import connections
 from .lifecycle import stop_by_pid_files
@@ -41,7 +41,7 @@ class AgentMonitor(Monitor):
         self._profile: Any = values_of(self.Section, self.NAME, config)
         super().__init__(config, cluster, common)
         self._remote = Remote.from_host(cluster, common)
-        self._connections: Optional[subprocess.Popen[bytes]] = None
+        self.connections_process: Optional[subprocess.Popen[bytes]] = None
 
     def argument(self) -> str:
         """Return the program's argument."""
@@ -54,24 +54,25 @@ class AgentMonitor(Monitor):
     def start(self, directory: str) -> None:
         agent = NodeProgram(self.AGENT, self.PARTS)
         words = agent.words(self.argument())
-        lines = {}
+        connections_by_node = {}
         for node in self.nodes:
             command = script(_START, f"{directory}/{self.NAME}", self.name_on(node), *words)
-            lines[node] = self._remote.transport.ssh(node, f"exec {command}")
-        self._connections = subprocess.Popen(
+            line, lost = self._remote.command(node, f"exec {command}"), self._remote.lost_statuses(node)
+            connections_by_node[node] = {"command": line, "lost": lost}
+        self.connections_process = subprocess.Popen(
             [sys.executable, "-IS", connections.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C at the terminal reaches the run first, which ends this in order
             start_new_session=True,
         )
-        assert self._connections.stdin is not None
-        wanted = {"name": self.NAME, "output": f"{directory}/{self.NAME}/output.txt", "nodes": lines}
-        self._connections.stdin.write(json.dumps({**wanted, "program": agent.text}).encode() + b"\n")
-        self._connections.stdin.flush()
+        assert self.connections_process.stdin is not None
+        wanted = {"name": self.NAME, "output": f"{directory}/{self.NAME}/output.txt", "nodes": connections_by_node}
+        self.connections_process.stdin.write(json.dumps({**wanted, "program": agent.text}).encode() + b"\n")
+        self.connections_process.stdin.flush()
 
     def stop(self, directory: str) -> None:
-        process, self._connections = self._connections, None
+        process, self.connections_process = self.connections_process, None
         ended = _ended(process) if process else {}
         failed = ended.get("failed", {})
         for node, why in failed.items():
@@ -87,7 +88,7 @@ def node_to_ask(name: str, cluster: Mapping[str, Any], roles: Union[str, Sequenc
     """Return the first node of these keys of `cluster:`, for a monitor that asks from one. Raises ValueError."""
     for node in nodes_of(cluster, *([roles] if isinstance(roles, str) else roles)):
         return node
-    raise ValueError(f"monitoring_profiles: {name}: no node to ask the cluster from; check its nodes:")
+    raise ValueError(f"monitoring_profiles: {name}: no node from which the cluster can be asked; check nodes:")
 
 
 def _ended(process: subprocess.Popen[bytes]) -> Dict[str, Dict[str, Any]]:

@@ -20,7 +20,7 @@ from .agents import AgentMonitor, node_to_ask
 class BacklogProfile(Strict):
     """RGW's garbage, resharding and multisite sync, asked from one node."""
 
-    interval: float = Field(60.0, ge=1, le=3600, description="Seconds between looks, at least.")
+    interval: float = Field(60.0, ge=1, le=3600, description="Seconds between samples, at least.")
     nodes: Union[str, List[str]] = Field("head", description="Ask from the first node of these keys.")
 
 

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from cbt_plugins.cluster.remote import Remote, script
-from cbt_plugins.host import Monitor
+from cbt_plugins.monitor import Monitor
 
 from .lifecycle import stop_by_pid_files
 

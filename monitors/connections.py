@@ -1,9 +1,10 @@
 """Runs beside a run: keeps one connection to each node of a monitor open, until its standard input closes.
 
 A process of its own, standard library only: CBT's recovery test allows no threads. Its first line of input is
-{"name", "program": text, "output": path on the nodes, "nodes": {node: command line}}. Each command gets the program on
-its standard input, which stays open; a connection that is lost is made anew. A program that does not run on a node is
-told on standard error. At the end it prints {"lost": {node: number of lost connections}, "failed": {node: why}}.
+{"name", "program": text, "output": path on the nodes, "nodes": {node: {"command": command line, "lost": [exit statuses
+of it that are not the program's]}}}. Each command gets the program on its standard input, which stays open; a
+connection that is lost is made anew. A program that does not run on a node is told on standard error. At the end it
+prints {"lost": {node: number of lost connections}, "failed": {node: why}}.
 """
 
 from __future__ import annotations
@@ -24,8 +25,6 @@ PAUSE, LONGEST = 0.5, 30.0
 LOOK = 0.25
 #: ends in short order after which a program is taken for one that does not run there
 FAILURES = 3
-#: exit status of an ssh that reached nobody
-UNREACHABLE = 255
 #: seconds that all programs have for their last line
 LAST_LINE = 8.0
 
@@ -33,8 +32,8 @@ LAST_LINE = 8.0
 class Connection:
     """A command that reaches one node."""
 
-    def __init__(self, command: List[str], program: bytes) -> None:
-        self._command, self._program = command, program
+    def __init__(self, command: List[str], lost: List[int], program: bytes) -> None:
+        self._command, self._lost_statuses, self._program = command, lost, program
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._again, self._pause = 0.0, PAUSE
         self._since = 0.0
@@ -48,7 +47,8 @@ class Connection:
             self._drop()
             self.lost += 1
             # by a signal: somebody has replaced it
-            self.failures = self.failures + 1 if short and 0 < self.status != UNREACHABLE else 0
+            by_itself = self.status > 0 and self.status not in self._lost_statuses
+            self.failures = self.failures + 1 if short and by_itself else 0
             self._pause = min(2 * self._pause, LONGEST) if short else PAUSE
             self._again = now + self._pause
         if self._process is None and now >= self._again:
@@ -100,7 +100,8 @@ def main() -> None:
         text += data
     wanted = json.loads(text)
     program = wanted["program"].encode()
-    connections: Dict[str, Connection] = {n: Connection(c, program) for n, c in wanted["nodes"].items()}
+    nodes = wanted["nodes"].items()
+    connections = {node: Connection(about["command"], about["lost"], program) for node, about in nodes}
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
@@ -111,7 +112,7 @@ def main() -> None:
         for node, connection in connections.items():
             connection.keep(time.monotonic())
             if connection.failures == FAILURES and node not in failed:
-                why = f"it ended {FAILURES} times at once, exit status {connection.status}"
+                why = f"the agent ended {FAILURES} times at once, exit status {connection.status}"
                 failed[node] = f"{why}; see {wanted['output']} there"
                 _warn(f"{wanted['name']}: its agent does not run on {node}: {failed[node]}")
         every = None if all(connection.open for connection in connections.values()) else LOOK

@@ -16,7 +16,7 @@ from .agents import AgentMonitor
 
 
 class InternalsProfile(Strict):
-    """What OSDs and gateways count themselves, by admin socket."""
+    """The counters of OSDs and gateways, by admin socket."""
 
     interval: float = Field(10.0, ge=1, le=600, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` with nodes.")

@@ -14,10 +14,11 @@ from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, insist, make_own, script
-from cbt_plugins.host import Monitor, RunFailed
+from cbt_plugins.cbt_run import RunFailed
+from cbt_plugins.cluster.remote import Remote, RemoteError, ask_at_once, find_own, insist, make_own, script
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 from cbt_plugins.journal import read_json, write_json
+from cbt_plugins.monitor import Monitor
 
 logger = logging.getLogger(__name__)
 
@@ -91,7 +92,7 @@ def watch(
                 monitor.stop(directory)
             except Exception:
                 logger.exception("monitor %s: an error while it was stopped", type(monitor).__name__)
-        _fetch(remote, nodes, directory, local_dir, cluster.get("user"))
+        fetch_files(remote, nodes, directory, local_dir, cluster.get("user"))
     _raise_failure(monitors)
 
 
@@ -123,7 +124,7 @@ def bring_left(
             left.setdefault(name, []).append(node)
     _remove_scratch(local_dir.parent)
     for name, left_nodes in left.items():
-        _fetch(remote, left_nodes, f"{run_dir}/{name}", local_dir, cluster.get("user"))
+        fetch_files(remote, left_nodes, f"{run_dir}/{name}", local_dir, cluster.get("user"))
 
 
 def bring_noted(
@@ -148,7 +149,7 @@ def bring_noted(
             # anybody may have written it, and what was fetched is removed there
             of_run = parts[-2:-1] == (name,) and parts[-1].startswith("monitors-") and ".." not in parts
             if of_run and cluster_nodes.issuperset(nodes):
-                paths += _fetch(remote, nodes, folder, note.parent, cluster.get("user"), keep)
+                paths += fetch_files(remote, nodes, folder, note.parent, cluster.get("user"), keep)
     return paths
 
 
@@ -187,7 +188,7 @@ def _answering(remote: Remote, nodes: Sequence[str]) -> List[str]:
 
 
 def _note_nodes(monitors: Iterable[Any], local_dir: Path) -> None:
-    """Note which nodes each monitor with agents is to watch: one without samples is then no silent hole in a sum."""
+    """Write down which nodes each monitor with agents has to watch, so that results see which nodes lack samples."""
     noted = {}
     for monitor in monitors:
         if getattr(monitor, "RECONNECTS", False):
@@ -214,7 +215,7 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
     return [node for node in everywhere if node in wanted]
 
 
-def _fetch(
+def fetch_files(
     remote: Remote,
     nodes: Sequence[str],
     directory: str,
@@ -224,8 +225,9 @@ def _fetch(
 ) -> List[Path]:
     """Bring `directory` of each node into the archive and remove it there; an unreachable node is logged, not fatal.
 
-    Files of a node go into local_dir, or where it has such files there already, into local_dir.2 and so on. Returns
-    their paths, after `keep` got them. What stays is noted for `bring_noted`.
+    Nodes are asked at once: one that does not answer holds up no other. Files of a node go into local_dir, or where it
+    has such files there already, into local_dir.2 and so on. Returns their paths, after `keep` got them. What stays is
+    noted for `bring_noted`.
     """
     paths: List[Path] = []
     left, fetched = [], []
@@ -234,16 +236,22 @@ def _fetch(
     # CBT's perf and blktrace run through sudo: their files are root's, and the user who fetches may not read them
     chown = f"sudo -n chown -R -- {shlex.quote(user)} {quoted} 2>/dev/null; " if user and user != "root" else ""
 
-    def bring(node: str, scratch: Path) -> None:
-        if chown:
-            remote.run([node], f"{find_own(directory)}{chown}true", 60)
-        remote.fetch([node], directory, scratch)
+    def bring(node: str, scratch: Path) -> Optional[RemoteError]:
+        def ask() -> None:
+            if chown:
+                remote.run([node], f"{find_own(directory)}{chown}true", 60)
+            remote.fetch([node], directory, scratch)
 
-    for node in nodes:
-        with tempfile.TemporaryDirectory(dir=local_dir, prefix=SCRATCH) as scratch:
-            try:
-                insist(partial(bring, node, Path(scratch)), RemoteError)
-            except RemoteError as error:
+        try:
+            insist(ask, RemoteError)
+        except RemoteError as error:
+            return error
+        return None
+
+    with tempfile.TemporaryDirectory(dir=local_dir, prefix=SCRATCH) as scratch:
+        errors = ask_at_once(*(partial(bring, node, Path(scratch)) for node in nodes)) if nodes else []
+        for node, error in zip(nodes, errors):
+            if error is not None:
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
                 left.append(node)
                 continue

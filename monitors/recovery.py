@@ -29,7 +29,7 @@ class RecoveryProfile(Strict):
         None, ge=0.1, le=LASTS / 2, description="Seconds between samples; default 0.25 by librados, 1 by `ceph`."
     )
     nodes: Union[str, List[str]] = Field("head", description="Ask from the first node of these keys.")
-    librados: bool = Field(True, description="`false`: by `ceph`, even where librados is.")
+    librados: bool = Field(True, description="`false`: by `ceph`, even if the node has librados.")
 
 
 class Recovery(AgentMonitor):

@@ -17,7 +17,7 @@ from .agents import AgentMonitor
 
 
 class ResourcesProfile(Strict):
-    """What daemons, disks and interfaces do."""
+    """The use of daemons, processors, disks and interfaces."""
 
     interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field(

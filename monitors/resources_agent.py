@@ -98,7 +98,7 @@ class Disks:
                 self.index[name] = len(self.index)
                 about = {"name": name, "rotational": text("/sys/block/%s/queue/rotational" % name) == "1"}
                 new[self.index[name]] = about
-            lines += _difference(self._last, self.index[name], [int(words[i]) for i in DISK_COUNTERS])
+            lines += difference(self._last, self.index[name], [int(words[i]) for i in DISK_COUNTERS])
         return new, lines
 
 
@@ -120,7 +120,7 @@ class Interfaces:
                 self.index[name] = len(self.index)
                 new[self.index[name]] = self._about(name)
             words = counters.split()
-            lines += _difference(self._last, self.index[name], [int(words[i]) for i in NET_COUNTERS])
+            lines += difference(self._last, self.index[name], [int(words[i]) for i in NET_COUNTERS])
         return new, lines
 
     def _about(self, name):
@@ -133,7 +133,7 @@ class Interfaces:
         return about
 
 
-def _difference(last, index, values):
+def difference(last, index, values):
     """Return [the line of what has changed since the last call], [] for nothing; restarted counters count from zero."""
     before, last[index] = last.get(index), values
     if before is None:
@@ -263,7 +263,7 @@ class NodeSampler:
             record["look"], record["h"] = round(looked, 3), self._memory.line()
             record["q"] = self._limits.rises(self._processes.watched)
             record["u"] = [[index, *row] for index, thread_times in ran.items() for row in self._by_name(thread_times)]
-            busiest = {index: self._busiest(thread_times, 1000 * looked) for index, thread_times in ran.items()}
+            busiest = {index: self.busiest_threads(thread_times, 1000 * looked) for index, thread_times in ran.items()}
             busiest = {index: threads for index, threads in busiest.items() if threads}
             if busiest:
                 record["threads"] = busiest
@@ -306,7 +306,7 @@ class NodeSampler:
         return [[index, round(ms, 1)] for index, ms in sums.items() if ms >= 0.05]
 
     @staticmethod
-    def _busiest(ran, passed):
+    def busiest_threads(ran, passed):
         """Return [[thread name, share of a core]] of `passed` ms; none where all together are not busy."""
         if sum(ms for ms, _ in ran) < BUSY * passed:
             return []

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import gzip
 import json
+import random
+from dataclasses import dataclass, field
 from datetime import datetime, timezone
 from functools import cache, lru_cache
 from pathlib import Path
@@ -200,6 +202,56 @@ def cbt_load(id: str, rows: Iterable[str], *, end: Optional[Dict[str, Any]] = No
     said: Dict[str, Any] = {"event": "end", "reason": "duration", "began": T0 - 2.0, "ended": T0 + 12.0}
     said.update(spaces=[space], dry={}, retries=0, checksum_errors=0, latest_start=0.0, issued={"GET": len(text)})
     return job(id, "MIXED", text, **{"role": "cbt-load", "workers": 4, "driver_end": {**said, **(end or {})}, **more})
+
+
+@dataclass(frozen=True)
+class Load:
+    """A closed loop of each operation in a phase, by `workers` each: GET in 20 ms and PUT in 40 ms, unless it says so.
+
+    `latency` (s) is by operation, or by "phase:operation". With `noise` each request takes its own time, else all the
+    same.
+    """
+
+    latency: Mapping[str, float] = field(default_factory=dict)
+    ops: Sequence[str] = ("GET", "PUT")
+    workers: int = 2
+    size: int = 4096
+    seconds: float = 30
+    noise: float = 0.3
+    mix: Mapping[str, float] = field(default_factory=dict)
+    driver: str = "01"  # begin of the ids of its jobs
+
+    def write(
+        self, directory: Path, index: int, name: str, begin: float, chance: Optional[random.Random] = None, **more: Any
+    ) -> Path:
+        """Write the phase that begins so many seconds after T0; `chance` is that of the noise, `more` is of `phase`."""
+        level = more.pop("level", 1.0)
+        end = begin + self.seconds
+        jobs = []
+        for op in self.ops:
+            usual = {"GET": 0.02, "PUT": 0.04, **self.latency}
+            took = usual.get(f"{name}:{op}", usual.get(op, usual["PUT"])) * level
+            if chance:
+                rows = self._rows(op, took, (begin, end), chance)
+            else:
+                rows = steady(
+                    op, workers=self.workers, seconds=self.seconds + 4, latency=took, begin=begin - 2, size=self.size
+                )
+            about = {"sizes": [[self.size, self.size, 1.0]], "workers": self.workers, "driver": self.driver}
+            jobs.append(job(f"{self.driver}-{op.lower()}", op, rows, ended=T0 + end + 2.0, **about))
+        asked = {"duration": float(self.seconds), "mix": dict(self.mix)}
+        return phase(directory, index, name, jobs, window=(begin, end), asked=asked, **more)
+
+    def _rows(self, op: str, latency: float, window: Sequence[float], chance: random.Random) -> List[str]:
+        """Rows of a closed loop whose requests take `latency` s on average."""
+        rows = []
+        for worker in range(self.workers):
+            t = window[0] - 1.0
+            while t < window[1] + 1:
+                took = latency * chance.lognormvariate(-self.noise * self.noise / 2, self.noise)
+                t += took
+                rows.append((t, row(op, t, took, size=self.size, thread=worker)))
+        return [text for _, text in sorted(rows)]
 
 
 def small(archive: Path, *, complete: bool = True) -> Path:

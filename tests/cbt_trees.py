@@ -36,6 +36,17 @@ def _eras() -> Dict[str, str]:
     return {**years, "master": _git("rev-parse", "-q", "--verify", "--short", "origin/master").strip(), "newest": ""}
 
 
+#: the first commit with the time series report; where `main` lacks it, the branch of its pull request has it
+TIME_SERIES = "695ea4d"
+
+
+def _last() -> str:
+    """The last commit that is to be had: that of the main branch if it has the time series report."""
+    tip = next(reversed([era for era in ERAS if era.isdigit()]))
+    behind = _git("rev-list", "-1", f"{ERAS[tip] or 'HEAD'}..{TIME_SERIES}")
+    return TIME_SERIES if behind else tip
+
+
 #: era -> commit; "newest" is what will have become of the last one, rebuilt from its pull requests
 ERAS: Mapping[str, str] = _eras()
 YEARS = [era for era in ERAS if era.isdigit()]
@@ -103,6 +114,16 @@ def log_to(archive):
 
 
 """
+#: progress bars ask all benchmarks of the first iteration before anything is set up
+_ESTIMATE = """\
+    made[0] = list(benchmarkfactory.get_all(settings.cluster.get('archive_dir'), cluster, 0))
+    logger.info('estimated: %d s', sum(benchmark.estimate_duration() for benchmark in made[0]))
+"""
+_NO_ESTIMATE = """\
+    def estimate_duration(self):
+        return 0
+
+"""
 _BASE = """\
 from abc import ABC, abstractmethod
 import settings
@@ -121,7 +142,9 @@ class Monitoring(ABC):
 
 
 def _make_newest(tree: Path) -> None:
-    """monitoring/ is a package, the log goes into the archive, the run loop uses the objects of the init loop."""
+    """monitoring/ is a package, the log goes into the archive, the run loop uses the objects of the init loop, which
+    were asked how long they take.
+    """
     (tree / "monitoring.py").unlink()
     (tree / "monitoring").mkdir()
     for name, text in (("__init__", ""), ("monitoring", _BASE), ("monitoring_factory", _FACTORY)):
@@ -134,13 +157,20 @@ def _make_newest(tree: Path) -> None:
     text = main.read_text().replace("import settings\n", "import os, settings\nmade = {}\n", 1)
     assert text.count(call) == 2
     text = text.replace(call, f"made.get(iteration) or made.setdefault(iteration, list({call}))")
-    read = "    settings.initialize(ctx)\n"
-    assert text.count(read) == 1
-    main.write_text(text.replace(read, read + "    log_to(ctx.archive)\n").replace("def main(", _LOG_TO + "def main("))
+    for line, more in (
+        ("    settings.initialize(ctx)\n", "    log_to(ctx.archive)\n"),
+        ("    cluster = Ceph(settings.cluster)\n", _ESTIMATE),
+    ):
+        assert text.count(line) == 1
+        text = text.replace(line, line + more)
+    main.write_text(text.replace("def main(", _LOG_TO + "def main("))
+    base = tree / "benchmark" / "benchmark.py"
+    base.write_text(base.read_text().replace("    def exists(self):\n", _NO_ESTIMATE + "    def exists(self):\n", 1))
+    assert _NO_ESTIMATE in base.read_text()
 
 
 class Trees:
-    """Exports commits of the checkout's history; the checkout itself is only read."""
+    """Exports commits of the checkout's history, by their era or hash; the checkout itself is only read."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -150,7 +180,7 @@ class Trees:
         if tree.exists():
             return tree
         if era == "newest":
-            shutil.copytree(self[YEARS[-1]], tree)
+            shutil.copytree(self[_last()], tree)
             _make_newest(tree)
             return tree
         try:
@@ -162,7 +192,8 @@ class Trees:
                 "no CBT checkout: set CBT_HOME, or "
                 f"git clone https://github.com/ceph/cbt {checkout.cache_path()}"
             )
-        done = subprocess.run(["git", "-C", str(home), "archive", ERAS[era] or "no-commit"], capture_output=True)
+        commit = ERAS.get(era, era) or "no-commit"
+        done = subprocess.run(["git", "-C", str(home), "archive", commit], capture_output=True)
         if done.returncode != 0:
             pytest.skip(f"{home} has no tree of {era}: needs the history (git fetch --unshallow)")
         with tarfile.open(fileobj=io.BytesIO(done.stdout)) as archive:

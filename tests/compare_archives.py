@@ -6,51 +6,42 @@ import hashlib
 import json
 import random
 import shutil
+from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Dict, List, Mapping, Sequence
 
 import analysis_archives
+from analysis_archives import Load
 
 HASH = "618f440892089921c3e944a991122ddc44e60516"
 QUINCY, REEF = "17.2.6 quincy", "18.2.7 reef"
 DAY = 86400
-OPS = ("GET", "PUT")
+#: the levels of runs scatter by so much
+_SCATTER = 0.01
+OSD_NODES = 4
+NORMAL = Load()
 
 
-def loop(
-    op: str, latency: float, *, workers: int, window: Sequence[float], noise: float, chance: random.Random, size: int
-) -> List[str]:
-    """Rows of a closed loop; every request takes `latency` s on average."""
-    rows = []
-    for worker in range(workers):
-        t = window[0] - 1.0
-        while t < window[1] + 1:
-            took = latency * chance.lognormvariate(-noise * noise / 2, noise)
-            t += took
-            rows.append((t, analysis_archives.row(op, t, took, size=size, thread=worker)))
-    return [text for _, text in sorted(rows)]
+@dataclass(frozen=True)
+class Cluster:
+    """What the run says of its cluster."""
+
+    ceph: str = REEF
+    config: Mapping[str, str] = field(default_factory=dict)
+    pool: Mapping[str, Any] = field(default_factory=lambda: {"size": 3, "type": 1})
 
 
 def archive(
     path: Path,
+    load: Load = NORMAL,
+    cluster: Cluster = Cluster(),
     *,
     runs: int = 1,
-    latency: Optional[Mapping[str, float]] = None,
     phases: Sequence[str] = ("measure",),
-    scatter: float = 0.01,
-    noise: float = 0.3,
     seed: int = 1,
-    ceph: str = REEF,
-    workers: int = 2,
-    seconds: int = 30,
-    size: int = 4096,
     begin: int = 0,
-    config: Optional[Mapping[str, str]] = None,
-    pool: Optional[Mapping[str, Any]] = None,
-    osd_nodes: int = 4,
-    mix: Optional[Mapping[str, float]] = None,
 ) -> Path:
-    """`runs` iterations; each has its own level, by `scatter`. `latency` (s) is by operation, or "phase:operation"."""
+    """`runs` iterations of a load, one a day; each has a level of its own."""
     chance = random.Random(seed)
     for i in range(runs):
         draft = analysis_archives.run(path / "draft", phases=phases)
@@ -58,35 +49,25 @@ def archive(
         run.parent.mkdir(parents=True)
         draft.rename(run)
         shutil.rmtree(path / "draft")
-        _surroundings(run, ceph, config or {}, pool or {"size": 3, "type": 1}, osd_nodes)
-        level = chance.lognormvariate(0, scatter)
+        _surroundings(run, cluster)
+        level = chance.lognormvariate(0, _SCATTER)
         for index, name in enumerate(phases, 1):
-            start = begin + i * DAY + index * 1000
-            jobs = []
-            for op in OPS:
-                wanted = {"GET": 0.02, "PUT": 0.04, **(latency or {})}
-                took = wanted.get(f"{name}:{op}", wanted[op]) * level
-                window = (start, start + seconds)
-                rows = loop(op, took, workers=workers, window=window, noise=noise, chance=chance, size=size)
-                about = {"workers": workers, "sizes": [[size, size, 1.0]]}
-                jobs.append(analysis_archives.job(f"01-{op.lower()}", op, rows, **about))
-            asked = {"duration": float(seconds), "mix": dict(mix or {})}
-            analysis_archives.phase(run, index, name, jobs, window=(start, start + seconds), asked=asked)
+            load.write(run, index, name, begin + i * DAY + index * 1000, chance, level=level)
     return path
 
 
-def _surroundings(run: Path, ceph: str, config: Mapping[str, str], pool: Mapping[str, Any], osd_nodes: int) -> None:
-    number, name = ceph.split()
+def _surroundings(run: Path, cluster: Cluster) -> None:
+    number, name = cluster.ceph.split()
     manifest = json.loads((run / "manifest.json").read_text())
     manifest["run_id"] = hashlib.sha256(str(run).encode()).hexdigest()[:8]
     manifest["ceph"] = {"overall": {f"ceph version {number} ({HASH}) {name} (stable)": 6}}
     (run / "manifest.json").write_text(json.dumps(manifest))
     before = run / "cluster" / "before"
     write = {
-        "pools.json": [{"pool_name": "default.rgw.buckets.data", "pg_num": 32, **pool}],
+        "pools.json": [{"pool_name": "default.rgw.buckets.data", "pg_num": 32, **cluster.pool}],
         "ec_profiles.json": {"ec": {"k": "4", "m": "2", "plugin": "isa"}},
-        "config_dump.json": [{"section": "osd", "name": key, "value": value} for key, value in config.items()],
-        "osd_tree.json": {"nodes": list(_tree(osd_nodes))},
+        "config_dump.json": [{"section": "osd", "name": key, "value": value} for key, value in cluster.config.items()],
+        "osd_tree.json": {"nodes": list(_tree())},
     }
     for file, data in write.items():
         (before / file).write_text(json.dumps(data))
@@ -94,9 +75,9 @@ def _surroundings(run: Path, ceph: str, config: Mapping[str, str], pool: Mapping
     (before / "ceph.conf").write_text("\n".join(conf) + "\n")
 
 
-def _tree(osd_nodes: int) -> List[Dict[str, Any]]:
+def _tree() -> List[Dict[str, Any]]:
     nodes: List[Dict[str, Any]] = []
-    for i in range(osd_nodes):
+    for i in range(OSD_NODES):
         nodes.append({"id": -2 - i, "type": "host", "name": f"node{i}", "children": [2 * i, 2 * i + 1]})
         nodes += [{"id": 2 * i + k, "type": "osd", "device_class": "hdd"} for k in (0, 1)]
     return nodes

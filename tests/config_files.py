@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import List, Mapping, Tuple
 
 from cbt_plugins.cbt.checkout import MARKS
-from cbt_plugins.config.check import check_file
+from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 
 CLUSTER = """\
@@ -36,7 +36,7 @@ def errors_in(tmp_path: Path, text: str) -> List[str]:
     file = tmp_path / "f.yaml"
     file.write_text(text, encoding="utf-8")
     try:
-        check_file(file)
+        load_file(file)
     except ConfigError as error:
         return [line.replace(f"{tmp_path}/", "") for line in str(error).splitlines()]
     return []

@@ -3,18 +3,34 @@
 from __future__ import annotations
 
 import doctest
-import shutil
+import os
+import subprocess
+import sys
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PROMPT = "    $ "
+#: section of docs/TOUR.md that makes what its steps use
+FILES = "The files of the steps below"
 
 
 def sections(page: str) -> Dict[str, List[Tuple[str, str]]]:
     """Return title -> its examples: (command, output)."""
     parts = (ROOT / "docs" / page).read_text(encoding="utf-8").split("\n## ")[1:]
     return {part.partition("\n")[0]: list(_examples(part)) for part in parts}
+
+
+def make_files(folder: Path) -> None:
+    """Make what the steps of docs/TOUR.md use, in a folder, as the page says."""
+    for name in ("benchmark_configs", "tests"):
+        (folder / name).symlink_to(ROOT / name)
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])
+    environment = {**os.environ, "PATH": path, "PYTHONPATH": str(ROOT)}
+    commands = [command for command, _ in sections("TOUR.md")[FILES]]
+    assert commands
+    for command in commands:
+        subprocess.run(["bash", "-c", command], cwd=folder, env=environment, check=True)
 
 
 def _examples(text: str) -> Iterator[Tuple[str, str]]:
@@ -27,8 +43,6 @@ def _examples(text: str) -> Iterator[Tuple[str, str]]:
 
 def play(title: str, folder: Path, run: Callable[[str], str]) -> int:
     """Run the examples of a section of docs/TOUR.md in a folder; returns how many there are. Raises AssertionError."""
-    for name, copy in (("quickstart", "my"), ("campaign-lab", "campaign"), ("bisect", "bisect")):
-        shutil.copy(ROOT / "benchmark_configs" / f"{name}.yaml", folder / f"{copy}.yaml")
     examples = sections("TOUR.md")[title]
     for command, output in examples:
         if command.startswith("cat "):

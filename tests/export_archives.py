@@ -53,21 +53,17 @@ def run(
     complete: bool = True,
     summary: bool = True,
 ) -> Path:
-    """One run; each of its phases takes 10 s, with GET and PUT of these latencies by `workers` each.
+    """One run; each of its phases takes 10 s, with GET of this latency, all else in that of `put`, by `workers` each.
 
     The first begins 100 s after `start`. In phases whose name has "aged" in it latencies are `aged` times as high.
     """
     made = aa.run(path / "making", complete=complete, phases=phases)
+    usual = {op: get if op == "GET" else put for op in ops}
+    latency = {**usual, **{f"{name}:{op}": aged * usual[op] for name in phases if "aged" in name for op in ops}}
+    mix = MIX if len(ops) > 1 else {}
+    load = aa.Load(latency, ops, workers, size, seconds=10, noise=0, mix=mix, driver=f"01-{size}")
     for index, name in enumerate(phases, 1):
-        begin = start + 100.0 * index
-        jobs = []
-        for op in ops:
-            latency = (get if op == "GET" else put) * (aged if "aged" in name else 1.0)
-            rows = aa.steady(op, workers=workers, seconds=14, latency=latency, begin=begin - 2, size=size)
-            its = {"sizes": [[size, size, 1.0]], "workers": workers, "ended": aa.T0 + begin + 12.0}
-            jobs.append(aa.job(f"01-{size}-{op.lower()}", op, rows, driver=f"01-{size}", **its))
-        asked = {"duration": 10.0, "mix": MIX if len(ops) > 1 else {}}
-        aa.phase(made, index, name, jobs, window=(begin, begin + 10), asked=asked, as_aggregates=True)
+        load.write(made, index, name, start + 100.0 * index, as_aggregates=True)
     (made / "benchmark_config.yaml").write_text(yaml.safe_dump({"cluster": dict(config)}))
     directory = layout.archive_dir(path, config)
     directory.parent.mkdir(parents=True, exist_ok=True)

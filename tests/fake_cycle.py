@@ -25,7 +25,7 @@ def template(folder: Path) -> Path:
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.summary_file import summarize, write_summary
 
-    made = compare_archives.archive(folder, seconds=12)
+    made = compare_archives.archive(folder, compare_archives.Load(seconds=12))
     run = find_runs(made)[0]
     write_summary(summarize(run), run / "summary.json")
     shutil.rmtree(run / "phases")

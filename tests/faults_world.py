@@ -12,13 +12,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.cluster.transport import Transport
+from cbt_plugins.cluster.transports.choice import TransportChoice
 from cbt_plugins.faults import ClusterAccess, Injector
 from cbt_plugins.faults.pools import Part
-from cbt_plugins.faults.runner import Clock
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.plan import Fault, Settings
+from cbt_plugins.wait import Clock
 
 _PATH = Path(__file__).resolve().parent / "crash" / "standin_world.py"
 _SPEC = importlib.util.spec_from_file_location("standin_world", _PATH)
@@ -62,7 +62,7 @@ class Connections:
     def __init__(self, hosts: int = 4, per_host: int = 1) -> None:
         self.state = standin.new_state(hosts, per_host)
         self.world = standin.World(self.state)
-        self.transport = Transport.from_host(CLUSTER, {})
+        self.transports = TransportChoice(CLUSTER, {})
         self.first = copy.deepcopy(self.state)
         self.calls = 0
         self.changes = 0  # calls that break something
@@ -73,6 +73,8 @@ class Connections:
         self.silent: List[str] = []  # nodes that nobody can log in on
         self.endpoint_errors: List[str] = []  # lines of the probe of endpoints
         self.fed: List[bytes] = []  # standard inputs
+        self.conf = ""  # the head's ceph.conf
+        self.endpoints = ""  # at which gateways listen
         self.names: Dict[str, str] = {}  # of nodes that call themselves otherwise
         self.said: List[Tuple[str, str]] = []
         self._marks: Set[Tuple[str, str]] = set()
@@ -110,6 +112,12 @@ class Connections:
         """Every endpoint is as it should be, but for those in `endpoint_errors`."""
         self.fed.append(data)
         return {node: Result("".join(self.endpoint_errors), "", 0) for node in nodes}
+
+    def transport_name(self, node: str) -> str:
+        return self.transports.name_of(node)
+
+    def port(self, node: str) -> int:
+        return self.transports[node].port(node)
 
     def arrive(self) -> None:
         """What was under way when its run died comes to its node."""
@@ -151,6 +159,10 @@ class Connections:
             return Result("", "the stand-in fails", 1)
         if text == "uname -n":
             return Result(self.names.get(node, node) + "\n", "", 0)
+        if text.startswith("cat -- "):
+            return Result(self.conf, "", 0)
+        if text.startswith("python3 -c "):
+            return Result(self.endpoints, "", 0)
         if text.startswith("daemons="):
             return Result(self._probe(node, text), "", 0)
         out, err, status = "", "", 0

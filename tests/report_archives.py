@@ -35,7 +35,8 @@ def both_engines(tmp_path: Path) -> Path:
 def add_failure(summary: Dict[str, Any], name: str) -> None:
     """Something was broken in this phase: it is degraded from its first to its third second."""
     line = {"obj_per_s": 12.0, "obj_per_s_percent": 54.5, "mib_per_s": 1.0, "mib_per_s_percent": 54.5, "p50_ms": 3.0}
-    line.update(p99_ms=99.0, longest_gap=2.5, silent_seconds=2, errors=7)
+    line.update(p99_ms=99.0, p999_ms=None, p99_ratio=3.3, longest_gap=2.5, silent_seconds=2, errors=7)
+    line.update(bad_seconds=2, waited=1234)
     episode: Dict[str, Any] = {"kind": "failure", "labels": ["node-a"], "outcome": "recovered"}
     episode.update(recovery=None, aborted=None)
     clean = {"name": "clean", "title": "all PGs active+clean", "seconds": 42.5, "reason": None, "value": None}
@@ -44,14 +45,20 @@ def add_failure(summary: Dict[str, Any], name: str) -> None:
     tail: List[float] = [1.5 ** k for k in range(20)]
     of_get = {"state": "degraded", "seconds": 2.0, "total": line, "ops": {"GET": {**line, "tail_ms": tail}}}
     calm = {**of_get, "state": "no failure"}
+    losses: Dict[str, Any] = {"name": "node-a failure", "seconds": 2.0, "total": line, "ops": {"GET": line}}
+    losses.update(gateways=[{"endpoint": "http://rgw2:7480", "longest_gap": 2.0}], unstarted=5)
+    losses["back"] = {"seconds": None, "reason": "not in 2 s"}
+    impact: Dict[str, Any] = {"baseline": {"phase": "calm"}, "phases": [{"phase": name, "states": [calm, of_get]}]}
+    impact["objective"] = {"total": {"p99_ms": 90.1, "success_rate": 0.999, "given": False}}
     summary["failure"] = {
         "milestones": {"episodes": [episode]},
-        "impact": {"baseline": {"phase": "calm"}, "phases": [{"phase": name, "states": [calm, of_get]}]},
+        "impact": {**impact, "episodes": [losses]},
         "timelines": {
             name: {
                 "start": next(p["series"]["start"] for p in summary["phases"] if p["name"] == name),
                 "step": 1,
                 "windows": [{"state": "degraded", "labels": ["node-a"], "from": 1.0, "to": 3.0}],
+                "bad": [[1, 3]],
                 "marks": [{"at": 1.0, "title": "first OSD down", "kind": "failure", "labels": ["node-a"]}],
                 "cluster": {"degraded": [0, 9, 4], "misplaced": [0, 0, 1], "objects_per_s": [0.0, 3.0, 2.0]},
             }

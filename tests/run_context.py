@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, cast
 
-from cbt_plugins.host import HostRun
+from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.engine import Engine
@@ -22,7 +22,7 @@ def context(**parts: Any) -> RunContext:
 
 def engine_of(folder: Path) -> Engine:
     """An engine of a plan without phases, whose run is in this folder."""
-    host = HostRun(
+    host = CbtRun(
         benchmark="warp",
         config={},
         iteration=0,

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import ast
 import difflib
+import gc
 import importlib
 import os
 import sys
@@ -12,23 +13,28 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from cbt_plugins import __version__
-from cbt_plugins.formatting import printable_output
+from cbt_plugins.formatting.screen import printable_output
 
 from .command import STATUSES, CommandError, Parser, call, explain
 
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (
-    *("build", "lab", "import", "plan", "size", "inject", "undo", "snapshot"),
-    *("report", "sql", "export", "flame", "verify", "compare", "gate", "history", "campaign", "bisect"),
+    *("build", "lab", "init", "import", "plan", "size", "inject", "undo", "snapshot"),
+    *("report", "watch", "sql", "export", "flame", "verify", "compare", "gate", "history", "campaign", "bisect", "pr"),
 )
 #: a word of Python's is no name of a module
 _MODULES = {"import": "import_"}
 #: those that change something, and go on when nobody reads their output any more
-_ENDURING = ("build", "lab", "inject", "undo", "campaign", "bisect")
+_ENDURING = ("build", "lab", "inject", "undo", "campaign", "bisect", "pr")
+
+#: made until the next look for unreachable cycles: the reply of a cluster of 10,000 OSDs has fewer, and to look through
+#: it costs more than to parse it
+_CONTAINERS = 200_000
 
 
 def main(argv: Optional[Sequence[str]] = None) -> int:
     """Run one verb and return its exit status; only that verb's module is imported."""
+    gc.set_threshold(_CONTAINERS)
     completing = "_ARGCOMPLETE" in os.environ
     argv = list(sys.argv[1:] if argv is None else argv)
     typed = os.environ.get("COMP_LINE", "").split()[1:] if completing else argv
@@ -75,7 +81,7 @@ def parser_of(chosen: str) -> Parser:
 
 
 def _help(module: str) -> str:
-    """The first line of a module's docstring, without importing the module."""
+    """Return the first line of a module's docstring, without importing the module."""
     path = Path(__file__).parent / _MODULES.get(module, module)
     source = (path / "__init__.py" if path.is_dir() else path.with_suffix(".py")).read_text(encoding="utf-8")
     return (ast.get_docstring(ast.parse(source)) or "").partition("\n")[0].rstrip(".")

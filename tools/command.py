@@ -8,18 +8,20 @@ import sys
 import textwrap
 from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
-from cbt_plugins.formatting import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
+from cbt_plugins.formatting.screen import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
 from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
 
-OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER, INTERRUPTED, UNREAD = 0, 1, 2, 3, 4, 5, 130, 141
+OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER = 0, 1, 2, 3, 4, 5
+CANNOT, INTERRUPTED, UNREAD = 125, 130, 141
 #: the exit statuses of every verb; its help has those that it may have
 STATUSES = {
     OK: "done",
     FAILED: "it failed, or the answer is no",
     USAGE: "an error in the command line or in its files, a path that does not exist",
     INCONCLUSIVE: "inconclusive",
-    UNUSABLE: "a run is incomplete, unusable or unreadable; the others are in the result",
+    UNUSABLE: "a run is incomplete, unusable or unreadable; the other runs are in the result",
     ANOTHER_CLUSTER: "the cluster was made anew since the run",
+    CANNOT: "a side of a pull request cannot be tested",
     INTERRUPTED: "interrupted",
     UNREAD: "the reader of the output ended, as `head` does",
 }

@@ -1,4 +1,4 @@
-"""Compare archives: what differs, what changed, and whether it may be chance."""
+"""Compare archives: what differs, what changed, and whether the change may be chance."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
     from cbt_plugins.compare.differences import Scale
     from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
-    from cbt_plugins.formatting import Block
+    from cbt_plugins.formatting.blocks import Block
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -56,7 +56,7 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="ARCHIVE",
-        help="the base, then what is compared with it: archives, run directories, results of other programs",
+        help="the base, then the sides to compare with it: archives, run directories, results of other programs",
     )
     parser.add_argument("--base", nargs="+", type=Path, metavar="PATH", help="several archives as the base")
     parser.add_argument(
@@ -91,15 +91,15 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin",
         metavar="PERCENT",
-        help="changes within it are equivalent (default: 5%%; of success rates 0.1%%)",
+        help="changes within this margin are equivalent (default: 5%%; of success rates 0.1%%)",
     )
     parser.add_argument("--alpha", metavar="P", help="false alarm rate of the table (default: 0.05)")
-    parser.add_argument("--confidence", metavar="PERCENT", help="of the intervals: 1 - alpha (default: 95%%)")
+    parser.add_argument("--confidence", metavar="PERCENT", help="confidence of intervals: 1 - alpha (default: 95%%)")
 
 
 def run(args: argparse.Namespace) -> int:
     """Compare the archives and print the result; returns the exit status."""
-    from cbt_plugins.compare import output, releases
+    from cbt_plugins.compare import output, releases, scorecard
 
     if args.releases and (args.phase or args.op or args.metric):
         raise CommandError("--releases has rows of its own: remove --phase, --op and --metric")
@@ -107,7 +107,11 @@ def run(args: argparse.Namespace) -> int:
         compared = compare(args, releases.CHOICE if args.releases else choice(args))
         drawn = releases if args.releases else output
         forms = {
-            TEXT: lambda: [*_sentences(compared), *drawn.blocks(compared)],
+            TEXT: lambda: [
+                *_sentences(compared),
+                *scorecard.blocks(scorecard.of(compared)),
+                *drawn.blocks(compared),
+            ],
             JSON: lambda: output.data(compared),
             CSV: lambda: drawn.table(compared),
             HTML: lambda: _page(compared),
@@ -125,7 +129,7 @@ def errors() -> Iterator[None]:
         yield
     except Incomparable as e:
         lines = [
-            f"  {difference.key}: {difference.base} in the base, {difference.new} in the other"
+            f"  {difference.key}: {difference.base} in the base, {difference.new} in the other side"
             for difference in e.differences
         ]
         raise CommandError("\n".join([str(e), *lines])) from e
@@ -195,21 +199,21 @@ def _one_side(path: Path) -> CommandError:
     except Unreadable:
         runs = []
     hint = f", or two of its {len(runs)} runs, such as {runs[0]} {runs[1]}" if len(runs) > 1 else ""
-    return CommandError(f"{path} is one side: give what it is compared with{hint}")
+    return CommandError(f"{path} is one side only: give another archive to compare it with{hint}")
 
 
 def rules(args: argparse.Namespace) -> Rules:
     """Return the rules of the comparison. Raises CommandError for what is no share, and Unreadable."""
     from cbt_plugins.compare.table import Rules
-    from cbt_plugins.results.records import records_of
+    from cbt_plugins.results.record_reader import records_of
 
-    alpha = share("--alpha", args.alpha) if args.alpha else None
-    confidence = share("--confidence", args.confidence) if args.confidence else None
+    alpha = parse_share("--alpha", args.alpha) if args.alpha else None
+    confidence = parse_share("--confidence", args.confidence) if args.confidence else None
     if alpha and confidence and abs(1 - alpha - confidence) > 1e-9:
         raise CommandError(f"--alpha {args.alpha} contradicts --confidence {args.confidence}: give one of them")
     alpha = alpha or round(1 - (confidence or 0.95), 12)
     return Rules(
-        margin=share("--margin", args.margin) if args.margin else None,
+        margin=parse_share("--margin", args.margin) if args.margin else None,
         alpha=alpha,
         paired=args.pairs,
         scatter=dict(map(_scatter, args.scatter)),
@@ -224,10 +228,10 @@ def _scatter(text: str) -> Tuple[str, float]:
     metric, equals, value = text.rpartition("=")
     if equals and metric not in METRICS:
         raise CommandError(f"--scatter {text}: unknown metric {metric}; the metrics are {', '.join(METRICS)}")
-    return metric, share("--scatter", value)
+    return metric, parse_share("--scatter", value)
 
 
-def share(name: str, text: str) -> float:
+def parse_share(name: str, text: str) -> float:
     """Return the share that "5%" or "0.05" means. Raises CommandError."""
     try:
         value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
@@ -249,7 +253,7 @@ def _scale(text: str) -> Scale:
 
 def _sentences(compared: Compared) -> List[Block]:
     """Return the sentences that the page begins with."""
-    from cbt_plugins.formatting import Words
+    from cbt_plugins.formatting.blocks import Words
     from cbt_plugins.report.sentence import first, of_comparison
 
     return [Words(tuple(f"{sentence.text} {sentence.more}".rstrip() for sentence in first(of_comparison(compared))))]

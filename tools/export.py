@@ -5,16 +5,14 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
-from typing import TYPE_CHECKING, Dict, Mapping, Optional, Sequence, Set
 
-from cbt_plugins.journal import read_text
 from cbt_plugins.results.source import Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, say, warn
 from .forms import CSV, add_forms, add_renamed, form_of, is_file, put
+from .report_programs import export_curves
 
-if TYPE_CHECKING:
-    from cbt_plugins.report.export.visualisation import ArchivedCurves
+PARQUET = "parquet"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -22,6 +20,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools export archive -o runs.csv",
         "cbt-tools export archive --format prometheus -o cbt.prom",
         "cbt-tools export archive --format cbt -o OUT",
+        "cbt-tools export nights/* --format parquet -o lake",
     )
     explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument(
@@ -33,13 +32,15 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     csv = "csv: a line for each run, as Apache Otava reads it"
     cbt = "cbt: the input of CBT's report generators, in the folder of -o"
-    text = f"{csv}; prometheus: its text format; {cbt} (default: csv)"
-    add_forms(parser, CSV, "prometheus", "cbt", text=text)
+    parquet = "parquet: partitioned files for DuckDB and ClickHouse, in the folder of -o"
+    text = f"{csv}; prometheus: its text format; {cbt}; {parquet} (default: csv)"
+    add_forms(parser, CSV, "prometheus", "cbt", PARQUET, text=text)
     parser.add_argument(
         "--dialect",
         choices=("head", "main", "both"),
         default="both",
-        help="the CBT branch for --format cbt: head (`master` of 2025) or main (`main` of 2026) (default: both)",
+        help="the CBT branch for --format cbt: head (`master` of 2025) or main (`main` of 2026, with time series)"
+        " (default: both)",
     )
     names = {"--csv": "--format csv -o FILE", "--prometheus": "--format prometheus -o FILE"}
     add_renamed(parser, {**names, "--upstream": "--format cbt -o DIR"})
@@ -47,55 +48,45 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write what was asked for; returns the exit status."""
-    if form_of(args) != "cbt":
+    form = form_of(args)
+    if form not in ("cbt", PARQUET):
         return _numbers(args)
     if not is_file(args):
-        raise CommandError("--format cbt makes a folder: give -o DIR")
+        raise CommandError(f"--format {form} makes a folder: give -o DIR")
     try:
-        return _cbt(args.archives, Path(args.output), args.dialect)
+        if form == PARQUET:
+            return _files(args)
+        return export_curves(args.archives, Path(args.output), args.dialect)
     except OSError as e:
         raise CommandError(f"{e.filename or args.archives[0]}: {e.strerror or e}") from e
 
 
-def _cbt(archives: Sequence[Path], target: Path, dialect: str) -> int:
-    from cbt_plugins.report.export import visualisation
+def _files(args: argparse.Namespace) -> int:
+    """Write a file for each table and complete run; one run is in memory at a time. Returns the exit status."""
+    from cbt_plugins.report.export.parquet import ParquetFolder
+    from cbt_plugins.results.sql.database import runs_of
+    from cbt_plugins.results.sql.summary_tables import summary
+    from cbt_plugins.results.summary_file import why_unusable
 
-    names = visualisation.names_of(archives)
-    curves_by_archive = {archive: visualisation.curves_of(archive, name) for archive, name in names.items()}
-    owners: Dict[str, Path] = {}
-    for archive, archived_curves in curves_by_archive.items():
-        for name in {curve.name for curve in archived_curves.curves}:
-            if owners.setdefault(name, archive) != archive:
-                text = f"{owners[name]} and {archive} would both be written to {name}"
-                raise CommandError(f"{text}: export them one by one, each with its own -o DIR")
-    return max(
-        _write_cbt(archive, archived_curves, target, dialect) for archive, archived_curves in curves_by_archive.items()
-    )
-
-
-def _write_cbt(archive: Path, archived_curves: ArchivedCurves, target: Path, dialect: str) -> int:
-    from cbt_plugins.report.export import visualisation
-
-    curves, left, broken = archived_curves
-    config = _cbt_config(archive)
-    written: Dict[Path, Set[str]] = {}
-    for name in visualisation.DIALECTS if dialect == "both" else (dialect,):
-        for curve in curves:
-            directory = target / name / curve.name
-            files, twice = visualisation.write(directory, curve, name, config)
-            left += [text for text in twice if text not in left]
-            written[directory.resolve()] = {path.name for path in files}
-            print(directory)
-            for path, depths in files.items():
-                print(f"    {path.name}: queue depth {', '.join(map(str, depths))}")
-    for text in left:
-        print(f"left out: {text}")
-    for text in broken:
-        warn(text)
-    if not curves:
-        raise CommandError(f"{archive}: no phase with reads or writes to export", UNUSABLE)
-    _print_commands(written)
-    return UNUSABLE if broken else OK
+    folder, complete, status = ParquetFolder(Path(args.output)), 0, OK
+    every = [(archive, run) for archive in args.archives for run in runs_of(archive)]
+    for archive, run in every:
+        if not run.ours:
+            warn(f"{run.path}: left out: a benchmark of CBT's own, or the result of another program")
+            continue
+        try:
+            with reading(run.path):
+                why = why_unusable(run.path, summary(run.path))
+            if why:
+                warn(f"{run.path}: left out: {why}")
+                status = UNUSABLE
+                continue
+            folder.add(archive, run)
+            complete += 1
+        except Unreadable as e:
+            status = say("Error", str(e), UNUSABLE)
+    print(f"complete runs: {complete} of {len(every)}: {args.output}")
+    return status
 
 
 def _numbers(args: argparse.Namespace) -> int:
@@ -132,25 +123,3 @@ def _numbers(args: argparse.Namespace) -> int:
         if why:
             warn(f"{path}: left out: {why}")
     return max(UNUSABLE if any(reasons) else OK, unreadable)
-
-
-def _print_commands(written: Mapping[Path, Set[str]]) -> None:
-    """Print CBT's commands for the last directory, and for the first that has a file in common with it."""
-    last = list(written)[-1]
-    print("in a CBT checkout of that branch:")
-    print(f"    PYTHONPATH=. tools/generate_performance_report.py --archive={last} --output_directory=OUT")
-    for first, names in written.items():
-        if first != last and names & written[last]:
-            tool = "PYTHONPATH=. tools/generate_comparison_performance_report.py"
-            print(f"    {tool} --baseline={first} --archives={last} --output_directory=OUT")
-            break
-
-
-def _cbt_config(archive: Path) -> Optional[str]:
-    """The file that CBT keeps of the configuration, from the archive or from above one of its runs."""
-    resolved = archive.resolve()
-    for directory in (resolved / "results", resolved, *resolved.parents[:2]):
-        path = directory / "cbt_config.yaml"
-        if path.is_file():
-            return read_text(path)
-    return None

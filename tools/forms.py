@@ -3,27 +3,23 @@
 from __future__ import annotations
 
 import argparse
-import csv
-import io
-import json
-import math
 import sys
-from itertools import islice
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Callable, Iterable, List, Mapping, NoReturn, Optional, Sequence, Type
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Type
 
-from cbt_plugins.formatting import Paper, csv_cell, markdown, paper_of, printable, write_coloured
-from cbt_plugins.formatting import text as as_text
+from cbt_plugins.formatting.data import Csv, Html, Json
+from cbt_plugins.formatting.form import Form
+from cbt_plugins.formatting.markdown import Markdown
+from cbt_plugins.formatting.screen import PLAIN, paper_of, write_coloured
+from cbt_plugins.formatting.terminal import Terminal
 
 from .command import CommandError
 
-if TYPE_CHECKING:
-    from cbt_plugins.formatting import Block
-
-TEXT, JSON, CSV, MD, HTML = "text", "json", "csv", "md", "html"
+#: the forms that several verbs have, by their names
+FORMS: Dict[str, Type[Form]] = {form.name: form for form in (Terminal, Json, Csv, Markdown, Html)}
+TEXT, JSON, CSV, MD, HTML = FORMS
 #: end of a file's name -> the form, where it is the name of no form
-_SUFFIXES = {"txt": TEXT, "markdown": MD, "htm": HTML, "prom": "prometheus"}
-_TEXTS = {TEXT: "for people", JSON: "for programs", CSV: "a table", MD: "Markdown", HTML: "a page"}
+_SUFFIXES = {"prom": "prometheus", **{suffix: form.name for form in FORMS.values() for suffix in form.suffixes}}
 
 
 def add_forms(parser: argparse.ArgumentParser, *forms: str, text: str = "") -> None:
@@ -37,7 +33,8 @@ def add_forms(parser: argparse.ArgumentParser, *forms: str, text: str = "") -> N
 
 
 def _text(forms: Sequence[str]) -> str:
-    return f"{', '.join(_TEXTS.get(form, form) for form in forms)} (default: {forms[0]})"
+    purposes = (FORMS[form].purpose if form in FORMS else form for form in forms)
+    return f"{', '.join(purposes)} (default: {forms[0]})"
 
 
 def _form(forms: Sequence[str]) -> Callable[[str], str]:
@@ -69,7 +66,7 @@ def form_of(args: argparse.Namespace) -> str:
         form = _SUFFIXES.get(suffix, suffix)
         if form in args.forms:
             return form
-        if form in _TEXTS:
+        if form in FORMS:
             raise CommandError(f"-o {args.output}: no format {form} here: there is {', '.join(args.forms)}")
     return args.format or args.forms[0]
 
@@ -90,7 +87,7 @@ class Printer:
     def __init__(self, args: argparse.Namespace) -> None:
         self.form = form_of(args)
         self._file = Path(args.output) if is_file(args) else None
-        self._paper = Paper() if self._file else paper_of(sys.stdout)
+        self._writer = FORMS.get(self.form, Form)(PLAIN if self._file else paper_of(sys.stdout))
         self._texts: List[str] = []
         self._again = False
 
@@ -103,47 +100,21 @@ class Printer:
 
     def show(self, output: Any) -> None:
         """Print a text, or what becomes one: blocks, data for JSON, lines of cells for CSV."""
-        if self.form == JSON:
-            text = output if isinstance(output, str) else json.dumps(_finite(output), indent=1, default=str) + "\n"
-            self._text(text.replace("\x7f", "\\u007f"))  # the only sign of ASCII that a terminal would get escaped
-        elif isinstance(output, str):
-            self._text(output)
-        elif self.form == CSV:
-            self._table(output)
-        else:
-            self._blocks(output)
-
-    def _text(self, text: str) -> None:
-        if self._file:
-            self._texts.append(printable(text) if self.form in (TEXT, MD) else text)
-        else:
-            print(text, end="", flush=True)
-
-    def _blocks(self, blocks: Sequence[Block]) -> None:
-        text = markdown(blocks) if self.form == MD else as_text(blocks, self._paper)
-        text = "\n" + text if self._again else text
+        if isinstance(output, str):
+            self._write(self._writer.safe(output))
+            return
+        text = self._writer.text(output, self._again)
         self._again = True
-        if self._paper.colours and self.form == TEXT:
+        if self._writer.coloured:
             write_coloured(sys.stdout, text)
         else:
-            self._text(text)
+            self._write(self._writer.safe(text))
 
-    def _table(self, lines: Iterable[Sequence[Any]]) -> None:
-        """The first line names the columns, and is printed once."""
-        out = io.StringIO()
-        rows = islice(lines, int(self._again), None)
-        csv.writer(out, lineterminator="\n").writerows(map(csv_cell, row) for row in rows)
-        self._text(out.getvalue())
-        self._again = True
-
-
-def _finite(value: Any) -> Any:
-    """Return a value as JSON can have it: null for what is no finite number, text for the keys of a mapping."""
-    if isinstance(value, float):
-        return value if math.isfinite(value) else None
-    if isinstance(value, dict):
-        return {key if isinstance(key, str) else str(key): _finite(item) for key, item in value.items()}
-    return [_finite(item) for item in value] if isinstance(value, (list, tuple)) else value
+    def _write(self, text: str) -> None:
+        if self._file:
+            self._texts.append(text)
+        else:
+            print(text, end="", flush=True)
 
 
 def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> None:

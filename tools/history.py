@@ -3,19 +3,28 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
+import os
 from pathlib import Path
-from typing import TYPE_CHECKING, Sequence
+from typing import TYPE_CHECKING, Optional, Sequence
 
 from . import compare
-from .command import OK, UNUSABLE, CommandError, explain
-from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
+from .command import OK, UNUSABLE, CommandError, explain, say, warn
+from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, is_file, put
 
 if TYPE_CHECKING:
-    from cbt_plugins.compare.history import History
+    from cbt_plugins.compare.history import AlarmBudget, History
+
+#: a folder of pages
+SITE = "site"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    examples = ("cbt-tools history night1 night2 night3", "cbt-tools history archive --metric p99_ms --format csv")
+    examples = (
+        "cbt-tools history night1 night2 night3",
+        "cbt-tools history archive --metric p99_ms --format csv",
+        "cbt-tools history nights/* -o site/",
+    )
     explain(parser, examples, {UNUSABLE: ""})
     parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives, in any order")
     compare.add_choice(parser)
@@ -24,20 +33,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--alpha", metavar="P", help="instead: the false alarm rate of this one look")
     parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: 0)")
-    add_forms(parser, TEXT, JSON, CSV, MD, HTML)
+    parser.add_argument(
+        "--triage", type=Path, metavar="FILE", help="of a site: what was decided (default: triage.yaml beside archives)"
+    )
+    parser.add_argument("--rebuild", action="store_true", help="of a site: read all archives anew, not the index")
+    add_forms(parser, TEXT, JSON, CSV, MD, HTML, SITE, text=f"{SITE}: pages in the folder of -o (default: {TEXT})")
 
 
 def run(args: argparse.Namespace) -> int:
     """Find the changes and print them; returns the exit status."""
     from cbt_plugins.compare import history
 
+    if is_site(args):
+        return _site(args)
+    if args.triage or args.rebuild:
+        raise CommandError("--triage and --rebuild are of a site: give -o FOLDER/")
     with compare.errors():
         (side,) = compare.read_sides([args.archives])
-        if args.alarms is not None and (args.alpha or not args.alarms > 0):
-            raise CommandError("give a number of --alarms above 0, or --alpha")
-        alpha = compare.share("--alpha", args.alpha) if args.alpha else None
-        budget = history.AlarmBudget(args.alarms or 1.0, alpha)
-        histories = history.histories(side.runs, compare.choice(args), budget, args.seed)
+        histories = history.histories(side.runs, compare.choice(args), _budget(args), args.seed)
     forms = {
         TEXT: lambda: history.blocks(histories),
         JSON: lambda: history.data(histories),
@@ -46,6 +59,78 @@ def run(args: argparse.Namespace) -> int:
     }
     put(args, forms)
     return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
+
+
+def is_site(args: argparse.Namespace) -> bool:
+    """Return whether a folder of pages was asked for, by --format, or by -o that is a folder. Raises CommandError."""
+    if args.format == SITE and not is_file(args):
+        raise CommandError(f"--format {SITE} makes a folder: give -o FOLDER/")
+    is_folder = is_file(args) and (args.output.endswith("/") or Path(args.output).is_dir())
+    return args.format == SITE or (args.format is None and is_folder)
+
+
+def _budget(args: argparse.Namespace) -> AlarmBudget:
+    from cbt_plugins.compare.history import AlarmBudget
+
+    if args.alarms is not None and (args.alpha or not args.alarms > 0):
+        raise CommandError("give a number of --alarms above 0, or --alpha")
+    alpha = compare.parse_share("--alpha", args.alpha) if args.alpha else None
+    return AlarmBudget(args.alarms or 1.0, alpha)
+
+
+def _site(args: argparse.Namespace) -> int:
+    """Write the site and print what its overview begins with; returns the exit status."""
+    from cbt_plugins.compare.history import histories
+    from cbt_plugins.compare.sides import sides_of
+    from cbt_plugins.compare.triage import read_triage, triage
+    from cbt_plugins.config.errors import ConfigError
+    from cbt_plugins.report import site
+    from cbt_plugins.results.record_index import RecordIndex
+
+    folder, choice = Path(args.output), compare.choice(args)
+    budget, file = _budget(args), _triage_file(args)
+    try:
+        entries = read_triage(file) if file else ()
+    except ConfigError as e:
+        raise CommandError(str(e)) from e
+    with compare.errors():
+        index = RecordIndex(_index_file(folder))
+        records = index.records(args.archives, choice.takes, args.rebuild)
+        (side,) = sides_of([records], [args.archives])
+        own_histories = histories(side.runs, choice, budget, args.seed, index.settled)
+        triaged, idle = triage(own_histories, entries)
+        facts = site.SiteFacts(
+            own_histories, triaged, idle, side.unreadable, site.report_links(own_histories, folder)
+        )
+        try:
+            pages = site.write_site(folder, facts)
+        except site.NoSite as e:
+            raise CommandError(str(e)) from e
+        index.write()
+    for text in index.notes:
+        warn(text)
+    for text in side.unreadable:
+        say("Error", text, UNUSABLE)
+    print(f"{site.answer_of(facts)} {pages} pages: {folder / site.INDEX}; archives read: {index.read}")
+    return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
+
+
+def _triage_file(args: argparse.Namespace) -> Optional[Path]:
+    """Return the file of decisions: the one that was given, else the one beside the archives, if there is one."""
+    from cbt_plugins.compare.triage import FILE
+
+    if args.triage:
+        return Path(args.triage)
+    beside = Path(os.path.commonpath([os.path.abspath(archive.parent) for archive in args.archives])) / FILE
+    return beside if beside.exists() else None
+
+
+def _index_file(folder: Path) -> Path:
+    """Return where the index of a site is: with this user's files, and not where it is published."""
+    from cbt_plugins.programs import cache_dir
+
+    digest = hashlib.sha256(os.path.realpath(folder).encode("utf-8", "surrogateescape")).hexdigest()
+    return cache_dir() / "history" / f"{digest[:32]}.index"
 
 
 def _page(histories: Sequence[History]) -> str:

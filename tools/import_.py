@@ -5,20 +5,28 @@ from __future__ import annotations
 import argparse
 import sys
 from pathlib import Path
+from typing import Callable, List, Mapping, Tuple
 
-from cbt_plugins.config.cosbench import CosbenchError, convert
+from cbt_plugins.config import cosbench, elbencho
+from cbt_plugins.config.conversion import ConversionError
+from cbt_plugins.config.errors import ConfigError
 
 from .command import OK, CommandError, explain, warn
 
-_PROGRAMS = ("cosbench",)
+#: program -> the function that returns the text of a file of ours and what could not be carried over
+_PROGRAMS: Mapping[str, Callable[[Path], Tuple[str, List[str]]]] = {
+    "cosbench": cosbench.convert,
+    "elbencho": elbencho.convert,
+}
 _RESULTS = "results of other programs are read by `cbt-tools report FILE` and `compare`"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    explain(parser, ("cbt-tools import cosbench workload.xml -o my.yaml",))
+    """Declare the verb's arguments."""
+    explain(parser, [f"cbt-tools import {name} -o my.yaml" for name in ("cosbench workload.xml", "elbencho cbt.yaml")])
     parser.description = f"{parser.description or ''}\n\nIt reads no results: {_RESULTS}."
-    parser.add_argument("program", type=_program, choices=_PROGRAMS, help="what the workload is for")
-    parser.add_argument("file", type=Path, help="its workload (XML)")
+    parser.add_argument("program", type=_program, choices=tuple(_PROGRAMS), help="what the workload is for")
+    parser.add_argument("file", type=Path, help="its workload (XML), or a file of CBT with `elbencho:`")
     parser.add_argument("-o", "--output", metavar="FILE", default="-", help="a new file (default: standard output, -)")
 
 
@@ -31,13 +39,13 @@ def _program(name: str) -> str:
 def run(args: argparse.Namespace) -> int:
     """Print the file, and what could not be carried over on stderr; returns the exit status."""
     try:
-        text, notes = convert(args.file)
+        text, notes = _PROGRAMS[args.program](args.file)
         if args.output == "-":
             sys.stdout.write(text)
         else:
             with open(args.output, "x", encoding="utf-8") as file:  # somebody may have edited one of this name
                 file.write(text)
-    except CosbenchError as e:
+    except (ConversionError, ConfigError) as e:
         raise CommandError(str(e)) from None
     except OSError as e:
         raise CommandError(f"{e.filename}: {e.strerror}") from None

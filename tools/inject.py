@@ -122,7 +122,7 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
     with signals.handled():
         try:
             if injector.undo_all():
-                raise FaultError("what an earlier process left open could not be undone")
+                raise FaultError("open changes of an earlier process could not be undone")
             with injector.holding():
                 failure = _follow(injector, schedule, note, args.tied)
         except (FaultError, JournalError) as error:

@@ -11,8 +11,10 @@ from urllib.parse import urlsplit
 
 from cbt_plugins.cbt import checkout
 from cbt_plugins.cbt.own_sections import unread_keys
+from cbt_plugins.cluster.remote import FILES, allow_files
 from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.check import Config, PlannedRun, load
+from cbt_plugins.config.engines import generator
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.preview import (
@@ -26,16 +28,17 @@ from cbt_plugins.config.preview import (
     warnings,
 )
 from cbt_plugins.config.source import YamlSource, read
-from cbt_plugins.config.spans import estimate, event_text, span_text, spans
-from cbt_plugins.config.units import about_rate, about_size, format_duration, format_percent, size_texts
-from cbt_plugins.formatting import several, side_by_side
-from cbt_plugins.inventory import find_host, head_of, nodes_of
+from cbt_plugins.config.spans import estimate, event_text, fault_spans, span_text
+from cbt_plugins.config.units import about_rate, format_duration, format_percent, written_ranges
+from cbt_plugins.formatting import about_size, several, size_range
+from cbt_plugins.formatting.terminal import table_lines
+from cbt_plugins.inventory import HostTable, head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import FAILED, OK, USAGE, CommandError, explain, say, warn
 from .forms import JSON, TEXT, add_forms, add_renamed, columns_of, put
-from .plan_live import Live, look
+from .plan_live import LiveAnswers, look
 
 #: of the drivers, and of the buckets, all are shown up to this number
 _MANY = 12
@@ -131,7 +134,7 @@ def _document(config: Config) -> Dict[str, Any]:
     }
 
 
-def _lines(config: Config, live: Optional[Live], unread: Sequence[str], columns: Optional[int]) -> Iterator[str]:
+def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], columns: Optional[int]) -> Iterator[str]:
     cluster, runs = config.cluster, config.runs
     iterations = cluster["iterations"]
     yield (
@@ -142,13 +145,13 @@ def _lines(config: Config, live: Optional[Live], unread: Sequence[str], columns:
         arms = ", ".join(config.campaign.arms)
         yield f"campaign: of arms {arms}; below is the file itself, without any arm's keys (`cbt-tools campaign plan`)"
     if config.others:
-        yield f"not planned here, CBT runs them as well: {', '.join(config.others)}"
+        yield f"benchmarks of CBT itself, which CBT runs too and this command does not plan: {', '.join(config.others)}"
     yield ""
     yield f"head {head_of(cluster)} leads, as {cluster['user']}; load from {', '.join(nodes_of(cluster, 'clients'))}"
     yield (
-        f"this command has asked the cluster and changed nothing: {live.answer}; the details are at the end"
+        f"this command has asked the cluster and changed nothing: {live.headline}; the details are at the end"
         if live
-        else "this command has read the file and nothing else; no node has been contacted"
+        else "this command has read files only; no node has been contacted"
     )
     configurations = len(runs) // iterations
     first: Dict[str, Tuple[int, Dict[str, str]]] = {}
@@ -184,20 +187,28 @@ def _lines(config: Config, live: Optional[Live], unread: Sequence[str], columns:
     yield "    undo: stopped at the end of each run"
     yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
     warned = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
-    warned.update(dict.fromkeys((*_gateways_without_role(config), *unread)))
+    warned.update(dict.fromkeys((*_gateways_without_role(config), *_too_few_files(config), *unread)))
     if warned:
         yield ""
         yield "Warnings"
         yield from (f"  {text}" for text in warned)
 
 
+def _too_few_files(config: Config) -> Iterator[str]:
+    """Yield that this machine allows fewer open files than connections to all nodes take."""
+    nodes, allowed = len(nodes_of(config.cluster)), allow_files()
+    if nodes * FILES > allowed:
+        needed = f"{nodes} nodes take {nodes * FILES:,} open files here, and the limit is {allowed:,}"
+        yield f"{needed}: raise it (`ulimit -Hn`, or LimitNOFILE= of the service)"
+
+
 def _gateways_without_role(config: Config) -> Iterator[str]:
     """Yield that URLs are nodes of the cluster, in a file that names no gateways."""
     if config.cluster.get("rgws"):
         return
-    nodes = nodes_of(config.cluster)
+    table = HostTable(nodes_of(config.cluster))
     hosts = dict.fromkeys(urlsplit(url).hostname or "" for run in config.runs for url in run.plan.s3.urls)
-    gateways = dict.fromkeys(node for node in (find_host(host, nodes) for host in hosts) if node)
+    gateways = dict.fromkeys(node for node in map(table.find, hosts) if node)
     if gateways:
         role = f"cluster: {{rgws: [{', '.join(gateways)}]}}"
         yield f"the URLs of s3 are on nodes of the cluster: name them as gateways, {role}"
@@ -217,13 +228,13 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
         sizes = "; ".join(dict.fromkeys(_sizes(buckets[key]) for key in driver.buckets))
         name = _names(driver.buckets) + (" (existing)" if bucket.existing else "")
         rows.append((f"    {driver.id}", driver.node, name, sizes, str(driver.workers)))
-    yield "drivers", list(side_by_side(rows, len(rows[0]), columns))
+    yield "drivers", list(table_lines(rows, len(rows[0]), columns))
     rows = [("  phases", "until", "role", "what")]
     for index, phase in enumerate(plan.phases, 1):
         rows.append((f"    {index} {phase.name}", until_text(plan, phase), phase.role, _operation_text(phase)))
         rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
-    yield "phases", list(side_by_side(rows, len(rows[0]), columns))
-    faults = [*map(span_text, spans(plan)), *estimate(plan, cluster)]
+    yield "phases", list(table_lines(rows, len(rows[0]), columns))
+    faults = [*map(span_text, fault_spans(plan)), *estimate(plan, cluster)]
     yield "faults", [f"  {'' if i else 'faults':8} {line}" for i, line in enumerate(faults)]
     pools = [f"{pool.key}: {', '.join(pool_words(pool))}" for pool in plan.pools]
     yield "pools", [f"  {'' if i else 'pools':8} {line}" for i, line in enumerate(pools)]
@@ -238,10 +249,10 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
 
 
 def _sizes(bucket: Bucket) -> str:
-    """Return the sizes of a bucket's objects: "4KiB", or "4KiB 50%, 1MiB 50%"."""
+    """Return the sizes of a bucket's objects: "4 KiB", or "4 KiB 50%, 1 MiB 50%"."""
     return ", ".join(
-        text + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
-        for text, (_, _, share) in zip(size_texts(bucket.sizes), bucket.sizes)
+        size_range(*ends) + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
+        for ends, (_, _, share) in zip(written_ranges(bucket.sizes), bucket.sizes)
     )
 
 
@@ -251,9 +262,11 @@ def _names(names: Sequence[str]) -> str:
 
 def _operation_text(phase: Phase) -> str:
     mix = ", ".join(f"{op} {percent:g}" for op, percent in (phase.mix or {}).items())
-    if phase.kind == "warp" and phase.warp:
+    if phase.warp:
         return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
-    by = " by cbt-load" if phase.engine == "cbt-load" else ""
+    by = f" by {phase.engine}" if phase.engine != Phase.engine and phase.kind != "wait" else ""
+    if phase.kind == "hybrid" and not generator(phase.engine).ops:
+        return f"hybrid{by}, which takes no mix: operations of its own"
     if phase.kind == "hybrid":
         counts = ", ".join(f"{op} {number}" for op, number in (phase.workers or {}).items())
         if phase.works:

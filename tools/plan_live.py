@@ -13,7 +13,7 @@ from cbt_plugins.conditions import found_in
 from cbt_plugins.config.check import Config
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.source import YamlSource
-from cbt_plugins.config.spans import spans
+from cbt_plugins.config.spans import fault_spans
 from cbt_plugins.faults import FaultError, preview
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.facts import ask
@@ -35,7 +35,7 @@ _UNKNOWN, _UNKNOWN_STATUS = "ENOENT", 2
 
 
 @dataclass(frozen=True)
-class Live:
+class LiveAnswers:
     """Answers for people, and why a run would not come to its end: empty when no fault would be refused."""
 
     lines: Tuple[str, ...]
@@ -44,15 +44,15 @@ class Live:
     errors: Tuple[str, ...] = ()
 
     @property
-    def answer(self) -> str:
-        """The answer in a few words."""
+    def headline(self) -> str:
+        """How the cluster is for the run, in a few words."""
         reasons = several(len(self.refused), "reason")
         refused = f"{reasons} to refuse it" if self.refused else "no fault would be refused"
         errors = several(len(self.errors), "error")
         return f"{errors} of nodes, endpoints, keys or the cluster; {refused}" if self.errors else refused
 
 
-def look(config: Config, source: YamlSource) -> Live:
+def look(config: Config, source: YamlSource) -> LiveAnswers:
     """Ask the nodes, the endpoints, and the cluster about each of the plans that differ in faults or settings.
 
     Changes nothing. Raises CommandError when the cluster does not reply, and ConfigError for an option that it does not
@@ -60,18 +60,18 @@ def look(config: Config, source: YamlSource) -> Live:
     """
     distinct: Dict[str, Tuple[int, Plan]] = {}
     for number, run in enumerate(config.runs, 1):
-        distinct.setdefault(repr((run.plan.settings, spans(run.plan))), (number, run.plan))
+        distinct.setdefault(repr((run.plan.settings, fault_spans(run.plan))), (number, run.plan))
     ceph = Ceph(Remote.from_host(config.cluster, config.common), config.cluster)
     errors = _errors_of_nodes(ceph, config)
     if not any(text.startswith(f"{ceph.head}: ") for text in errors):
         errors += _errors_of_cluster(ceph, config)
     not_ready = [f"  not ready: {text}" for text in errors]
-    if not any(spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
+    if not any(fault_spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
         ready = "the cluster and every node, endpoint and key are as a run needs them"
         ready += "; the file has no faults and no settings"
-        return Live((_title(ceph), *(not_ready or [f"  {ready}"])), (), errors)
+        return LiveAnswers((_title(ceph), *(not_ready or [f"  {ready}"])), (), errors)
     if any(text.startswith(f"{ceph.head}: ") for text in errors):  # nobody else can say anything of faults
-        return Live((_title(ceph), *not_ready), (), errors)
+        return LiveAnswers((_title(ceph), *not_ready), (), errors)
     _refuse_unknown(ceph, config, source)
     lines: List[str] = []
     refused: List[str] = []
@@ -82,9 +82,9 @@ def look(config: Config, source: YamlSource) -> Live:
             lines += _faults(ceph, config.cluster, plan, refused)
         except FaultError as error:
             refused.append(str(error))
-    live = Live((), tuple(dict.fromkeys(refused)), errors)
+    live = LiveAnswers((), tuple(dict.fromkeys(refused)), errors)
     reasons = [*not_ready, *(f"  refused: {text}" for text in live.refused)]
-    return replace(live, lines=(f"{_title(ceph)}: {live.answer}", *reasons, *_with_programs_once(lines)))
+    return replace(live, lines=(f"{_title(ceph)}: {live.headline}", *reasons, *with_programs_once(lines)))
 
 
 def _errors_of_nodes(ceph: Ceph, config: Config) -> Tuple[str, ...]:
@@ -146,7 +146,7 @@ def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
     # those of the mgr's modules are not in its help
     questions = {option: question for option, question in questions.items() if "/" not in option}
     try:
-        facts = ask(ceph, ("osd dump",), limits_of(plan.settings).quick + len(questions), list(questions.values()))
+        facts = ask(ceph, ("mgr stat",), limits_of(plan.settings).quick + len(questions), list(questions.values()))
     except FaultError as error:
         raise _no_reply(config, error) from None
     replies = {option: facts.answers[question] for option, question in questions.items()}
@@ -184,7 +184,7 @@ def _hint(config: Config) -> str:
     return f"; in a lab: cbt-tools lab exec {HEAD} -- cbt-tools plan --live {shlex.quote(config.file)}"
 
 
-def _with_programs_once(lines: Sequence[str]) -> Iterator[str]:
+def with_programs_once(lines: Sequence[str]) -> Iterator[str]:
     """Yield commands with the names of the programs in them, and each of these once at the end."""
     texts, used = programs(), {}  # type: Mapping[str, str], Dict[str, str]
     for line in lines:
@@ -209,18 +209,24 @@ def _settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
 
 def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[str]) -> Iterator[str]:
     """Yield the verdict on each fault beside those in force then, as if nothing had recovered since they began."""
-    planned = spans(plan)
+    planned = fault_spans(plan)
     if not planned:
         return
     questions = [(span.fault, [fault.label for fault in span.beside]) for span in planned]
     previews = preview(ceph, cluster, questions, limits_of(plan.settings), plan.settings.flags)
-    for (fault, result), (_, beside) in zip(previews, questions):
+    for (fault, result), (_, beside), span in zip(previews, questions, planned):
         if isinstance(result, FaultError):
             text = str(result)
-            refused.append(text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}")
+            text = text if text.startswith(f"{fault.label}:") else f"{fault.label}: {text}"
+            if span.optional:
+                yield f"  skipped: {text}"
+            else:
+                refused.append(text)
             continue
         first, *others = result.lines()
         yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
         yield f"    inactive PGs: {100 * result.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
         yield from (f"  {line}" for line in others)
-        refused += [f"{fault.label}: refused by rule {finding}" for finding in result.refused]
+        reasons = [f"{fault.label}: refused by rule {finding}" for finding in result.refused]
+        yield from (f"    skipped then: {text}" for text in reasons if span.optional)
+        refused += [] if span.optional else reasons

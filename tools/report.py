@@ -12,6 +12,7 @@ from cbt_plugins.results.source import NotThere, Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, is_optional, missing, say, warn
 from .forms import CSV, HTML, JSON, MD, TEXT, Printer, add_forms, add_renamed
+from .report_programs import write_curves
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
@@ -21,6 +22,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools report archive",
         "cbt-tools report archive/results/00000000/id-1a2b3c4d -o page.html",
         "cbt-tools report archive --format csv",
+        "cbt-tools report archive --visualisation measure-new",
         "cbt-tools report fio.json",
     )
     explain(parser, examples, {UNUSABLE: ""})
@@ -28,9 +30,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "an archive (all of its runs), a run's id-... directory, or results of another program (fio, hsbench, ...)"
     )
     parser.add_argument("archive", type=Path, help=archive_help)
-    text = "print only this, write nothing into the archive (default: text, and the files of the report)"
+    text = "print this format only, and write nothing into the archive (default: text, and the files of the report)"
     add_forms(parser, TEXT, JSON, CSV, MD, HTML, text=text)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
+    parser.add_argument(
+        "--visualisation",
+        metavar="PHASE",
+        help="write the input of CBT's report programs, of this phase, into the archive, and nothing else",
+    )
     parser.add_argument(
         "--nic", type=_link, metavar="SPEED", help="speed of every node's interface, such as 25Gbit: network ceiling"
     )
@@ -40,6 +47,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Report every run that can be read; returns the exit status."""
+    if args.visualisation:
+        try:
+            return write_curves(args.archive, args.visualisation)
+        except OSError as e:
+            raise CommandError(f"{e.filename or args.archive}: {e.strerror or e}") from e
     with Printer(args) as printer:
         try:
             runs = sorted(find_runs(args.archive), key=_cut_short)
@@ -53,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
                     raise
                 raise e from None
         if printer.form in (JSON, HTML) and len(runs) > 1:
-            why = f"--format {printer.form} needs the directory of one of them, such as {runs[0]}"
+            why = f"--format {printer.form} needs the directory of one run, such as {runs[0]}"
             raise CommandError(f"{args.archive} has {len(runs)} runs: {why}")
         return _report(runs, args, printer)
 
@@ -139,7 +151,7 @@ def _cannot_write(error: OSError, path: Path) -> CommandError:
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
     """Return the network's ceilings where they are known; warn when they were asked for and are not."""
-    from cbt_plugins.results.ceilings import Unknown, ceilings
+    from cbt_plugins.results.nodes.ceilings import Unknown, ceilings
 
     try:
         return ceilings(path, summary, args.nic)
@@ -225,7 +237,7 @@ def _no_page(name: str, error: ImportError) -> None:
 def _imported(path: Path, printer: Printer) -> int:
     """Print the results of another program; returns the exit status. Raises Unreadable when there are none."""
     from cbt_plugins.report import terminal
-    from cbt_plugins.results.records import read_imported
+    from cbt_plugins.results.record_reader import read_imported
 
     records = read_imported(path)
     if printer.form in (JSON, HTML):

@@ -120,7 +120,7 @@ def _mix(text: str) -> Dict[str, float]:
     return mix
 
 
-def _percent(text: str) -> float:
+def _change(text: str) -> float:
     """Return the share of "-29%" or "150%"; unlike a part of a whole it may be negative or above 1."""
     sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
     if not unsigned.endswith("%") or not _number(unsigned[:-1].strip()):
@@ -143,7 +143,7 @@ _MANY, _ANY = _taking(_whole_number(1)), _taking(_whole_number(0))
 def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--df", metavar="FILE", help="output of `ceph df -f json`; - reads stdin")
     parser.add_argument(
-        "--data-pool", metavar="NAME", help="its pool with the objects (default: the one named .buckets.data)"
+        "--data-pool", metavar="NAME", help="pool with the objects (default: the one named .buckets.data)"
     )
     parser.add_argument("--raw", type=_SIZE, help="raw space of all OSDs, such as 524TiB")
     parser.add_argument("--available", type=_SIZE, help="MAX AVAIL, instead of --raw or --df")
@@ -153,7 +153,7 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--sizes", type=_taking(_sizes), help="object sizes: 1KB:50,64KB:50 or 4MiB or COSBench's h(1|1|50,...)KB"
     )
-    parser.add_argument("--cosbench", action="store_true", help="use the weights that COSBench makes of them")
+    parser.add_argument("--cosbench", action="store_true", help="use the weights that COSBench makes of the sizes")
     parser.add_argument("--buckets", type=_MANY, default=1, help="number of buckets (default: 1)")
     parser.add_argument("--min-alloc", type=_SIZE, default=MIN_ALLOC, help="bluestore_min_alloc_size (default: 4KiB)")
     parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects a day, to be shown as requests a second")
@@ -216,8 +216,8 @@ def _mix_arguments(parser: argparse.ArgumentParser) -> None:
 
 def _scale(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--nodes", type=_taking(_from_to), required=True, help="before:after, as in 3:5")
-    parser.add_argument("--gain", type=_taking(_percent), required=True, help="change of the throughput, such as 55%%")
-    parser.add_argument("--latency", type=_taking(_percent), help="observed change of the mean latency, as =-29%%")
+    parser.add_argument("--gain", type=_taking(_change), required=True, help="change of the throughput, such as 55%%")
+    parser.add_argument("--latency", type=_taking(_change), help="observed change of the mean latency, as =-29%%")
 
 
 def _odds(parser: argparse.ArgumentParser) -> None:

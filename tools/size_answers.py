@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from cbt_plugins.config.units import about_link, about_rate, about_size, format_duration
+from cbt_plugins.config.units import about_link, about_rate, format_duration
+from cbt_plugins.formatting import DECIMAL_UNITS, about_size, percent
 from cbt_plugins.models import capacity as capacity_model
 from cbt_plugins.models import closed_loop, pools
 from cbt_plugins.models import network as network_model
@@ -25,24 +26,19 @@ class Answer:
     data: Dict[str, Any]
     lines: List[str]
 
-
-def answer(data: Dict[str, Any], lines: Sequence[Tuple[str, str]]) -> Answer:
-    """Return data with (name, text) lines, the texts below each other."""
-    width = max((len(name) for name, _ in lines), default=0)
-    return Answer(data, [f"{name:{width}}  {text}" for name, text in lines])
+    @classmethod
+    def of(cls, data: Dict[str, Any], lines: Sequence[Tuple[str, str]]) -> Answer:
+        """Return data with (name, text) lines, the texts below each other."""
+        width = max((len(name) for name, _ in lines), default=0)
+        return cls(data, [f"{name:{width}}  {text}" for name, text in lines])
 
 
 def both(number: float) -> str:
     """Return bytes in powers of two and of ten: 63498100 -> "60.6 MiB (63.5 MB)"."""
-    for unit, factor in (("PB", 1e15), ("TB", 1e12), ("GB", 1e9), ("MB", 1e6), ("kB", 1e3)):
+    for unit, factor in reversed(DECIMAL_UNITS.items()):
         if number >= factor:
             return f"{about_size(number)} ({number / factor:.4g} {unit})"
-    return f"{number:.0f} B"
-
-
-def percent(share: float) -> str:
-    """Return a share as text: 0.5357 -> "53.6 %"."""
-    return f"{100 * share:.1f} %"
+    return about_size(number)
 
 
 def capacity(args: argparse.Namespace) -> Answer:
@@ -81,7 +77,7 @@ def capacity(args: argparse.Namespace) -> Answer:
         lines.append(("a day", f"{args.per_day:,} objects are {about_rate(data['per_second'])}"))
     if not lines:
         raise ValueError("nothing to calculate; see --help")
-    return answer(data, lines)
+    return Answer.of(data, lines)
 
 
 def _available(args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple[str, str]]) -> Optional[float]:
@@ -102,7 +98,7 @@ def _available(args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple
         pool = space.data_pool(args.data_pool)
         data.update(raw=space.total, raw_used_before=space.used_share, available=pool.max_avail, pool=pool.name)
         lines.append(("raw space", f"{both(space.total)}, {percent(space.used_share)} used"))
-        used = capacity_model.percent_used(pool.stored, pool.max_avail) if pool.stored else 0.0
+        used = capacity_model.used_share(pool.stored, pool.max_avail) if pool.stored else 0.0
         text = f"{both(pool.max_avail)} in {pool.name}: {percent(used)} used, {pool.objects:,} objects"
         lines.append(("available", text))
         if args.pool:
@@ -172,7 +168,7 @@ def odds(args: argparse.Namespace) -> Answer:
     inactive = pools.inactive_share(domains, pool.size, least)
     lines = [(f"{percent(share)}", f"of the PGs lose {n} of {pool.size}") for n, share in enumerate(lost) if share]
     lines.append((percent(inactive), f"serve no client: fewer than min_size {least} are left"))
-    return answer({"min_size": least, "members_lost": lost, "inactive": inactive}, lines)
+    return Answer.of({"min_size": least, "members_lost": lost, "inactive": inactive}, lines)
 
 
 def network(args: argparse.Namespace) -> Answer:
@@ -188,8 +184,8 @@ def network(args: argparse.Namespace) -> Answer:
         fast_read=args.fast_read,
     )
     for own, speed, message in (
-        (args.clients, args.client_nic, "--client-nic is about nodes of their own: --clients"),
-        (args.gateways, args.gateway_nic, "--gateway-nic is about nodes of their own: --gateways"),
+        (args.clients, args.client_nic, "--client-nic is for clients on nodes of their own: give --clients"),
+        (args.gateways, args.gateway_nic, "--gateway-nic is for gateways on nodes of their own: give --gateways"),
     ):
         if speed and not own:
             raise ValueError(message)
@@ -218,7 +214,7 @@ def network(args: argparse.Namespace) -> Answer:
         together, link = network_model.usage(of, {network_model.PUT: args.put, network_model.GET: args.get}, nics)
         data["together"] = together
         lines.append(("both", f"at once they would use {percent(together)} of what {' '.join((link or ('', ''))[:2])}"))
-    return answer(data, lines)
+    return Answer.of(data, lines)
 
 
 def workers(args: argparse.Namespace) -> Answer:
@@ -231,7 +227,7 @@ def workers(args: argparse.Namespace) -> Answer:
         if args.workers:
             off = data["deviation"] = closed_loop.deviation(in_flight, args.workers) or 0.0
             beyond = ": more than 5 % off" if abs(off) > 0.05 else ""
-            lines.append(("workers", f"{args.workers} were there, which is {100 * off:+.1f} %{beyond}"))
+            lines.append(("workers", f"{args.workers} were used, which is {100 * off:+.1f} %{beyond}"))
     elif args.workers and args.latency:
         data["throughput"] = closed_loop.throughput(args.workers, args.latency)
         lines.append(("throughput", f"{about_rate(data['throughput'])}"))
@@ -244,14 +240,14 @@ def workers(args: argparse.Namespace) -> Answer:
         sized = closed_loop.size_workers(args.step, args.target)
         data.update(size=sized.workers, next=sized.next, production=sized.production)
         if sized.workers is None:
-            lines.append(("workers", f"{sized.next:g} are too many already: fewer, or more hardware"))
+            lines.append(("workers", f"{sized.next:g} are too many already: use fewer, or more hardware"))
         else:
             after = f"{sized.next:g} are too many" if sized.next else "the sweep has no step beyond"
             lines.append(("workers", f"{sized.workers:g} at most; {after}"))
             lines.append(("production", f"{sized.production:g} (80 % of that)"))
     if not lines:
         raise ValueError("nothing to calculate; give --op, --workers with --latency or --rate, or --step with --target")
-    return answer(data, lines)
+    return Answer.of(data, lines)
 
 
 def mix(args: argparse.Namespace) -> Answer:
@@ -267,7 +263,7 @@ def mix(args: argparse.Namespace) -> Answer:
         raise ValueError("--rate and --for need a range of keys: --keys")
     if args.keys and put + delete:
         _time_course(args, data, lines, put, delete)
-    return answer(data, lines)
+    return Answer.of(data, lines)
 
 
 def _time_course(
@@ -309,4 +305,4 @@ def scale(args: argparse.Namespace) -> Answer:
         flying = (1 + args.gain) * (1 + args.latency) - 1
         data["in_flight_change"] = flying
         lines.append(("", f"{100 * args.latency:+g} % was seen: {100 * flying:+.1f} % of requests in flight"))
-    return answer(data, lines)
+    return Answer.of(data, lines)

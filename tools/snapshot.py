@@ -57,15 +57,16 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, ValueError, KeyError, TypeError) as error:
         raise CommandError(f"{args.sample}: {error.strerror if isinstance(error, OSError) else error}") from error
     if different:
-        raise CommandError("not what was recorded: " + "; ".join(different), FAILED)
+        raise CommandError("differs from the recorded sample: " + "; ".join(different), FAILED)
     print(f"fsid and {several(len(sample.objects), 'object')} are those of {args.sample}")
     return OK
 
 
 def shell_of(ceph: Ceph, rados: str) -> Shell:
     """Return the function that runs a bash script on the head node, with the `ceph` and `rados` of the file."""
-    conf = shlex.quote(ceph.conf_file)
-    names = f'ceph() {{ command {ceph.command} "$@"; }}; rados() {{ command {rados} -c {conf} "$@"; }}; '
+    programs, conf = ceph.programs, shlex.quote(ceph.programs.conf)
+    rados = f"{programs.prefix}{rados} -c {conf}"
+    names = f'ceph() {{ command {ceph.command} "$@"; }}; rados() {{ command {rados} "$@"; }}; '
 
     def shell(script: str) -> str:
         return ceph.run(f"bash -c {shlex.quote(names + script)}", _LIMIT, check=True).stdout

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
-from cbt_plugins.formatting import Block, TableGrid, TitledBlocks, Words
+from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 
 from .command import OK, UNUSABLE, CommandError, explain, say
 from .forms import CSV, JSON, MD, TEXT, add_forms, add_renamed, put
@@ -36,7 +36,7 @@ def run(args: argparse.Namespace) -> int:
     """Run the query and print its result; returns the exit status."""
     import duckdb
 
-    from cbt_plugins.results.sql.database import QueryRefused, answer, connect, runs_of
+    from cbt_plugins.results.sql.database import QueryRefused, connect, run_query, runs_of
 
     if args.list:
         put(
@@ -50,7 +50,7 @@ def run(args: argparse.Namespace) -> int:
     unreadable: List[str] = []
     try:
         con = connect(runs_of(args.archive), query, unreadable)
-        names, lines = answer(con, query)
+        names, lines = run_query(con, query)
     except (QueryRefused, duckdb.Error) as e:
         raise CommandError(_unknown_table(str(e)) or str(e).strip()) from e
     forms = {

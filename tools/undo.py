@@ -18,8 +18,16 @@ from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
 from cbt_plugins.faults.access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo import FILE, PREPARED, given_up_in, holds_data, lines_of_others, open_in, still_open
-from cbt_plugins.formatting import printable
+from cbt_plugins.faults.undo_journal import (
+    FILE,
+    PREPARED,
+    given_up_in,
+    holds_data,
+    lines_of_others,
+    open_in,
+    still_open,
+)
+from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
@@ -76,8 +84,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--give-up",
         metavar="LABEL",
-        help="try once more, then close what is still open under this label; for what cannot be restored, such as an "
-        "OSD that was purged meanwhile",
+        help="try once more, then close the changes that are still open under this label; for changes that "
+        "cannot be undone, such as those of an OSD that was purged meanwhile",
     )
 
 
@@ -90,7 +98,7 @@ def run(args: argparse.Namespace) -> int:
     confine(args.archive)
     run_folders, unread = _runs(args.archive)
     for error in unread:
-        say("Error", f"{error.filename}: {error.strerror}: what is open there is not known", OPEN)
+        say("Error", f"{error.filename}: {error.strerror}: its open changes are unknown", OPEN)
     # the newest run first: what was changed last is undone first
     folders = sorted(run_folders, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
@@ -121,7 +129,7 @@ def _lines(folder: Path) -> List[Dict[str, Any]]:
     try:
         return journal_lines(folder / FILE)
     except OSError as error:
-        raise FaultError(f"{FILE} {error.strerror}: what is open there is not known") from error
+        raise FaultError(f"{FILE} {error.strerror}: its open changes are unknown") from error
 
 
 def _dry(folder: Path, data: bool) -> int:
@@ -248,7 +256,7 @@ def _say_refused(folder: Path, error: Exception) -> int:
     try:
         number = len(open_in(folder))
     except (OSError, FaultError):
-        return say("Error", f"{folder}: {_text(error)}: what is open there is not known", OPEN)
+        return say("Error", f"{folder}: {_text(error)}: its open changes are unknown", OPEN)
     say("Error", f"{folder}: {_text(error)}" + (f" ({number} open)" if number else ""), OPEN)
     return OPEN if number or isinstance(error, JournalInUse) else UNDONE
 
@@ -263,14 +271,14 @@ def _text(error: Exception) -> str:
 def _refusal(injector: Injector, force: bool) -> Optional[str]:
     """Return why nothing may be undone: the folder is a copy, or on several machines, and its run is alive."""
     try:
-        holders = injector.others()
+        holders = injector.lock.others()
     except FaultError as error:
-        log.warning("cannot tell whether a run is using the cluster; undoing all the same: %s", error)
+        log.warning("cannot tell whether a run is using the cluster; undoing nevertheless: %s", error)
         return None
     for holder in holders:
         dead = lock.gone(holder)
-        if not injector.is_ours(holder):
-            log.warning("%s; undoing what this run has left all the same", lock.explain(holder))
+        if not injector.lock.is_ours(holder):
+            log.warning("%s; undoing what this run has left nevertheless", lock.explain(holder))
         elif dead is False:
             return f"{lock.explain(holder)}: nothing is undone meanwhile"
         elif not force:

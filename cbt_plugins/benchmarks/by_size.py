@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
 from pydantic import (
@@ -15,24 +16,24 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
+from cbt_plugins.benchmarks.section import BenchmarkSection
 from cbt_plugins.config.benchmark import (
     ENGINE,
     MANY,
-    BenchmarkSection,
     Engine,
     scaled_duration,
     scaled_objects,
 )
+from cbt_plugins.config.engines import generator
 from cbt_plugins.config.fill_phase import FillSection, check_raw_goal
 from cbt_plugins.config.operations import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
     MixSection,
-    errors_for_cbt_load,
-    errors_for_warp,
 )
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.load.warp import WarpJobs
 
 #: the published object sets
 SETS = {
@@ -41,6 +42,7 @@ SETS = {
 }
 #: objects that warp mixed uploads first, unless it is told otherwise, and at most for each second that it then runs
 _WARPS_OWN, _PER_SECOND = 2500, 20
+_HOUR = 3600.0
 #: seconds after page caches were dropped, where nobody asks for more
 _DROPPED = 1.0
 
@@ -60,7 +62,7 @@ class ObjectsSection(Strict):
         None, description="`small` is 1, 4, 8, 64, 256 KiB; `generic` is 1, 4, 8, 64, 256 MiB."
     )
     sizes: Optional[Annotated[List[Size], Field(min_length=1)]] = Field(
-        None, description="Or own sizes, one bucket each."
+        None, description="Instead of `set`: a list of sizes; one bucket for each size."
     )
 
     @field_validator("sizes")
@@ -94,13 +96,13 @@ class TimedSection(Strict):
 
 
 class BetweenSection(Strict):
-    """What is done after every phase with load that another one follows, while no fault is in force; in this order."""
+    """Steps between two phases with load, in this order; only while no fault is in force."""
 
     gc: Optional[Duration] = Field(
         None, description="RGW's garbage is collected; give up after this long (never scaled)."
     )
     drop_caches: Optional[Literal[True]] = Field(None, description="Drop page caches of OSD nodes.")
-    settle: Optional[Duration] = Field(None, description="Then wait.")
+    settle: Optional[Duration] = Field(None, description="Pause after the other steps.")
 
     @model_validator(mode="after")
     def _check_section(self) -> BetweenSection:
@@ -117,13 +119,36 @@ class BetweenSection(Strict):
             yield plan.Phase(f"{name}-settle", "wait", duration=seconds, drop_caches=drops)
 
 
+class WaitCleanSection(Strict):
+    """How long the cluster may take until all PGs are active+clean; neither is scaled."""
+
+    at_most: Duration = Field(
+        100 * _HOUR, description="Give up after this time.", json_schema_extra={"default": "100h"}
+    )
+    stalled: Duration = Field(
+        2 * _HOUR,
+        description="Give up after this time without progress.",
+    )
+
+    @field_validator("stalled")
+    @classmethod
+    def _within(cls, stalled: float, info: ValidationInfo) -> float:
+        if stalled > info.data.get("at_most", stalled):
+            raise ValueError("is longer than at_most, which ends the wait before")
+        return stalled
+
+    def to_plan(self, name: str) -> plan.Phase:
+        """Return the plan's phase of this name."""
+        return plan.Phase(name, "wait", wait_clean=True, at_most=self.at_most, stalled=self.stalled)
+
+
 class BySizeSection(BenchmarkSection):
     """Fill, then one mix of operations in several phases."""
 
     engine: Engine = Field("cbt-load", description=ENGINE)
     objects: ObjectsSection = Field(
         ObjectsSection.model_validate({"set": "small"}),
-        description="Object sizes; one bucket each.",
+        description="Object sizes; one bucket for each size.",
         json_schema_extra={"default": {"set": "small"}},
     )
     drivers_per_size: int = Field(
@@ -131,12 +156,12 @@ class BySizeSection(BenchmarkSection):
     )
     mix: MixSection = Field(
         DEFAULT_MIX,
-        description="Of measuring and aging.",
+        description="Shares of operations in measurements and aging.",
         json_schema_extra={"default": DEFAULT_MIX_TEXT},
     )
     fill: FillSection = Field(
         FillSection.model_validate({"duration": "4h"}),
-        description="When it ends: one of its keys.",
+        description="When the fill ends: give one key.",
         json_schema_extra={"default": {"duration": "4h"}},
     )
     warp_mixed: _DurationOrFalse = Field(
@@ -151,9 +176,8 @@ class BySizeSection(BenchmarkSection):
     @field_validator("mix")
     @classmethod
     def _possible(cls, mix: MixSection, info: ValidationInfo) -> MixSection:
-        checks = {"warp": errors_for_warp, "cbt-load": errors_for_cbt_load}
         engine = info.data.get("engine")
-        errors = checks[engine](mix) if engine in checks else []
+        errors = generator(engine).errors_of_mix(mix) if engine else []
         if errors:
             raise FieldErrors(errors)
         return mix
@@ -168,7 +192,7 @@ class BySizeSection(BenchmarkSection):
     @classmethod
     def _as_mixed(cls, duration: Optional[float], info: ValidationInfo) -> Optional[float]:
         mix = info.data.get("mix")
-        errors = errors_for_warp(mix, "warp mixed") if duration and mix else []
+        errors = WarpJobs.errors_of_mix(mix, "warp mixed") if duration and mix else []
         if errors:
             raise ValueError("; ".join(error.text for error in errors))
         return duration
@@ -184,29 +208,15 @@ class BySizeSection(BenchmarkSection):
         """Return the plan of these phases; drivers go round the client nodes in turn."""
         sizes = self.objects.resolve()
         names = [format_size(size) for size in sizes for _ in range(self.drivers_per_size)]
-        return plan.Plan(
-            benchmark=benchmark,
-            s3=self.endpoints_plan(endpoints),
+        return replace(
+            self.shared_plan(benchmark, endpoints),
             buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, size, 1.0),)) for size in sizes),
             drivers=tuple(
                 plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], (name,), self.workers)
                 for i, name in enumerate(names)
             ),
             phases=tuple(self.with_steps(phases)),
-            full_guard=self.full_guard,
-            keep_data=self.keep_data,
-            scale=self.scale,
-            warp_path=self.warp_path,
-            read_objects=self.read_objects,
-            cbt_load=self.cbt_load.to_plan(),
-            keep_rows=self.keep_rows,
-            generator_ceiling=self.generator_ceiling,
-            admin=self.admin == "ceph",
-            versioned=self.versioned,
             settings=settings,
-            pools=self.pools_to_plan(),
-            rgw=self.rgw.to_plan(),
-            post_poll=scaled_duration(self.post_poll, self.scale),
         )
 
     def with_steps(self, phases: Sequence[plan.Phase]) -> Iterator[plan.Phase]:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Type
 
-from cbt_plugins.config.benchmark import BenchmarkSection
+from cbt_plugins.benchmarks.section import BenchmarkSection
+from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.host import HostRun
 
 if TYPE_CHECKING:
     from cbt_plugins.run.engine import Engine
@@ -17,7 +17,7 @@ class CycleBenchmark:
 
     Section: ClassVar[Type[BenchmarkSection]]
 
-    def __init__(self, host: HostRun) -> None:
+    def __init__(self, host: CbtRun) -> None:
         self._host = host
 
     def run(self) -> None:

@@ -8,17 +8,18 @@ from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequen
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
+from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection, WaitCleanSection
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.benchmarks.hybrid_phase import PlainRate
 from cbt_plugins.config.benchmark import MANY, scaled_duration
+from cbt_plugins.config.engines import engine_with, generator
 from cbt_plugins.config.fault import (
-    DEADLINE,
     AnyFaultSection,
     Nodes,
     Number,
     Osds,
-    deadline_of,
     kind_class,
+    lasting,
     raise_for_number,
     raise_for_targets,
     usable_nodes,
@@ -32,8 +33,6 @@ _MINUTE = 60.0
 CONTROL = "control"
 #: buckets that all phases read (workload hybrid)
 _READ = ("read-1", "read-2")
-#: a node must not recover by itself before it is told to
-_LATER = 5 * _MINUTE
 _MIXES: Dict[str, Dict[str, float]] = {
     "delete-write": {"PUT": 60.0, "DELETE": 40.0},
     "hybrid": {"GET": 60.0, "PUT": 20.0, "DELETE": 10.0, "LIST": 10.0},
@@ -45,18 +44,20 @@ class ClassicParts(Strict):
     """The parts of every phase, one after the other; the control phase has them too, without a failure."""
 
     start: Duration = Field(
-        10 * _MINUTE, description="Before the failure.", json_schema_extra={"default": "10m"}
+        10 * _MINUTE, description="Length of the part before the failure."
     )
-    failure: Duration = Field(10 * _MINUTE, description="While it lasts.", json_schema_extra={"default": "10m"})
-    recovery: Duration = Field(60 * _MINUTE, description="After it.", json_schema_extra={"default": "60m"})
+    failure: Duration = Field(10 * _MINUTE, description="Length of the failure.")
+    recovery: Duration = Field(
+        60 * _MINUTE, description="Length of the part after the failure.", json_schema_extra={"default": "60m"}
+    )
 
 
 class DeviceFaultSection(AnyFaultSection):
     """A failing OSD."""
 
-    kind: str = Field("stop", min_length=1, description="Or `crash`, `out`, `replace`, `mark`.")
-    osds: Optional[Osds] = Field(None, description="These.")
-    osd_number: Optional[Number] = Field(None, description="So many, chosen. Default: 1.")
+    kind: str = Field("stop", min_length=1, description="Kind of the fault; it takes OSDs.")
+    osds: Optional[Osds] = Field(None, description="These targets.")
+    osd_number: Optional[Number] = Field(None, description="So many, chosen by the seed. Default: 1.")
 
     @model_validator(mode="after")
     def _check_section(self) -> DeviceFaultSection:
@@ -72,9 +73,9 @@ class DeviceFaultSection(AnyFaultSection):
 class NetworkFaultSection(AnyFaultSection):
     """A failing node."""
 
-    kind: str = Field("network", min_length=1, description="Or `stop`, `crash`, `power`, ...")
-    nodes: Optional[Nodes] = Field(None, description="These.")
-    osd_nodes: Optional[Number] = Field(None, description="So many, chosen. Default: 1.")
+    kind: str = Field("network", min_length=1, description="Kind of the fault; it takes nodes.")
+    nodes: Optional[Nodes] = Field(None, description="These targets.")
+    osd_nodes: Optional[Number] = Field(None, description="So many, chosen by the seed. Default: 1.")
 
     @field_validator("nodes")
     @classmethod
@@ -96,7 +97,7 @@ class NetworkFaultSection(AnyFaultSection):
 class RebootFaultSection(NetworkFaultSection):
     """A node that starts anew."""
 
-    kind: str = Field("reboot", min_length=1, description="Or another kind.")
+    kind: str = Field("reboot", min_length=1, description="Kind of the fault; it takes nodes.")
 
 
 def _either(names: Optional[Sequence[object]], number: Optional[int], key: str, other_key: str) -> None:
@@ -139,6 +140,7 @@ class Classic:
     workload: str
     clean: plan.Phase  # the wait until all PGs are active+clean
     scale: float
+    engine: str
 
     def buckets(self, sizes: plan.Sizes) -> Tuple[plan.Bucket, ...]:
         """Return a bucket for each phase, and those that are read."""
@@ -167,7 +169,7 @@ class Classic:
         parts, mix = self.parts, _MIXES[self.workload]
         failure, recovery = parts.start * self.scale, (parts.start + parts.failure) * self.scale
         events = [plan.Event(0.0, mark="start"), plan.Event(failure, mark="failure")]
-        events += [plan.Event(failure, inject=self._lasting(fault))] if fault else []
+        events += [plan.Event(failure, inject=lasting(fault, self.parts.failure * self.scale))] if fault else []
         events += [plan.Event(recovery, mark="recovery")]
         events += [plan.Event(recovery, undo=(fault.label,))] if fault else []
         return plan.Phase(
@@ -176,23 +178,15 @@ class Classic:
             "measure",
             duration=scaled_duration(parts.start + parts.failure + parts.recovery, self.scale),
             mix=mix,
-            engine="cbt-load",
+            engine=self.engine,
             keys={op: _KEYS[op] for op in mix if op in _KEYS},
             roles={op: _READ if op in ("GET", "LIST") else (name,) for op in mix},
             events=tuple(events),
         )
 
-    def _lasting(self, fault: plan.Fault) -> plan.Fault:
-        """Return it with a dead man's switch that does not fire before the failure part is over."""
-        if deadline_of(fault.kind, fault.options) is None or DEADLINE in fault.options:
-            return fault
-        deadline = self.parts.failure * self.scale + _LATER
-        return replace(fault, options={**fault.options, DEADLINE: deadline})
 
-
-_HOUR = 3600.0
 #: keys that one shape has and the other has no use for
-_REEF = ("objects", "drivers_per_size", "mix", "phase", "down_nodes", "fault", "warp_mixed")
+_REEF = ("objects", "drivers_per_size", "mix", "phase", "rate", "down_nodes", "fault", "warp_mixed")
 _CLASSIC = ("size", "drivers", "workload", "parts", "faults", "settle")
 
 
@@ -200,9 +194,9 @@ class NodesDownSection(AnyFaultSection):
     """What happens to the nodes, one after the other; without names they are chosen from `ceph osd tree`."""
 
     kind: str = Field("stop", min_length=1, description="How a node goes down, as in `events:`.")
-    nodes: Optional[Nodes] = Field(None, description="First and second. Default: chosen.")
+    nodes: Optional[Nodes] = Field(None, description="First and second node. Default: chosen by the seed.")
     accept_second: List[str] = Field(
-        [], description="More rules that the second may break."
+        [], description="More safety rules that the second fault may break."
     )
 
     @field_validator("nodes")
@@ -234,36 +228,12 @@ class NodesDownSection(AnyFaultSection):
         ]
 
 
-class WaitCleanSection(Strict):
-    """How long the cluster may take until all PGs are active+clean; neither is scaled."""
-
-    at_most: Duration = Field(
-        100 * _HOUR, description="After this long.", json_schema_extra={"default": "100h"}
-    )
-    stalled: Duration = Field(
-        2 * _HOUR,
-        description="After this long without progress.",
-        json_schema_extra={"default": "2h"},
-    )
-
-    @field_validator("stalled")
-    @classmethod
-    def _within(cls, stalled: float, info: ValidationInfo) -> float:
-        if stalled > info.data.get("at_most", stalled):
-            raise ValueError("is longer than at_most, which ends the wait before")
-        return stalled
-
-    def to_plan(self, name: str) -> plan.Phase:
-        """Return the plan's phase of this name."""
-        return plan.Phase(name, "wait", wait_clean=True, at_most=self.at_most, stalled=self.stalled)
-
-
 class OsdFailureSection(BySizeSection):
     """Load while nodes of OSDs go down and come back."""
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="As in `warp:`; without `scrub` it is off.",
+        description="As in `warp:`; the default of `scrub` is off.",
         json_schema_extra={"default": {"scrub": "off"}},
     )
     shape: Literal["reef", "classic"] = Field(
@@ -273,8 +243,13 @@ class OsdFailureSection(BySizeSection):
     )
     phase: TimedSection = Field(
         TimedSection.model_validate({"duration": "2h"}),
-        description="reef. Each phase between fill and wait-clean.",
+        description="reef. Length of each phase between fill and wait-clean.",
         json_schema_extra={"default": {"duration": "2h"}},
+    )
+    rate: Optional[PlainRate] = Field(
+        None,
+        description="reef, cbt-load. Open loop: of all drivers, in each measurement; then a stall hides no request. "
+        "Default: closed loop, as published.",
     )
     down_nodes: Literal[1, 2] = Field(2, description="reef. Nodes that go down, one after the other.")
     fault: Optional[NodesDownSection] = Field(
@@ -288,11 +263,11 @@ class OsdFailureSection(BySizeSection):
         json_schema_extra={"default": "4KiB"},
     )
     drivers: Optional[int] = Field(
-        None, ge=1, le=MANY, description="classic. In all. Default: one for each client node."
+        None, ge=1, le=MANY, description="classic. Drivers in all. Default: one for each client node."
     )
     workload: Literal["delete-write", "hybrid"] = Field(
         "delete-write",
-        description="classic. put 60, delete 40; or get 60, put 20, delete 10, list 10.",
+        description="classic. `delete-write`: put 60, delete 40; `hybrid`: get 60, put 20, delete 10, list 10.",
     )
     parts: ClassicParts = Field(
         ClassicParts.model_validate({}),
@@ -307,34 +282,43 @@ class OsdFailureSection(BySizeSection):
     settle: Duration = Field(
         30.0,
         description="classic. Pause after every phase, before the wait for active+clean.",
-        json_schema_extra={"default": "30s"},
     )
     wait: WaitCleanSection = Field(
         WaitCleanSection.model_validate({}),
-        description="When waiting for active+clean is given up; never scaled.",
+        description="When the wait for active+clean is given up; never scaled.",
         json_schema_extra={"default": {"at_most": "100h", "stalled": "2h"}},
     )
 
     @field_validator("shape")
     @classmethod
     def _possible_shape(cls, shape: str, info: ValidationInfo) -> str:
-        if shape == "classic" and info.data.get("engine") == "warp":
-            raise ValueError("classic writes and deletes by ranges of keys, which warp does not: use engine: cbt-load")
+        engine = info.data.get("engine")
+        if shape == "classic" and engine and "keys" not in generator(engine).takes:
+            text = f"classic writes and deletes by ranges of keys, which {engine} does not: use engine:"
+            raise ValueError(f"{text} {engine_with('takes', 'keys')}")
         return shape
+
+    @field_validator("rate")
+    @classmethod
+    def _possible_rate(cls, rate: Optional[float], info: ValidationInfo) -> Optional[float]:
+        engine = info.data.get("engine")
+        if rate and engine and "rate" not in generator(engine).takes:
+            raise ValueError(f"goes with engine: {engine_with('takes', 'rate')}, and the engine here is {engine}")
+        return rate
 
     @field_validator("fault")
     @classmethod
     def _enough_nodes(cls, fault: Optional[NodesDownSection], info: ValidationInfo) -> Optional[NodesDownSection]:
         wanted = info.data.get("down_nodes", 1)
         if fault and fault.nodes and len(fault.nodes) < wanted:
-            raise FieldErrors([FieldError(("nodes",), f"{len(fault.nodes)} named, and down_nodes is {wanted}")])
+            raise FieldErrors([FieldError(("nodes",), f"{len(fault.nodes)} named here, but down_nodes is {wanted}")])
         return fault
 
     @model_validator(mode="after")
     def _check_section(self, info: ValidationInfo) -> OsdFailureSection:
         other_shape, names = ("classic", _CLASSIC) if self.shape == "reef" else ("reef", _REEF)
         errors = [
-            FieldError((name,), f"goes with shape: {other_shape}, and this is {self.shape}", of_key=True)
+            FieldError((name,), f"goes with shape: {other_shape}, but the shape here is {self.shape}", of_key=True)
             for name in names
             if name in self.model_fields_set
         ]
@@ -365,19 +349,22 @@ class OsdFailureSection(BySizeSection):
         duration = self.phase.duration
         return [
             self.fill_phase(),
-            self.hybrid_phase("no-failure", "measure", duration),
+            self._measured("no-failure", duration),
             *self.warp_mixed_phases(),
             *(
-                self.hybrid_phase(name, "measure", duration, (plan.Event(0.0, inject=fault),))
+                self._measured(name, duration, plan.Event(0.0, inject=fault))
                 for name, fault in zip(names, faults)
             ),
-            self.hybrid_phase("recover", "measure", duration, (undo,)),
+            self._measured("recover", duration, undo),
             self.wait.to_plan("wait-clean"),
         ]
 
+    def _measured(self, name: str, duration: float, *events: plan.Event) -> plan.Phase:
+        return replace(self.hybrid_phase(name, "measure", duration, events), rate=self.rate)
+
     def _classic(self, base_plan: plan.Plan, clients: Sequence[str]) -> plan.Plan:
         classic = Classic(
-            self._faults(), self.parts, self.settle, self.workload, self.wait.to_plan("clean"), self.scale
+            self._faults(), self.parts, self.settle, self.workload, self.wait.to_plan("clean"), self.scale, self.engine
         )
         return replace(
             base_plan,

@@ -20,11 +20,11 @@ class RgwTestSection(BySizeSection):
 
     measure: TimedSection = Field(
         TimedSection.model_validate({"duration": "1h"}),
-        description="Both measurements.",
+        description="Length of each of the two measurements.",
         json_schema_extra={"default": {"duration": "1h"}},
     )
     age: Optional[TimedSection] = Field(
-        None, description="Default: 24h for `set: small`, else 12h."
+        None, description="Length of the aging. Default: 24h for `set: small`, else 12h."
     )
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:

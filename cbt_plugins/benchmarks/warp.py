@@ -20,15 +20,14 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.config import registry
+from cbt_plugins.benchmarks.phases import CycleSection, errors_of_order
+from cbt_plugins.benchmarks.section import BenchmarkSection
 from cbt_plugins.config.benchmark import (
     MANY,
-    BenchmarkSection,
     Engine,
-    scaled_duration,
     scaled_objects,
 )
-from cbt_plugins.config.cycle import CycleSection, errors_of_order
+from cbt_plugins.config.engines import engine_with, generator
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.fill_phase import MOST_OBJECTS
 from cbt_plugins.config.patterns import RgwUser
@@ -49,10 +48,10 @@ class ExistingBuckets(Strict):
 
     model_config = ConfigDict(json_schema_extra={"required": ["names", "existing"]})
 
-    names: Annotated[List[str], Field(min_length=1)] = Field(description="Their names.")
+    names: Annotated[List[str], Field(min_length=1)] = Field(description="Names of the existing buckets.")
     existing: bool = Field(
         False,
-        description="Must be true; objects get a prefix of ours.",
+        description="Must be true; objects of the run get the prefix `cbtp-<run id>/`.",
         json_schema_extra=_said_explicitly,
     )
 
@@ -79,20 +78,18 @@ class ExistingBuckets(Strict):
         return self
 
 
-#: any size, where only the number of buckets counts
-_ANY = ((0, 0, 1.0),)
-
-
 class BucketGroup(Strict):
     """Buckets of one kind; those of group `a` are a-1, a-2, ..., the only one is `a`."""
 
-    number: int = Field(1, ge=1, le=MANY, description="How many.")
-    size: Optional[Sizes] = Field(None, description="Default: the section's.")
+    number: int = Field(1, ge=1, le=MANY, description="How many buckets.")
+    size: Optional[Sizes] = Field(None, description="Default: `size` of the section.")
     objects: Optional[Annotated[int, Field(ge=1, le=MOST_OBJECTS)]] = Field(
-        None, description="Of each, instead of `fill.objects`."
+        None, description="Objects in each bucket, instead of `fill.objects`."
     )
-    user: Optional[RgwUser] = Field(None, description="cbt-load. RGW user that has them. Default: `s3.user`.")
-    placement: Optional[PlacementSection] = Field(None, description="Of this user, as `rgw.placement` of all.")
+    user: Optional[RgwUser] = Field(None, description="cbt-load. RGW user who owns the buckets. Default: `s3.user`.")
+    placement: Optional[PlacementSection] = Field(
+        None, description="Placement of the buckets of this user, as in `rgw.placement`."
+    )
 
 
 _GROUP = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
@@ -141,10 +138,12 @@ class WarpSection(BenchmarkSection):
 
     size: Sizes = Field(
         ((4096, 4096, 1.0),),
-        description="One, or shares of several: `{4KiB: 50%, 64KiB-1MiB: 50%}`.",
+        description="One object size, or shares of several sizes: `{4KiB: 50%, 64KiB-1MiB: 50%}`.",
         json_schema_extra={"default": "4KiB"},
     )
-    buckets: _Buckets = Field(1, description="How many the run makes; or groups, by name; or existing ones.")
+    buckets: _Buckets = Field(
+        1, description="How many buckets the run makes; or groups of buckets, by name; or existing buckets."
+    )
     across_buckets: bool = Field(
         False, description="cbt-load, hsbench. Each driver works on all buckets, not on one."
     )
@@ -152,7 +151,7 @@ class WarpSection(BenchmarkSection):
         None,
         ge=1,
         le=MANY,
-        description="In all. Default: one for each client node, or bucket if these are more (and not across_buckets).",
+        description="Drivers in all. Default: one for each client node, or bucket if more (not with across_buckets).",
     )
     cycle: CycleSection = Field(description="The phases.")
 
@@ -160,7 +159,7 @@ class WarpSection(BenchmarkSection):
     @classmethod
     def _every_bucket(cls, drivers: Optional[int], info: ValidationInfo) -> Optional[int]:
         buckets = info.data.get("buckets")
-        number = len(_names(_ANY, buckets, "cbt-load")) if buckets else 1
+        number = buckets if isinstance(buckets, int) else len(_own_names(buckets)) if buckets else 1
         if drivers is not None and drivers < number and not info.data.get("across_buckets"):
             raise ValueError(f"{drivers} cannot serve {number} buckets: every bucket needs a driver of its own")
         return drivers
@@ -179,14 +178,15 @@ class WarpSection(BenchmarkSection):
     @model_validator(mode="after")
     def _objects_are_written(self) -> WarpSection:
         groups = self.buckets if isinstance(self.buckets, dict) else {}
-        fills = [p for p in self.cycle.phases if p.fill and p.fill.objects and p.engine(self.engine) == "cbt-load"]
+        fills = [p.engine(self.engine) or self.engine for p in self.cycle.phases if p.fill and p.fill.objects]
         given = [name for name, group in groups.items() if group.objects]
-        if given and not fills:
-            text = "goes with fill: {objects: ...} by engine: cbt-load, and there is none"
+        if given and not any("objects" in generator(engine).features for engine in fills):
+            engine = engine_with("features", "objects")
+            text = f"needs a phase fill: {{objects: ...}} with engine: {engine}"
             raise FieldErrors([FieldError(("buckets", name, "objects"), text, of_key=True) for name in given])
         owned = [name for name, group in groups.items() if group.user]
         if owned and (self.s3.access_key is not None or self.s3.profile is not None):
-            text = "goes with s3: user: radosgw-admin gives the keys of all"
+            text = "goes with s3: user: radosgw-admin gives the keys of all users"
             raise FieldErrors([FieldError(("buckets", name, "user"), text, of_key=True) for name in owned])
         errors = [error for name, group in groups.items() for error in self._misplaced(name, group)]
         if errors:
@@ -202,7 +202,7 @@ class WarpSection(BenchmarkSection):
         if group.user is None or not (self.rgw.make_user or self.rgw.placement):
             yield FieldError(path, "is of a user that the run makes: give user: here, and rgw: {make_user: true}")
         elif any(other_group.user == group.user and other_group.placement != group.placement for other_group in others):
-            yield FieldError(path, f"all groups of user {group.user} must have the same", of_key=True)
+            yield FieldError(path, f"all groups of user {group.user} must have the same placement", of_key=True)
         if self.keep_data:
             yield FieldError(path, "its pools are removed at the end: not with keep_data: true", of_key=True)
         if any(phase.fill and phase.fill.max_avail for phase in self.cycle.phases):
@@ -242,9 +242,8 @@ class WarpSection(BenchmarkSection):
             buckets = all_buckets if across else (own,)
             drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
         force = FaultsInForce()
-        return plan.Plan(
-            benchmark="warp",
-            s3=self.endpoints_plan(endpoints),
+        return replace(
+            self.shared_plan("warp", endpoints),
             buckets=tuple(own_buckets),
             drivers=tuple(drivers),
             phases=tuple(
@@ -252,20 +251,7 @@ class WarpSection(BenchmarkSection):
                 for name, phase in self.cycle.named()
                 for each in phase.to_plan(name, self.scale, self.engine, keys, force)
             ),
-            full_guard=self.full_guard,
-            keep_data=self.keep_data,
-            scale=self.scale,
-            warp_path=self.warp_path,
-            read_objects=self.read_objects,
-            cbt_load=self.cbt_load.to_plan(),
-            keep_rows=self.keep_rows,
-            generator_ceiling=self.generator_ceiling,
-            admin=self.admin == "ceph",
-            versioned=self.versioned,
-            settings=self.settings.to_plan(),
-            pools=self.pools_to_plan(),
             rgw=self._rgw_plan(),
-            post_poll=scaled_duration(self.post_poll, self.scale),
         )
 
 
@@ -277,12 +263,17 @@ def _names(
     sizes: plan.Sizes, buckets: Union[int, ExistingBuckets, Dict[str, BucketGroup]], engine: Engine
 ) -> List[str]:
     """Return the keys of the plan's buckets."""
+    if not isinstance(buckets, int):
+        return _own_names(buckets)
+    keys: List[str] = generator(engine).bucket_keys(_stem(sizes), buckets)
+    return keys
+
+
+def _own_names(buckets: Union[ExistingBuckets, Dict[str, BucketGroup]]) -> List[str]:
+    """Return the keys of existing buckets, or of groups."""
     if isinstance(buckets, ExistingBuckets):
         return list(buckets.names)
-    if isinstance(buckets, dict):
-        return [key for name, group in buckets.items() for key in _numbered(name, group.number)]
-    keys: List[str] = registry.load(registry.GENERATORS, engine).bucket_keys(_stem(sizes), buckets)
-    return keys
+    return [key for name, group in buckets.items() for key in _numbered(name, group.number)]
 
 
 def _numbered(stem: str, number: int) -> List[str]:

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
 import subprocess
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
@@ -38,22 +41,29 @@ class Commit:
 
 
 def git(folder: Path, *words: str) -> str:
-    """Return the output of a git command. Raises GitError."""
+    """Return the output of a git command, which asks for no password. Raises GitError."""
     command = ["git", "-c", "core.hooksPath=/dev/null", "-c", "core.quotepath=off", *words]
+    own = {**environment(), "GIT_TERMINAL_PROMPT": "0"}
+    pipes = {"stdin": subprocess.DEVNULL, "stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
     try:
-        done = subprocess.run(
-            command, cwd=folder, env=environment(), stdin=subprocess.DEVNULL, capture_output=True, timeout=_LIMIT
-        )
+        process = subprocess.Popen(command, cwd=folder, env=own, start_new_session=True, **pipes)  # type: ignore[call-overload]
     except FileNotFoundError as e:
         raise GitError(f"{folder}: no such folder" if e.filename != "git" else "git is not installed") from None
     except NotADirectoryError:
         raise GitError(f"{folder}: not a folder") from None
-    except subprocess.TimeoutExpired:
+    try:
+        output, errors = process.communicate(timeout=_LIMIT)
+    except BaseException as e:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(process.pid, signal.SIGKILL)  # those that git has started hold the pipes
+        process.communicate()
+        if not isinstance(e, subprocess.TimeoutExpired):
+            raise
         raise GitError(f"{folder}: git {words[0]} took longer than {_LIMIT:g} s") from None
-    if done.returncode:
-        text = done.stderr.decode("utf-8", "replace").strip().splitlines()
-        raise GitError(f"{folder}: git {words[0]}: {text[-1] if text else f'ended with status {done.returncode}'}")
-    return done.stdout.decode("utf-8", "replace")
+    if process.returncode:
+        text = errors.decode("utf-8", "replace").strip().splitlines()
+        raise GitError(f"{folder}: git {words[0]}: {text[-1] if text else f'ended with status {process.returncode}'}")
+    return str(output.decode("utf-8", "replace"))
 
 
 def resolve(folder: Path, revision: str) -> str:
@@ -77,7 +87,7 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
         raise GitError(f"good and bad are the same commit, {first[:12]}")
     base = git(folder, "merge-base", first, last).strip()
     if base != first:
-        raise GitError(f"{good} is no ancestor of {bad}: take their merge base, {base[:12]}, for the good commit")
+        raise GitError(f"{good} is not an ancestor of {bad}: take their merge base, {base[:12]}, for the good commit")
     words = ["--first-parent", "--reverse", "--format=%x01%H%x02%P%x02%s", *(["-m", "--name-only"] if paths else [])]
     text = git(folder, "log", *words, f"{first}..{last}", "--")
     commits = []
@@ -86,7 +96,8 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
         sha, parents, subject = head.split("\x02", 2)
         commits.append(Commit(sha, subject, tuple(parents.split()), _weight(files.split("\n"), paths)))
     if len(commits) > MOST:
-        raise GitError(f"{len(commits)} commits from {good} to {bad}, and {MOST} are the limit: name nearer ones")
+        text = f"{len(commits)} commits from {good} to {bad}, and {MOST} are the limit"
+        raise GitError(f"{text}: name commits that are nearer to each other")
     return [Commit(first, git(folder, "log", "-1", "--format=%s", first).strip()), *commits]
 
 

@@ -11,8 +11,9 @@ from markupsafe import Markup
 
 from cbt_plugins.bisect.search import FOUND, SearchState, companions, data, per_commit, second_change
 from cbt_plugins.bisect.session import BisectSession
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, several, share
+from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.journal import write_json, write_whole
 from cbt_plugins.report.page import document
 
@@ -53,7 +54,8 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
     if now.outcome not in (FOUND,) and now.held and now.suspects:
         first, last = now.suspects[0], now.suspects[-1]
         where = f"{first.short}..{last.short}" if first is not last else first.short
-        lines.append(f"{now.posterior:.0%} sure that it is in {where} ({several(len(now.suspects), 'commit')})")
+        suspects = several(len(now.suspects), "commit")
+        lines.append(f"{now.posterior:.0%} sure that the bad commit is in {where} ({suspects})")
     if now.remaining:
         number, hours = several(now.remaining[0], "measurement"), about(3600 * now.remaining[1])
         lines.append(f"it takes about {number} more, {hours}: raise `budget:` and run it again")
@@ -80,8 +82,8 @@ def blocks(session: BisectSession, now: SearchState) -> List[Block]:
 
 def _cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, ...]]:
     for row in rows:
-        change = "" if row["change"] is None else percent(math.expm1(row["change"]))
-        error = "" if row["error"] is None else share(row["error"])
+        change = "" if row["change"] is None else signed_percent(math.expm1(row["change"]))
+        error = "" if row["error"] is None else percent(row["error"])
         likely = f"{row['posterior']:.1%}" if row["posterior"] >= 0.001 else ""
         why = "reference" if not row["position"] else ""
         why = f"left out: {row['left_out'][:80]}" if row["left_out"] else why
@@ -90,7 +92,7 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, ...]]:
 
 def _others(session: BisectSession, now: SearchState) -> Iterator[Tuple[str, ...]]:
     for row in companions(session, now):
-        yield row["name"], percent(math.expm1(row["change"])), share(row["error"])
+        yield row["name"], signed_percent(math.expm1(row["change"])), percent(row["error"])
 
 
 def svg(rows: Sequence[Mapping[str, Any]], session: BisectSession) -> str:

@@ -23,7 +23,7 @@ from cbt_plugins.compare.statistics.search import (
     information,
     state_of,
 )
-from cbt_plugins.formatting import percent, several, share
+from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import METRICS
 
@@ -120,7 +120,7 @@ def progress(session: BisectSession, now: SearchState) -> str:
 
 def _change(ratio: float, session: BisectSession) -> str:
     """Return the change of the metric itself for a log ratio of the search: "-12.0 %, worse"."""
-    text = percent(math.expm1(session.sign * ratio))
+    text = signed_percent(math.expm1(session.sign * ratio))
     return f"{text}, {session.section.change if ratio > 0 else _opposite(session)}"
 
 
@@ -131,13 +131,13 @@ def _opposite(session: BisectSession) -> str:
 def _size(session: BisectSession, held: Belief) -> str:
     reach = (session.sign * (held.size + sign * 2 * held.size_error) for sign in (-1, 1))
     low, high = sorted(math.expm1(end) for end in reach)
-    return f"{percent(math.expm1(session.sign * held.size))} ({percent(low)} to {percent(high)})"
+    return f"{signed_percent(math.expm1(session.sign * held.size))} ({signed_percent(low)} to {signed_percent(high)})"
 
 
 def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
     last = session.commits[best.last]
     text = f"{last} made {session.section.metric} {session.section.change}: {_size(session, held)}, "
-    text += f"posterior {best.posterior:.1%}, noise of one measurement {share(held.noise)}"
+    text += f"posterior {best.posterior:.1%}, noise of one measurement {percent(held.noise)}"
     if best.first < best.last:
         text += f"; or one of the {several(best.last - best.first, 'commit')} before it that could not be measured"
     if len(last.parents) > 1:
@@ -161,12 +161,12 @@ def _of_bad(session: BisectSession) -> Tuple[float, float, int]:
 
 def _bad_commit(session: BisectSession) -> str:
     middle, error, number = _of_bad(session)
-    return f"{percent(math.expm1(session.sign * middle))} ± {share(error)} in {several(number, 'measurement')}"
+    return f"{signed_percent(math.expm1(session.sign * middle))} ± {percent(error)} in {several(number, 'measurement')}"
 
 
 def _no_difference(session: BisectSession, held: Belief) -> str:
     middle, error, _ = _of_bad(session)
-    text = f"good and bad do not differ by {share(session.section.effect)} or more: the bad commit is "
+    text = f"good and bad do not differ by {percent(session.section.effect)} or more: the bad commit is "
     text += f"{_bad_commit(session)}; posterior of no such change {held.denied:.0%}"
     if middle < -error:
         return f"{text}. It is {_opposite(session)}: search for that with `change: {_opposite(session)}`"
@@ -174,8 +174,8 @@ def _no_difference(session: BisectSession, held: Belief) -> str:
 
 
 def _too_noisy(session: BisectSession, held: Belief) -> str:
-    text = f"whether good and bad differ by {share(session.section.effect)} or more is not known: the bad commit is "
-    text += f"{_bad_commit(session)}; noise of one measurement {share(held.noise)}"
+    text = f"whether good and bad differ by {percent(session.section.effect)} or more is not known: the bad commit is "
+    text += f"{_bad_commit(session)}; noise of one measurement {percent(held.noise)}"
     return f"{text}. There is too much noise: make the cycle longer, or `effect:` greater"
 
 

@@ -3,44 +3,38 @@
     archive/bisect.jsonl            what was done: builds, blocks, commits that are left out
     archive/cycle.yaml              the CBT file of the cycles
     archive/worktree/               a checkout of the repository
-    archive/builds/COMMIT-HASH/     build.log, build.json (the mark: written last) and files/, the $CBT_PLUGINS_BUILD
+    archive/builds/                 the builds (bisect.builds)
     archive/blocks/0001/good/       a trial: the good commit, and beside it the other commit of this block
 """
 
 from __future__ import annotations
 
-import contextlib
-import fcntl
 import hashlib
 import json
 import logging
 import math
-import shlex
-import shutil
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from pathlib import Path
 from statistics import mean
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import yaml
 
+from cbt_plugins.bisect.builds import VERSION, Builds
 from cbt_plugins.bisect.history import Commit, GitError, Worktree, line
-from cbt_plugins.campaigns.trial import FOLDER, PROGRAM, Cycle, Trial, finished, put_aside, run_command, run_trial
+from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.compare.statistics.search import Evidence, Observation, SearchRules
 from cbt_plugins.config.bisect import KEY, BisectSection, metric_of
 from cbt_plugins.formatting import seconds as about
-from cbt_plugins.journal import Journal, json_lines, write_json, write_whole
+from cbt_plugins.journal import Journal, json_lines, write_whole
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction
-from cbt_plugins.results.record import STATE
+from cbt_plugins.results.run_record import STATE
 
-VERSION = 2
-JOURNAL, CYCLE_FILE, BLOCKS, BUILDS, FILES = "bisect.jsonl", "cycle.yaml", "blocks", "builds", "files"
+JOURNAL, CYCLE_FILE, BLOCKS, BUILDS = "bisect.jsonl", "cycle.yaml", "blocks", "builds"
 #: what may be another in a file that resumes a search; good and bad count as the commits that they mean
 _FREE = {"budget", "posterior", "builds", "repo", "good", "bad", "build_limit", "deploy_limit", "cycle_limit"}
-#: in the environment of build and deploy
-COMMIT, BUILD, WORKTREE = "CBT_PLUGINS_COMMIT", "CBT_PLUGINS_BUILD", "CBT_PLUGINS_WORKTREE"
 GOOD, OTHER = "good", "other"
 _TRIES = 2
 
@@ -68,8 +62,8 @@ class BisectSession:
         # somebody may look while another process searches
         self._journal = None if reading else Journal(self.archive / JOURNAL)
         self._worktree = Worktree(self.repo, self.archive / "worktree")
-        # resolved: by the path in their environment the processes of a killed build are known
-        self._builds = (file.resolve().parent / section.builds).resolve() if section.builds else self.archive / BUILDS
+        builds = (file.resolve().parent / section.builds).resolve() if section.builds else self.archive / BUILDS
+        self._builds = Builds(builds, self._worktree, section.build, self._note_build)
         try:
             self.commits = self._line()
             self._begin({key: value for key, value in data.items() if key not in (KEY, "campaign")})
@@ -91,8 +85,8 @@ class BisectSession:
         mark = hashlib.sha256(text.encode()).hexdigest()[:16]
         begun = next(iter(self._all("begin")), None)
         if begun and (begun.get("version"), begun.get("of")) != (VERSION, mark):
-            reason = "the file has changed" if begun.get("version") == VERSION else "another version wrote it"
-            raise BisectError(f"{self.archive}: the archive of another search ({reason}): name another with -a")
+            reason = "the file has changed" if begun.get("version") == VERSION else "another version wrote the state"
+            raise BisectError(f"{self.archive}: the archive of another search ({reason}): name another archive with -a")
         if not begun:
             text = yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True)
             write_whole(self.archive / CYCLE_FILE, text, mode=0o600)  # keys may stand in it
@@ -173,57 +167,16 @@ class BisectSession:
         block = mean(entry["seconds"] for entry in self.blocks) if self.blocks else 1.0
         builds = [entry["seconds"] for entry in self._all("build")]
         build = mean(builds) if builds else 0.0
-        return [max(block + (0.0 if self._built(commit.sha) else build), 1e-3) / 3600 for commit in self.commits[1:]]
-
-    # builds
-
-    def _build_folder(self, sha: str) -> Path:
-        mark = hashlib.sha256((self.section.build or "").encode()).hexdigest()[:8]
-        return self._builds / f"{sha[:16]}-{mark}"
-
-    def _built(self, sha: str) -> bool:
-        return self.section.build is None or (self._build_folder(sha) / "build.json").exists()
+        return [
+            max(block + (0.0 if self._builds.has(commit.sha) else build), 1e-3) / 3600 for commit in self.commits[1:]
+        ]
 
     def build(self, sha: str) -> Optional[str]:
         """Build a commit unless it is there; return why it cannot be built."""
-        if self._built(sha):
-            return None
-        folder = self._build_folder(sha)
-        with self._alone(folder):
-            return None if self._built(sha) else self._build(sha, folder)
+        return self._builds.build(sha, self.section.build_limit)
 
-    @contextlib.contextmanager
-    def _alone(self, folder: Path) -> Iterator[None]:
-        """Hold the lock of a build folder: searches may share it."""
-        folder.parent.mkdir(parents=True, exist_ok=True)
-        with open(folder.with_name(f".{folder.name}.lock"), "w") as lock:
-            try:
-                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                log.info("waiting for another search, which builds %s", folder)
-                fcntl.flock(lock, fcntl.LOCK_EX)
-            yield
-
-    def _build(self, sha: str, folder: Path) -> Optional[str]:
-        partial = put_aside(folder)
-        if partial:
-            shutil.rmtree(partial, ignore_errors=True)
-        (folder / FILES).mkdir(parents=True)
-        self._worktree.take(sha)
-        log.info("build %s", sha[:12])
-        line = f"cd {shlex.quote(str(self._worktree.folder))} && eval {shlex.quote(self.section.build or '')}"
-        own = {**self._environment(sha), FOLDER: str(folder)}
-        output = folder / "build.log"
-        done = run_command(line, output, own, self.section.build_limit)
-        self.note("build", sha=sha, seconds=round(done.seconds, 3), status=done.status)
-        if done.status == 0:
-            write_json(folder / "build.json", {"version": VERSION, "sha": sha, "seconds": done.seconds})
-            return None
-        return f"build {done.how} (see {output})"
-
-    def _environment(self, sha: str) -> Dict[str, str]:
-        folder = str(self._build_folder(sha) / FILES) if self.section.build else ""
-        return {COMMIT: sha, WORKTREE: str(self._worktree.folder), BUILD: folder}
+    def _note_build(self, sha: str, end: CommandEnd) -> None:
+        self.note("build", sha=sha, seconds=round(end.seconds, 3), status=end.status)
 
     # measurements
 
@@ -267,7 +220,7 @@ class BisectSession:
     def _trial(self, sha: str, folder: Path) -> Trial:
         self._worktree.take(sha)
         section = self.section
-        deploy = f"cd {shlex.quote(str(self._worktree.folder))} && eval {shlex.quote(section.deploy)}"
+        deploy = self._builds.in_worktree(section.deploy)
         cycle = Cycle(
             arm=sha[:12],
             file=self.archive / CYCLE_FILE,
@@ -276,7 +229,7 @@ class BisectSession:
             through=section.through or "",
             limit=section.deploy_limit,
             cycle_limit=section.cycle_limit,
-            environment=self._environment(sha),
+            environment=self._builds.environment(sha),
         )
         trial = self._judged(run_trial(cycle, folder))
         for _ in range(_TRIES - 1):

@@ -19,9 +19,9 @@ from cbt_plugins.compare.sides import Runs, Side, forbidding, not_recovered
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
-from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.compare.table import Choice, Compared, Rules, Section, compare
 from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 #: true changes that the outlook is given for, in margins; 0: nothing changed
@@ -94,7 +94,7 @@ class Evaluation:
         return seconds_of_block(self.schedule, [trial for _, trial in self.trials])
 
     def verdict_of(self, row: RowState) -> Optional[Verdict]:
-        """The verdict on a row; inconclusive at the end of the budget, None before."""
+        """Return the verdict on a row; inconclusive at the end of the budget, None before."""
         return row.verdict or (Verdict.INCONCLUSIVE if self.ended else None)
 
 
@@ -204,7 +204,9 @@ def _rows(
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
         for key in section.all_keys:
-            if _choice(schedule).is_key(key, section) and METRICS[key[2]].direction is not Direction.NONE:
+            metric = METRICS[key[2]]
+            decidable = metric.direction is not Direction.NONE and not metric.additive  # 0 has no log ratio
+            if _choice(schedule).is_key(key, section) and decidable:
                 row_runs = runs_by_key.setdefault((section.case, key), [])
                 row_runs += [run for run in runs if run not in row_runs]
     observed_rows: Dict[RowId, _Observed] = {}
@@ -305,28 +307,35 @@ def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[in
 
 def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
     """Return the blocks that each of EFFECTS takes with a scatter of the blocks' log ratios."""
-    design = replace(schedule.design, margin=schedule.rules.margin_of(metric))
+    design = schedule.design_of(metric)
     return tuple(outlook(effect * design.margin, scatter, rows, design) for effect in EFFECTS)
+
+
+def key_rows(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, List[Section]]:
+    """Return the key rows of runs of one side, with their runs by configuration."""
+    side = Side("history", tuple(records))
+    rows: Dict[Key, List[Section]] = {}
+    for section in compare(side, [side], _choice(schedule), Rules()).sections if records else ():
+        for row in section.rows:
+            if row.comparison.key:
+                rows.setdefault(row.key, []).append(section)
+    return rows
 
 
 def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]]:
     """Return for each key row what repeated runs of one configuration let expect: the scatter of a block's log ratio,
     and the outlook. {} where no run is repeated.
     """
-    side = Side("history", tuple(records))
-    if len(records) < 2:
-        return {}
-    compared = compare(side, [side], _choice(schedule), Rules())
+    rows = key_rows(records, schedule) if len(records) > 1 else {}
     expectations: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
-    keys = [row.key for row in compared.rows if row.comparison.key]
-    for key in dict.fromkeys(keys):
+    for key, sections in rows.items():
         groups = [
             [m.value for run in section.base for m in run.measurements if (m.phase, m.op, m.metric) == key and m.value]
-            for section in compared.sections
+            for section in sections
         ]
         scatter = pooled_scatter([group for group in groups if len(group) > 1])
         if scatter:
             of_block = Scatter(scatter.value * math.sqrt(2 / schedule.per_arm), scatter.freedom)
-            rows = len(set(keys)) * len(schedule.contrasts)
-            expectations[key] = of_block, outlooks_of(key[2], of_block, rows, schedule)
+            number = len(rows) * len(schedule.contrasts)
+            expectations[key] = of_block, outlooks_of(key[2], of_block, number, schedule)
     return expectations

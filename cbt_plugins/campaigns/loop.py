@@ -7,23 +7,31 @@ none. Nobody else may run it meanwhile.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Callable
+from typing import Callable, Optional
 
 from cbt_plugins import signals
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate
 from cbt_plugins.campaigns.options import describe_swap
 from cbt_plugins.campaigns.output import data, headline, left_set, page, progress
 from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
-from cbt_plugins.campaigns.trial import Trial, finished, run_trial
+from cbt_plugins.campaigns.trial import Cycle, Trial, finished, run_trial
 from cbt_plugins.formatting import seconds
 from cbt_plugins.journal import Journal, JournalError, write_json, write_whole
 
 #: attempts at a trial before the campaign stops
-_ATTEMPTS = 2
+ATTEMPTS = 2
 
 
 class TrialFailed(CampaignError):
     """A trial that failed again: the campaign stops, and the same command continues it."""
+
+    def __init__(self, text: str, trial: Optional[Trial] = None) -> None:
+        super().__init__(text)
+        self.trial = trial
+
+
+def _never(_: Evaluation) -> bool:
+    return False
 
 
 @dataclass(frozen=True)
@@ -32,6 +40,8 @@ class CampaignRun:
 
     schedule: Schedule
     say: Callable[[str], None]
+    cycle_of: Optional[Callable[[str], Cycle]] = None  # of an arm, called before each trial; None: the schedule's
+    enough: Callable[[Evaluation], bool] = _never  # ends it before a block, although not all is decided
 
     def run(self) -> Evaluation:
         """Run the campaign to its end. Raises CampaignError, OSError, KeyboardInterrupt."""
@@ -42,7 +52,7 @@ class CampaignRun:
             raise CampaignError(str(e)) from e
         try:
             with signals.handled():
-                return CampaignRun(self._with_options(), self.say)._blocks(journal)
+                return replace(self, schedule=self._with_options())._blocks(journal)
         finally:
             journal.close()
 
@@ -63,7 +73,7 @@ class CampaignRun:
 
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()
-        while not state.ended:
+        while not state.ended and not self.enough(state):
             for planned in self.schedule.block(state.blocks + 1):
                 self._trial(planned, journal)
             state = self._evaluated()
@@ -85,14 +95,15 @@ class CampaignRun:
         earlier_trial = finished(folder)
         if earlier_trial and not earlier_trial.reason:
             return
-        for attempt in range(1, _ATTEMPTS + 1):
+        for attempt in range(1, ATTEMPTS + 1):
             journal.write("trial", name=planned.name, arm=planned.arm, attempt=attempt)
-            trial = run_trial(self.schedule.cycle(planned.arm), folder, again=True)
+            trial = run_trial((self.cycle_of or self.schedule.cycle)(planned.arm), folder, again=True)
             journal.write("trial-ended", name=planned.name, reason=trial.reason)
             self.say(f"{planned.name}: {_result_text(trial)}")
             if not trial.reason:
                 return
-        raise TrialFailed(f"{planned.name} failed {_ATTEMPTS} times: {trial.reason}; the same command continues")
+        text = f"{planned.name} failed {ATTEMPTS} times: {trial.reason}; the same command continues"
+        raise TrialFailed(text, trial)
 
     def _tell(self, state: Evaluation) -> None:
         for line in progress(state):

@@ -64,7 +64,7 @@ def differing(tables: Sequence[Mapping[str, Table]], helps: Sequence[Help], name
         old, new = (by_kind.get(kind, {}) for by_kind in tables)
         for name, has, lacks in [(names[0], old, new), (names[1], new, old)] if old and new else ():
             for option in has.keys() - lacks.keys():
-                left.setdefault(f"only {name} has it", {})[option] = None
+                left.setdefault(f"only {name} has the option", {})[option] = None
         for option in sorted(old.keys() & new.keys()):
             values = old[option]["value"], new[option]["value"]
             abouts = [by_option.get(option, {}) for by_option in helps]
@@ -90,11 +90,11 @@ def _concerns(option: str, kind: str, abouts: Sequence[Mapping[str, Any]]) -> bo
 def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Mapping[str, Any]]) -> str:
     """Return why an option is left out; "" where it is not. Old and new: its row and its help."""
     if any(row.get("source") != "default" for row in rows):
-        return "the cluster sets it itself"
+        return "the cluster sets the option itself"
     if option.endswith(_OWN):
         return "a name, a path, an address or what is installed"
     if option in _MADE_OPTIONS or _MADE_FLAGS & set(abouts[1].get("flags") or ()):
-        return "it counts only when something is made anew"
+        return "the option counts only when something is created"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"
     if not _taken(rows[0]["value"], abouts[1]):
@@ -211,7 +211,8 @@ def describe_swap(swapped: Swapped, restarts: bool) -> Iterator[str]:
         options = sorted(
             {o for layer in (settings, *([late] if restarts else [])) for who in layer.values() for o in who}
         )
-        yield f"{code} gets the other's defaults of {len(options)} options: {', '.join(options) or 'none differ'}"
+        text = ", ".join(options) or "none differ"
+        yield f"{code} gets the other release's defaults of {len(options)} options: {text}"
     if not restarts:
         late_ones = sorted({o for layer in swapped.at_start.values() for who in layer.values() for o in who})
         if late_ones:

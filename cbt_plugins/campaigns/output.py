@@ -13,7 +13,8 @@ from cbt_plugins.compare.output import margins, number
 from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Outlook, interval
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, percent, plain, seconds, several
+from cbt_plugins.formatting import about_size, plain, seconds, several, signed_percent
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.comparison import page as comparison_page
 
@@ -28,9 +29,9 @@ def headline(evaluation: Evaluation) -> str:
     if evaluation.decided:
         return f"decided after {of}"
     if evaluation.ended and evaluation.blocks < evaluation.schedule.section.blocks:
-        return f"ended after {of}: no number of blocks decides what is inconclusive"
+        return f"ended after {of}: no number of blocks would decide the inconclusive rows"
     if evaluation.ended:
-        return f"the budget is used up: {of}; what is not decided is inconclusive"
+        return f"the budget is used up: {of}; rows that are not decided are inconclusive"
     return f"not decided after {of}"
 
 
@@ -62,7 +63,7 @@ def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
         row.id.contrast,
         plain(base),
         plain(new),
-        percent(decision.change),
+        signed_percent(decision.change),
         _ends(decision) or "-",
         "-" if decision.scatter is None else f"{100 * decision.scatter:.1f} %",
         str(decision.n),
@@ -71,11 +72,16 @@ def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
 
 
 def _ends(decision: Decision) -> str:
-    return "" if decision.low is None else f"[{percent(decision.low)}, {percent(decision.high)}]"
+    return "" if decision.low is None else f"[{signed_percent(decision.low)}, {signed_percent(decision.high)}]"
+
+
+def change_text(decision: Decision) -> str:
+    """Return the change with its interval: "-5.1 % [-6.0 %, -4.2 %]"."""
+    return f"{signed_percent(decision.change)} {_ends(decision)}".rstrip()
 
 
 def _word(verdict: Optional[Verdict], decision: Decision) -> str:
-    """Return "equivalent (worse)" of a row that surely differs, and surely by less than the margin."""
+    """Return "equivalent (worse)" of a row whose change is surely not 0, and surely smaller than the margin."""
     if verdict is Verdict.EQUIVALENT and decision.differs:
         return f"{verdict.value} ({decision.differs})"
     return verdict.value if verdict else "not decided"
@@ -111,8 +117,8 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
     """Yield the lines printed after each block: the rows, and the need of the noisiest one."""
     for row in evaluation.rows:
         decision, verdict = row.decision, evaluation.verdict_of(row)
-        change = " ".join(filter(None, (percent(decision.change), _ends(decision))))
-        yield f"block {evaluation.blocks}: {row.id.contrast}: {row.id.text}: {change}: {_word(verdict, decision)}"
+        text = f"{row.id.contrast}: {row.id.text}: {change_text(decision)}: {_word(verdict, decision)}"
+        yield f"block {evaluation.blocks}: {text}"
     still = [row for row in evaluation.rows if not row.verdict and row.outlooks]
     if still and not evaluation.ended:
         worst = max(still, key=lambda row: row.decision.scatter or 0.0)
@@ -132,7 +138,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
     named = [name for row in evaluation.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
     for pattern in section.keys if evaluation.rows else ():
         if not fnmatch.filter(named, pattern):
-            yield f"no row of key {pattern}: nothing of it is decided"
+            yield f"no row of key {pattern}: the campaign does not decide it"
     for row in evaluation.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
@@ -262,7 +268,7 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
     return {
         "half": _HALF,
-        "scale": percent(math.expm1(scale)),
+        "scale": signed_percent(math.expm1(scale)),
         "width": 16 * (section.blocks + 1),
         "margin": round(_HALF * min(1.0, margin / scale), 1),
         "points": [(16 * block, place(v)) for block, v in points],
@@ -308,8 +314,8 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         f"{cycle}{unknown_time}, its preparation more",
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
-        f"it ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)}); "
-        f"chance of any false better or worse: {100 * section.alpha:g} %; first look after {FIRST} blocks",
+        f"the campaign ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)})"
+        f"; chance of any false better or worse: {100 * section.alpha:g} %; first look after {FIRST} blocks",
     ]
     order = [(str(n), " ".join(planned.arm for planned in schedule.block(n))) for n in range(1, section.blocks + 1)]
     commands = []
@@ -345,7 +351,6 @@ _SHOWN = 20
 def plan_data(schedule: Schedule) -> Dict[str, Any]:
     """Return the plan of a campaign, for programs."""
     from cbt_plugins.config.bounds import total_of
-    from cbt_plugins.config.units import about_size
 
     totals = []
     for arm in schedule.arms:

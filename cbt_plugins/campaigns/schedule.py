@@ -11,7 +11,7 @@ the other's defaults (campaigns.options).
 from __future__ import annotations
 
 import random
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -92,6 +92,10 @@ class Schedule:
         """The rules of a comparison of the arms."""
         given = "margin" in self.section.model_fields_set
         return Rules(self.section.margin if given else None, self.section.alpha)
+
+    def design_of(self, metric: str) -> Design:
+        """Return the rules of the decision on a row."""
+        return replace(self.design, margin=self.rules.margin_of(metric))
 
     @property
     def per_arm(self) -> int:
@@ -251,7 +255,10 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
 def ceph_command(cluster: Mapping[str, object]) -> str:
     """Return the ceph command of a file's cluster."""
     conf = cluster.get("conf_file")
-    return f"{cluster.get('ceph_cmd') or 'ceph'}{f' -c {conf}' if conf else ''}"
+    option = f" -c {conf}" if conf else ""
+    if cluster.get("ceph") == "cephadm":
+        return f"cephadm shell{option} -- ceph"
+    return f"{cluster.get('ceph_cmd') or 'ceph'}{option}"
 
 
 def _refuse_other(state: Mapping[str, Any], config: Config, folder: Path) -> None:

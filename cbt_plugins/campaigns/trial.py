@@ -26,8 +26,8 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.results.source import Unreadable
 
 MARK, UNDONE, GROUP, ARCHIVE = "trial.json", "undone.json", "group", "archive"
@@ -195,7 +195,7 @@ def _run_cycle(cycle: Cycle, folder: Path) -> Trial:
         # a cluster that was down may be up after the preparation, and may be another one
         failure = undo_left(cycle, folder) if step == CYCLE else None
         if failure:
-            text = f"{failure}: an earlier attempt has left something on the cluster"
+            text = f"{failure}: an earlier attempt left changes on the cluster"
             return Trial(folder, cycle.arm, UNDO, None, text, began, prepared, measured)
         log = folder / f"{step}.log"
         done = run_command(line, log, {**cycle.environment, **own}, limit)
@@ -291,9 +291,9 @@ def _output(log: Path) -> BinaryIO:
 def _end(group: int, folder: Path, grace: float) -> None:
     """End a command: SIGTERM, again for each further signal to us, and SIGKILL after `grace` seconds."""
     for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _END_GRACE)):
-        deadline = time.monotonic() + seconds
+        until = time.monotonic() + seconds
         again = True
-        while any(_members(group, folder)) and time.monotonic() < deadline:
+        while any(_members(group, folder)) and time.monotonic() < until:
             with contextlib.suppress(ProcessLookupError, PermissionError):
                 if again:
                     os.killpg(group, number)

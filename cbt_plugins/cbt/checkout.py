@@ -8,14 +8,14 @@ from functools import cache
 from pathlib import Path
 from typing import Optional
 
-from cbt_plugins.host import Checkout
+from cbt_plugins.cbt_run import Checkout
 
 #: what makes a directory a CBT tree; the import hook asks the same of a module's origin
 MARKS = ("cbt.py", "settings.py", "common.py", "benchmarkfactory.py")
 
 
 def is_checkout(path: Path) -> bool:
-    """Whether a directory is a CBT tree."""
+    """Return whether a directory is a CBT tree."""
     return all((path / mark).is_file() for mark in MARKS)
 
 

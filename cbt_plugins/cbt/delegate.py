@@ -13,7 +13,10 @@ from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execution import COMPLETE, execute
 from cbt_plugins.cbt.judgement import judge_of
 from cbt_plugins.cbt.session import monitors_of_tree, session
-from cbt_plugins.host import HostRun, Monitor
+from cbt_plugins.cbt_run import CbtRun
+from cbt_plugins.config.preview import forecast
+from cbt_plugins.config.sections import understand
+from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
 
 logger = logging.getLogger(__name__)
@@ -33,7 +36,7 @@ class Delegate:
     cluster: Any
 
     def exists(self, expect_exists: bool = False) -> bool:
-        """Whether the run exists, for compare.py; in cbt.py the session answers.
+        """Return whether the run exists, for compare.py; in cbt.py the session answers.
 
         Where a run does not exist compare.py ends the iteration and counts nothing, which then looks like success:
         so what is judged exists as soon as it has begun, and in the archive under test always.
@@ -49,6 +52,16 @@ class Delegate:
         settings: Any = sys.modules["settings"]
         if not hasattr(self, "prefill") and not settings.cluster.get("use_existing", True):
             self.cluster.initialize()
+
+    def estimate_duration(self) -> int:
+        """Return the seconds of all phases that have a duration, for CBT's progress bars; 0 for a complete run."""
+        settings: Any = sys.modules["settings"]
+        if (Path(self.archive_dir) / COMPLETE).exists():
+            return 0
+        plan, _ = understand(
+            self.config["benchmark"], self.config, settings.cluster, settings.client_endpoints or {}
+        )
+        return round(forecast(plan).seconds) if plan else 0
 
     def run(self) -> str:
         """Run what is not complete yet; returns EXECUTED or EXISTING for the session, which cbt.py ignores."""
@@ -73,7 +86,7 @@ class Delegate:
     def __str__(self) -> str:
         return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
 
-    def _host_run(self) -> HostRun:
+    def _host_run(self) -> CbtRun:
         settings: Any = sys.modules["settings"]
         directory = Path(self.archive_dir)
         directory.mkdir(parents=True, exist_ok=True)
@@ -92,7 +105,7 @@ class Delegate:
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 
-        return HostRun(
+        return CbtRun(
             benchmark=benchmark,
             config=dict(self.config),
             iteration=self.config["iteration"],

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
 from cbt_plugins.cbt.layout import RequestedRun, write_once
-from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.journal import disk_full
 
 logger = logging.getLogger(__name__)
@@ -23,7 +23,7 @@ THREAD_TIMEOUT = 5.0
 PLANNED, EXECUTED, EXISTING, FAILED = "not executed", "executed", "existing", "failed"
 
 
-def execute(run: HostRun, load: Callable[[], Any]) -> str:
+def execute(run: CbtRun, load: Callable[[], Any]) -> str:
     """Run `load()(run).run()` unless the archive says that this run is complete; returns EXECUTED or EXISTING.
 
     Raises RunFailed.
@@ -102,7 +102,7 @@ class Ledger:
         self._failures: Dict[str, str] = {}
 
     def knows(self, run: RequestedRun) -> bool:
-        """Whether the run is one of the planned ones."""
+        """Return whether the run is a planned one."""
         return run.fingerprint in self._runs
 
     def state(self, run: RequestedRun) -> str:

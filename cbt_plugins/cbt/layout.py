@@ -20,7 +20,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.loader import MOST_BYTES
 from cbt_plugins.config.source import read, sweep
 from cbt_plugins.config.top_level import is_ours
-from cbt_plugins.formatting import printable
+from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import json_lines, write_whole
 
 #: exit status for an error in the file or the command line
@@ -108,7 +108,7 @@ def refuse(errors: Sequence[str]) -> int:
 
 
 def has_ours(path: Path) -> bool:
-    """Whether a file names a benchmark or a monitor of a plug-in; of a file with YAML errors, whether it seems so."""
+    """Return whether a file names a benchmark or a monitor of a plug-in, or, with YAML errors, seems to."""
     try:
         return is_ours(read(path))
     except ConfigError:

@@ -15,11 +15,12 @@ from cbt_plugins import __version__
 from cbt_plugins.cbt import checkout, layout, session
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import refuse
+from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.formatting import printable_output
-from cbt_plugins.host import HostRun, Monitor, RunFailed
+from cbt_plugins.formatting.screen import printable_output
+from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
 
 logger = logging.getLogger(__name__)
@@ -41,6 +42,9 @@ def arguments() -> argparse.ArgumentParser:
     parser.add_argument("-V", "--version", action="version", version=f"cbt-plugins {__version__}")
     parser.add_argument("-a", "--archive", required=True, help="directory where the results are archived")
     parser.add_argument("-c", "--conf", help="the ceph.conf file of the cluster")
+    parser.add_argument(
+        "--live", action="store_true", help="serve the page of the run while it goes on, as the profile `live` does"
+    )
     parser.add_argument("config_file", help="YAML file")
     return parser
 
@@ -56,7 +60,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             return refuse(str(error).splitlines())
         of_cbt = sorted(set(config.data["benchmarks"]) - set(registry.names(registry.BENCHMARKS)), key=str)
         if not of_cbt:
-            return RunLoop(args.archive, config.data, args.conf, Path(args.config_file).resolve()).run()
+            return RunLoop(args.archive, config.data, args.conf, Path(args.config_file).resolve(), args.live).run()
+        if args.live:
+            return refuse([f"--live: {', '.join(map(str, of_cbt))}: only benchmarks of cbt-plugins have a live page"])
         try:
             tree = checkout.find()
         except ValueError as error:
@@ -104,7 +110,14 @@ def _hand_over(tree: Path, of_cbt: Sequence[str], args: argparse.Namespace) -> i
 class RunLoop:
     """All runs of one file, one after the other."""
 
-    def __init__(self, archive: str, config: Mapping[str, Any], conf: Optional[str], config_file: Path) -> None:
+    def __init__(
+        self,
+        archive: str,
+        config: Mapping[str, Any],
+        conf: Optional[str],
+        config_file: Path,
+        live: bool = False,
+    ) -> None:
         self._archive = Path(archive)
         self._config_file = config_file
         self._benchmarks: Mapping[str, Any] = config["benchmarks"]
@@ -118,6 +131,8 @@ class RunLoop:
             "benchmarks": dict(self._benchmarks),
             "monitoring_profiles": dict(self._profiles),
         }
+        if live:  # how a run is watched is no part of it
+            self._profiles.setdefault("live", {})
         self._cluster.setdefault("tmp_dir", f"/tmp/cbt.{os.getpid()}")
         if conf:
             self._cluster["conf_file"] = conf
@@ -153,7 +168,7 @@ class RunLoop:
             print("Error:", "\n".join(ledger.lines()), file=sys.stderr)
         return status
 
-    def _host_run(self, run: layout.RequestedRun) -> HostRun:
+    def _host_run(self, run: layout.RequestedRun) -> CbtRun:
         config = {key: value for key, value in run.config.items() if key != "acceptable"}
         directory = layout.archive_dir(self._archive, config)
         directory.mkdir(parents=True, exist_ok=True)
@@ -166,7 +181,7 @@ class RunLoop:
             make = partial(self._build_monitors, without, acting)
             return lifecycle.watch(make, self._cluster, self._common, run_dir, local_dir)
 
-        return HostRun(
+        return CbtRun(
             benchmark=run.benchmark,
             config=config,
             iteration=run.iteration,

@@ -11,11 +11,11 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, List, Optional, Sequence, Set
 
-from cbt_plugins import host
+from cbt_plugins import cbt_run
 from cbt_plugins.cbt import layout
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, PLANNED, Ledger, cause_of
 from cbt_plugins.cbt.layout import RequestedRun, planned
-from cbt_plugins.host import RunFailed
+from cbt_plugins.cbt_run import RunFailed
 
 logger = logging.getLogger(__name__)
 
@@ -51,7 +51,7 @@ class Session:
             self._forced = False
 
     def is_done(self, run: RequestedRun, benchmark: Any) -> bool:
-        """Whether an earlier invocation left results of one of CBT's own benchmarks (ours resume inside run()).
+        """Return whether an earlier invocation left results of a benchmark of CBT (ours resume inside run()).
 
         CBT takes a directory for a result, and makes it before the run: so this is asked once, before
         anything of this invocation is there, and a run that began without coming to its end is none.
@@ -76,14 +76,14 @@ class Session:
 
         def counted_run() -> None:
             self.unforce()
-            current = host.current = host.CurrentRun(Path(benchmark.archive_dir))
+            current = cbt_run.current = cbt_run.CurrentRun(Path(benchmark.archive_dir))
             try:
                 state = execute()
             except BaseException as error:
                 self.ledger.set(run, FAILED, cause_of(error))
                 raise
             finally:
-                host.current = None
+                cbt_run.current = None
             if of_cbt and current.failure:
                 self.ledger.set(run, FAILED, current.failure)
                 return
@@ -163,7 +163,7 @@ def count_every_file() -> None:
 
 
 def leads(config_file: Path) -> bool:
-    """Whether this process has a session for this file."""
+    """Return whether this process has a session for this file."""
     return _every_file or layout.has_ours(config_file)
 
 

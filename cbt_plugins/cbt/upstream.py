@@ -168,7 +168,11 @@ def patch_monitoring(module: Any) -> None:
 
 
 def patch_monitoring_factory(module: Any) -> None:
-    """Patch the package era: MonitoringFactory has get_object, and cbt.py calls the class."""
+    """Patch the package era: MonitoringFactory has get_object, and cbt.py calls the class.
+
+    Its registry has our profiles too, for what looks a name up there. Ours never reach the registry's own call, which
+    takes every KeyError of a constructor for an unknown name.
+    """
     factory = module.MonitoringFactory
     cbt_get_object: Callable[..., Any] = factory.get_object
     ours = registry.loaders(registry.MONITORS)
@@ -176,6 +180,9 @@ def patch_monitoring_factory(module: Any) -> None:
     def get_object(cls: type, name: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
         return _monitor_of(name, mconfig, ours, module.Monitoring) or cbt_get_object(name, _filled(mconfig))
 
+    registry_of_tree = getattr(factory, "_REGISTRY", {})
+    for profile in ours:
+        registry_of_tree[profile] = functools.partial(_monitor_of, profile, ours=ours, base=module.Monitoring)
     all_of: Callable[[], Iterator[Any]] = factory.get_all
     factory.get_object = classmethod(get_object)
     factory.get_all = classmethod(lambda cls: around(all_of()))

@@ -11,14 +11,19 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, Result, subject_of
+from cbt_plugins.cluster.ceph_programs import DEFAULT_CONF, CephPrograms
+from cbt_plugins.cluster.kubernetes import Kubernetes
+from cbt_plugins.cluster.remote import Remote, RemoteError, subject_of
 from cbt_plugins.cluster.sampler_agent import state_of
+from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.conditions import is_clean
 from cbt_plugins.inventory import head_of
 from cbt_plugins.space import PoolSpace, Space
 
 #: exit status of a command that was ended at its limit
 TIMED_OUT = 124
+#: exit status of a shell for a program that is not there
+NOT_THERE = 127
 #: seconds of a limit above which a command is work, and says nothing of how fast the cluster answers
 LONG = 60.0
 #: what describes a cluster well enough to read its results a year later: file name -> command
@@ -43,6 +48,13 @@ _MARK, _STATUS = "cbt-plugins: next reply", "cbt-plugins: status"
 #: options of Ceph whose value nobody should see: rgw_keystone_admin_password, mgr/dashboard/RGW_API_SECRET_KEY, key
 _SECRET = re.compile(r"(?:^|[/_ -])(?:password|passwd|secret|token|keys?)$", re.IGNORECASE)
 _MASKED = "***"
+
+
+def _remedy(result: Optional[Result]) -> str:
+    """Return the remedy for a program that is not on the head, as the end of an error; "" for other failures."""
+    if result is None or result.status != NOT_THERE:
+        return ""
+    return "; install Ceph's programs on the head, or write `ceph: cephadm` in `cluster:` if they are in its containers"
 
 
 def _masked(line: str) -> str:
@@ -92,7 +104,7 @@ class Reply:
     @property
     def last(self) -> str:
         """Return its last line of text, or how it ended."""
-        ended = "it did not end" if self.status is None else f"exit status {self.status}"
+        ended = "the command did not end" if self.status is None else f"exit status {self.status}"
         return next((line.strip() for line in reversed(self.text.splitlines()) if line.strip()), ended)
 
     @classmethod
@@ -226,10 +238,10 @@ class Ceph:
         self.remote = remote
         self.head = head_of(cluster)
         self.times = CommandTimes()
-        conf = cluster.get("conf_file") or "/etc/ceph/ceph.conf"
-        self.conf_file = str(conf)
-        self._ceph = f"{cluster.get('ceph_cmd') or 'ceph'} -c {shlex.quote(self.conf_file)}"
-        self._admin = f"{cluster.get('radosgw-admin_cmd') or 'radosgw-admin'} -c {shlex.quote(self.conf_file)}"
+        self.kubernetes = Kubernetes.of(cluster)
+        self.programs = CephPrograms.of(cluster)
+        self.conf_file = str(cluster.get("conf_file") or DEFAULT_CONF)
+        self._ceph, self._admin = self.programs.ceph, self.programs.admin
 
     @property
     def command(self) -> str:
@@ -260,11 +272,11 @@ class Ceph:
         try:
             return self.run(command, timeout, check=True).stdout
         except RemoteError as error:
-            raise CephError(str(error)) from error
+            raise CephError(f"{error}{_remedy(error.results.get(self.head))}") from error
 
     def json(self, command: str, timeout: float = 60.0) -> Any:
         """Return the reply of `ceph COMMAND -f json`. Raises CephError."""
-        line = f"{self._ceph} --connect-timeout 20 {command} -f json 2>/dev/null"
+        line = f"{self._ceph} --connect-timeout 20 {command} -f json"
         return self._parsed(self._text(line, timeout), f"ceph {command}")
 
     def _parsed(self, text: str, command: str) -> Any:
@@ -297,7 +309,8 @@ class Ceph:
                 replies = [Reply.parse(text) for text in others]
                 return answers, replies + [Reply("", None)] * (len(alone) - len(others))
         why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-        raise CephError(f"ceph on {self.head} gave {len(answers)} of {len(questions)} replies: {why[0]}")
+        counted = f"ceph on {self.head} gave {len(answers)} of {len(questions)} replies"
+        raise CephError(f"{counted}: {why[0]}{_remedy(result)}")
 
     def json_all(self, questions: Sequence[str], timeout: float = 60.0) -> List[Any]:
         """Return the replies of several `ceph QUESTION -f json`. Raises CephError."""
@@ -324,7 +337,7 @@ class Ceph:
         replies["ec_profiles.json"] = replies["osd_dump.json"]["erasure_code_profiles"]
         for name, reply in replies.items():
             (folder / name).write_text(json.dumps(reply, indent=1) + "\n")
-        lines = self._text(f"cat -- {shlex.quote(self.conf_file)}", 30.0).splitlines()
+        lines = self._text(f"{self.programs.prefix}cat -- {shlex.quote(self.programs.conf)}", 30.0).splitlines()
         (folder / "ceph.conf").write_text("".join(f"{_masked(line)}\n" for line in lines))
 
     def max_avail(self, pool: str) -> int:
@@ -372,7 +385,7 @@ class Ceph:
 
     def admin_json(self, command: str, timeout: float = 120.0) -> Any:
         """Return the reply of `radosgw-admin COMMAND`. Raises CephError."""
-        return self._parsed(self._text(f"{self._admin} {command} 2>/dev/null", timeout), f"radosgw-admin {command}")
+        return self._parsed(self._text(f"{self._admin} {command}", timeout), f"radosgw-admin {command}")
 
     def garbage(self, timeout: float = 600.0) -> int:
         """Return how many entries RGW's garbage has, also those that are not due. Raises CephError."""

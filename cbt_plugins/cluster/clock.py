@@ -7,7 +7,8 @@ import time
 from dataclasses import dataclass
 from typing import Dict, Sequence
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, Result
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 
 _ECHO = "python3 -u -c 'import sys, time\nfor _ in sys.stdin: print(repr(time.time()), flush=True)'"
 
@@ -36,7 +37,7 @@ def offsets(remote: Remote, nodes: Sequence[str], rounds: int = 7, timeout: floa
                 answer = next(iter(stream.lines(timeout)), None)
                 if answer is None:
                     message = "; ".join(stream.messages[-3:]) or "no reply"
-                    raise RemoteError("asking for the time", {node: Result("", message, 255)})
+                    raise RemoteError("asking for the time", {node: Result("", message, UNREACHABLE)})
                 received = time.time()
                 offset = Offset(float(answer[1]) - (sent + received) / 2, (received - sent) / 2)
                 if best is None or offset.error < best.error:

@@ -74,7 +74,7 @@ class ObjectSample:
 
     @classmethod
     def of_json(cls, document: Mapping[str, Any]) -> ObjectSample:
-        """Raises ValueError, KeyError or TypeError for something else than `as_json` wrote."""
+        """Read what `as_json` wrote. Raises ValueError, KeyError or TypeError for anything else."""
         if document["format"] != FORMAT:
             raise ValueError(f"sample of format {document['format']}, this version reads {FORMAT}")
         objects = tuple(SampledObject(**entry) for entry in document["objects"])

@@ -6,16 +6,15 @@ import errno
 import io
 import logging
 import os
+import resource
 import shlex
 import stat
 import subprocess
 import tarfile
 import threading
 import time
-import uuid
-from collections import Counter
-from dataclasses import dataclass, replace
-from functools import cache
+from dataclasses import replace
+from functools import cache, partial
 from pathlib import Path, PurePosixPath
 from typing import (
     Any,
@@ -33,24 +32,12 @@ from typing import (
 )
 
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.cluster.transport import SILENT_NETWORK, Transport
+from cbt_plugins.cluster.transports.choice import TransportChoice
+from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
-
-#: exit status of a node that could not be reached or did not answer in time (ssh's own convention)
-UNREACHABLE = 255
-
-
-@dataclass(frozen=True)
-class Result:
-    """Output and exit status of a command on one node."""
-
-    stdout: str
-    stderr: str
-    status: int
-
 
 class RemoteError(Exception):
     """A command failed on at least one node; `results` has all nodes, the good ones too."""
@@ -93,7 +80,7 @@ def own_here(
 
     Raises PermissionError where others could write or replace it.
     """
-    remedy = f"close it to others (chmod go-w), or {alternative}"
+    remedy = f"forbid other users to write it (chmod go-w), or {alternative}"
     line = f"{OWN_FOLDER}own_folder {shlex.quote(str(folder.absolute()))} {action} {shlex.quote(remedy)}"
     done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
     if done.returncode:
@@ -102,9 +89,8 @@ def own_here(
 
 def script(path: Path, *words: str) -> str:
     """Return the command that runs a shell program of ours on a node; `words` are its arguments."""
-    text = path.read_text(encoding="utf-8")
-    if "own_folder " in text:
-        text = text.replace("\n", f"\n{OWN_FOLDER}", 1)
+    text = program_text(path)
+    text = f"#!/bin/sh\n{OWN_FOLDER if 'own_folder ' in text else ''}{text}"
     return " ".join(["sh", "-c", *map(shlex.quote, (text, path.name, *words))])
 
 
@@ -145,9 +131,24 @@ class Pending(Generic[T]):
         return cast(T, self._answer)
 
 
-def side_by_side(*questions: Callable[[], Any]) -> List[Any]:
-    """Ask at once, and return the answers in the same order; the first error is raised when all have ended."""
-    return [pending.get() for pending in [Pending(question) for question in questions]]
+#: connections that are opened at once for many nodes: a login takes some 0.06 s of CPU time here, and 10 s at most
+AT_ONCE = 64 * len(os.sched_getaffinity(0))
+
+
+def ask_at_once(*questions: Callable[[], Any]) -> List[Any]:
+    """Return the answers in the order of the questions, AT_ONCE of which are asked at a time.
+
+    The first error is raised when all have ended.
+    """
+    if len(questions) == 1:
+        return [questions[0]()]  # without a thread, which a signal could leave behind
+    free = threading.BoundedSemaphore(AT_ONCE)
+
+    def ask(question: Callable[[], Any]) -> Any:
+        with free:
+            return question()
+
+    return [pending.get() for pending in [Pending(partial(ask, question)) for question in questions]]
 
 
 #: how often is asked where a connection may be lost, and seconds in between
@@ -167,12 +168,38 @@ def insist(question: Callable[[], T], passing: Type[Exception], clear: Tuple[Typ
     return question()
 
 
-#: seconds that a node has, beyond the command's own time, to connect and to answer
-CONNECT_ALLOWANCE = 20.0
+def _or_python(tar: str, action: str) -> str:
+    """Return shell text that packs or unpacks by tar, or where a node has none by our own program."""
+    program = shlex.quote(program_text(Path(__file__).with_name("copy_agent.py")))
+    return f"command -v tar >/dev/null || exec python3 -I -c {program} {action}; exec {tar}"
+
+
+#: files from standard input; tar makes each anew (O_EXCL), and the folders above keep their owner and mode
+_UNPACK = _or_python("tar -x -f - -C / --no-same-owner --no-overwrite-dir", "unpack")
+#: the current folder to standard output, and an empty archive
+_PACK, _NOTHING = _or_python("tar -c -f - .", "pack"), _or_python("tar -c -T /dev/null -f -", "nothing")
 #: seconds between two looks at how far a copy is
 LOOK = 10.0
 #: seconds that a command may take at most: poll(2) counts milliseconds in 31 bits, and Python refuses more
 LONGEST = 2_000_000.0
+
+
+#: descriptors of a connection that stays open: three pipes, and what waits for them
+FILES = 4
+#: most descriptors that this process and its children may have: pdsh closes all that it may have for each node
+MOST_FILES = 16_384
+
+
+def allow_files() -> int:
+    """Let this process and its children open as many files as the hard limit allows; return how many that are.
+
+    The usual soft limit of 1024 ends at 250 nodes.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted
 
 
 class Remote:
@@ -181,13 +208,38 @@ class Remote:
     Every command is bounded on its node (`timeout`) and here, so nothing is left running when an answer is late.
     """
 
-    def __init__(self, transport: Transport) -> None:
-        self.transport = transport
+    def __init__(self, transports: TransportChoice) -> None:
+        self._transports = transports
 
     @classmethod
     def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Remote:
         """Reach nodes as the YAML's `cluster:` and `common:` sections say."""
-        return cls(Transport.from_host(cluster, common))
+        allow_files()
+        return cls(TransportChoice(cluster, common))
+
+    def transport_name(self, node: str) -> str:
+        """Return the name of the transport of a node, as `cluster: transport:` takes it."""
+        return self._transports.name_of(node)
+
+    def login(self, node: str) -> str:
+        """Return the words in front of a command by which a person runs it there, "" where there are none to try."""
+        return self._transports[node].login(node)
+
+    def port(self, node: str) -> int:
+        """Return the TCP port of the node that must stay open for connections."""
+        return self._transports[node].port(node)
+
+    def has_own_clock(self, node: str) -> bool:
+        """Return whether a node's clock may differ from that of this machine."""
+        return not self._transports[node].same_clock
+
+    def command(self, node: str, shell: str, silence: float = SILENT_NETWORK) -> List[str]:
+        """Return the command line for a shell command on a node; its network may be silent for `silence` seconds."""
+        return self._transports[node].command(node, shell, silence)
+
+    def lost_statuses(self, node: str) -> List[int]:
+        """Return the exit statuses of such a command line that are not those of the shell command."""
+        return self._transports[node].lost_statuses()
 
     def run(self, nodes: Sequence[str], command: str, timeout: float = 60.0, check: bool = True) -> Dict[str, Result]:
         """Run a shell command on all nodes at once.
@@ -197,10 +249,12 @@ class Remote:
         """
         nodes, timeout = list(dict.fromkeys(nodes)), min(timeout, LONGEST)
         bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)} </dev/null"
-        together = _told_apart([n for n in nodes if self.transport.by_pdsh(n)])
-        limit = timeout + CONNECT_ALLOWANCE
-        results = self._run_pdsh(together, bounded, limit) if together else {}
-        results.update(self._run_each({n: bounded for n in nodes if n not in together}, limit))
+        results: Dict[str, Result] = {}
+        for transport in dict.fromkeys(self._transports[node] for node in nodes):
+            group = [node for node in nodes if self._transports[node] is transport]
+            results.update(transport.run_many(group, bounded, timeout + transport.connect_limit))
+        alone = {node: (bounded, b"") for node in nodes if node not in results}
+        results.update(_as_text(self._exchange(alone, timeout)))
         results = self._hinted({n: results[n] for n in nodes})
         if check and any(r.status for r in results.values()):
             raise RemoteError(subject_of(command), results)
@@ -210,63 +264,45 @@ class Remote:
         """Add to the message of each node that could not be reached the command that shows why, in the same line."""
         hinted = dict(results)
         for node, result in results.items():
-            if result.status == UNREACHABLE and not self.transport.is_local(node):
-                message_lines = [line for line in result.stderr.strip().splitlines() if "ssh exited with" not in line]
-                why = "\n".join(message_lines) or "no reply"
-                hinted[node] = replace(result, stderr=f"{why}; try: {self.transport.login(node)} true\n")
+            login = self.login(node)
+            if result.status == UNREACHABLE and login:
+                why = result.stderr.strip() or "no reply"
+                hinted[node] = replace(result, stderr=f"{why}; try: {login} true\n")
         return hinted
-
-    def _run_pdsh(self, nodes: Sequence[str], command: str, timeout: float) -> Dict[str, Result]:
-        # pdsh reports one status for all nodes; each node says its own on its last line
-        token = uuid.uuid4().hex
-        line, environment = self.transport.pdsh_line(nodes, f"{command}; status=$?; echo; echo {token} $status")
-        process = subprocess.Popen(
-            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
-        )
-        try:
-            out, err = process.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
-        stdout = _by_node(nodes, out.decode(errors="replace"))
-        stderr = _by_node(nodes, err.decode(errors="replace"))
-        results = {}
-        for node in nodes:
-            text, status = _cut_status(stdout[node], token)
-            results[node] = Result(text, stderr[node] or ("no reply" if status == UNREACHABLE else ""), status)
-        return results
-
-    def _run_each(self, commands: Mapping[str, str], timeout: float) -> Dict[str, Result]:
-        answers = self._exchange({n: (c, b"") for n, c in commands.items()}, timeout)
-        return {
-            n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()
-        }
 
     def _exchange(
         self, commands: Mapping[str, Tuple[str, bytes]], timeout: float
     ) -> Dict[str, Tuple[bytes, bytes, int]]:
-        """One connection per node at once: command and standard input in, output, errors and status out."""
-        running = {}
-        for node, (command, data) in commands.items():
-            process = subprocess.Popen(
-                self.transport.ssh(node, command),
-                stdin=subprocess.PIPE if data else subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                start_new_session=True,
-            )
-            running[node] = (process, data)
-        answers, until = {}, time.monotonic() + timeout
-        for node, (process, data) in running.items():
-            try:
-                left = max(0.1, until - time.monotonic())
-                out, err = process.communicate(input=data or None, timeout=left)
-                answers[node] = (out, err, process.returncode if process.returncode >= 0 else UNREACHABLE)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                out, err = process.communicate()
-                answers[node] = (out, err + b"\nno reply in time", UNREACHABLE)
-        return answers
+        """Run a command line on each node at once, by one connection each; return output, errors and exit status."""
+        questions = (partial(self._ask, node, *of_node, timeout) for node, of_node in commands.items())
+        return dict(zip(commands, ask_at_once(*questions)))
+
+    def _ask(self, node: str, command: str, data: bytes, timeout: float) -> Tuple[bytes, bytes, int]:
+        process = subprocess.Popen(
+            self.command(node, command),
+            stdin=subprocess.PIPE if data else subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            start_new_session=True,
+        )
+        try:
+            out, err = process.communicate(data or None, timeout + self._transports[node].connect_limit)
+        except subprocess.TimeoutExpired:
+            process.kill()
+            out, err = process.communicate()
+            return out, err + b"\nno reply in time", UNREACHABLE
+        status = self._status(node, process.returncode, err)
+        return out, self._of_command(node, err), status if status >= 0 else UNREACHABLE
+
+    def _status(self, node: str, status: int, messages: bytes) -> int:
+        """Return the exit status of a node's command by that of its command line."""
+        is_lost = status >= 0 and self._transports[node].lost(status, messages.decode(errors="replace"))
+        return UNREACHABLE if is_lost else status
+
+    def _of_command(self, node: str, messages: bytes) -> bytes:
+        """Return the errors of a node's command without the messages of its transport."""
+        lines = map(self._transports[node].message_of, messages.decode(errors="replace").split("\n"))
+        return "\n".join(line for line in lines if line is not None).encode()
 
     def feed(self, nodes: Sequence[str], command: str, data: bytes, timeout: float) -> Dict[str, Result]:
         """Run a shell command on all nodes at once with this standard input: what is secret is in no argument list.
@@ -274,10 +310,7 @@ class Remote:
         Statuses are those of `run`; nothing is raised.
         """
         bounded = f"timeout -k 5 {timeout:g} sh -c {shlex.quote(command)}"
-        answers = self._exchange({n: (bounded, data) for n in dict.fromkeys(nodes)}, timeout + CONNECT_ALLOWANCE)
-        return self._hinted(
-            {n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()}
-        )
+        return self._hinted(_as_text(self._exchange({n: (bounded, data) for n in dict.fromkeys(nodes)}, timeout)))
 
     def put(self, files: Mapping[str, Mapping[str, bytes]], mode: int = 0o600, timeout: float = 600.0) -> None:
         """Write files: {node: {absolute path: content}}, for us alone, into folders of ours, which are made.
@@ -293,11 +326,8 @@ class Remote:
                     entry.size, entry.mode = len(content), mode
                     tar.addfile(entry, io.BytesIO(content))
             folders = sorted({str(PurePosixPath(p).parent) for p in wanted})
-            # tar makes each file anew (O_EXCL); --no-overwrite-dir: the folders above keep their owner and mode
-            extract = "tar -x -f - -C / --no-same-owner --no-overwrite-dir"
-            commands[node] = (f"{make_own(*folders)}umask 077; {extract}", archive.getvalue())
-        answers = self._exchange(commands, timeout)
-        results = self._hinted({n: Result("", e.decode(errors="replace"), s) for n, (_, e, s) in answers.items()})
+            commands[node] = (f"{make_own(*folders)}umask 077; {_UNPACK}", archive.getvalue())
+        results = self._hinted(_as_text(self._exchange(commands, timeout)))
         if any(r.status for r in results.values()):
             raise RemoteError("writing files", results)
 
@@ -310,12 +340,11 @@ class Remote:
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         sinks = set()
         quoted = shlex.quote(remote_dir)
-        nothing = "exec tar -c -T /dev/null -f -"
-        command = f"{OWN_FOLDER}own_folder {quoted} look && cd {quoted} && exec tar -c -f - . </dev/null; {nothing}"
+        command = f"{OWN_FOLDER}own_folder {quoted} look && cd {quoted} && {{ {_PACK}; }} </dev/null; {_NOTHING}"
         for node in dict.fromkeys(nodes):
             (local_dir / node).mkdir(parents=True, exist_ok=True)
             source = subprocess.Popen(
-                self.transport.ssh(node, command),
+                self.command(node, command),
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
@@ -335,10 +364,13 @@ class Remote:
         results = {node: Result("", "", 0) for node, _ in running}
         for node, process in running:
             err = _end_of_copy(process, local_dir / node, stalled)
+            status = process.returncode
+            if process not in sinks:
+                status, err = self._status(node, status, err), self._of_command(node, err)
             # tar says 1 when a file changed while it was read: rows of a load that is still ending
-            if process.returncode not in (0, 1):
+            if status not in (0, 1):
                 messages = results[node].stderr + err.decode(errors="replace")
-                results[node] = Result("", messages, results[node].status or process.returncode)
+                results[node] = Result("", messages, results[node].status or status)
             if process in sinks and any(text in err for text in _FULL):
                 full = local_dir / node  # what unpacks is here
         for node in results:
@@ -348,9 +380,14 @@ class Remote:
         if any(r.status for r in results.values()):
             raise RemoteError(f"fetching {remote_dir}", self._hinted(results))
 
-    def stream(self, nodes: Sequence[str], command: str, patience: float = SILENT_NETWORK) -> Stream:
-        """Start a command on all nodes and read its lines as they come; a network may be silent for `patience` s."""
-        return Stream({node: self.transport.ssh(node, command, patience) for node in nodes})
+    def stream(self, nodes: Sequence[str], command: str, silence: float = SILENT_NETWORK) -> Stream:
+        """Start a command on all nodes and read its lines as they come; a network may be silent for `silence` s."""
+        lines = {node: self.command(node, command, silence) for node in nodes}
+        return Stream(lines, {node: self._transports[node].message_of for node in nodes})
+
+
+def _as_text(answers: Mapping[str, Tuple[bytes, bytes, int]]) -> Dict[str, Result]:
+    return {n: Result(o.decode(errors="replace"), e.decode(errors="replace"), s) for n, (o, e, s) in answers.items()}
 
 
 def _size_of(file: Path) -> int:
@@ -373,7 +410,7 @@ def _end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float)
             elif time.monotonic() - at >= stalled:
                 process.kill()
                 process.communicate()
-                return f"nothing more came for {stalled:g} s".encode()
+                return f"no more data came for {stalled:g} s".encode()
 
 
 #: what tar says of a full disk; the last of a file that just fits in part
@@ -389,40 +426,3 @@ def _drop_special(folder: Path) -> None:
             if not stat.S_ISREG(mode := os.lstat(path).st_mode) and not stat.S_ISDIR(mode):
                 log.warning("%s: neither a file nor a folder: not kept", path)
                 os.unlink(path)
-
-
-def _told_apart(nodes: Sequence[str]) -> List[str]:
-    """Return the nodes, at least two, whose lines can be told apart in pdsh's output.
-
-    Where all names that have a domain have the same one, pdsh leaves it out (10.0.0.1 has the domain 0.0.1 for it; the
-    option that keeps it, -K, is missing in some versions): then a.example.com and a have one label.
-    """
-    firsts = Counter(node.partition(".")[0] for node in nodes)
-    domains = {node.partition(".")[2] for node in nodes if "." in node}
-    clear = [node for node in nodes if len(domains) != 1 or firsts[node.partition(".")[0]] == 1]
-    return clear if len(clear) > 1 else []
-
-
-def _by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
-    """Undo pdsh's "node: " in front of every line; pdsh's own messages go to the node they speak of."""
-    rows: Dict[str, List[str]] = {node: [] for node in nodes}
-    labels = {**{node.partition(".")[0]: node for node in nodes}, **{node: node for node in nodes}}
-    for row in text.splitlines():
-        label, colon, content = row.partition(": ")
-        if row.endswith(":") and not colon:
-            label, content = row[:-1], ""
-        if label in labels:
-            rows[labels[label]].append(content)
-            continue
-        of, _, _ = content.partition(": ")  # "pdsh@here: node: ssh exited with exit code 255"
-        if of in labels:
-            rows[labels[of]].append(row)
-    return {node: "".join(f"{r}\n" for r in kept) for node, kept in rows.items()}
-
-
-def _cut_status(text: str, token: str) -> Tuple[str, int]:
-    """Take the line "<token> <status>" and the line break before it off a node's output."""
-    before, separator, status = text.rpartition(f"{token} ")
-    if not separator:
-        return text, UNREACHABLE
-    return before[:-1] if before.endswith("\n") else before, int(status.strip() or UNREACHABLE)

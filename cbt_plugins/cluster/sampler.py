@@ -23,8 +23,6 @@ log = logging.getLogger(__name__)
 
 #: what nodes run to sample; standard library only
 AGENT, PARTS = Path(__file__).parent / "sampler_agent.py", (state_sources,)
-#: the distribution's Python is the one that has Ceph's bindings
-_PYTHON = "python=/usr/bin/python3; [ -x $python ] || python=python3; exec $python "
 #: questions of `ClusterWatch.ask`: who answers, and the command as librados takes it
 QUESTIONS: Dict[str, Tuple[str, Dict[str, str]]] = {
     "df detail": ("mon", {"prefix": "df", "detail": "detail"}),
@@ -45,7 +43,8 @@ def agent_settings(ceph: Ceph, interval: Optional[float], **settings: Any) -> Di
 
     `recovery`: follow the OSD maps and counters; `df`: ask for the space; `librados`: use it where it is; `timeout`.
     """
-    return {"interval": interval, "ceph": ceph.command, "conf": ceph.conf_file, **settings}
+    programs = ceph.programs
+    return {"interval": interval, "ceph": programs.ceph_there, "conf": programs.conf, **settings}
 
 
 class StatusFeed:
@@ -179,7 +178,7 @@ class ClusterWatch:
         agent = NodeProgram(AGENT, PARTS)
         last_state = (self.settings, self._state.get("epoch"), self._state.get("t"))
         words = map(shlex.quote, agent.words(json.dumps(last_state)))
-        stream = self.ceph.remote.stream([self.node], _PYTHON + " ".join(words))
+        stream = self.ceph.remote.stream([self.node], f"exec {self.ceph.programs.python} {' '.join(words)}")
         stream.send(agent.text)
         return stream
 

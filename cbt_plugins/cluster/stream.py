@@ -1,4 +1,4 @@
-"""Lines from a command that runs on many nodes at once, as they come; one thread, no waiting without a deadline."""
+"""Lines from a command that runs on many nodes at once, as they come; one thread, no waiting without a limit."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import subprocess
 import time
 from pathlib import Path
 from types import ModuleType
-from typing import Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 # a node needs nothing of ours on its disk, also when it was booted again; nothing is imported from the current folder,
 # which may be anybody's
@@ -25,6 +25,9 @@ while left:
     program, left = program + data, left - len(data)
 exec(compile(program, sys.argv[0], "exec"))
 """
+
+
+MessageOf = Callable[[str], Optional[str]]
 
 
 class NodeProgram:
@@ -56,12 +59,13 @@ def _module_text(part: ModuleType) -> str:
 class Stream:
     """Processes whose standard output is read line by line, each line with the node it came from."""
 
-    def __init__(self, lines: Mapping[str, Sequence[str]]) -> None:
-        """Start a command line for each node, as `Remote.stream` makes them.
+    def __init__(self, lines: Mapping[str, Sequence[str]], message_of: Mapping[str, MessageOf]) -> None:
+        """Start a command line for each node, as `Remote.command` makes them.
 
-        Not through pdsh: it ignores SIGPIPE, so that nobody on the nodes would notice when this process is killed.
+        `message_of` returns for a node the part of a line of its errors that is for users, or None.
         """
         self.nodes = tuple(lines)
+        self._message_of = message_of
         self.messages: List[str] = []  # last lines of standard error, for the error text
         self._processes: List[subprocess.Popen[bytes]] = []
         self._selector = selectors.DefaultSelector()
@@ -108,11 +112,11 @@ class Stream:
 
     def lines(self, timeout: float) -> Iterator[Tuple[str, str]]:
         """Yield (node, line) as they come; end after `timeout` seconds or when all nodes have closed their output."""
-        deadline = time.monotonic() + timeout
+        until = time.monotonic() + timeout
         while True:
             while self._pending:
                 yield self._pending.pop(0)
-            left = deadline - time.monotonic()
+            left = until - time.monotonic()
             if left <= 0 or not self.open:
                 return
             for key, _ in self._selector.select(left):
@@ -129,10 +133,10 @@ class Stream:
         *rows, self._partial_lines[fd] = (self._partial_lines[fd] + data).split(b"\n")
         for row in rows:
             text = row.decode(errors="replace")
-            if kind == "err":
-                self.messages = [*self.messages[-19:], text]
-            else:
+            if kind == "out":
                 self._pending.append((node, text))
+            elif (message := self._message_of[node](text)) is not None:
+                self.messages = [*self.messages[-19:], message]
 
     def close(self, timeout: float = 5.0) -> None:
         """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections.
@@ -148,10 +152,10 @@ class Stream:
                     pipe.close()  # type: ignore[union-attr]
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
-        deadline = time.monotonic() + timeout
+        until = time.monotonic() + timeout
         for process in self._processes:
             try:
-                process.wait(max(0.0, deadline - time.monotonic()))
+                process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)

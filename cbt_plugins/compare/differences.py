@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.run_record import RunRecord
 
 #: keys, or beginnings of keys, of RunRecord.config in which runs that are compared must agree
-ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "pool.", "cluster.")
+ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "pool.", "cluster.", "objective")
 #: ... but for those that a comparison of clusters of two sizes is about
 SCALED = ("cluster.osd_nodes", "cluster.osds", "cluster.rgws", "cluster.endpoints")
 
@@ -102,7 +102,8 @@ def _values(key: str, configs: Sequence[Mapping[str, Any]]) -> Iterator[str]:
 
 
 def _value(key: str, config: Mapping[str, Any]) -> str:
-    """An option that is not there is not set, where others of its kind are known."""
+    """Return the value of an option; "not set" for an option that a run lacks although it has others of the same kind.
+    """
     if key in config:
         return text(config[key])
     if is_essential(key):

@@ -13,28 +13,35 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 from cbt_plugins.compare import output
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, judge
-from cbt_plugins.compare.table import Choice, Compared, Key, Row, Rules, Section, compare
+from cbt_plugins.compare.table import Allowance, Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.source import YamlSource
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words
-from cbt_plugins.metrics import METRICS, Direction
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
+from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction, MetricSource
 
 _FORM = re.compile(r"\s*(?P<sign><=|>=|)\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<percent>%?)\s*\Z")
+_RISE = re.compile(r"\s*\+\s*(?P<number>\d+(\.\d*)?|\.\d+)\s*(?P<unit>\S*)\s*\Z")
 #: of a limit as one text: "GET.p99_ms=10%", "success_rate>=0.999"
 _TEXT = re.compile(r"(?P<key>[^<>=]+?)\s*(?P<sign><=|>=|=)(?P<value>.*)\Z", re.DOTALL)
 
 
 @dataclass(frozen=True)
 class Limit:
-    """One limit. `text` is what the user wrote; exactly one of the last three is set."""
+    """One limit. `text` is what the user wrote; exactly one of the last four is set."""
 
     text: str
     phase: Optional[str]  # patterns; None: all but states of a failure
     op: Optional[str]  # None: all but totals
     metric: str
     share: Optional[float] = None  # may become worse by so much
+    rise: Optional[float] = None  # ... in the metric's unit
     most: Optional[float] = None  # the new value may be so much at most
     least: Optional[float] = None  # ... at least
+
+    @property
+    def is_of_change(self) -> bool:
+        """Whether it is about how much worse the new side is, and not about its value."""
+        return self.share is not None or self.rise is not None
 
     def takes(self, key: Key) -> bool:
         phase, op, metric = key
@@ -60,16 +67,16 @@ class GateLimits:
 
     def margin(self, key: Key) -> Optional[float]:
         limit = self.of(key)
-        return limit.share if limit else None
-
-    def against(self, key: Key) -> Optional[float]:
-        limit = self.of(key)
-        if limit is None or limit.share is None:
+        if limit is None:
             return None
-        return 1 + limit.share if METRICS[key[2]].direction is Direction.LOWER else 1 - limit.share
+        return limit.rise if METRICS[key[2]].additive else limit.share
+
+    def allowance(self, key: Key) -> Optional[Allowance]:
+        limit = self.of(key)
+        return Allowance(limit.share, limit.rise) if limit and limit.is_of_change else None
 
     def is_key(self, key: Key, section: Section) -> bool:
-        """Every row with a limit was asked for."""
+        """Return True: every row with a limit was asked for."""
         return True
 
     def of(self, key: Key) -> Optional[Limit]:
@@ -120,24 +127,33 @@ def of_file(path: Path) -> List[Limit]:
 
 
 def limit(key: str, value: str) -> Limit:
-    """Parse "[[PHASE.]OPERATION.]METRIC" and "10%", "<=50" or ">=0.999". Raises ValueError."""
+    """Parse "[[PHASE.]OPERATION.]METRIC" and "10%", "+1s", "<=50" or ">=0.999". Raises ValueError."""
     *place, metric = key.strip().split(".")
     if metric not in METRICS:
         near = difflib.get_close_matches(metric, METRICS, 1)
         raise ValueError(f"unknown metric {metric}" + (f": did you mean {near[0]}?" if near else ""))
+    # names of failures and returns have a space, operations have none
+    everything = CLUSTER if METRICS[metric].source is MetricSource.EPISODE else TOTAL
+    op = everything if place and " " in place[-1] else place.pop() if place else None
+    template = Limit(value.strip(), ".".join(place) or None, op, metric)
+    if METRICS[metric].direction is Direction.NONE and not value.strip().startswith(("<", ">")):
+        raise ValueError(f"metric {metric} has no better direction: give a <= or >= limit")
+    rise = _RISE.match(value)
+    if rise:
+        if rise["unit"] not in ("", METRICS[metric].unit) or not float(rise["number"]):
+            unit = METRICS[metric].unit
+            raise ValueError(f"invalid limit {value!r}: write +2{unit}, in the unit of {metric}")
+        return replace(template, rise=float(rise["number"]))
     form = _FORM.match(value)
     if not form:
-        raise ValueError(f"invalid limit {value!r}: write 10%, <=50 or >=0.999")
+        raise ValueError(f"invalid limit {value!r}: write 10%, +1s, <=50 or >=0.999")
     number, sign = float(form["number"]), form["sign"]
-    op = place.pop() if place else None
-    template = Limit(f"{sign}{form['number']}{form['percent']}", ".".join(place) or None, op, metric)
+    template = replace(template, text=f"{sign}{form['number']}{form['percent']}")
     if sign:
         number = round(number / 100, 12) if form["percent"] else number
         return replace(template, most=number) if sign == "<=" else replace(template, least=number)
     if not form["percent"] or number <= 0:
-        raise ValueError(f"invalid limit {value!r}: write a change as 10%, a value as <=50 or >=0.999")
-    if METRICS[metric].direction is Direction.NONE:
-        raise ValueError(f"metric {metric} has no better direction: give a <= or >= limit")
+        raise ValueError(f"invalid limit {value!r}: write a change as 10% or +1s, a value as <=50 or >=0.999")
     return replace(template, share=round(number / 100, 12))
 
 
@@ -229,14 +245,14 @@ def _beyond(rows: Sequence[Row], alpha: float) -> Set[int]:
 def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
     limit = limits.of(row.key)
     assert limit is not None
-    outcome, why = _change(row, limit.share, beyond) if limit.share is not None else _value(row, limit)
+    outcome, why = _change(row, limit, beyond) if limit.is_of_change else _value(row, limit)
     return Ruling(row.id, limit, outcome, why)
 
 
-def _change(row: Row, share: float, beyond: bool) -> Tuple[GateOutcome, str]:
-    comparison = row.comparison
+def _change(row: Row, limit: Limit, beyond: bool) -> Tuple[GateOutcome, str]:
+    comparison, allowed = row.comparison, row.allowed
     lower = METRICS[row.metric].direction is Direction.LOWER
-    if comparison.change is None:
+    if comparison.change is None or allowed is None:
         return GateOutcome.INCONCLUSIVE, "no change can be computed"
     if comparison.forbidden_by:
         return GateOutcome.INCONCLUSIVE, comparison.forbidden_by.code
@@ -245,29 +261,23 @@ def _change(row: Row, share: float, beyond: bool) -> Tuple[GateOutcome, str]:
         if low is None or high is None:
             return GateOutcome.INCONCLUSIVE, "no interval: too few runs"
         readings.append((low, high) if lower else (-high, -low))
-    both, sure = (f"{_reading(*ends)}, limit {_share(share)}" for ends in readings)
+    unit = comparison.unit
+    limit_text = output.amount(allowed, unit) if limit.rise is None else limit.text
+    both, sure = (f"{_reading(*ends, unit)}, limit {limit_text}" for ends in readings)
     if beyond:
         return GateOutcome.REGRESSION, both
     if comparison.capped_by:
         return GateOutcome.INCONCLUSIVE, comparison.capped_by.code
-    return (GateOutcome.OK, sure) if readings[1][1] < share else (GateOutcome.INCONCLUSIVE, both)
+    return (GateOutcome.OK, sure) if readings[1][1] < allowed else (GateOutcome.INCONCLUSIVE, both)
 
 
-def _reading(least: float, most: float) -> str:
-    """The interval of a change in words, of which more is worse: "worse by 2.1 to 6.3 %"."""
+def _reading(least: float, most: float, unit: str) -> str:
+    """Return the interval of a change for the worse in words: "worse by 2.1 to 6.3 %"."""
     if most <= 0:
-        return f"better by {_number(-most)} to {_share(-least)}"
+        return f"better by {output.bare_amount(-most, unit)} to {output.amount(-least, unit)}"
     if least >= 0:
-        return f"worse by {_number(least)} to {_share(most)}"
-    return f"{_share(-least)} better to {_share(most)} worse"
-
-
-def _number(share: float) -> str:
-    return f"{100 * share:.1f}"
-
-
-def _share(share: float) -> str:
-    return f"{_number(share).removesuffix('.0')} %"
+        return f"worse by {output.bare_amount(least, unit)} to {output.amount(most, unit)}"
+    return f"{output.amount(-least, unit)} better to {output.amount(most, unit)} worse"
 
 
 def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
@@ -323,7 +333,7 @@ def blocks(gated: Gated) -> List[Block]:
         ]
     parts.append(Notes("missing numbers", tuple(f"{ruling.row}: {ruling.why}" for ruling in rulings)))
     parts.append(Notes("not compared", compared.not_compared))
-    parts.append(Words(tuple(_answer(gated))))
+    parts.append(Words((outcome_line(gated),)))
     return parts
 
 
@@ -333,12 +343,13 @@ def _line(row: Row, ruling: Ruling) -> Tuple[str, ...]:
     return (*cells[:2], metric, ruling.limit.text, *cells[4:9], f"{ruling.outcome.word}: {ruling.why}")
 
 
-def _answer(gated: Gated) -> Iterator[str]:
+def outcome_line(gated: Gated) -> str:
+    """Return the outcome, its exit status and the numbers of rulings."""
     counts: Dict[str, int] = {}
     for ruling in gated.rulings:
         counts[ruling.outcome.word] = counts.get(ruling.outcome.word, 0) + 1
     summary = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
-    yield f"{gated.outcome.word} (exit status {gated.outcome.value}): {summary}"
+    return f"{gated.outcome.word} (exit status {gated.outcome.value}): {summary}"
 
 
 def data(gated: Gated) -> Dict[str, Any]:

@@ -4,19 +4,22 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass
 from datetime import datetime, timezone
+from decimal import ROUND_FLOOR, Context
+from functools import lru_cache
 from statistics import median
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
 from cbt_plugins.compare.sides import groups, titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
-from cbt_plugins.compare.statistics.changes import SHORTEST
+from cbt_plugins.compare.statistics.changes import SHORTEST, Settled
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Key, Wanted
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words, plain, when
+from cbt_plugins.formatting import plain, when
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.results.record import RunRecord
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.warning_kinds import forbids_verdict
 
 #: runs below which no change of a level can be found
@@ -113,11 +116,16 @@ class History:
 
 
 def histories(
-    records: Sequence[RunRecord], choice: Wanted, budget: AlarmBudget = DEFAULT_BUDGET, seed: int = 0
+    records: Sequence[RunRecord],
+    choice: Wanted,
+    budget: AlarmBudget = DEFAULT_BUDGET,
+    seed: int = 0,
+    settled: Optional[Settled] = None,
 ) -> List[History]:
     """Return a history for each configuration among the runs, the one with most runs first.
 
-    `budget` is that of all tracks of one history together. Raises ValueError when no run has a time.
+    `budget` is that of all tracks of one history together; `settled` is that of `change_points`. Raises ValueError when
+    no run has a time.
     """
     timed = [record for record in records if record.started is not None or not record.usable]
     if len(records) > 1 and timed != list(records):
@@ -125,32 +133,48 @@ def histories(
     ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
     cases = groups(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda case: (-len(case[1]), case[0]))
-    return [_history(title, runs, choice, budget, seed) for title, runs in named]
+    look = _LookOptions(budget, seed, {} if settled is None else settled)
+    return [_history(title, runs, choice, look) for title, runs in named]
 
 
-def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, budget: AlarmBudget, seed: int) -> History:
+class _LookOptions(NamedTuple):
+    budget: AlarmBudget
+    seed: int
+    settled: Settled
+
+
+def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _LookOptions) -> History:
     table: Dict[Key, List[Optional[float]]] = {}
+    takes = lru_cache(maxsize=None)(choice.takes)
     for i, run in enumerate(runs):
         for measurement in run.measurements:
-            if choice.takes((measurement.phase, measurement.op, measurement.metric)):
-                values = table.setdefault((measurement.phase, measurement.op, measurement.metric), [None] * len(runs))
+            key = (measurement.phase, measurement.op, measurement.metric)
+            if takes(key):
+                values = table.setdefault(key, [None] * len(runs))
                 values[i] = measurement.value if run.usable else None
     level = {
         key: values
         for key, values in table.items()
         if METRICS[key[2]].expected is None or len(set(values) - {None}) > 1
     }
-    alpha = budget.of([run.started for run in runs if run.started is not None])
-    share = alpha / max(1, len(level))
-    tracks = tuple(_track(key, runs, values, share, seed) for key, values in level.items())
-    return History(case, runs, tracks, alpha, budget)
+    alpha = look.budget.of([run.started for run in runs if run.started is not None])
+    share = _rounded_down(alpha / max(1, len(level)))
+    tracks = tuple(_track(key, runs, values, share, look) for key, values in level.items())
+    return History(case, runs, tracks, alpha, look.budget)
 
 
-def _track(key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, seed: int) -> Track:
+def _rounded_down(share: float) -> float:
+    """Return a share with two digits: it is the same in looks of many nights, and so is what they have settled."""
+    return float(Context(prec=2, rounding=ROUND_FLOOR).create_decimal(repr(share)))
+
+
+def _track(
+    key: Key, runs: Sequence[RunRecord], values: Sequence[Optional[float]], alpha: float, look: _LookOptions
+) -> Track:
     run_values = [(run, value) for run, value in zip(runs, values) if value is not None]
-    points = (
-        change_points([value for _, value in run_values], alpha=alpha, seed=seed) if len(run_values) >= FEWEST else []
-    )
+    points = []
+    if len(run_values) >= FEWEST:
+        points = change_points([value for _, value in run_values], alpha, look.seed, look.settled)
     cuts = [0, *(point.index for point in points), len(run_values)]
     levels = [[run for run, _ in run_values[begin:end]] for begin, end in zip(cuts, cuts[1:])]
     changes = []
@@ -206,7 +230,7 @@ def blocks(histories: Sequence[History]) -> List[Block]:
 
 
 def _promise(history: History) -> str:
-    """How often noise alone gives an alarm."""
+    """Return how often noise alone gives an alarm, in words."""
     alpha, rows = f"{history.alpha:.2g}", len(history.tracks)
     look = f"the chance of a false change in one look is {alpha}, over {rows} {'row' if rows == 1 else 'rows'}"
     if history.budget.alpha is not None:
@@ -271,7 +295,7 @@ def _warnings(history: History) -> Iterator[str]:
         if without:
             row = f"{track.phase} {track.op} {METRICS[track.metric].title}"
             many = f"{len(without)} of {len(runs)} runs have no time, the last one of {when(without[-1].started)}"
-            yield f"unrecovered-runs ({row}): {many}: not reached, or not seen; the levels are those of the others"
+            yield f"unrecovered-runs ({row}): {many}: not reached, or not seen; the levels are of the other runs"
     short = sum(len(track.known_values) < FEWEST for track in history.tracks)
     if short:
         yield f"too-few-runs: {short} of {len(history.tracks)} series have fewer than {FEWEST} runs: too few"

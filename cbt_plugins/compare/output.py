@@ -6,10 +6,14 @@ from dataclasses import asdict
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.compare.differences import short
+from cbt_plugins.compare.gains import gains
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning, Verdict
-from cbt_plugins.compare.table import Compared, Row, Rules, Section, gains
-from cbt_plugins.formatting import RED, YELLOW, Block, Heading, Notes, TableGrid, Words, plain
+from cbt_plugins.compare.table import Compared, Row, Rules, Section
+from cbt_plugins.config.units import format_percent
+from cbt_plugins.formatting import percent, plain, short_percent, signed_percent
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
+from cbt_plugins.formatting.screen import RED, YELLOW
 from cbt_plugins.metrics import MARGIN, METRICS
 from cbt_plugins.warning_kinds import Severity, severity_of
 
@@ -64,9 +68,9 @@ def _scale(section: Section, rules: Rules) -> Iterator[Block]:
     head = ("scale-out", "op", "gain", "gain / added", "mean latency", "closed loop predicts")
     rows = []
     for gain in gains(section, rules.scale):
-        latency, predicted = (_percent(x) + "%" if x is not None else "-" for x in (gain.latency, gain.predicted))
+        latency, predicted = (signed_percent(x, "%") if x is not None else "-" for x in (gain.latency, gain.predicted))
         rows.append(
-            (gain.phase, gain.op, _percent(gain.gain) + "%", f"{100 * gain.efficiency:.1f}%", latency, predicted)
+            (gain.phase, gain.op, signed_percent(gain.gain, "%"), percent(gain.efficiency, "%"), latency, predicted)
         )
     yield TableGrid(head, tuple(rows), left=2)
 
@@ -96,7 +100,7 @@ def line(row: Row) -> Tuple[str, ...]:
 
 
 def verdict(comparison: Comparison) -> str:
-    """ "worse"; "equivalent (worse)": surely so, and surely within the margin."""
+    """Return the verdict in words: "worse"; "equivalent (worse)": surely so, and surely within the margin."""
     word = (comparison.verdict or Verdict.INCONCLUSIVE).value
     return f"{word} ({comparison.differs})" if comparison.verdict is Verdict.EQUIVALENT and comparison.differs else word
 
@@ -106,7 +110,8 @@ _WIDE, _APART = 100.0, 10.0
 
 
 def value(estimate: Estimate) -> str:
-    """ "100.4 ±2.1%": the value and the farther end of the interval, relative; without a known interval "100.4"."""
+    """Return "100.4 ±2.1%": the value and the farther end of the interval, relative; without a known interval "100.4".
+    """
     if estimate.low is None or estimate.high is None:
         return plain(estimate.value)
     if not estimate.value:
@@ -116,26 +121,44 @@ def value(estimate: Estimate) -> str:
 
 
 def change(comparison: Comparison) -> str:
-    """ "-10.3% [-12.1, -8.4]": the interval that the verdict is of."""
+    """Return "-10.3% [-12.1, -8.4]": the change, and the interval that the verdict is of."""
     if comparison.change is None:
         return "-"
-    text = _percent(comparison.change) + "%"
     low, high = comparison.deciding
+    if comparison.unit:
+        text = f"{_signed(comparison.change)} {comparison.unit}"
+        return text if low is None or high is None else f"{text} [{_signed(low)}, {_signed(high)}]"
+    text = signed_percent(comparison.change, "%")
     if low is None or high is None:
         return text
     if 100 * (high - low) >= 2 * _WIDE and 1 + high >= _APART * (1 + low):
         return f"{text} [no bounds]"
-    return f"{text} [{_percent(low)}, {_percent(high)}]"
+    return f"{text} [{signed_percent(low, '')}, {signed_percent(high, '')}]"
+
+
+def _signed(value: float) -> str:
+    return f"{'+' if value > 0 else ''}{_short(value)}"
+
+
+def _short(value: float) -> str:
+    """Return 2 and not 2.000: counts are whole numbers."""
+    text = plain(value)
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
+def amount(value: float, unit: str) -> str:
+    """Return "5 %"; of an additive metric "5 s"."""
+    return f"{_short(value)} {unit}" if unit else short_percent(value)
+
+
+def bare_amount(value: float, unit: str) -> str:
+    """Return the same without % or the unit, in front of another amount."""
+    return _short(value) if unit else percent(value, "")
 
 
 def change_of(base: float, new: float) -> str:
-    """ "-10.3%"; "-" from nothing."""
-    return _percent(new / base - 1) + "%" if base else "-"
-
-
-def _percent(share: float) -> str:
-    text = f"{100 * share:+.1f}"
-    return text if float(text) else "0.0"
+    """Return "-10.3%"; "-" from nothing."""
+    return signed_percent(new / base - 1, "%") if base else "-"
 
 
 def chance(p: Optional[float]) -> str:
@@ -180,15 +203,18 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     """Yield the lines that explain the table."""
     inner = any(row.verdict is Verdict.EQUIVALENT for row in rows)
     of_equivalent = (
-        f"; of equivalent rows at {_unsigned_percent(2 * rules.confidence - 1)}%, which decides them" if inner else ""
+        f"; of equivalent rows at {format_percent(2 * rules.confidence - 1)}, which decides them" if inner else ""
     )
+    in_units = " or in the unit of the metric" if any(row.comparison.unit for row in rows) else ""
     yield (
-        f"±: {_unsigned_percent(rules.confidence)}% confidence interval; in brackets: interval of the change, in "
-        f"percent{of_equivalent}"
+        f"±: {format_percent(rules.confidence)} confidence interval; in brackets: interval of the change, in "
+        f"percent{in_units}{of_equivalent}"
     )
     ways = {row.way for row in rows}
     if "seconds" in ways:
         yield "n with ~: independent seconds of single runs; values are means over the seconds"
+    if "repetitions" in ways:
+        yield "n of a failure: its repetitions in the run of each side; values are medians"
     if ways & {"runs", "pairs", "blocks"}:
         interleaved = ", or interleaved ones that are compared in pairs or blocks" if ways - {"seconds", "runs"} else ""
         yield f"n: runs of the base and of the other side{interleaved}; values are medians"
@@ -205,19 +231,19 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
         f"{margins(rules, [row.metric for row in rows])}"
     )
     if any(row.verdict is Verdict.EQUIVALENT and row.comparison.differs for row in rows):
-        yield "equivalent (worse), (better): it surely differs, and surely by less than the margin"
+        yield "equivalent (worse), (better): the change is surely not 0, and surely smaller than the margin"
 
 
 def margins(rules: Rules, metrics: Iterable[str]) -> str:
-    """ "±5% (success rate: ±0.1%)": the margin, and those of metrics that have another."""
+    """Return "±5% (success rate: ±0.1%)": the margin, and the margins of metrics that have another."""
     usual = MARGIN if rules.margin is None else rules.margin
-    by_title = {METRICS[metric].title: rules.margin_of(metric) for metric in metrics}
-    own = ", ".join(f"{title}: ±{_unsigned_percent(margin)}%" for title, margin in by_title.items() if margin != usual)
-    return f"±{_unsigned_percent(usual)}%" + (f" ({own})" if own else "")
-
-
-def _unsigned_percent(share: float) -> str:
-    return f"{round(100 * share, 9):g}"
+    by_title = {METRICS[metric].title: (rules.margin_of(metric), METRICS[metric]) for metric in metrics}
+    own = ", ".join(
+        f"{title}: ±{f'{margin:g} {metric.unit}' if metric.additive else format_percent(margin)}"
+        for title, (margin, metric) in by_title.items()
+        if metric.additive or margin != usual
+    )
+    return f"±{format_percent(usual)}" + (f" ({own})" if own else "")
 
 
 #: of the form of the JSON

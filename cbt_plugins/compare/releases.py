@@ -11,10 +11,10 @@ from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 from cbt_plugins.compare.output import chance, change, legend, side_lines, value, verdict
 from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, Words
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, TOTAL
 from cbt_plugins.plan import has_aged
-from cbt_plugins.results.record import STATE
+from cbt_plugins.results.run_record import STATE
 
 _READ = ("GET", "read")
 _WRITE = ("PUT", "MULTIPART", "write")
@@ -78,7 +78,7 @@ def _phase_of(line: Line) -> str:
 
 
 def _values(line: Line) -> Tuple[object, ...]:
-    """Equal for a phase and the only state of the cluster in it, which is not shown once more."""
+    """Return the numbers of a line: equal for a phase and its only state of the cluster, which is then shown once."""
     about = next(iter(line.values()))
     numbers = tuple((row.comparison.base.value, row.comparison.new.value) for row in line.values())
     return about.phase.split(STATE)[0], about.op, about.metric, numbers

@@ -23,8 +23,8 @@ from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.order import in_groups
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.metrics import METRICS, MetricSource
-from cbt_plugins.results.record import UNREADABLE, RunRecord
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.run_record import UNREADABLE, RunRecord
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
 
@@ -157,7 +157,11 @@ def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
 
     Two sides may be the same runs: everybody tries that first.
     """
-    read = [[record for path in side_paths for record in records_of(path)] for side_paths in paths]
+    return sides_of([[record for path in side_paths for record in records_of(path)] for side_paths in paths], paths)
+
+
+def sides_of(read: Sequence[Sequence[RunRecord]], paths: Sequence[Sequence[Path]]) -> List[Side]:
+    """Return one side for each list of records, which were read from these paths. Raises as `sides` does."""
     runs_of_sides = [[run for run in runs if not _unreadable(run)] for runs in read]
     damaged = [tuple(text for run in runs for text in _unreadable(run)) for runs in read]
     for runs, texts in zip(runs_of_sides, damaged):
@@ -268,9 +272,9 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
 
 
 def unrecovered(runs: Runs, key: Tuple[str, str, str]) -> Runs:
-    """Return the runs without a milestone of their recovery: the others are not a fair choice."""
+    """Return the runs without the time of an end of their recovery: the others are not a fair choice."""
     metric = METRICS[key[2]]
-    if metric.source is not MetricSource.EPISODE or metric.path[0] != "milestones":
+    if metric.source not in (MetricSource.EPISODE, MetricSource.LOSSES) or metric.path[0] not in ("milestones", "back"):
         return ()
     return tuple(
         run
@@ -289,7 +293,7 @@ def not_recovered(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Sta
 def warnings_of_case(case: Case, rows: Set[Tuple[str, str]]) -> Tuple[ComparisonWarning, ...]:
     """Return the warnings about the runs; those about its series only where `rows` has the phase and operation."""
     if are_same(case.base, case.new):
-        text = "both sides are the same runs: there is nothing that could differ"
+        text = "both sides are the same runs: nothing can differ"
         return (ComparisonWarning("same-runs", "base, new", text), *_mixed(case), *_runs("base", case.base, rows))
     each = [warning for side in ("base", "new") for warning in _runs(side, getattr(case, side), rows)]
     return (*_mixed(case), *_not_interleaved(case), *each)
@@ -305,7 +309,7 @@ def _mixed(case: Case) -> Iterator[ComparisonWarning]:
 
 
 def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
-    """Runs of one side after those of the other, or in groups: a cluster that drifts looks like a change."""
+    """Yield a warning of sides that were made in groups, not in turns: a cluster that drifts looks like a change."""
     times = [[run.started for run in runs if run.started is not None] for runs in (case.base, case.new)]
     if min(len(starts) for starts in times) < 2:
         return
@@ -313,7 +317,7 @@ def _not_interleaved(case: Case) -> Iterator[ComparisonWarning]:
     if max(first) < min(second) or max(second) < min(first):
         text = "all runs of one side were made before those of the other: the change includes any drift"
     elif in_groups(first, second):
-        text = "runs of one side were made in groups, not in turns with the other: the change may include drift"
+        text = "runs of one side were made in groups, not in turns with the other side: the change may include drift"
     else:
         return
     every = len(case.base) + len(case.new)

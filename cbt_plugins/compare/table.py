@@ -24,14 +24,31 @@ from cbt_plugins.compare.sides import (
     warnings_of_case,
     warnings_of_row,
 )
-from cbt_plugins.compare.statistics import compare_runs, compare_series, judge, pooled_scatter
-from cbt_plugins.compare.statistics.runs import KNOWN_SCATTER, Times
+from cbt_plugins.compare.statistics import compare_differences, compare_runs, compare_series, judge, pooled_scatter
+from cbt_plugins.compare.statistics.runs import Times
+from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
-from cbt_plugins.metrics import METRICS, TOTAL
-from cbt_plugins.models.closed_loop import change, efficiency
-from cbt_plugins.results.record import STATE, Measurement
+from cbt_plugins.metrics import METRICS, TOTAL, Direction, Metric
+from cbt_plugins.results.run_record import STATE, Measurement
 
 Key = Tuple[str, str, str]  # phase, op, metric
+
+
+@dataclass(frozen=True)
+class Allowance:
+    """How much worse a value may become: a share of the base, or a rise in the metric's unit; one of both is set."""
+
+    share: Optional[float] = None
+    rise: Optional[float] = None
+
+    def of(self, metric: Metric, base: float) -> Optional[float]:
+        """Return it on the scale of the row: in the unit of an additive metric, else as a share; None: no base.
+
+        The share of an additive metric is its margin at least: counts near 0 are not judged by a share.
+        """
+        if metric.additive:
+            return self.rise if self.rise is not None else max((self.share or 0.0) * base, metric.margin)
+        return self.share if self.rise is None else self.rise / abs(base) if base else None
 
 
 class Wanted(Protocol):
@@ -45,8 +62,8 @@ class Wanted(Protocol):
     def margin(self, key: Key) -> Optional[float]:
         """Return the row's own margin, if it has one."""
 
-    def against(self, key: Key) -> Optional[float]:
-        """Return new / base at the row's limit, which it is tested against too; None without a limit."""
+    def allowance(self, key: Key) -> Optional[Allowance]:
+        """Return how much worse a row may become, which it is tested against too; None without a limit."""
 
     def is_key(self, key: Key, section: Section) -> bool:
         """Return whether a row is one of the few that are decided first."""
@@ -76,7 +93,7 @@ class Choice:
             return False
         if self.ops or self.metrics:
             return _any(self.ops or ("*",), op) and (bool(self.ops) or op != TOTAL or METRICS[metric].total_only)
-        return op != TOTAL or METRICS[metric].total_only or metric in KEY
+        return op != TOTAL or METRICS[metric].total_only or metric in _TOTALS
 
     def asks(self, key: Key) -> bool:
         return bool(self.metrics) or (key[1] == TOTAL and bool(self.ops)) or self._names(key)
@@ -89,22 +106,26 @@ class Choice:
     def margin(self, key: Key) -> Optional[float]:
         return None
 
-    def against(self, key: Key) -> Optional[float]:
+    def allowance(self, key: Key) -> Optional[Allowance]:
         return None
 
     def is_key(self, key: Key, section: Section) -> bool:
-        """Without patterns: throughput and p99 of all operations of a measurement, and recovery."""
+        """Return whether a row decides; by default throughput, p99 and bad seconds of all operations, and recovery."""
         phase, op, metric = key
         if self.keys:
             return _any(self.keys, ".".join(key)) or _any(self.keys, ".".join(key[1:]))
-        if metric == "recovery_s":
-            return True
+        if metric in _OF_FAILURES:
+            return metric not in _TOTALS or op == TOTAL or (phase, TOTAL, metric) not in section.all_keys
         role = section.base[0].config.get(f"phase.{phase}.role", "measure")
         return role == "measure" and metric in KEY and (op == TOTAL or not section.has_total(phase))
 
 
 #: metrics whose rows of all operations are key rows
 KEY = ("obj_per_s", "p99_ms")
+#: key rows of a failure, or a return
+_OF_FAILURES = ("recovery_s", "bad_s")
+#: metrics whose rows of all operations are there without being asked for
+_TOTALS = (*KEY, "bad_s")
 #: what a table has without being asked
 MAIN = Choice()
 
@@ -132,7 +153,9 @@ class Rules:
         return 1 - self.alpha
 
     def margin_of(self, metric: str) -> float:
-        return METRICS[metric].margin if self.margin is None else self.margin
+        """Return the margin of a metric; that of an additive one is in its unit, and no relative margin can be it."""
+        own = METRICS[metric]
+        return own.margin if self.margin is None or own.additive else self.margin
 
 
 #: the default rules
@@ -143,7 +166,8 @@ RULES = Rules()
 class Row:
     """One row of the table.
 
-    `way` is what is compared: "runs", "pairs", "blocks" of interleaved runs, "seconds" of one run each, or "values".
+    `way` is what is compared: "runs", "pairs", "blocks" of interleaved runs, "seconds" of one run each, "repetitions"
+    of a failure in one run each, or "values".
     """
 
     contender: str
@@ -152,9 +176,10 @@ class Row:
     op: str
     metric: str
     way: str
-    runs: Tuple[int, int]  # of the base, of the contender
+    runs: Tuple[int, int]  # of the base, of the contender; or their repetitions
     comparison: Comparison
     against: Optional[Comparison] = None  # of the new side with the limit, not yet judged
+    allowed: Optional[float] = None  # by the limit, on the scale of the comparison
 
     @property
     def key(self) -> Key:
@@ -253,9 +278,9 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
         a, b = base_values.get(key, []), new_values.get(key, [])
         if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, base_values, new_values)):
             continue
-        values = _values(case, a, b, rules)
+        values = _sides(key[2], case, (a, b), rules)
         values = replace(values, scatter=_scatter(key[2], values, [by_key.get(key, []) for by_key in again], rules))
-        row = _row(contender, case, key, values, choice.against(key))
+        row = _row(contender, case, key, values, choice.allowance(key))
         if isinstance(row, ComparisonWarning):
             missing.append(row)
         else:
@@ -265,7 +290,7 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
 
 
 def _as_expected(metric: str, values: Values) -> bool:
-    """Whether all values are the one that is expected of every run: success rates of 1."""
+    """Return whether all values are those of every good run: success rates of 1."""
     expected = METRICS[metric].expected
     return expected is not None and all(measurement is None or measurement.value == expected for measurement in values)
 
@@ -291,12 +316,12 @@ def _order(base: Mapping[Key, Values], new: Mapping[Key, Values]) -> Iterator[Ke
 
 
 def _alone(key: Key, *sides: Mapping[Key, Values]) -> bool:
-    """Whether a row of all operations says once more what the only operation of its phase does."""
+    """Return whether a row of all operations repeats the only operation of its phase."""
     phase, op, metric = key
     if op != TOTAL or METRICS[metric].total_only:
         return False
     return all(
-        len({side_key[1] for side_key in side if side_key[0] == phase and side_key[2] == "obj_per_s"}) <= 2
+        len({side_key[1] for side_key in side if side_key[0] == phase and side_key[2] in ("obj_per_s", metric)}) <= 2
         for side in sides
     )
 
@@ -305,6 +330,7 @@ def _alone(key: Key, *sides: Mapping[Key, Values]) -> bool:
 class _Sides:
     """What both sides have for one row."""
 
+    metric: Metric
     base: List[Measurement]
     new: List[Measurement]
     times: Optional[Times]  # when the runs were made, nan where it is not known; None: not known of any
@@ -317,32 +343,62 @@ class _Sides:
         return len(self.base) == len(self.new) == 1
 
     @property
+    def repeated(self) -> bool:
+        """Whether there is one run each, which repeats what is measured: its repetitions are compared."""
+        return self.single and not self.paired and bool(self.base[0].repeats and self.new[0].repeats)
+
+    @property
+    def counts(self) -> Tuple[int, int]:
+        """The values of the base and of the new side: of runs, or of repetitions."""
+        a, b = self._values
+        return len(a), len(b)
+
+    @property
     def seconds(self) -> bool:
         """Whether there is one run each, with a series."""
         return self.single and bool(self.base[0].series and self.new[0].series)
 
-    def compared(self, limit: float = 1.0) -> Comparison:
-        """Return the comparison of the new side with the base's, or with a limit: new / base."""
+    def compared(self, allowed: float = 0.0) -> Comparison:
+        """Return the comparison of the new side with the base's, or with one that is so much worse."""
+        if self.metric.direction is not Direction.LOWER:
+            allowed = -allowed
+        if self.metric.additive:
+            a, b = self._values
+            comparison = compare_differences(a + allowed, b, self.paired, self.confidence, self._times)
+            return replace(comparison, unit=self.metric.unit)
+        limit = 1.0 + allowed
         half = tuple(max((measurement.bin for measurement in side), default=0.0) / 2 for side in (self.base, self.new))
         if self.seconds:
             a, b = (np.asarray(side[0].series, dtype=float) for side in (self.base, self.new))
             comparison = compare_series(a * limit, b, self.confidence, self.scatter)
         else:
-            a, b = (
-                np.asarray([measurement.value for measurement in side], dtype=float) for side in (self.base, self.new)
-            )
-            comparison = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self.times)
+            a, b = self._values
+            comparison = compare_runs(a * limit, b, self.paired, self.confidence, self.scatter, self._times)
         return widened(comparison, (half[0] * limit, half[1])) if any(half) else comparison
+
+    @property
+    def _values(self) -> Tuple[np.ndarray, np.ndarray]:
+        if self.repeated:
+            return np.asarray(self.base[0].repeats, dtype=float), np.asarray(self.new[0].repeats, dtype=float)
+        a, b = (np.asarray([measurement.value for measurement in side], dtype=float) for side in (self.base, self.new))
+        return a, b
+
+    @property
+    def _times(self) -> Optional[Times]:
+        return None if self.repeated else self.times
 
     def way(self, comparison: Comparison) -> str:
         if self.seconds:
             return "seconds"
+        if self.repeated:
+            return "repetitions"
         if comparison.blocks and not (comparison.blocks == len(self.base) == len(self.new)):
             return "blocks"
         return "pairs" if comparison.blocks else "values" if self.single else "runs"
 
 
-def _values(case: Case, base_values: Values, new_values: Values, rules: Rules) -> _Sides:
+def _sides(metric: str, case: Case, values: Tuple[Values, Values], rules: Rules) -> _Sides:
+    base_values, new_values = values
     base, new = _both(base_values, new_values) if rules.paired else (_present(base_values), _present(new_values))
     first, second = (
         [
@@ -353,7 +409,7 @@ def _values(case: Case, base_values: Values, new_values: Values, rules: Rules) -
         for runs, values in ((case.base, base_values), (case.new, new_values))
     )
     has_times = not rules.paired and not all(map(isnan, (*first, *second)))
-    return _Sides(base, new, (first, second) if has_times else None, rules.paired, rules.confidence)
+    return _Sides(METRICS[metric], base, new, (first, second) if has_times else None, rules.paired, rules.confidence)
 
 
 def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rules) -> Optional[Scatter]:
@@ -365,7 +421,9 @@ def _scatter(metric: str, values: _Sides, repeated: Sequence[Values], rules: Rul
     return pooled_scatter([[measurement.value or 0.0 for measurement in _present(group)] for group in repeated])
 
 
-def _row(contender: str, case: Case, key: Key, values: _Sides, limit: Optional[float]) -> Union[Row, ComparisonWarning]:
+def _row(
+    contender: str, case: Case, key: Key, values: _Sides, allowance: Optional[Allowance]
+) -> Union[Row, ComparisonWarning]:
     base, new = values.base, values.new
     name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
@@ -375,14 +433,19 @@ def _row(contender: str, case: Case, key: Key, values: _Sides, limit: Optional[f
     warnings = [*comparison.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
     if values.scatter and (values.seconds or comparison.method == KNOWN_SCATTER):
         warnings.append(StatisticsWarning("known-scatter", f"the interval has {values.scatter.words}"))
+    if values.repeated:
+        text = "repetitions in one run of each side: how much runs of one build differ is not in the interval"
+        warnings.append(StatisticsWarning("within-run", text))
     sides = (("base", case.base, comparison.base), ("new", case.new, comparison.new))
     base_estimate, new_estimate = (
         replace(estimate, warnings=(*forbidding(side, runs, key), *not_recovered(side, runs, key), *estimate.warnings))
         for side, runs, estimate in sides
     )
     comparison = replace(comparison, base=base_estimate, new=new_estimate, warnings=tuple(warnings))
-    against = None if limit is None else replace(values.compared(limit), base=base_estimate, new=new_estimate)
-    return Row(contender, case.title, *key, values.way(comparison), (len(base), len(new)), comparison, against)
+    allowed = allowance.of(values.metric, median(m.value or 0.0 for m in base)) if allowance else None
+    against = None if allowed is None else replace(values.compared(allowed), base=base_estimate, new=new_estimate)
+    way = values.way(comparison)
+    return Row(contender, case.title, *key, way, values.counts, comparison, against, allowed)
 
 
 def _present(values: Values) -> List[Measurement]:
@@ -406,51 +469,3 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
     for i, section in enumerate(sections):
         judged_rows = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
         yield replace(section, rows=tuple(judged_rows))
-
-
-@dataclass(frozen=True)
-class Gain:
-    """The gain of a larger cluster in one phase and operation; shares, latencies as changes of the mean."""
-
-    phase: str
-    op: str
-    gain: float
-    efficiency: float  # gain / (nodes added / nodes there were): 1 is linear
-    latency: Optional[float]
-    predicted: Optional[float]
-
-
-def gains(section: Section, scale: Scale) -> Iterator[Gain]:
-    """Yield the gain of every throughput.
-
-    In a closed loop with the same workers throughput x mean latency is constant (Little), so that a gain g of all
-    operations predicts a latency of 1 / (1 + g). A latency far from that had another number of workers than it says.
-    """
-    pairs = dict.fromkeys((m.phase, m.op) for m in section.base[0].measurements if m.metric == "obj_per_s")
-    rows = {(row.phase, row.op) for row in section.rows}
-    for phase, op in pairs:
-        alone = op == TOTAL or sum(pair[0] == phase for pair in pairs) == 1
-        if (phase, op) not in rows and not (alone and any(row.phase == phase for row in section.rows)):
-            continue
-        gain = _change_of(section, phase, op, "obj_per_s")
-        if gain is None:
-            continue
-        latency = _change_of(section, phase, op, "mean_ms")
-        closed = section.base[0].config.get(f"phase.{phase}.loop") != "open"
-        predicted = 1 / (1 + gain) - 1 if alone and closed and latency is not None else None
-        yield Gain(phase, op, gain, efficiency(gain, scale.base, scale.new), latency, predicted)
-
-
-def _change_of(section: Section, phase: str, op: str, metric: str) -> Optional[float]:
-    base, new = (_median_of(runs, phase, op, metric) for runs in (section.base, section.new))
-    return change(base, new) if base and new is not None else None
-
-
-def _median_of(runs: Runs, phase: str, op: str, metric: str) -> Optional[float]:
-    values = [
-        m.value
-        for run in runs
-        for m in run.measurements
-        if (m.phase, m.op, m.metric) == (phase, op, metric) and m.value is not None
-    ]
-    return median(values) if values else None

@@ -48,6 +48,8 @@ def metric_of(text: str) -> MetricKey:
         raise ValueError(f"unknown metric {metric!r}{hint}")
     if METRICS[metric].direction is Direction.NONE:
         raise ValueError(f"{metric} has no better direction")
+    if METRICS[metric].additive:
+        raise ValueError(f"{metric} may be 0, and commits are compared by ratios")
     if not all(_PLACE.fullmatch(part) for part in place):
         raise ValueError("must be METRIC, OPERATION.METRIC or PHASE.OPERATION.METRIC")
     op = place.pop() if place else None
@@ -57,14 +59,14 @@ def metric_of(text: str) -> MetricKey:
 class BisectBudget(Strict):
     """Where the search ends without an answer. It can be raised later: the search resumes."""
 
-    time: Optional[Duration] = Field(None, description="Of everything.")
+    time: Optional[Duration] = Field(None, description="Time for the whole search.")
     measurements: int = Field(
-        200, ge=3, le=10_000, description="Two cycles each."
+        200, ge=3, le=10_000, description="Measurements; each takes two cycles."
     )
 
 
 class BisectSection(Strict):
-    """Which commit made a metric worse. CBT ignores it."""
+    """The search for the commit that made a metric worse. CBT ignores this section."""
 
     repo: str = Field(".", min_length=1, description="A git repository, relative to this file.")
     good: Revision = Field(description="Commit without the change, an ancestor of `bad`.")
@@ -72,34 +74,35 @@ class BisectSection(Strict):
     build: Optional[ShellCommand] = Field(
         None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD."
     )
-    build_limit: Duration = Field(4 * 3600.0, description="For each.", json_schema_extra={"default": "4h"})
+    build_limit: Duration = Field(4 * 3600.0, description="Time limit of each command.")
     deploy: ShellCommand = Field(description="Deploys the commit in the current folder, or $CBT_PLUGINS_BUILD.")
     deploy_limit: Duration = Field(
-        3600.0, description="For each.", json_schema_extra={"default": "1h"}
+        3600.0, description="Time limit of each command."
     )
-    cycle_limit: Optional[Duration] = Field(None, description="For each cycle. Default: none.")
+    cycle_limit: Optional[Duration] = Field(None, description="Time limit of each cycle. Default: no limit.")
     metric: str = Field(description="[[PHASE.]OPERATION.]METRIC, as `measure*.GET.p99_ms`; one number.")
-    change: Literal["worse", "better"] = Field("worse", description="Of the metric.")
+    change: Literal["worse", "better"] = Field("worse", description="Direction in which the metric changed.")
     effect: Percent = Field(
-        0.03, description="Smallest change that counts.", json_schema_extra={"default": "3%"}
+        0.03, description="Smallest change that counts."
     )
     posterior: Percent = Field(
-        0.95, description="How sure the answer must be.", json_schema_extra={"default": "95%"}
+        0.95, description="How sure the answer must be."
     )
     paths: Dict[str, float] = Field(
         {}, description="Weights of commits that touch files: `src/rgw/*: 10`. Default: 1."
     )
     budget: BisectBudget = Field(
-        BisectBudget.model_validate({}), description="Its end.", json_schema_extra={"default": {}}
+        BisectBudget.model_validate({}), description="When the search ends.", json_schema_extra={"default": {}}
     )
     program: Optional[str] = Field(
-        None, min_length=1, description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop."
+        None, min_length=1,
+        description="Program that runs a cycle: `/opt/cbt/cbt.py`. Default: `python -m cbt_plugins`.",
     )
     through: Optional[str] = Field(
-        None, min_length=1, description="What takes commands to the head: `cbt-tools lab exec node0 --`."
+        None, min_length=1, description="Command that runs a command on the head: `cbt-tools lab exec node0 --`."
     )
     builds: Optional[str] = Field(
-        None, min_length=1, description="Their folder; several searches may share it."
+        None, min_length=1, description="Folder of the builds; several searches may share it."
     )
 
     @field_validator("metric")

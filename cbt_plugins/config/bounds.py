@@ -10,7 +10,8 @@ from dataclasses import dataclass
 from typing import Iterator, Sequence, Tuple
 
 from cbt_plugins.config.preview import forecast
-from cbt_plugins.config.units import about_size, format_duration
+from cbt_plugins.config.units import format_duration
+from cbt_plugins.formatting import about_size
 from cbt_plugins.plan import Plan
 
 #: runs and phases of a file

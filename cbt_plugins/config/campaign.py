@@ -25,10 +25,26 @@ _Keys = Dict[str, Any]
 _MERGED: Any = Field({}, description="Merged into the section of this name.")
 
 
+def check_keys(keys: List[str]) -> List[str]:
+    """Return patterns of key rows; raises FieldErrors for those that no decision can be about."""
+    wrong = []
+    for index, pattern in enumerate(keys):
+        metric = pattern.rpartition(".")[2]
+        if not fnmatch.filter(METRICS, metric):
+            text = f"{metric!r} is no metric{did_you_mean(metric, METRICS) or '; write [PHASE.]OPERATION.METRIC'}"
+            wrong.append(FieldError((index,), text))
+        elif metric in METRICS and METRICS[metric].additive:
+            text = f"{metric} may be 0, and a campaign decides by ratios: compare the archives with `gate`"
+            wrong.append(FieldError((index,), text))
+    if wrong:
+        raise FieldErrors(wrong)
+    return keys
+
+
 class ArmSection(Strict):
     """One side of the comparison: the file with these keys changed. A list replaces a list."""
 
-    prepare: List[ShellCommand] = Field([], description="Shell commands before each of its cycles.")
+    prepare: List[ShellCommand] = Field([], description="Shell commands before each cycle of the arm.")
     restart: Optional[ShellCommand] = Field(
         None, description="Shell command that restarts all daemons (`code_or_defaults`)."
     )
@@ -40,42 +56,43 @@ class ArmSection(Strict):
 
 
 class CampaignSection(Strict):
-    """The same cycle on several arms, in turns, until the answer is sure. CBT ignores it."""
+    """The same cycle on several arms, in turns, until the answer is sure. CBT ignores this section."""
 
     arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what it changes in the file.")
-    base: Optional[str] = Field(None, description="Arm that others are compared with. Default: the first.")
+    base: Optional[str] = Field(None, description="Arm that all other arms are compared with. Default: the first arm.")
     blocks: int = Field(20, ge=4, le=40, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
         0.05,
-        description="The smallest change that matters: what is surely smaller is equivalent. Of success rates: 0.1%.",
-        json_schema_extra={"default": "5%"},
+        description="The smallest change that matters; a surely smaller change is equivalent. For success rates: 0.1%.",
     )
     alpha: Percent = Field(
         0.05,
         description="Chance of any false `better` or `worse` in the campaign.",
-        json_schema_extra={"default": "5%"},
     )
     spending: Literal["pocock", "obrien-fleming"] = Field(
-        "pocock", description="`pocock` ends early for large changes; `obrien-fleming` finds more small ones."
+        "pocock", description="`pocock` ends early for large changes; `obrien-fleming` finds more small changes."
     )
-    seed: int = Field(0, ge=0, description="Of the order in blocks.")
+    seed: int = Field(0, ge=0, description="Seed of the order of arms in blocks.")
     keys: List[Annotated[str, Field(min_length=1)]] = Field(
         [], description="Key rows, as in `compare --key`: `total.p99_ms`, `measure*.GET.obj_per_s`."
     )
-    prepare: List[ShellCommand] = Field([], description="Shell commands before each cycle, then those of the arm.")
-    prepare_limit: Duration = Field(
-        3600.0, description="For each command.", json_schema_extra={"default": "1h"}
+    prepare: List[ShellCommand] = Field(
+        [], description="Shell commands before each cycle; the commands of the arm follow."
     )
-    cycle_limit: Optional[Duration] = Field(None, description="For each cycle. Default: none.")
+    prepare_limit: Duration = Field(
+        3600.0, description="Time limit of each command."
+    )
+    cycle_limit: Optional[Duration] = Field(None, description="Time limit of each cycle. Default: no limit.")
     program: Optional[ShellCommand] = Field(
         None,
-        description="What runs a cycle: `/opt/cbt/cbt.py`. Default: our run loop.",
+        description="Program that runs a cycle: `/opt/cbt/cbt.py`. Default: `python -m cbt_plugins`.",
     )
     through: Optional[ShellCommand] = Field(
-        None, description="What takes commands to the head: `cbt-tools lab exec node0 --`."
+        None, description="Command that runs a command on the head: `cbt-tools lab exec node0 --`."
     )
     code_or_defaults: bool = Field(
-        False, description="Two arms become four: also with the other's defaults of Ceph's options."
+        False,
+        description="Two arms become four: each release also with the defaults of Ceph's options of the other release.",
     )
 
     @field_validator("margin", "alpha")
@@ -97,18 +114,7 @@ class CampaignSection(Strict):
             raise FieldErrors(wrong)
         return arms
 
-    @field_validator("keys")
-    @classmethod
-    def _of_metrics(cls, keys: List[str]) -> List[str]:
-        wrong = []
-        for index, pattern in enumerate(keys):
-            metric = pattern.rpartition(".")[2]
-            if not fnmatch.filter(METRICS, metric):
-                text = f"{metric!r} is no metric{did_you_mean(metric, METRICS) or '; write [PHASE.]OPERATION.METRIC'}"
-                wrong.append(FieldError((index,), text))
-        if wrong:
-            raise FieldErrors(wrong)
-        return keys
+    _check_keys = field_validator("keys")(check_keys)
 
     @model_validator(mode="after")
     def _check_section(self) -> CampaignSection:

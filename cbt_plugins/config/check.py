@@ -8,7 +8,6 @@ from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.config import acceptable, registry
-from cbt_plugins.config.benchmark import BenchmarkSection
 from cbt_plugins.config.bisect import errors_of_bisect
 from cbt_plugins.config.bounds import too_much
 from cbt_plugins.config.campaign import CampaignSection, errors_of_arms, errors_of_campaign, section_of_campaign
@@ -18,11 +17,13 @@ from cbt_plugins.config.cluster import (
     CollectlProfile,
     CommonSection,
     errors_of_case,
+    errors_of_transports,
     errors_of_watched,
     node_errors,
 )
+from cbt_plugins.config.engines import generator
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
-from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.config.pull_request import errors_of_pull_request
 from cbt_plugins.config.sections import HOST_KEYS, our_sections, section_of, understand
 from cbt_plugins.config.source import YamlSource, read, sweep
 from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
@@ -48,7 +49,7 @@ _CBT_BENCHMARKS = frozenset(
     ]
 )
 #: a sweep of more runs than this is a mistake, and would take long to check
-_MOST_RUNS = 1000
+MOST_RUNS = 1000
 #: drivers, buckets and phases of all these runs
 _MOST_PARTS = 100_000
 
@@ -79,13 +80,8 @@ class Config:
     campaign: Optional[CampaignSection] = None
 
 
-def check_file(path: Union[str, FilePath]) -> None:
-    """Raise ConfigError with every error of the file; one without a section or a profile of ours has none."""
-    load_file(path)
-
-
 def load_file(path: Union[str, FilePath]) -> Config:
-    """Return the runs of a file; raises ConfigError with every error."""
+    """Return the runs of a file; raises ConfigError with every error. A file without a section of ours has no run."""
     return load(read(FilePath(path)))
 
 
@@ -122,14 +118,12 @@ def load(source: YamlSource) -> Config:
         errors += [e for e in nothing_to_run(source, others) if not ours or e.path[0] != "cluster"]
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
-        errors += [*_common(source, data.get("common")), *_monitors(source, data), *_fault_file(source, data)]
-        if not ours and isinstance(data.get("cluster"), dict):
-            wrong = [*node_errors(data["cluster"])] or [*errors_of_case(data["cluster"])]
-            errors += [source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong]
+        errors += [*_common(source, data.get("common")), *_monitors(source, data)]
+        errors += [] if ours else _cluster_of_others(source, data.get("cluster"))
     if not errors:
         texts = too_much([run.plan for run in runs], cluster.get("iterations", 0))
         errors += [source.error_at(("benchmarks",), text, of_key=True) for text in texts]
-    errors += [*errors_of_campaign(source), *errors_of_bisect(source)]
+    errors += [*errors_of_campaign(source), *errors_of_bisect(source), *errors_of_pull_request(source)]
     if errors or (errors := list(errors_of_arms(source, load))):
         raise ConfigError(errors)
     iterations = range(cluster.get("iterations", 0))
@@ -167,7 +161,7 @@ def _duplicates(source: YamlSource, others: Sequence[Any]) -> List[ErrorAt]:
 def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
     valid, wrong = validate(ClusterSection, data)
     unread = [role for role in ROLES if role not in ClusterSection.model_fields]
-    wrong = (*wrong, *node_errors(data, unread)) or tuple(errors_of_case(data))
+    wrong = (*wrong, *node_errors(data, unread)) or (*errors_of_case(data), *errors_of_transports(data))
     meant: Dict[str, str] = {}
     misspelt = list(misspelt_keys(source, meant))
     required = [("cluster", key) for key in ("iterations", *meant.values())]
@@ -177,6 +171,13 @@ def _cluster(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, 
         text = "this key is required: CBT's default is 0, which runs nothing and reports success"
         errors.append(source.error_at(("cluster", "iterations"), text))
     return (data if valid and not errors else {}), errors
+
+
+def _cluster_of_others(source: YamlSource, section: Any) -> Iterator[ErrorAt]:
+    """Yield the errors of the cluster of a file in which only monitors are ours."""
+    if isinstance(section, dict):
+        wrong = [*node_errors(section)] or [*errors_of_case(section), *errors_of_transports(section)]
+        yield from (source.error_at(("cluster", *path), text, of_key) for path, text, of_key in wrong)
 
 
 def _endpoints(source: YamlSource, data: Mapping[str, Any]) -> Tuple[Mapping[str, Any], List[ErrorAt]]:
@@ -214,24 +215,16 @@ def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
                 wrong += errors_of_watched(profile["nodes"], data["cluster"])
             for path, text, of_key in wrong:
                 yield source.error_at(("monitoring_profiles", name, *path), text, of_key)
+            errors_of_file = getattr(section, "errors_of_file", None)
+            for error in errors_of_file(profile, _osd_nodes(data)) if errors_of_file else ():
+                place = ("monitoring_profiles", name, "file")
+                yield error if error.line else source.error_at(place, f"{error.file}: {error.text}")
 
 
-def _fault_file(source: YamlSource, data: Mapping[str, Any]) -> Sequence[ErrorAt]:
-    """Return the errors of the fault file that the profile names: otherwise they show when the load has begun."""
-    profiles, cluster = data.get("monitoring_profiles"), data.get("cluster")
-    profile = profiles.get("faults") if isinstance(profiles, dict) else None
-    path = profile.get("file") if isinstance(profile, dict) else None
-    if not path or not isinstance(path, str) or path.startswith("-"):
-        return ()
-    osds = None
-    if isinstance(cluster, dict) and not [*node_errors(cluster, ["osds"])]:
-        osds = nodes_of(cluster, "osds")
-    try:
-        load_fault_file(path, osds or None)
-    except ConfigError as error:
-        place = ("monitoring_profiles", "faults", "file")
-        return [e if e.line else source.error_at(place, f"{e.file}: {e.text}") for e in error.errors]
-    return ()
+def _osd_nodes(data: Mapping[str, Any]) -> Sequence[str]:
+    """Return the nodes with OSDs; [] where the file does not say them."""
+    cluster = data.get("cluster")
+    return nodes_of(cluster, "osds") if isinstance(cluster, dict) and not [*node_errors(cluster, ["osds"])] else []
 
 
 def _section(
@@ -241,8 +234,8 @@ def _section(
     if not isinstance(section, dict):
         return [], [FieldError((), "must be a mapping (key: value)")]
     number = math.prod(len(v) for k, v in section.items() if isinstance(v, list) and v and k != "acceptable")
-    if number > _MOST_RUNS:
-        text = f"too many runs: the lists of this section multiply to {number}, and {_MOST_RUNS} is the limit"
+    if number > MOST_RUNS:
+        text = f"too many runs: the lists of this section multiply to {number}, and {MOST_RUNS} is the limit"
         return [], [FieldError((), text, of_key=True)]
     errors = list(_host_rules(name, section))
     left_out = {(key,) for key, value in section.items() if key in _REFUSED or value == [] or _is_split(key, value)}
@@ -282,11 +275,11 @@ def _of_another(name: str, error: FieldError) -> FieldError:
     if not others:
         return error
     owners = f"{' and '.join(others)} {'have' if others[1:] else 'has'}"
-    return error._replace(text=f"unknown key; {name} has none, {owners}")
+    return error._replace(text=f"unknown key of {name}; {owners} this key")
 
 
 def _has_our_keys(benchmark: str) -> bool:
-    return issubclass(section_of(benchmark) or object, BenchmarkSection)
+    return bool(getattr(section_of(benchmark), "has_our_keys", False))
 
 
 def _without_use(
@@ -295,9 +288,12 @@ def _without_use(
     """Yield an error for each key of the sweep that no run uses."""
     if errors or not runs or not _has_our_keys(name):
         return
-    if "cbt_load" in section and not any(phase.engine == "cbt-load" for run in runs for phase in run.plan.phases):
-        text = "says how cbt-load works, and nothing here has engine: cbt-load; say so, or remove the key"
-        yield FieldError(("cbt_load",), text, of_key=True)
+    used = {phase.engine for run in runs for phase in run.plan.phases}
+    for engine in registry.built_in(registry.GENERATORS):
+        key = generator(engine).section_key
+        if key in section and engine not in used:
+            text = f"is for engine: {engine}, and no phase here has this engine: set it, or remove the key"
+            yield FieldError((key,), text, of_key=True)
 
 
 def _equal_runs(

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Union
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, WithJsonSchema, field_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 
+from cbt_plugins.config import registry
 from cbt_plugins.config.errors import Path, did_you_mean
+from cbt_plugins.config.kubernetes import KubernetesSection, errors_of_pods
 from cbt_plugins.config.patterns import AbsolutePath, FilePath, Login, Program, check_arguments
 from cbt_plugins.config.validate import FieldError, FieldErrors
-from cbt_plugins.inventory import ROLES, check_name, host_of, split_names
+from cbt_plugins.inventory import ROLES, check_name, host_of, nodes_of, split_names
 
 
 def _nodes(value: Any) -> Any:
@@ -26,6 +28,9 @@ _LIST_OR_MAPPING = {
         {"type": "object", "minProperties": 1},
     ]
 }
+#: ours by name, for the editor's list; another distribution's may be installed where the file is used
+_TRANSPORT = {"anyOf": [{"enum": registry.built_in(registry.TRANSPORTS)}, {"type": "string", "minLength": 1}]}
+_TRANSPORTS = {"anyOf": [*_TRANSPORT["anyOf"], {"type": "object", "additionalProperties": _TRANSPORT}]}
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
 
 
@@ -54,6 +59,25 @@ def errors_of_case(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
                 yield FieldError((role,), f"{host} and {first_spelling} are one host: write it in one way")
 
 
+def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
+    """Yield each transport that is not installed or lacks its keys, and each node that the section does not have."""
+    value, hosts = cluster.get("transport"), nodes_of(cluster)
+    by_place = {(node,): name for node, name in value.items()} if isinstance(value, dict) else {(): value}
+    names = registry.names(registry.TRANSPORTS)
+    for place, name in by_place.items() if value is not None else ():
+        if place and host_of(str(place[0])) not in hosts:
+            yield FieldError(("transport", *place), f"the section has no node {place[0]!r}", of_key=True)
+        elif name not in names:
+            hint = did_you_mean(name, names) if isinstance(name, str) else ""
+            text = f"no transport {name!r} is installed; installed are {', '.join(names)}{hint}"
+            yield FieldError(("transport", *place), text)
+        elif name in registry.built_in(registry.TRANSPORTS):
+            for key in registry.load(registry.TRANSPORTS, name).needs:
+                if not cluster.get(key):
+                    yield FieldError(("transport", *place), f"{name} needs the key `{key}:` of `cluster:`")
+    yield from errors_of_pods(cluster, hosts)
+
+
 def _entries(role: str, value: Union[List[Any], Dict[Any, Any], None]) -> Iterator[Tuple[Path, Any]]:
     for index, entry in enumerate(value or ()):
         yield (role, entry if isinstance(value, dict) else index), entry
@@ -64,27 +88,42 @@ class ClusterSection(BaseModel):
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
 
-    user: Login = Field(description="Who logs in on nodes.")
+    user: Login = Field(description="User who logs in on nodes.")
     head: Node = Field(description="Node with `ceph` and `radosgw-admin`.")
-    clients: _List = Field(description="Where generators run.")
+    clients: _List = Field(description="Nodes where load generators run.")
     osds: NodesOrMapping = Field(description="Nodes with OSDs.")
-    mons: NodesOrMapping = Field(description="With monitors.")
-    rgws: Optional[NodesOrMapping] = Field(None, description="With gateways.")
+    mons: NodesOrMapping = Field(description="Nodes with ceph-mons.")
+    rgws: Optional[NodesOrMapping] = Field(None, description="Nodes with gateways.")
     iterations: int = Field(ge=1, le=10_000, description="Repetitions of every run.")
     use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
     rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})
     conf_file: Optional[FilePath] = Field(None, description="Default: /etc/ceph/ceph.conf.")
-    ceph_cmd: Optional[Program] = Field(None, description="`ceph` on the head.")
+    ceph: Optional[Literal["cephadm"]] = Field(
+        None, description="`cephadm`: the head has Ceph's programs in `cephadm shell`. Default: they are installed."
+    )
+    ceph_cmd: Optional[Program] = Field(None, description="Command `ceph` on the head.")
     radosgw_admin_cmd: Optional[Program] = Field(
-        None, alias="radosgw-admin_cmd", description="`radosgw-admin` on the head."
+        None, alias="radosgw-admin_cmd", description="Command `radosgw-admin` on the head."
     )
     tmp_dir: Optional[AbsolutePath] = Field(None, description="Scratch folder on nodes.")
+    transport: Annotated[Any, WithJsonSchema(_TRANSPORTS)] = Field(
+        None, description="How nodes are reached: name, or node -> name. Default: `local`, else `pdsh`, else `ssh`."
+    )
+
+    kubernetes: Optional[KubernetesSection] = Field(None, description="For the transport `kubectl`, and Rook.")
 
     @field_validator("head", mode="before")
     @classmethod
     def _one_head(cls, value: Any) -> Any:
         if isinstance(value, (list, dict)):
             raise ValueError("must be one host name, not a list")
+        return value
+
+    @field_validator("ceph_cmd", "radosgw_admin_cmd")
+    @classmethod
+    def _installed(cls, value: Optional[str], info: ValidationInfo) -> Optional[str]:
+        if value is not None and info.data.get("ceph"):
+            raise ValueError(f"`ceph: {info.data['ceph']}` says where the program is: remove one of the two keys")
         return value
 
     @field_validator("clients")
@@ -141,7 +180,7 @@ class CommonSection(BaseModel):
 
 
 class CbtProfile(BaseModel):
-    """The keys that a monitor of CBT's own has; others pass unread."""
+    """The keys of CBT's own monitors; unknown keys are not checked."""
 
     model_config = ConfigDict(extra="allow", strict=True, frozen=True, hide_input_in_errors=True)
 
@@ -149,7 +188,7 @@ class CbtProfile(BaseModel):
 
 
 class CollectlProfile(CbtProfile):
-    """Of `collectl`, which our run loop starts as well."""
+    """The profile of `collectl`, which our run loop starts as well."""
 
     @field_validator("args")
     @classmethod

@@ -14,37 +14,15 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-import yaml
-
 from cbt_plugins.config.benchmark import MANY
+from cbt_plugins.config.conversion import ConversionError, file_text, phase_name
 from cbt_plugins.config.units import format_duration
+from cbt_plugins.formatting import size
 
 #: bytes of a workload; real ones have a few thousand
 _LARGEST = 1 << 20
 _OPERATIONS = {"read": "get", "write": "put", "delete": "delete", "list": "list", "filewrite": "put"}
 _RANGE = re.compile(r"([cursh])\((.*)\)([KMGT]?B)?")
-_HEAD = """\
-# Made by `cbt-tools import cosbench {file}`. Edit what is marked EDIT, then: cbt-tools plan FILE
-#
-{notes}cluster:
-  user: root                                     # EDIT
-  head: admin1                                   # EDIT: node with ceph and radosgw-admin; cbt.py runs here
-  clients: [client1]                             # EDIT
-  osds: [osd1, osd2, osd3]                       # EDIT
-  mons: [osd1]                                   # EDIT
-  rgws: [osd1]                                   # EDIT
-  use_existing: true
-  iterations: 1
-  tmp_dir: /var/tmp/cbt
-
-monitoring_profiles:
-  resources: {{}}
-
-"""
-
-
-class CosbenchError(Exception):
-    """A file that is no workload of COSBench; its text says why."""
 
 
 @dataclass
@@ -81,7 +59,7 @@ class _Draft:
 
 
 def convert(path: Path) -> Tuple[str, List[str]]:
-    """Return the text of a file of ours, and what could not be carried over. Raises CosbenchError; OSError."""
+    """Return the text of a file of ours, and what could not be carried over. Raises ConversionError; OSError."""
     root = _read(path)
     draft = _Draft()
     works = list(_works(root))
@@ -90,7 +68,7 @@ def convert(path: Path) -> Tuple[str, List[str]]:
             _fill_of(draft, work, config)
     kinds = {_kind(work) for _, work, _ in works}
     if not kinds & {"prepare", "normal"}:
-        raise CosbenchError(f"{path}: no work in it that makes load")
+        raise ConversionError(f"{path}: the workload has no work that makes load")
     for _, work, config in works:
         if _kind(work) == "normal":
             _written(draft, work, config)
@@ -105,29 +83,23 @@ def convert(path: Path) -> Tuple[str, List[str]]:
         _stage(draft, stage, [(work, config) for of, work, config in works if of is stage])
     section = {**draft.section, "workers": draft.workers, "cycle": {"phases": draft.phases}}
     name = root.get("name")
-    lines = [f"# The workload is called {_plain(name)}.\n"] if name else []
-    lines += [f"# Not carried over: {_plain(note)}.\n" for note in draft.notes] + (["#\n"] if draft.notes else [])
-    body = yaml.safe_dump({"benchmarks": {"warp": section}}, sort_keys=False, width=200, default_flow_style=None)
-    return _HEAD.format(file=_plain(path.name), notes="".join(lines)) + body, draft.notes
-
-
-def _plain(text: Any) -> str:
-    return " ".join(str(text).split())
+    remarks = [*([f"The workload is called {name}"] if name else []), *(f"Not carried over: {n}" for n in draft.notes)]
+    return file_text("cosbench", path.name, remarks, section), draft.notes
 
 
 def _read(path: Path) -> ET.Element:
     with open(path, "rb") as file:
         text = file.read(_LARGEST + 1)
     if len(text) > _LARGEST:
-        raise CosbenchError(f"{path}: larger than {_LARGEST >> 20} MiB: no workload is")
+        raise ConversionError(f"{path}: larger than {size(_LARGEST)}: no workload is")
     if b"<!" in text.replace(b"<!--", b""):  # a DOCTYPE may define entities that grow without end
-        raise CosbenchError(f"{path}: a workload has no DOCTYPE and no CDATA")
+        raise ConversionError(f"{path}: a workload has no DOCTYPE and no CDATA")
     try:
         root = ET.fromstring(text)
     except ET.ParseError as error:
-        raise CosbenchError(f"{path}:{error.position[0]}: no XML: {error}") from None
+        raise ConversionError(f"{path}:{error.position[0]}: no XML: {error}") from None
     if root.tag != "workload" or root.find("workflow") is None:
-        raise CosbenchError(f"{path}: no COSBench workload: needs <workload> with a <workflow>")
+        raise ConversionError(f"{path}: no COSBench workload: needs <workload> with a <workflow>")
     return root
 
 
@@ -158,23 +130,23 @@ def _kind(work: ET.Element) -> str:
 
 
 def _span(text: str, key: str) -> Tuple[str, int, int]:
-    """Return (form, first, last) of c(5), u(1,5), s(1,5) or r(1,5). Raises CosbenchError."""
+    """Return (form, first, last) of c(5), u(1,5), s(1,5) or r(1,5). Raises ConversionError."""
     match = _RANGE.fullmatch(text.replace(" ", ""))
     if match is None or match[1] == "h":
-        raise CosbenchError(f"{key}={text}: must be c(n), u(a,b), s(a,b) or r(a,b)")
+        raise ConversionError(f"{key}={text}: must be c(n), u(a,b), s(a,b) or r(a,b)")
     numbers = match[2].split(",")
     try:
         first, last = int(numbers[0]), int(numbers[-1])
     except ValueError:
-        raise CosbenchError(f"{key}={text}: must be whole numbers") from None
+        raise ConversionError(f"{key}={text}: must be whole numbers") from None
     return match[1], first, last
 
 
 def _sizes(text: str) -> Any:
-    """Return our `size:` of c(64)KB, u(1,8)MB or h(1|1|50,64|64|50)KB. Raises CosbenchError."""
+    """Return our `size:` of c(64)KB, u(1,8)MB or h(1|1|50,64|64|50)KB. Raises ConversionError."""
     match = _RANGE.fullmatch(text.replace(" ", ""))
     if match is None:
-        raise CosbenchError(f"sizes={text}: must be c(n), u(a,b) or h(low|high|weight,...), and a unit")
+        raise ConversionError(f"sizes={text}: must be c(n), u(a,b) or h(low|high|weight,...), and a unit")
     unit = match[3] or "B"
     if match[1] != "h":
         numbers = match[2].split(",")
@@ -187,7 +159,7 @@ def _sizes(text: str) -> Any:
             for low, high, weight in parts
         }
     except (ValueError, ZeroDivisionError):
-        raise CosbenchError(f"sizes={text}: must be h(low|high|weight,...)") from None
+        raise ConversionError(f"sizes={text}: must be h(low|high|weight,...)") from None
 
 
 def _workers(work: ET.Element) -> int:
@@ -214,7 +186,7 @@ def _numbers(draft: _Draft, config: Mapping[str, str]) -> range:
         return range(1, draft.buckets + 1)
     _, first, last = _span(config["containers"], "containers")
     if not 0 < first <= last <= MANY:
-        raise CosbenchError(f"containers={config['containers']}: must be from 1 to {MANY}")
+        raise ConversionError(f"containers={config['containers']}: must be from 1 to {MANY}")
     draft.buckets = max(draft.buckets, last)
     return range(first, last + 1)
 
@@ -289,7 +261,7 @@ def _storage(draft: _Draft, root: ET.Element) -> None:
 
 def _stage(draft: _Draft, stage: ET.Element, works: Sequence[Tuple[ET.Element, Dict[str, str]]]) -> None:
     """Add the phases of a stage: its works are at once in COSBench, and here where they make a mix."""
-    name = _name(stage.get("name") or "")
+    name = phase_name(stage.get("name") or "")
     kinds = [_kind(work) for work, _ in works]
     for kind in dict.fromkeys(kinds):
         if kind == "dispose":
@@ -315,7 +287,7 @@ def _hybrid(draft: _Draft, stage: str, normal: Sequence[Tuple[ET.Element, Dict[s
     works: Dict[str, Dict[str, Any]] = {}
     runtimes = set()
     for work, config in normal:
-        name = _name(work.get("name") or "") or stage or "work"
+        name = phase_name(work.get("name") or "") or stage or "work"
         mixed = _mixed(draft, work, config, name)
         if not mixed:
             continue
@@ -378,7 +350,7 @@ def _ratio(operation: ET.Element) -> float:
     except ValueError:
         ratio = -1.0
     if not 0 <= ratio <= 100:
-        raise CosbenchError(f"ratio={text}: must be a number from 0 to 100")
+        raise ConversionError(f"ratio={text}: must be a number from 0 to 100")
     return ratio
 
 
@@ -401,7 +373,3 @@ def _bound(number: int, objects: int) -> str:
     if not times or objects == 1:
         return str(number)
     return f"{times if times > 1 else ''}N" + (f"+{offset}" if offset else "")
-
-
-def _name(text: str) -> str:
-    return re.sub(r"[^a-z0-9]+", "-", text.lower()).strip("-")

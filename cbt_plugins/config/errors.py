@@ -6,7 +6,7 @@ import difflib
 from dataclasses import dataclass
 from typing import Iterable, Mapping, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.formatting import printable
+from cbt_plugins.formatting.screen import printable
 
 #: keys and list indices from the top of the file down
 Path = Tuple[Union[str, int], ...]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple, Union
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Sequence, Set, Tuple, Union
 
 from pydantic import (
     AfterValidator,
@@ -25,11 +25,14 @@ from cbt_plugins.config.fault import FaultSection, usable_label
 from cbt_plugins.config.patterns import check_no_password
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.source import YamlSource, read
+from cbt_plugins.config.thrash import ThrashSection
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, format_duration, parse_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
 from cbt_plugins.inventory import find_host, host_of
 
-_WHAT = ("fault", "run", "upgrade", "undo", "mark")
+_WHAT = ("fault", "thrash", "run", "upgrade", "undo", "mark")
+#: faults of a series; more are a typing error
+_MANY = 10000
 #: undo: everything that is in force
 _ALL = "all"
 #: seconds of one command
@@ -71,16 +74,16 @@ Undo = Annotated[
 
 
 class RunSection(Strict):
-    """A command on a node, and what undoes it: at `undo:` with its label, or at the end of the run."""
+    """A command on a node, and its undo, which runs at `undo:` with its label, or at the end of the run."""
 
-    label: Annotated[str, AfterValidator(usable_label)] = Field(description="For `undo:`; unique.")
+    label: Annotated[str, AfterValidator(usable_label)] = Field(description="Name for `undo:`; unique.")
     command: _Command = Field(description="Shell text. Status 0, or the phase fails.")
     node: Optional[Node] = Field(None, description="Default: the head.")
     undo: Optional[_Command] = Field(
         None, description="Shell text; repeated until its status is 0."
     )
     timeout: Duration = Field(
-        60.0, description="Of each; never scaled.", json_schema_extra={"default": "1m"}
+        60.0, description="Time limit of the command and of the undo; never scaled."
     )
     root: bool = Field(False, description="As root, by sudo.")
 
@@ -112,7 +115,7 @@ class UpgradeSection(Strict):
     model_config = ConfigDict(json_schema_extra=exactly_one(("command", "image")))
 
     label: Annotated[str, AfterValidator(usable_label)] = Field("upgrade", description="Name in results.")
-    to: str = Field(pattern=r"^\d+(\.\d+){0,2}$", description='Version that each must say in the end: "18.2".')
+    to: str = Field(pattern=r"^\d+(\.\d+){0,2}$", description='Version that each daemon reports in the end: "18.2".')
     command: Optional[_Command] = Field(
         None,
         description="Shell text, root on its node: restarts a daemon; {daemon}: osd.3, {type}: osd, {id}: 3.",
@@ -120,12 +123,11 @@ class UpgradeSection(Strict):
     image: Optional[str] = Field(
         None,
         pattern=r"^[A-Za-z0-9][\w./:@-]*$",
-        description="Instead: for `ceph orch upgrade start --image`.",
+        description="Instead of `command`: image for `ceph orch upgrade start`.",
     )
     timeout: Duration = Field(
         600.0,
-        description="Until a daemon (with image: all) says the version and all PGs are active+clean.",
-        json_schema_extra={"default": "10m"},
+        description="Limit until a daemon (with `image`: each) reports the version and all PGs are active+clean.",
     )
     irreversible: bool = Field(False, description="Must be true: there is no undo.")
 
@@ -143,16 +145,32 @@ class UpgradeSection(Strict):
 
 
 class EventSection(Strict):
-    """Something that happens at its time: exactly one of fault, run, upgrade, undo, mark."""
+    """Something that happens at its time: exactly one of fault, thrash, run, upgrade, undo, mark."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
 
     at: Moment = Field(description="After the load began, ramp and warm-up included; scaled.")
     fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
+    thrash: Optional[ThrashSection] = Field(None, description="Inject faults at random, for a while.")
     run: Optional[RunSection] = Field(None, description="Run a command on a node.")
     upgrade: Optional[UpgradeSection] = Field(None, description="Upgrade the cluster; no undo.")
     undo: Optional[Undo] = Field(None, description="A fault or command: its label, several, or `all`.")
     mark: Optional[str] = Field(None, min_length=1, description="Begin a part of the phase in the report.")
+    every: Optional[Duration] = Field(
+        None, description="With `fault`: time from one injection of it to the next; scaled."
+    )
+    times: Optional[Annotated[int, Field(ge=2, le=_MANY)]] = Field(
+        None, description="With `every`: how often. The labels are `LABEL-1`, `LABEL-2` and so on."
+    )
+    lasts: Optional[Duration] = Field(
+        None, description="With `every`: how long the fault is in force each time; scaled. Default: half of `every`."
+    )
+    rolling: bool = Field(
+        False, description="With `every`, instead of `times`: one of the named targets after the other."
+    )
+    wait: Optional[Literal["clean"]] = Field(
+        None, description="With `every`: each time wait for the rule `clean`; all that follows is later by as much."
+    )
 
     @field_validator("mark")
     @classmethod
@@ -164,7 +182,54 @@ class EventSection(Strict):
     @model_validator(mode="after")
     def _check_section(self) -> EventSection:
         only_one(self, _WHAT)
+        errors = list(self._series_errors())
+        if errors:
+            raise FieldErrors(errors)
         return self
+
+    def _series_errors(self) -> Iterator[FieldError]:
+        of_series = [key for key in ("every", "times", "lasts", "rolling", "wait") if key in self.model_fields_set]
+        if of_series and (self.every is None or self.fault is None):
+            yield FieldError((of_series[0],), "is for a series: it needs fault and every", of_key=True)
+        elif self.every is not None and self.fault is not None:
+            if self.rolling == (self.times is not None):
+                yield FieldError(("every",), "needs how often: either times, or rolling: true", of_key=True)
+            if self.rolling and len(self.fault.targets) < 2:
+                yield FieldError(("rolling",), "needs two named targets: nodes, osds or daemons", of_key=True)
+            if self.lasts is not None and self.lasts >= self.every:
+                text = f"is not less than every ({format_duration(self.every)}): the fault would still be in force"
+                yield FieldError(("lasts",), text)
+
+    @property
+    def accepted(self) -> List[Tuple[str, List[str]]]:
+        """Keys of its faults, each with the safety rules that these may break."""
+        faults = (("fault", self.fault), ("thrash", self.thrash))
+        return [(key, section.accept) for key, section in faults if section is not None]
+
+    def expanded(self) -> Iterator[EventSection]:
+        """Yield the single events of a series: each time the fault and its undo. Of another event, the event itself."""
+        if self.thrash:
+            for at, until, fault in self.thrash.drawn(self.at):
+                yield EventSection.model_construct(at=at, fault=fault, thrash=self.thrash)
+                yield EventSection.model_construct(at=until, undo=[fault.label])
+            return
+        if self.every is None or self.fault is None:
+            yield self
+            return
+        lasts, fault = self.lasts or self.every / 2, self.fault
+        number = len(fault.targets) if self.rolling else self.times or 0
+        for index in range(number):
+            at, label = self.at + index * self.every, f"{fault.label}-{index + 1}"
+            target = {fault.named: getattr(fault, fault.named)[index : index + 1]} if self.rolling else {}
+            single = fault.model_copy(update={"label": label, **target})
+            yield EventSection.model_construct(at=at, fault=single, wait=self.wait)
+            yield EventSection.model_construct(at=at + lasts, undo=[label])
+
+
+def in_order(events: Sequence[EventSection]) -> List[Tuple[int, EventSection]]:
+    """Return all events by time, those of series as single ones, each with its place in the file."""
+    single = [(index, event) for index, section in enumerate(events) for event in section.expanded()]
+    return sorted(single, key=lambda entry: entry[1].at)
 
 
 Events = Annotated[List[EventSection], Field(min_length=1)]
@@ -195,20 +260,31 @@ class FaultsInForce:
 
     def __init__(self) -> None:
         self._used_labels: Set[str] = set()
-        self._held: Dict[str, Sequence[str]] = {}  # label in force -> its targets, where they are named
+        #: label in force -> its targets with the type of daemons, where they are named
+        self._held: Dict[str, Sequence[Tuple[str, Optional[str]]]] = {}
 
     def errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0) -> List[FieldError]:
         """Take the events of a phase that ends after so many seconds; return their errors."""
-        return list(self._errors(events, ends, scale))
+        first_by_place: Dict[Any, FieldError] = {}  # each event of a series has the error of the first
+        for error in self._errors(events, ends, scale):
+            first_by_place.setdefault(error[0], error)
+        return list(first_by_place.values())
 
     def to_plan(self, events: Sequence[EventSection], scale: float = 1.0) -> Tuple[plan.Event, ...]:
         """Take the events of a phase, which have no error; return the plan's."""
         planned_events = []
-        for event in events:
+        for _, event in in_order(events):
             at = event.at * scale
             if event.fault:
                 self._inject(event.fault)
-                planned_events.append(plan.Event(at, inject=event.fault.planned()))
+                planned_events.append(
+                    plan.Event(
+                        at,
+                        event.fault.planned(),
+                        after_clean=event.wait is not None,
+                        optional=event.thrash is not None,
+                    )
+                )
             elif event.run:
                 self._inject(event.run)
                 planned_events.append(plan.Event(at, run=event.run.to_plan()))
@@ -223,11 +299,12 @@ class FaultsInForce:
 
     def _errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[FieldError]:
         last, marks = 0.0, set()
-        for index, event in enumerate(events):
-            if event.at < last:
-                text = f"{format_duration(event.at)} comes before {format_duration(last)}: events are in order of time"
-                yield FieldError((index, "at"), text)
-            last = max(last, event.at)
+        for index, section in enumerate(events):
+            if section.at < last:
+                text = f"{format_duration(section.at)} comes before {format_duration(last)}"
+                yield FieldError((index, "at"), f"{text}: events are in order of time")
+            last = max(last, section.at)
+        for index, event in in_order(events):
             if ends is not None and event.at * scale >= ends:
                 text = f"the phase is over after {format_duration(ends)}"
                 yield FieldError((index, "at"), f"{format_duration(event.at * scale)}: {text}")
@@ -250,10 +327,12 @@ class FaultsInForce:
     def _clashes(self, index: int, fault: FaultSection) -> Iterator[FieldError]:
         yield from self._label_errors(index, "fault", fault.label)
         for place, target in enumerate(fault.targets):
-            holder = next((label for label, held in self._held.items() if target in held), None)
+            hit = (target, fault.daemon_type)
+            holder = next((label for label, held in self._held.items() if hit in held), None)
             if holder:
                 text = f"{target} is hit by {holder!r} already, which is in force then"
-                yield FieldError((index, "fault", fault.named, place), text)
+                path = (index, "fault", fault.named)
+                yield FieldError(path if fault.crush else (*path, place), text)
 
     def _label_errors(self, index: int, kind: str, label: str) -> Iterator[FieldError]:
         if label in self._used_labels:
@@ -277,7 +356,7 @@ class FaultsInForce:
     def _inject(self, section: Union[FaultSection, RunSection]) -> None:
         self._used_labels.add(section.label)
         if isinstance(section, FaultSection):
-            self._held[section.label] = tuple(section.targets)
+            self._held[section.label] = [(target, section.daemon_type) for target in section.targets]
         elif section.undo:
             self._held[section.label] = ()
 
@@ -293,10 +372,12 @@ class FaultFileSection(Strict):
 
     settings: SettingsSection = Field(
         SettingsSection.model_validate({}),
-        description="Set on the cluster during the run.",
+        description="Settings of the cluster during the run.",
         json_schema_extra={"default": {}},
     )
-    events: Events = Field(description="In order of time; each one of fault, run, upgrade, undo, mark.")
+    events: Events = Field(
+        description="In order of time; each event is one of fault, thrash, run, upgrade, undo, mark."
+    )
 
     @field_validator("events")
     @classmethod
@@ -309,12 +390,13 @@ class FaultFileSection(Strict):
     @model_validator(mode="after")
     def _seen(self) -> FaultFileSection:
         errors = [
-            FieldError(("events", index, "fault"), text, of_key=True)
+            FieldError(("events", index, key), text, of_key=True)
             for index, event in enumerate(self.events)
-            for text in (self.settings.hidden(event.fault.accept) if event.fault else ())
+            for key, accept in event.accepted
+            for text in self.settings.hidden(accept)
         ]
         errors += [
-            FieldError(("events", index, "upgrade"), "is for a phase of a cycle, which has its results", of_key=True)
+            FieldError(("events", index, "upgrade"), "is for a phase, not for a fault file", of_key=True)
             for index, event in enumerate(self.events)
             if event.upgrade
         ]

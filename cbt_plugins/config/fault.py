@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from typing import Annotated, Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from dataclasses import replace
+from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence, Tuple
 
 from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
@@ -11,7 +12,7 @@ from cbt_plugins import plan
 from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.patterns import Daemon
+from cbt_plugins.config.patterns import CrushName, Daemon
 from cbt_plugins.config.validate import (
     FieldError,
     FieldErrors,
@@ -22,21 +23,25 @@ from cbt_plugins.config.validate import (
     only_one,
     validate,
 )
-from cbt_plugins.inventory import find_host, host_of, nodes_of
+from cbt_plugins.inventory import HostTable, host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
 _MANY = 1000
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", "settings", "recovery")
-_TARGETS = ("nodes", "osds", "daemons", "osd_nodes", "osd_number", "daemon_number")
+_TARGETS = ("nodes", "osds", "daemons", "crush", "osd_nodes", "osd_number", "daemon_number")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]
 Osds = Annotated[List[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_length=1)]
 Daemons = Annotated[List[Daemon], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
+#: those of setup.cfg, for the description
+_KINDS = ", ".join(f"`{name}`" for name in registry.built_in(registry.FAULTS))
 #: an option of this name, in seconds, is when a node recovers by itself
 DEADLINE = "deadline"
+#: seconds; a node must not recover by itself before it is told to
+_LATER = 300.0
 #: key of the context in which durations are seconds
 PLANNED = "planned"
 
@@ -85,7 +90,17 @@ def deadline_of(kind: str, given: Mapping[str, Any]) -> Optional[float]:
     return getattr(fault_kind.options, DEADLINE, None) if fault_kind else None
 
 
-def warnings_of(kind: str, given: Mapping[str, Any]) -> List[str]:
+def lasting(fault: plan.Fault, seconds: float) -> plan.Fault:
+    """Return the fault with a dead man's switch that does not fire within these seconds and 5 minutes.
+
+    A fault without a switch, or with a deadline of the file, is as it was.
+    """
+    if deadline_of(fault.kind, fault.options) is None or DEADLINE in fault.options:
+        return fault
+    return replace(fault, options={**fault.options, DEADLINE: seconds + _LATER})
+
+
+def fault_warnings(kind: str, given: Mapping[str, Any]) -> List[str]:
     """Return the warnings to print before a fault of a plan is injected."""
     fault_kind, _, _ = make_kind(kind, given, planned=True)
     return list(fault_kind.warnings()) if fault_kind else []
@@ -94,17 +109,14 @@ def warnings_of(kind: str, given: Mapping[str, Any]) -> List[str]:
 class AnyFaultSection(Strict):
     """The keys that every fault has."""
 
-    kind: str = Field(
-        min_length=1,
-        description="`stop`, `crash`, `out`, `replace`, `mark`, `network`, `reboot`, `power`, or a third party's.",
-    )
+    kind: str = Field(min_length=1, description=f"{_KINDS}, or a kind of another distribution.")
     seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(
-        None, description="Same seed, same choice of targets. Default: 1."
+        None, description="The same seed chooses the same targets. Default: 1."
     )
     options: Annotated[Dict[Any, Any], WithJsonSchema({"type": "object"})] = Field(
         {}, description="Options of the kind.", validate_default=True
     )
-    accept: List[str] = Field([], description="Safety rules that it may break.")
+    accept: List[str] = Field([], description="Safety rules that the fault may break.")
 
     @field_validator("kind")
     @classmethod
@@ -158,11 +170,13 @@ def usable_label(label: str) -> str:
 def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Optional[List[str]]:
     """Return the names without users; raises FieldErrors for what is no OSD node, or in the list twice.
 
-    A kind that takes no OSDs may name any node.
+    A fault on other daemons may name any node.
     """
     kind = kind_class(info.data["kind"]) if "kind" in info.data else None
-    osd_nodes = () if kind and "osd" not in kind.daemon_types else nodes_of(info.context or {}, "osds")
-    bare = [find_host(node, osd_nodes) or host_of(node) for node in nodes or ()]
+    of = info.data.get("daemon_type") or (kind.daemon_types[0] if kind else "osd")
+    osd_nodes = nodes_of(info.context or {}, "osds") if of == "osd" else ()
+    table = HostTable(osd_nodes)
+    bare = [table.find(node) or host_of(node) for node in nodes or ()]
     errors = []
     for index, node in enumerate(bare):
         if osd_nodes and node not in osd_nodes:
@@ -175,25 +189,23 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
     return bare or None
 
 
-class FaultSection(AnyFaultSection):
-    """A fault that is injected and undone; exactly one key says what it hits."""
+class TargetedFaultSection(AnyFaultSection):
+    """A fault without a label; exactly one key says what it hits."""
 
     model_config = ConfigDict(json_schema_extra=exactly_one(_TARGETS))
 
-    label: str = Field(description="For `undo:` and report; unique.")
-    nodes: Optional[Nodes] = Field(None, description="These, or all their daemons that the kind takes.")
-    osds: Optional[Osds] = Field(None, description="These.")
-    daemons: Optional[Daemons] = Field(None, description="These: `[osd.3, rgw.a]`.")
-    osd_nodes: Optional[Number] = Field(None, description="So many healthy ones, chosen by the seed.")
-    osd_number: Optional[Number] = Field(None, description="So many healthy ones, chosen by the seed.")
-    daemon_number: Optional[Number] = Field(
-        None, description="So many healthy ones that the kind takes, likewise."
+    daemon_type: Optional[Literal["osd", "mon", "mgr", "mds", "rgw"]] = Field(
+        None, description="Type of the daemons of `nodes` or `daemon_number`. Default: the kind's first."
     )
-
-    @field_validator("label")
-    @classmethod
-    def _usable_label(cls, label: str) -> str:
-        return usable_label(label)
+    nodes: Optional[Nodes] = Field(None, description="These nodes, or the daemons on them (`daemon_type`).")
+    osds: Optional[Osds] = Field(None, description="These OSDs: `[3, 4]`.")
+    daemons: Optional[Daemons] = Field(None, description="These daemons: `[osd.3, rgw.a]`.")
+    crush: Optional[CrushName] = Field(None, description="The OSDs, or the nodes, of this CRUSH bucket: `rack1`.")
+    osd_nodes: Optional[Number] = Field(None, description="Number of healthy nodes, chosen by the seed.")
+    osd_number: Optional[Number] = Field(None, description="Number of healthy OSDs, chosen by the seed.")
+    daemon_number: Optional[Number] = Field(
+        None, description="Number of healthy daemons (`daemon_type`), chosen by the seed."
+    )
 
     @field_validator("nodes")
     @classmethod
@@ -209,29 +221,58 @@ class FaultSection(AnyFaultSection):
         return names
 
     @model_validator(mode="after")
-    def _check_section(self, info: ValidationInfo) -> FaultSection:
+    def _check_section(self, info: ValidationInfo) -> TargetedFaultSection:
         given = only_one(self, _TARGETS)
         raise_for_targets(self, given, self.targets)
+        self._check_type(given)
         raise_for_number(self.osd_nodes, "osd_nodes", info)
         return self
 
+    def _check_type(self, given: str) -> None:
+        cls = kind_class(self.kind)
+        if self.daemon_type is None:
+            return
+        if given not in ("nodes", "daemon_number") or cls.takes == "node":
+            text = "is for daemon_number, and for nodes of a kind that takes daemons"
+            raise FieldErrors([FieldError(("daemon_type",), text, of_key=True)])
+        if self.daemon_type not in cls.daemon_types:
+            text = f"{self.kind} takes {' or '.join(cls.daemon_types)} daemons"
+            raise FieldErrors([FieldError(("daemon_type",), text)])
+
     @property
     def targets(self) -> List[str]:
-        """Return the names of nodes or daemons; empty when they are chosen."""
-        return self.nodes or self.daemons or [f"osd.{osd}" for osd in self.osds or ()]
+        """Return the names of nodes, of daemons, or of a CRUSH bucket; empty when they are chosen."""
+        bucket = [f"{plan.CRUSH}{self.crush}"] if self.crush else []
+        return self.nodes or self.daemons or bucket or [f"osd.{osd}" for osd in self.osds or ()]
 
     @property
     def named(self) -> str:
         """Return the key that names the targets."""
-        return next((key for key in ("nodes", "daemons") if getattr(self, key)), "osds")
+        return next((key for key in ("nodes", "daemons", "crush") if getattr(self, key)), "osds")
+
+    def labelled(self, label: str) -> plan.Fault:
+        """Return the plan's fault with this label."""
+        of = "node" if self.osd_nodes else "osd"
+        if self.daemon_number:
+            of = self.daemon_type or kind_class(self.kind).daemon_types[0]
+        number = self.osd_nodes or self.osd_number or self.daemon_number or 0
+        fault = self.to_plan(label, self.targets, number, of)
+        return replace(fault, choose_of=self.daemon_type) if self.daemon_type else fault
+
+
+class FaultSection(TargetedFaultSection):
+    """A fault that is injected and undone; exactly one key says what it hits."""
+
+    label: str = Field(description="Name for `undo:` and the report; unique.")
+
+    @field_validator("label")
+    @classmethod
+    def _usable_label(cls, label: str) -> str:
+        return usable_label(label)
 
     def planned(self) -> plan.Fault:
         """Return the plan's fault."""
-        of = "node" if self.osd_nodes else "osd"
-        if self.daemon_number:
-            of = kind_class(self.kind).daemon_types[0]
-        number = self.osd_nodes or self.osd_number or self.daemon_number or 0
-        return self.to_plan(self.label, self.targets, number, of)
+        return self.labelled(self.label)
 
 
 def raise_for_number(number: Optional[int], key: str, info: ValidationInfo) -> None:
@@ -249,10 +290,14 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
     kind, fault_kind = section.kind, make_kind(section.kind, section.options, planned=True)[0]
     cls: Any = kind_class(kind)
     errors: List[FieldError] = []
-    nodes, names = given in ("nodes", "osd_nodes"), not given.endswith(("_nodes", "_number"))
+    nodes, bucket, names = given in ("nodes", "osd_nodes"), given == "crush", not given.endswith(("_nodes", "_number"))
     takes = {"node": "whole nodes", "daemon": f"{' or '.join(cls.daemon_types)} daemons"}
     types = {text.split(".")[0] for text in targets if not nodes} or {"osd" if given == "osd_number" else ""}
-    if cls.takes in takes and nodes != (cls.takes == "node"):
+    if bucket:
+        if "osd" not in cls.daemon_types:
+            text = f"stands for OSDs; {kind} takes {' or '.join(cls.daemon_types)} daemons"
+            errors.append(FieldError((given,), text, of_key=True))
+    elif cls.takes in takes and nodes != (cls.takes == "node"):
         keys = "nodes or osd_nodes" if not nodes else "osds or osd_number"
         if nodes and "osd" not in cls.daemon_types:
             keys = "daemons or daemon_number"
@@ -263,7 +308,8 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
     elif not nodes and not types <= {*cls.daemon_types, ""}:
         errors.append(FieldError((given,), f"{kind} takes {takes['daemon']}", of_key=True))
     if section.seed is not None and names and targets:
-        errors.append(FieldError(("seed",), f"chooses, and {given} names already: keep one", of_key=True))
+        text = f"chooses targets, and {given} names them already: keep one of the two keys"
+        errors.append(FieldError(("seed",), text, of_key=True))
     for key, text in fault_kind.errors(targets) if fault_kind and not errors else ():
         errors.append(FieldError((given if key == "targets" else key,), text, of_key=key == "targets"))
     if errors:

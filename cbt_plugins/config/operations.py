@@ -31,9 +31,9 @@ class MixSection(Strict):
     get: _MixPart = Field(0, description="Whole objects.")
     put: _MixPart = Field(0, description="Whole objects.")
     stat: _MixPart = Field(0, description="HEAD requests.")
-    delete: _MixPart = Field(0, description="With warp never more than put.")
-    list: _MixPart = Field(0, description="cbt-load. Of a bucket.")
-    multipart: _MixPart = Field(0, description="cbt-load. Written in parts.")
+    delete: _MixPart = Field(0, description="DELETE requests; with warp never more than put.")
+    list: _MixPart = Field(0, description="cbt-load. LIST requests on a bucket.")
+    multipart: _MixPart = Field(0, description="cbt-load. Objects that are written in parts.")
 
     @model_validator(mode="after")
     def _check_section(self) -> MixSection:
@@ -55,38 +55,6 @@ class MixSection(Strict):
 #: the mix of the Reef study
 DEFAULT_MIX_TEXT: Dict[str, Any] = {"get": 45, "put": 35, "stat": 15, "delete": 5}
 DEFAULT_MIX = MixSection.model_validate(DEFAULT_MIX_TEXT)
-
-
-def errors_for_warp(mix: MixSection, program: str = "warp") -> List[FieldError]:
-    """Return why warp cannot do this mix; paths are relative to the mix."""
-    errors = [
-        FieldError((name,), f"{program} has no {name} among other operations; engine: cbt-load has")
-        for name in ("list", "multipart")
-        if getattr(mix, name)
-    ]
-    if mix.delete > mix.put:
-        text = f"delete ({mix.delete:g}) is more than put ({mix.put:g}): objects run out (warp refuses it)"
-        errors.append(FieldError(("delete",), text))
-    return errors
-
-
-#: cbt-load keeps shares in a cycle of so many requests, or objects
-_CYCLE = 1000
-
-
-def is_lost(share: float) -> bool:
-    """Whether a share 0..1 cannot be kept to 5 % of itself in a cycle of cbt-load: 0.04 % of the requests are none."""
-    exact = share * _CYCLE
-    return abs(round(exact) - exact) > 0.05 * exact + 1e-9
-
-
-def errors_for_cbt_load(mix: MixSection) -> List[FieldError]:
-    """Return why cbt-load cannot keep this mix; paths are relative to the mix."""
-    return [
-        FieldError((name,), f"cbt-load keeps shares to 0.1 %, and this is {value:g}: round it")
-        for name, value in mix
-        if is_lost(value / 100)
-    ]
 
 
 _WORDS = ("live", "new")
@@ -194,8 +162,8 @@ _Keys = Annotated[
 class KeysSection(Strict):
     """Which objects an operation takes: `live`, `new`, or a range such as `u(1,2N)`; N is what the fill wrote."""
 
-    get: Optional[_Keys] = Field(None, description="Of a range: those that exist. Default: `live`.")
-    put: Optional[_Keys] = Field(None, description="Of a range: makes or overwrites. Default: `new`.")
+    get: Optional[_Keys] = Field(None, description="Of a range, numbers that exist. Default: `live`.")
+    put: Optional[_Keys] = Field(None, description="Makes or overwrites the numbers of a range. Default: `new`.")
     stat: Optional[_Keys] = Field(None, description="As get.")
     delete: Optional[_Keys] = Field(
         None, description="As get; `{select: u(1,2N), absent: true}` also takes what does not exist."
@@ -238,7 +206,7 @@ Buckets = Annotated[
             WithJsonSchema({"anyOf": [{"type": "integer", "minimum": 1}, {"type": "string", "minLength": 1}]}),
         ]
     ],
-    Field(min_length=1, description="Its buckets."),
+    Field(min_length=1, description="Buckets of the operation."),
 ]
 
 
@@ -285,7 +253,7 @@ def named(bucket: Union[int, str], names: Sequence[str]) -> Tuple[str, ...]:
     """
     if isinstance(bucket, int):
         if not 1 <= bucket <= len(names):
-            numbers = f"they are 1 to {len(names)}" if len(names) > 1 else "the only one is 1"
+            numbers = f"the buckets are 1 to {len(names)}" if len(names) > 1 else "the only bucket is 1"
             raise ValueError(f"no bucket {bucket}; {numbers}")
         return (names[bucket - 1],)
     group = re.compile(rf"{re.escape(bucket)}-[0-9]+")

@@ -67,6 +67,14 @@ Region = _text(_WORD, "letters, digits and . _ + - only")
 CrushName = _text(r"[A-Za-z0-9_.][A-Za-z0-9_.+-]*", "a name of letters, digits and . _ + - only, not - at first")
 #: network interface, as Linux allows them
 Interface = _text(r"[A-Za-z0-9_][A-Za-z0-9_.:@-]{0,14}", "an interface: up to 15 letters, digits, . _ : @ -")
+#: an entry of a kubeconfig, such as user@cluster or arn:aws:eks:us-east-1:1:cluster/a
+KubernetesContext = _text(
+    r"[A-Za-z0-9_][A-Za-z0-9_.:/@+-]*", "the name of a context: letters, digits and . _ : / @ + - only"
+)
+_OBJECT, _LABEL = r"[a-z0-9](?:[a-z0-9.-]*[a-z0-9])?", r"[A-Za-z0-9][A-Za-z0-9_./-]*=[A-Za-z0-9][A-Za-z0-9_.-]*"
+#: namespace, container or other object of Kubernetes
+KubernetesName = _text(_OBJECT, "a name of Kubernetes: small letters, digits and . - only")
+PodPattern = _text(rf"(?:[a-z]+/)?{_OBJECT}|{_LABEL}(?:,{_LABEL})*", "a pod, deploy/NAME, or LABEL=VALUE")
 Daemon = _text(r"[a-z]+\.[A-Za-z0-9_][A-Za-z0-9._-]*", "a type and a name, as in osd.3 or rgw.a")
 
 _OPTION_NAME = re.compile(r"[A-Za-z][A-Za-z0-9._-]*")

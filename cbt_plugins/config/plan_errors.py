@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List
 
-from cbt_plugins.config.operations import is_lost
-from cbt_plugins.config.units import format_percent
+from cbt_plugins.config.engines import engine_with, generator
 from cbt_plugins.config.validate import FieldError
 from cbt_plugins.plan import Gateways, Goal, Plan, Settings
 
@@ -14,10 +13,9 @@ def errors_of_plan(plan: Plan) -> List[FieldError]:
     """Return the errors of a plan, with paths in the section that it was made of."""
     needed = [] if plan.admin else list(_needs_admin(plan))
     return [
-        *_needs_cbt_load(plan),
+        *_lacking(plan),
         *_existing_buckets(plan),
         *_pools(plan),
-        *_sizes(plan),
         *([FieldError(("admin",), f"none, but these need Ceph's commands: {', '.join(needed)}")] if needed else []),
     ]
 
@@ -48,19 +46,23 @@ def _needs_admin(plan: Plan) -> Iterator[str]:
         yield from (f"{feature} of {phase.name}" for feature, value in features.items() if value)
 
 
-def _needs_cbt_load(plan: Plan) -> Iterator[FieldError]:
-    """Yield the features of a plan's phases that only cbt-load has."""
-    others = [phase.name for phase in plan.phases if phase.kind != "wait" and phase.engine != "cbt-load"]
-    for path, value in ((("s3", "sse"), plan.s3.sse), (("versioned",), plan.versioned), (("buckets",), plan.users)):
-        if value and others:
-            yield FieldError(path, f"goes with engine: cbt-load, not so {', '.join(others)}", of_key=True)
+def _lacking(plan: Plan) -> Iterator[FieldError]:
+    """Yield the features of a plan that the engines of some phases lack."""
+    features = {"sse": (("s3", "sse"), plan.s3.sse), "versioned": (("versioned",), plan.versioned)}
+    for feature, (path, value) in {**features, "users": (("buckets",), plan.users)}.items():
+        loads = [phase for phase in plan.phases if phase.kind != "wait"] if value else []
+        names = [phase.name for phase in loads if feature not in generator(phase.engine).features]
+        if names:
+            engine = engine_with("features", feature)
+            text = f"goes with engine: {engine}, but these phases have another engine: {', '.join(names)}"
+            yield FieldError(path, text, of_key=True)
 
 
 def _existing_buckets(plan: Plan) -> Iterator[FieldError]:
     """Yield the keys for new buckets, where somebody else made the buckets and owns them."""
     if not any(bucket.existing for bucket in plan.buckets):
         return
-    text = "is of buckets that the run makes, and these are existing: remove it"
+    text = "only for buckets that the run makes, and these exist already: remove the key"
     given = {
         ("versioned",): plan.versioned,
         ("rgw", "index_shards"): plan.rgw.index_shards,
@@ -78,16 +80,8 @@ def _pools(plan: Plan) -> Iterator[FieldError]:
             text = "no bucket would be placed on this pool: name it under rgw: {placement: ...}"
             yield FieldError(("pools", pool.key), text, of_key=True)
         if plan.settings.autoscaler and pool.pg_num:
-            text = "settings: {autoscaler: on} would change it, since it is of every pool: keep one"
+            text = "settings: {autoscaler: on} would change this pool too: keep one of the two keys"
             yield FieldError(("pools", pool.key, "pg_num"), text, of_key=True)
     options = {option for who, option, _ in plan.settings.config if who.startswith(("client", "global"))}
     for name in sorted(options & set(plan.rgw.options)):
-        yield FieldError(("settings", "config"), f"{name} is said by rgw: already: keep one")
-
-
-def _sizes(plan: Plan) -> Iterator[FieldError]:
-    """Yield shares of sizes that cbt-load cannot keep."""
-    if any(phase.engine == "cbt-load" for phase in plan.phases if phase.kind != "wait"):
-        lost = dict.fromkeys(size[2] for bucket in plan.buckets for size in bucket.sizes if is_lost(size[2]))
-        for share in lost:
-            yield FieldError(("size",), f"cbt-load keeps shares to 0.1 %, and one is {format_percent(share)}: round it")
+        yield FieldError(("settings", "config"), f"{name} is set by rgw: already: keep one of the two keys")

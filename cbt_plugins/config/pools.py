@@ -47,7 +47,7 @@ def _profile(value: Any) -> Any:
             errors.append(FieldError((name,), f"not the name of an option: {name!r}", of_key=True))
         elif _OWN_OPTIONS.fullmatch(name):
             keys = "ec, root, failure_domain, device_class or rule"
-            errors.append(FieldError((name,), f"is said by another key of the pool: {keys}", of_key=True))
+            errors.append(FieldError((name,), f"is set by another key of the pool: {keys}", of_key=True))
         elif isinstance(option, bool) or not isinstance(option, (str, int)) or option == "":
             errors.append(FieldError((name,), "must be text or a whole number"))
         else:
@@ -82,9 +82,9 @@ _Profile = Annotated[
 class CompressionSection(Strict):
     """Compression by BlueStore."""
 
-    mode: Literal["none", "passive", "aggressive", "force"] = Field(description="When it compresses.")
+    mode: Literal["none", "passive", "aggressive", "force"] = Field(description="When BlueStore compresses.")
     algorithm: Optional[Literal["snappy", "zlib", "zstd", "lz4"]] = Field(
-        None, description="Default: as for the OSDs."
+        None, description="Default: the algorithm of the OSDs."
     )
 
 
@@ -97,24 +97,26 @@ class PoolSection(Strict):
     ec: Optional[_Ec] = Field(None, description="Erasure code, `k+m`.")
     existing: Optional[Literal[True]] = Field(
         None,
-        description="Your consent: whosever pool it is, it has these options during the run.",
+        description="Your consent: an existing pool, of whatever use, has these options during the run.",
     )
     pg_num: Optional[Annotated[int, Field(ge=1, le=65536)]] = Field(
-        None, description="Without the autoscaler."
+        None, description="Number of PGs; the autoscaler is off."
     )
     target_ratio: Optional[Annotated[float, Field(gt=0, le=1000, allow_inf_nan=False, strict=False)]] = Field(
         None, description="target_size_ratio, for the autoscaler."
     )
-    bulk: Optional[bool] = Field(None, description="For the autoscaler.")
-    compression: Optional[CompressionSection] = Field(None, description="By BlueStore.")
-    application: Optional[CrushName] = Field(None, description="Default: `rgw`.")
-    profile: Optional[_Profile] = Field(None, description="Of the erasure code: `{plugin: isa}`.")
+    bulk: Optional[bool] = Field(None, description="bulk, for the autoscaler.")
+    compression: Optional[CompressionSection] = Field(None, description="Compression by BlueStore.")
+    application: Optional[CrushName] = Field(None, description="Application of the pool. Default: `rgw`.")
+    profile: Optional[_Profile] = Field(None, description="Profile of the erasure code: `{plugin: isa}`.")
     rule: Optional[CrushName] = Field(None, description="Existing CRUSH rule.")
-    root: Optional[CrushName] = Field(None, description="Of its own CRUSH rule. Default: `default`.")
+    root: Optional[CrushName] = Field(None, description="Root of the pool's own CRUSH rule. Default: `default`.")
     failure_domain: Optional[CrushName] = Field(
-        None, description="The same. Default: `host`."
+        None, description="Failure domain of the pool's own CRUSH rule. Default: `host`."
     )
-    device_class: Optional[CrushName] = Field(None, description="The same: `hdd`, `ssd`, ...")
+    device_class: Optional[CrushName] = Field(
+        None, description="Device class of the pool's own CRUSH rule: `hdd`, `ssd`, ..."
+    )
 
     @model_validator(mode="after")
     def _check_section(self) -> PoolSection:
@@ -129,7 +131,7 @@ class PoolSection(Strict):
         if self.profile is not None and kept == "replicas":
             errors.append(FieldError(("profile",), "goes with ec", of_key=True))
         if self.rule is not None:
-            text = "is said by rule already: keep one"
+            text = "is set by rule already: keep one of the two keys"
             errors += [FieldError((name,), text, of_key=True) for name in _PLACES if name in given]
         if self.pg_num is not None:
             text = "is for the autoscaler, which pg_num switches off: keep one"

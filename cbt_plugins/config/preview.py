@@ -5,18 +5,19 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 from itertools import chain
-from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.config import registry
 from cbt_plugins.config.acceptable import target_of
-from cbt_plugins.config.fault import deadline_of, warnings_of
+from cbt_plugins.config.engines import generator, generators_of, wants_ceiling
+from cbt_plugins.config.fault import deadline_of, fault_warnings
 from cbt_plugins.config.operations import range_of
-from cbt_plugins.config.spans import Span, event_text, spans, targets_text
-from cbt_plugins.config.units import about_size, format_duration, format_percent
-from cbt_plugins.formatting import several
+from cbt_plugins.config.spans import Span, event_text, fault_spans, targets_text
+from cbt_plugins.config.units import format_duration, format_percent
+from cbt_plugins.formatting import about_size
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
+from cbt_plugins.programs import NULL_SERVER
 
 #: buckets that are named one by one
 _MOST_NAMED = 5
@@ -36,26 +37,26 @@ class Forecast:
 def forecast(plan: Plan) -> Forecast:
     """Return the time and the data that the plan takes."""
     objects, size, counted = 0, 0.0, False
-    unknown_time: List[str] = []
+    unknown_time: Dict[str, List[str]] = {}  # what ends phases -> their names
     unknown_data: List[str] = []
     drivers = Counter(chain.from_iterable(driver.buckets for driver in plan.drivers))  # of each bucket
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
-            least = drivers if phase.engine == "cbt-load" else {}  # each of its drivers writes one object at least
-            numbers = [max(bucket.objects or phase.goal.objects, least.get(bucket.key, 0)) for bucket in plan.buckets]
+            written, goal = generator(phase.engine).objects_written, phase.goal.objects
+            numbers = [written(bucket.objects or goal, drivers[bucket.key]) for bucket in plan.buckets]
             each = [(number, mean_size(bucket.sizes)) for number, bucket in zip(numbers, plan.buckets)]
             objects += sum(number for number, _ in each)
             size += sum(number * mean for number, mean in each)
         if phase.kind == "fill" and not (phase.goal and phase.goal.duration):
-            unknown_time.append(f"{phase.name}: until {until_text(plan, phase)}")
+            unknown_time.setdefault(f"until {until_text(plan, phase)}", []).append(phase.name)
         if phase.kind in ("verify", "delete") or phase.wait_clean or phase.wait_gc:
-            unknown_time.append(f"{phase.name}: {goal_text(phase)}")
+            unknown_time.setdefault(goal_text(phase), []).append(phase.name)
         unknown_data += _unknown_data(plan, phase)
     seconds = sum(_seconds(phase) for phase in plan.phases) + (plan.post_poll or 0.0)
     return Forecast(
         seconds,
-        tuple(unknown_time),
+        tuple(f"{', '.join(names)}: {text}" for text, names in unknown_time.items()),
         objects if counted else None,
         size if counted else None,
         tuple(unknown_data),
@@ -112,18 +113,15 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
             if not phase.goal.duration
             else (f"{phase.name} writes for {goal_text(phase)}")
         )
+    elif phase.kind == "hybrid" and not generator(phase.engine).ops:
+        yield f"{phase.name}: {phase.engine} takes no mix: the number of its writes is unknown"
     elif phase.kind == "hybrid":
         for part in phase.apart:
             yield from _growth(part)
     elif phase.kind == "delete":
         yield f"{phase.name} leaves nothing"
-    elif phase.kind == "warp" and phase.warp:
-        number = f"{phase.warp.objects * len(plan.drivers)}" if phase.warp.objects else "its own number of"
-        yield (
-            f"{phase.name}: warp uploads {number} objects of its own first"
-            if phase.warp.op != "put"
-            else (f"{phase.name} writes for {goal_text(phase)}")
-        )
+    elif phase.kind != "wait":
+        yield from generator(phase.engine).data_of(plan, phase)
 
 
 def _growth(phase: Phase) -> Iterator[str]:
@@ -147,7 +145,7 @@ def _growth(phase: Phase) -> Iterator[str]:
 
 
 def _occupancy(phase: Phase, op: str) -> str:
-    """How full a range gets in the long run whose numbers PUT and DELETE take without looking, as COSBench does."""
+    """Return how full a range gets in the long run if PUT and DELETE choose numbers blindly, as COSBench does."""
     mix, keys, roles = phase.mix or {}, phase.keys, phase.roles
     delete, select = keys.get("DELETE"), keys[op].select
     if not (delete and delete.absent and delete.select == select and roles.get("DELETE") == roles.get(op)):
@@ -196,11 +194,6 @@ def warnings(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
     return tuple(dict.fromkeys(_warnings(plan, clients)))
 
 
-def _loops(mix: Mapping[str, float]) -> int:
-    """Return how many closed loops a mix needs: one per operation, and one for the PUTs that DELETEs take."""
-    return len(mix) + (0 < mix.get("DELETE", 0) < mix.get("PUT", 0))
-
-
 def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChange]:
     nodes = ", ".join(dict.fromkeys(driver.node for driver in plan.drivers))
     for bucket in plan.buckets:
@@ -218,11 +211,10 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
             versions = ", keeps all versions" if plan.versioned else ""
             yield PlannedChange(f"bucket {name}: created and filled{versions}", undo)
     where = cluster.get("tmp_dir") or "/tmp/cbt.<pid>"
-    engines = dict.fromkeys(phase.engine for phase in plan.phases if phase.kind != "wait")
-    programs = {engine: str(registry.load(registry.GENERATORS, engine).program) for engine in engines}
+    programs = {each.program: each.path_on_clients(plan) for each in generators_of(plan).values()}
     content = [
-        *(program for program in sorted(programs.values(), reverse=True) if program != "warp" or not plan.warp_path),
-        *(["cbt-load"] if plan.wants_ceiling and "cbt-load" not in programs.values() else []),
+        *(program for program in sorted(programs, reverse=True) if not programs[program]),
+        *([NULL_SERVER] if wants_ceiling(plan) and NULL_SERVER not in programs else []),
         "cbt-rows",
         "aggregates",
         *(["rows"] if plan.keep_rows else []),
@@ -237,7 +229,7 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
     yield from _pools(plan)
     yield from _gateways(plan)
     yield from _set(plan.settings)
-    for span in spans(plan):
+    for span in fault_spans(plan):
         fault = span.fault
         text = f"fault {fault.label}: {fault.kind} {targets_text(fault)}"
         undo = f"at {format_duration(round(span.undone[1], 3))} of {span.undone[0]}, or " if span.undone else ""
@@ -253,32 +245,32 @@ def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChang
             if event.upgrade:
                 yield PlannedChange(f"{event_text(event)} ({phase.name})", "none: the cluster stays at the new release")
     if plan.admin:
-        key = "config-key cbt-plugins/run/... on the cluster: says which run has it"
+        key = "config-key cbt-plugins/run/... on the cluster: names the run that has the cluster"
         is_kept = plan.pools or any(rgw_words(plan.rgw))
         yield PlannedChange(key, f"removed {_KEPT}" if is_kept else f"removed at the end{_KILLED}")
 
 
 _KILLED = "; after a kill -9 by `cbt-tools undo ARCHIVE`"
 #: a run that is broken off needs its data when it is resumed
-_KEPT = "at the end of the whole run; of one that is broken off by `cbt-tools undo ARCHIVE`"
+_KEPT = "at the end of the whole run; after a run that is broken off by `cbt-tools undo ARCHIVE`"
 
 
 def _pools(plan: Plan) -> Iterator[PlannedChange]:
     for pool in plan.pools:
         name, about = pool.name("<run id>"), ", ".join(pool_words(pool))
         if pool.existing:
-            yield PlannedChange(f"existing pool {name}: {about}", f"what it was before, {_KEPT}")
+            yield PlannedChange(f"existing pool {name}: {about}", f"the value before, {_KEPT}")
         else:
-            yield PlannedChange(f"pool {name}: made: {about}", f"removed with all that is in it, {_KEPT}")
+            yield PlannedChange(f"pool {name}: made: {about}", f"removed with its data, {_KEPT}")
     if any(not pool.existing for pool in plan.pools):
         text = "configuration: mon mon_allow_pool_delete = true, while these are removed"
-        yield PlannedChange(text, "what it was before")
+        yield PlannedChange(text, "the value before")
 
 
 def _gateways(plan: Plan) -> Iterator[PlannedChange]:
     rgw = plan.rgw
     for name, value in rgw.options.items():
-        yield PlannedChange(f"configuration: client {name} = {value}", f"what it was before, {_KEPT}")
+        yield PlannedChange(f"configuration: client {name} = {value}", f"the value before, {_KEPT}")
     if rgw.placement:
         where = ", ".join(f"{role} {key}" for role, key in rgw.placement.items())
         yield PlannedChange(f"zone: placement target {placement_id('<run id>')} on pools {where}", f"removed {_KEPT}")
@@ -324,7 +316,7 @@ def _set(settings: Settings) -> Iterator[PlannedChange]:
     if settings.flags:
         flags = ", ".join(settings.flags)
         yield PlannedChange(f"flags of the OSD map: {flags}", f"those that were not set before are unset{_KILLED}")
-    former = f"what it was before{_KILLED}"
+    former = f"the value before{_KILLED}"
     for who, option, value in settings.config:
         yield PlannedChange(f"configuration: {who} {option} = {value}", former)
     if settings.balancer is not None:
@@ -363,11 +355,9 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
         measured = phase.goal.duration if phase.goal else phase.duration
         if phase.is_measurement and measured is not None and measured < _MINUTE:
             yield f"{phase.name} measures for {format_duration(measured)}: too short to be repeatable"
-        loops = _loops(phase.mix or {})
-        few = min((driver.workers for driver in plan.drivers), default=loops)
-        if phase.kind == "hybrid" and phase.engine == "warp" and phase.workers is None and few < loops:
-            yield f"{phase.name}: {several(few, 'worker')} per driver; this mix takes {loops} at least, and gets them"
-    yield from _limiters(plan)
+    for load_generator in generators_of(plan).values():
+        yield from load_generator.warnings(plan)
+    yield from _rates(plan)
     yield from _unread(plan)
     loose = [pool.key for pool in plan.pools if not (pool.existing or pool.pg_num)]
     if loose:
@@ -378,7 +368,7 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     drivers = Counter(driver.node for driver in plan.drivers)
     idle = [node for node in clients if not drivers[node]]
     if idle:
-        yield f"{', '.join(idle)}: no driver runs there ({len(plan.drivers)} for {len(clients)} nodes)"
+        yield f"{', '.join(idle)}: no driver runs on these nodes ({len(plan.drivers)} for {len(clients)} nodes)"
     elif len(set(drivers.values())) > 1:
         counts = ", ".join(f"{node} {number}" for node, number in drivers.items())
         yield f"the client nodes have unequal loads (drivers: {counts})"
@@ -395,7 +385,8 @@ def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
 
 
 def _puts_whole(phase: Phase) -> bool:
-    return phase.engine == "cbt-load" and (phase.kind == "fill" or any("PUT" in (p.mix or {}) for p in phase.apart))
+    puts = phase.kind == "fill" or (phase.kind == "hybrid" and any("PUT" in (p.mix or {}) for p in phase.apart))
+    return puts and bool(generator(phase.engine).puts_whole)
 
 
 def _short_ladders(plan: Plan) -> Iterator[str]:
@@ -409,17 +400,19 @@ def _short_ladders(plan: Plan) -> Iterator[str]:
             requests = phase.ladder.lowest * (phase.duration or 0.0) * share / 100
             if needs > 2 and requests < 1.5 * needs:
                 text = f"{key} needs {needs} requests, and the first step makes about {requests:.0f}"
-                yield f"{phase.ladder.name}: {text}: longer steps (scale is {plan.scale:g}), or a higher lowest"
+                yield f"{phase.ladder.name}: {text}: make steps longer (scale is {plan.scale:g}), or lowest higher"
 
 
 def _unread(plan: Plan) -> Iterator[str]:
-    """Yield that reads may not find all objects; cbt-load knows its own, and lists those of warp and of others."""
-    fills = [phase.goal for phase in plan.phases if phase.goal and phase.engine == "warp"]
+    """Yield that reads may not find all objects, where they find them by listing."""
+    listed = [phase for phase in plan.phases if phase.kind in ("fill", "hybrid") and generator(phase.engine).listed]
+    fills = [phase.goal for phase in listed if phase.goal]
     existing = any(bucket.existing for bucket in plan.buckets)
-    if not (fills or existing) or not any(phase.kind == "hybrid" for phase in plan.phases):
+    reads = any(phase.kind == "hybrid" and generator(phase.engine).lists for phase in plan.phases)
+    if not (fills or existing) or not reads:
         return
     filled = sum(goal.objects or 0 for goal in fills)
-    lasts = sum(_seconds(phase) for phase in plan.phases if phase.engine == "warp" and phase.kind in ("fill", "hybrid"))
+    lasts = sum(map(_seconds, listed))
     if filled > plan.read_objects:
         yield (
             f"a bucket gets {filled} objects and read_objects is {plan.read_objects}: "
@@ -436,43 +429,37 @@ def _by_rate(phase: Phase) -> bool:
     return phase.ladder is not None and phase.ladder.unit == "rate"
 
 
-def _limiters(plan: Plan) -> Iterator[str]:
-    """Yield which measurements something else than the cluster holds down."""
-    measured = [phase for phase in plan.phases if phase.kind in ("hybrid", "warp") and not phase.is_calibration]
-    paced = [p.name for p in measured if p.kind == "hybrid" and p.engine == "warp" and p.workers is None]
-    paced += [p.name for p in measured if p.warp and "rps-limit" in p.warp.args]
-    if paced:
-        yield (
-            f"{', '.join(paced)}: LIMITED: warp is held to rates, which the calibration finds or rps-limit gives; "
-            "what is held is never better nor equivalent in a comparison: use engine: cbt-load"
-        )
-    given = [part.name for phase in measured for part in phase.apart if part.rate or part.rate_share or _by_rate(part)]
+def _rates(plan: Plan) -> Iterator[str]:
+    """Yield the measurements whose rate is given."""
+    loads = [part for phase in plan.phases if phase.kind == "hybrid" for part in phase.apart]
+    given = [load.name for load in loads if load.rate or load.rate_share or _by_rate(load)]
     if given:
         yield f"{', '.join(given)}: the rate is given: compare latencies; throughput is never better nor equivalent"
 
 
 def _of_faults(plan: Plan) -> Iterator[str]:
-    settings, fault_spans = plan.settings, spans(plan)
-    if settings.recovery and not fault_spans:
-        yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and there is none"
-    if fault_spans and "noout" in settings.flags:
+    settings, planned_spans = plan.settings, fault_spans(plan)
+    if settings.recovery and not planned_spans:
+        yield f"settings: recovery: {settings.recovery} is in force from the first fault on, and the cycle has no fault"
+    if planned_spans and "noout" in settings.flags:
         yield "noout: no OSD is marked out, so what a fault takes away is not recovered while it lasts"
-    left = [span.fault.label for span in fault_spans if span.undone is None]
+    left = [span.fault.label for span in planned_spans if span.undone is None]
     if left:
-        yield f"{', '.join(left)}: in force until the end of the run, which undoes it"
+        yield f"{', '.join(left)}: not undone by an event: in force until the end of the run"
     timed = not any(option == _OPTION for _, option, _ in settings.config) and "noout" not in settings.flags
-    for span in fault_spans:
+    for span in planned_spans:
         label = span.fault.label
         if span.beside and "clean" not in span.fault.accept:
             others = ", ".join(fault.label for fault in span.beside)
             yield f"{label}: refused by rule clean if PGs still recover from {others} then; accept: [clean] overrides"
         yield from _recovers_by_itself(span)
-        for text in warnings_of(span.fault.kind, span.fault.options):
+        for text in fault_warnings(span.fault.kind, span.fault.options):
             yield f"{label}: {text}"
         if timed and span.seconds is not None and abs(span.seconds - _DOWN_OUT) <= _MINUTE:
             yield (
                 f"{label}: lasts {format_duration(round(span.seconds, 3))}, and OSDs are marked out after 10m unless "
-                f"{_OPTION} says otherwise: set it under settings: config: {{mon: ...}}, or which is first is chance"
+                f"{_OPTION} says otherwise: set it under settings: config: {{mon: ...}}, or chance decides which of "
+                "the two comes first"
             )
 
 

@@ -10,6 +10,7 @@ from importlib.metadata import entry_points
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
+TRANSPORTS = "cbt_plugins.transports"
 BENCHMARKS = "cbt_plugins.benchmarks"
 MONITORS = "cbt_plugins.monitors"
 FAULTS = "cbt_plugins.faults"

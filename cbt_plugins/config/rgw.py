@@ -17,7 +17,7 @@ _OMAP = ("index", "extra")
 
 
 class PlacementSection(Strict):
-    """Pools of `pools:` for the buckets of the run's user, which the run makes for this."""
+    """Pools of `pools:` for the buckets of the run's user, whom the run makes."""
 
     data: str = Field(description="Objects.")
     index: str = Field(description="Bucket indexes; with replicas.")
@@ -46,7 +46,7 @@ class PlacementSection(Strict):
 
 
 class RgwSection(Strict):
-    """What RGW has for the length of the run; put back at its end."""
+    """Settings of RGW for the length of the run; restored at its end."""
 
     placement: Optional[PlacementSection] = Field(None, description="A placement target of the run's own in the zone.")
     index_shards: Optional[Annotated[int, Field(ge=1, le=65521)]] = Field(

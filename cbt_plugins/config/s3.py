@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from ipaddress import ip_address
-from typing import Annotated, Any, List, Literal, Mapping, Optional, Sequence
+from typing import Annotated, Any, List, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
 from pydantic import (
@@ -20,13 +20,19 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
+from cbt_plugins.config import aws
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.patterns import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 from cbt_plugins.inventory import is_host
 
-_USER = TypeAdapter(RgwUser)
+_USER, _REGION = TypeAdapter(RgwUser), TypeAdapter(Region)
+#: where neither the file nor AWS's conventions name one
+_DEFAULT_REGION = plan.S3.region
+_PLACES: Any = [{"required": ["urls"]}, {"required": ["endpoints"]}]
+_OWN_KEYS: Any = [{"required": ["profile"]}, {"required": ["access_key"]}]
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_KUBERNETES = re.compile(r"secret:(?:[a-z0-9-]+/)?[a-z0-9][a-z0-9.-]*/[A-Za-z0-9._-]+")
 _HOST = re.compile(r"[A-Za-z0-9]([A-Za-z0-9.-]*[A-Za-z0-9])?|[0-9A-Fa-f:.]+")
 
 
@@ -40,7 +46,11 @@ def _secret_source(value: Any) -> str:
             return value
         if value.startswith("file:"):
             raise ValueError("file: needs an absolute path, as in file:/root/secret-key")
-    raise ValueError("no secret in the YAML: use ${ENV}, file:/path, or user:")
+        if _KUBERNETES.fullmatch(value):
+            return value
+        if value.startswith("secret:"):
+            raise ValueError("secret: needs a secret of Kubernetes and its key, as in secret:NAME/AccessKey")
+    raise ValueError("no secret in the YAML: use ${ENV}, file:/path, secret:NAME/KEY, or user:")
 
 
 def _url(value: Any) -> str:
@@ -83,7 +93,7 @@ def _is_address(url: str) -> bool:
 _Secret = Annotated[
     str,
     BeforeValidator(_secret_source),
-    WithJsonSchema({"type": "string", "pattern": r"^(\$\{[A-Za-z_][A-Za-z0-9_]*\}|file:/.+)$"}),
+    WithJsonSchema({"type": "string", "pattern": r"^(\$\{[A-Za-z_][A-Za-z0-9_]*\}|file:/.+|secret:.+/.+)$"}),
 ]
 _Url = Annotated[
     str, BeforeValidator(_url), WithJsonSchema({"type": "string", "pattern": r"^https?://[^/?#@\s]+/*$"})
@@ -93,10 +103,12 @@ _Url = Annotated[
 class S3Section(Strict):
     """Where the load goes, and where its keys come from."""
 
-    model_config = ConfigDict(json_schema_extra=exactly_one(("urls", "endpoints")))
+    model_config = ConfigDict(json_schema_extra={"oneOf": [*_PLACES, {"not": {"anyOf": _PLACES}, "anyOf": _OWN_KEYS}]})
 
     urls: Optional[Annotated[List[_Url], Field(min_length=1)]] = Field(
-        None, description="Endpoints, `http://host:port`."
+        None,
+        description="Endpoints, `http://host:port`. Default with `profile` or keys: `AWS_ENDPOINT_URL_S3`, "
+        "`AWS_ENDPOINT_URL`, or the `endpoint_url` of the profile.",
     )
     endpoints: Optional[str] = Field(
         None, description="Instead: a section of `client_endpoints:` with `urls` (and `user`)."
@@ -106,28 +118,36 @@ class S3Section(Strict):
         description="RGW user, or `TENANT$NAME`; the head asks `radosgw-admin` for keys.",
     )
     access_key: Optional[_Secret] = Field(
-        None, description="`${NAME}` (environment of the leading machine) or `file:/path`."
+        None,
+        description="`${NAME}` (environment of the leading machine), `file:/path`, `secret:NAME/KEY` (Kubernetes).",
     )
     secret_key: Optional[_Secret] = Field(
-        None, description="`${NAME}` (environment of the leading machine) or `file:/path`."
+        None,
+        description="`${NAME}` (environment of the leading machine), `file:/path`, `secret:NAME/KEY` (Kubernetes).",
     )
-    session_token: Optional[_Secret] = Field(None, description="The same, of a session.")
+    session_token: Optional[_Secret] = Field(None, description="Token of a session, in the same forms.")
     profile: Optional[AwsProfile] = Field(
-        None, description="Instead: a profile of the leading machine's `~/.aws/credentials`."
+        None, description="Instead: a profile of the leading machine's `~/.aws/credentials` and `~/.aws/config`."
     )
-    region: Region = Field("us-east-1", description="For signatures.")
-    host_select: Literal["weighed", "roundrobin", "one"] = Field(
-        "weighed",
+    region: Optional[Region] = Field(
+        None,
+        description="Region in signatures. Default: with `profile` or without URLs `AWS_REGION`, `AWS_DEFAULT_REGION`, "
+        "or the `region` of the profile; else us-east-1.",
+    )
+    host_select: plan.HostSelect = Field(
+        plan.S3.host_select,
         description="URL of a request: the least busy, the next, or `one` for each driver, in turn.",
     )
-    lookup: Literal["path", "dns"] = Field("path", description="Bucket in the path, or in the host name.")
-    verify_tls: bool = Field(True, description="Check https certificates.")
+    lookup: plan.Lookup = Field(
+        plan.S3.lookup, description="Bucket in the path, or in the host name.")
+    verify_tls: bool = Field(plan.S3.verify_tls, description="Check https certificates.")
     ca_file: Optional[AbsolutePath] = Field(
         None,
         description="PEM file, on the leading machine, with the authority of https URLs. Default: the clients' own.",
     )
-    payload: Literal["signed", "unsigned"] = Field(
-        "signed", description="`unsigned`: UNSIGNED-PAYLOAD; warp always with RGW 20, which refuses its signatures."
+    payload: plan.Payload = Field(
+        plan.S3.payload,
+        description="`unsigned`: UNSIGNED-PAYLOAD. With RGW 20 warp is always unsigned: RGW 20 refuses its signatures.",
     )
 
     sse: Optional[Encryption] = Field(
@@ -181,19 +201,23 @@ class S3Section(Strict):
     @model_validator(mode="after")
     def _check_section(self, info: ValidationInfo) -> S3Section:
         errors = []
-        urls = self.urls or [_url(url) for url in self._endpoint(info.context).get("urls") or ()]
+        try:
+            urls = self._urls(info.context)
+        except (aws.AwsError, ValueError) as error:
+            raise FieldErrors([FieldError(("profile",) if self.profile else (), str(error))]) from None
         plain = any(not url.startswith("https:") for url in urls)
-        if self.urls is None and self.endpoints is None:
+        if not urls and self.endpoints is None:
             errors.append(FieldError((), "needs urls: [http://rgw1:7480, ...] or endpoints: NAME"))
         if self.ca_file and plain:
             errors.append(FieldError(("ca_file",), "goes with https URLs", of_key=True))
         if self.sse == "c" and plain:
             errors.append(FieldError(("sse",), "c goes with https URLs: every request brings the key", of_key=True))
         if self.lookup == "dns" and any(map(_is_address, urls)):
-            text = "dns puts the bucket before the host name, and a URL has an IP address: use names, or path"
+            text = "dns puts the bucket before the host name, but a URL has an IP address: use names, or path"
             errors.append(FieldError(("lookup",), text))
         if self.ca_file and not self.verify_tls:
-            errors.append(FieldError(("ca_file",), "verify_tls: false checks no certificate: keep one", of_key=True))
+            text = "verify_tls: false checks no certificate: keep one of the two keys"
+            errors.append(FieldError(("ca_file",), text, of_key=True))
         if self.urls is not None and self.endpoints is not None:
             errors.append(FieldError(("endpoints",), "either urls or endpoints, not both", of_key=True))
         keys = {"access_key": self.access_key, "secret_key": self.secret_key}
@@ -219,6 +243,36 @@ class S3Section(Strict):
             raise FieldErrors(errors)
         return self
 
+    def _urls(self, context: Optional[Mapping[str, Any]]) -> List[str]:
+        """Return the section's URLs; without any the one that AWS's tools take. Raises AwsError, ValueError."""
+        if self.urls is not None or self.endpoints is not None:
+            return self.urls or [_url(url) for url in self._endpoint(context).get("urls") or ()]
+        if self.profile is None and self.access_key is None:
+            return []
+        try:
+            region = aws.region_of(self.profile)
+            if region:
+                _REGION.validate_python(region)
+            url = aws.endpoint_of(self.profile)
+        except ValidationError:
+            raise ValueError("the region of AWS_REGION or of the profile is not the name of a region") from None
+        if not url:
+            of_profile = f", and profile {self.profile} no endpoint_url" if self.profile else ""
+            raise ValueError(f"needs urls: AWS_ENDPOINT_URL_S3 is not set{of_profile}")
+        try:
+            return [_url(url)]
+        except ValueError as error:
+            raise ValueError(f"the endpoint of AWS_ENDPOINT_URL_S3 or of the profile {error}") from None
+
+    def _region(self) -> str:
+        """Return the region; where URLs are named, the profile may be one of the leading machine that is not here."""
+        if self.region or (self.profile is None and (self.urls or self.endpoints)):
+            return self.region or _DEFAULT_REGION
+        try:
+            return str(_REGION.validate_python(aws.region_of(self.profile) or _DEFAULT_REGION))
+        except (aws.AwsError, ValidationError):
+            return _DEFAULT_REGION
+
     def _endpoint(self, context: Optional[Mapping[str, Any]]) -> Mapping[str, Any]:
         section = ((context or {}).get("endpoints") or {}).get(self.endpoints) if self.endpoints else None
         return section if isinstance(section, Mapping) else {}
@@ -228,13 +282,13 @@ class S3Section(Strict):
         shared = self._endpoint({"endpoints": endpoints})
         own_keys = self.access_key is not None or self.profile is not None
         return plan.S3(
-            urls=tuple(self.urls) if self.urls else tuple(_url(url) for url in shared["urls"]),
+            urls=tuple(self._urls({"endpoints": endpoints})),
             user=None if own_keys else self.user or str(shared["user"]),
             access_key_source=self.access_key,
             secret_key_source=self.secret_key,
             session_token_source=self.session_token,
             profile=self.profile,
-            region=self.region,
+            region=self._region(),
             host_select=self.host_select,
             lookup=self.lookup,
             verify_tls=self.verify_tls,

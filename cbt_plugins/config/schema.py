@@ -1,14 +1,17 @@
-"""The JSON Schema of a CBT file with our sections, and the tables of docs/CONFIG.md; both made from the models."""
+"""The JSON Schema of a CBT file with our sections, and docs/CONFIG-REFERENCE.md; both made from the models."""
 
 from __future__ import annotations
 
 import argparse
+import inspect
 import json
 import re
 import sys
+import textwrap
 from collections import Counter
+from dataclasses import asdict
 from pathlib import Path
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Tuple, Type
+from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Tuple, Type
 
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
@@ -19,8 +22,19 @@ from cbt_plugins.config.campaign import CampaignSection
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
 from cbt_plugins.config.fault import kind_class
+from cbt_plugins.config.pull_request import PullRequestSection
 from cbt_plugins.config.sections import CBT_KEYS, our_sections
-from cbt_plugins.config.units import RANGE_PATTERN, RATE_PATTERN, Duration, Percent, Size
+from cbt_plugins.config.units import (
+    RANGE_PATTERN,
+    RATE_PATTERN,
+    Duration,
+    Percent,
+    Size,
+    format_duration,
+    format_percent,
+    format_size,
+)
+from cbt_plugins.plan import S3, CbtLoad, Work
 
 #: the shipped schema
 FILE = Path(__file__).with_name("cbt-plugins.schema.json")
@@ -30,12 +44,12 @@ _NAMED = frozenset({"properties", "$defs"})
 
 
 def build() -> Dict[str, Any]:
-    """Return the schema, Draft 2020-12; it is coarser than `check_file` (no sums, no order of phases).
+    """Return the schema, Draft 2020-12; it is coarser than `load_file` (no sums, no order of phases).
 
     A fault file has the definition FaultFileSection.
     """
     sections, profiles = our_sections(registry.BENCHMARKS), our_sections(registry.MONITORS)
-    ours = (ClusterSection, FaultFileSection, CampaignSection, BisectSection)
+    ours = (ClusterSection, FaultFileSection, CampaignSection, BisectSection, PullRequestSection)
     models: List[Type[BaseModel]] = [*sections.values(), *ours, *profiles.values()]
     _, top = models_json_schema([(model, "validation") for model in models])
     defs = _tidy({"$defs": top["$defs"]})["$defs"]
@@ -52,6 +66,7 @@ def build() -> Dict[str, Any]:
             "client_endpoints": {"type": "object"},
             "campaign": {"$ref": f"#/$defs/{CampaignSection.__name__}"},
             "bisect": {"$ref": f"#/$defs/{BisectSection.__name__}"},
+            "pr": {"$ref": f"#/$defs/{PullRequestSection.__name__}"},
             "monitoring_profiles": {
                 "type": "object",
                 "properties": {name: {"$ref": f"#/$defs/{model.__name__}"} for name, model in profiles.items()},
@@ -96,7 +111,7 @@ def _open_for_cbt(section: Dict[str, Any]) -> None:
         about = {name: node.pop(name) for name in ("description", "default") if name in node}
         section["properties"][key] = {**about, "anyOf": [node, {"type": "array", "minItems": 1, "items": node}]}
     for key in sorted(CBT_KEYS):
-        section["properties"][key] = {"description": "CBT's own key; without meaning here."}
+        section["properties"][key] = {"description": "CBT's own key; ignored here."}
     section["properties"]["acceptable"] = {
         "description": "For CBT's compare.py: [phase/][operation/]metric -> statement.",
         "type": "object",
@@ -120,23 +135,32 @@ def _tidy(node: Any, named: bool = False) -> Any:
     if {"type": "null"} in kept.get("anyOf", ()):
         choices = [choice for choice in kept.pop("anyOf") if choice != {"type": "null"}]
         kept = {**(choices[0] if len(choices) == 1 else {"anyOf": choices}), **kept}
+    if kept.get("pattern") in _FORMATS and isinstance(kept.get("default"), (int, float)):
+        kept["default"] = _FORMATS[kept["pattern"]](kept["default"])  # as a file says it
     return kept
 
 
 #: the page in a checkout; an installation has none
-PAGE = Path(__file__).resolve().parents[2] / "docs" / "CONFIG.md"
+PAGE = Path(__file__).resolve().parents[2] / "docs" / "CONFIG-REFERENCE.md"
 _ANY_KIND = "`options:` of every kind that has options"
-_BEGIN = "<!-- keys: made by `python -m cbt_plugins.config.schema --write` -->"
-_END = "<!-- end of keys -->"
+_INTRODUCTION = """\
+<!-- made by `python -m cbt_plugins.config.schema --write` -->
+# Every key of the YAML
+
+The ideas and examples are in [CONFIG](CONFIG.md). Bold keys are required. The column *value* is empty where the default
+shows the kind of value. A description that begins with `cbt-load.` or `warp.` is of a key for this engine only;
+`reef.` or `classic.`: for this shape of `osdfailure:` only. Every key directly below a section of `benchmarks:` may be
+a list of such values, which is a sweep.
+
+CBT's own keys `valgrind`, `log_iops`, `log_bw` and `log_lat` are ignored; `acceptable` is for
+[compare.py](CBT.md#comparepy). The keys `phases`, `workloads`, `benchmark` and `iteration` directly below a section are
+refused, because CBT gives them a meaning of its own. `osd_ra` is refused: set read-ahead on the nodes.
+"""
 
 
-def refresh(page: str) -> str:
-    """Return the page with its tables made anew; ValueError when it has no place for them."""
-    before, begin, tail = page.partition(_BEGIN)
-    _, end, after = tail.partition(_END)
-    if not begin or not end:
-        raise ValueError(f"{PAGE.name} lacks the lines {_BEGIN} and {_END}")
-    return f"{before}{_BEGIN}\n\n{tables()}\n{_END}{after}"
+def reference() -> str:
+    """Return the reference page."""
+    return f"{_INTRODUCTION}\n{tables()}"
 
 
 def tables() -> str:
@@ -145,16 +169,19 @@ def tables() -> str:
     # few keys first: a longer section names the rows that it shares with a shorter one
     sections = sorted(our_sections(registry.BENCHMARKS).items(), key=lambda item: len(item[1].model_fields))
     benchmarks = {f"`{name}:`": section.__name__ for name, section in sections}
-    kinds = {f"`options:` of `kind: {kind}`": _options(kind) for kind in registry.built_in(registry.FAULTS)}
+    title_of_kind = {kind: f"`options:` of `kind: {kind}`" for kind in registry.built_in(registry.FAULTS)}
+    kinds = {title: _options(kind) for kind, title in title_of_kind.items()}
+    abouts = {title: inspect.getdoc(kind_class(kind)) or "" for kind, title in title_of_kind.items()}
     others = {"`cluster:`": ClusterSection.__name__, "`fault file:`": FaultFileSection.__name__}
     others["`campaign:`"] = CampaignSection.__name__
     others["`bisect:`"] = BisectSection.__name__
+    others["`pr:`"] = PullRequestSection.__name__
     for name, profile in our_sections(registry.MONITORS).items():
         others[f"`monitoring_profiles.{name}:`"] = profile.__name__
     tables = [
         *_family("every benchmark", "", benchmarks, defs),
         *((title, defs[model].get("description", ""), defs[model]) for title, model in others.items()),
-        *((title, "", model) for title, _, model in _family(_ANY_KIND, "", kinds, defs)),
+        *((title, abouts.get(title, ""), model) for title, _, model in _family(_ANY_KIND, "", kinds, defs)),
     ]
     small = _small(defs)
     titles = dict.fromkeys(small, "mapping")
@@ -171,7 +198,7 @@ def tables() -> str:
                     tables.append((titles[inner], "", defs[inner]))  # the key's own row says what it is
     seen: Dict[str, str] = {}
     parts = [(title, about, _rows(_with_small(model, defs, small), titles)) for title, about, model in tables]
-    heads = (f"### {title}\n" + (f"\n{about}\n" if about else "") for title, about, _ in parts)
+    heads = (f"## {title}\n" + (f"\n{about}\n" if about else "") for title, about, _ in parts)
     return "\n".join(head + _table(title, rows, seen) for head, (title, _, rows) in zip(heads, parts))
 
 
@@ -224,10 +251,11 @@ def _table(title: str, rows: Mapping[str, str], seen: Dict[str, str]) -> str:
         group.append(key)
     lines = [f"| {', '.join(keys)} | {cells} |" for cells, keys in new.items()]
     if lines:
-        lines[:0] = ["", "| | | | |", "| --- | --- | --- | --- |"]
+        lines[:0] = ["", "| key | value | default | meaning |", "| --- | --- | --- | --- |"]
     for place, keys in old.items():
         anchor = re.sub(r"[^\w -]", "", place.lower()).replace(" ", "-")
-        lines += ["", f"As in [{place}](#{anchor}): {', '.join(keys)}."]
+        text = f"As in [{place}](#{anchor}): {', '.join(keys)}."
+        lines += ["", *textwrap.wrap(text, _LINE, break_long_words=False, break_on_hyphens=False)]
     return "".join(f"{line}\n" for line in lines)
 
 
@@ -273,6 +301,8 @@ def _kinds(node: Mapping[str, Any], titles: Mapping[str, str]) -> Iterator[str]:
         yield words.get(node.get("type", ""), "anything")
 
 
+#: characters of a line of the page outside tables
+_LINE = 120
 #: kinds of values that a default shows as well as their name
 _PLAIN = ("boolean", "duration", "integer", "list", "mapping", "percent", "size", "text")
 
@@ -300,6 +330,11 @@ def _pattern(kind: Any) -> str:
     )
 
 
+_FORMATS: Dict[str, Callable[[Any], str]] = {
+    _pattern(Size): format_size,
+    _pattern(Duration): format_duration,
+    _pattern(Percent): format_percent,
+}
 _UNITS = {
     _pattern(Size): "size",
     RANGE_PATTERN: "size, range",
@@ -309,19 +344,34 @@ _UNITS = {
 }
 
 
+#: where cbt-load itself, run without a plan, has its defaults; of a checkout
+COMPANION = Path(__file__).resolve().parents[2] / "tools" / "companion" / "internal" / "spec" / "defaults.go"
+
+
+def go_defaults() -> str:
+    """Return the defaults of `cbt_load:`, and those of `s3:` and of a phase that cbt-load has too, in Go."""
+    of_requests = {key: getattr(S3, key) for key in ("region", "host_select", "lookup", "verify_tls", "payload")}
+    defaults = {**asdict(CbtLoad()), "grace": CbtLoad.grace, **of_requests, "arrivals": Work.arrivals}
+    values = {f"default{key.title().replace('_', '')}": value for key, value in defaults.items()}
+    width = max(map(len, values))
+    lines = (f"\t{name:{width}} = {json.dumps(value)}\n" for name, value in values.items())
+    head = "// Code generated by python -m cbt_plugins.config.schema --write from plan.py. DO NOT EDIT."
+    return f"{head}\n\npackage spec\n\nconst (\n{''.join(lines)})\n"
+
+
 def main() -> int:
-    """Print the schema, or write it and the tables of docs/CONFIG.md in a checkout."""
+    """Print the schema, or write all that is made of the models: also docs/CONFIG-REFERENCE.md, in a checkout."""
     parser = argparse.ArgumentParser(prog="python -m cbt_plugins.config.schema", description=__doc__)
     parser.add_argument(
-        "--write", action="store_true", help="write the shipped schema and docs/CONFIG.md's tables"
+        "--write", action="store_true", help="write the schema, docs/CONFIG-REFERENCE.md and cbt-load's defaults"
     )
     if not parser.parse_args().write:
         sys.stdout.write(text())
         return 0
     FILE.write_text(text(), encoding="utf-8")
-    if PAGE.is_file():
-        page = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(refresh(page), encoding="utf-8")
+    if PAGE.parent.is_dir():
+        PAGE.write_text(reference(), encoding="utf-8")
+        COMPANION.write_text(go_defaults(), encoding="utf-8")
     return 0
 
 

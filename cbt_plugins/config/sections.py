@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import registry
+from cbt_plugins.config.engines import generator, generators_of
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.plan_errors import errors_of_plan
 from cbt_plugins.config.validate import FieldError, validate
@@ -65,8 +66,8 @@ def _refused(plan: Plan, section: Any) -> Iterator[FieldError]:
     """Yield the features of a plan that its generators do not have, with paths in the section."""
     cycle = getattr(section, "cycle", None)
     named = {name: (index, phase.kind) for index, (name, phase) in enumerate(cycle.named() if cycle else ())}
-    for engine in dict.fromkeys(phase.engine for phase in plan.phases if phase.kind != "wait"):
-        for error in registry.load(registry.GENERATORS, engine).refused(plan):
+    for load_generator in generators_of(plan).values():
+        for error in load_generator.refused(plan):
             if error.path[:1] == ("phases",):
                 name, *keys = error.path[1:]
                 place = ("cycle", "phases", *named[name], *keys) if name in named else ("engine",)
@@ -90,11 +91,11 @@ def plan_of(
 
 
 def _with_calibration(plan: Plan) -> Plan:
-    """Put one calibration before the first hybrid phase by warp whose workers are open: one for all to compare."""
+    """Put a calibration before the first hybrid phase by worker groups that the plan leaves open: one for all."""
     for position, phase in enumerate(plan.phases):
-        if phase.kind == "hybrid" and phase.engine == "warp" and phase.workers is None:
+        if phase.kind == "hybrid" and phase.workers is None and generator(phase.engine).worker_groups:
             duration = min(_LONGEST, max(_SHORTEST, (phase.duration or 0.0) / 4))
-            calibration = Phase(name=CALIBRATE, kind="hybrid", duration=duration, mix=phase.mix)
+            calibration = Phase(CALIBRATE, "hybrid", duration=duration, mix=phase.mix, engine=phase.engine)
             return replace(
                 plan, phases=(*plan.phases[:position], calibration, *plan.phases[position:])
             )

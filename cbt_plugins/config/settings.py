@@ -106,20 +106,14 @@ _Config = Annotated[
 ]
 
 
-def _limit(seconds: float, description: str) -> Any:
-    return Field(seconds, description=description, json_schema_extra={"default": format_duration(seconds)})
-
-
 class LimitsSection(Strict):
     """How long the cluster may take before a fault, or its undo, counts as failed; none is scaled."""
 
-    command: Duration = _limit(30.0, "An answer, or a change of the cluster's map.")
-    daemons: Duration = _limit(180.0, "A command that stops or starts a node's daemons, or its power.")
-    down: Duration = _limit(60.0, "Until OSDs are seen down.")
-    back: Duration = _limit(300.0, "Until they are seen up and in.")
-    boot: Duration = _limit(
-        900.0, "Of a reboot with its OSDs, or a new OSD; at least `back`."
-    )
+    command: Duration = Field(30.0, description="An answer, or a change of the cluster's map.")
+    daemons: Duration = Field(180.0, description="A command that stops or starts a node's daemons, or its power.")
+    down: Duration = Field(60.0, description="Until OSDs are seen down.")
+    back: Duration = Field(300.0, description="Until the OSDs are seen up and in.")
+    boot: Duration = Field(900.0, description="Of a reboot with its OSDs, or a new OSD; at least `back`.")
 
     @model_validator(mode="after")
     def _check_section(self) -> LimitsSection:
@@ -147,12 +141,12 @@ class SettingsSection(Strict):
         None, description="pg_autoscale_mode of every pool."
     )
     flags: Annotated[List[str], Field(min_length=1)] = Field(
-        [], description="Of the OSD map: `noout`, `norebalance`, ..."
+        [], description="Flags of the OSD map: `noout`, `norebalance`, ..."
     )
     config: _Config = Field({}, description="`{osd: {osd_max_backfills: 4}}`, as `ceph config set` takes it.")
     recovery: Optional[Literal["aggressive"]] = Field(
         None,
-        description="From the first fault on as fast as disks give.",
+        description="`aggressive`: from the first fault on, recovery is as fast as the disks allow.",
     )
     accept: Annotated[List[str], Field(min_length=1)] = Field(
         [],
@@ -182,7 +176,7 @@ class SettingsSection(Strict):
     def _check_section(self) -> SettingsSection:
         scrub_flags = [flag for flag in _SCRUB if flag in self.flags and self.scrub is True]
         if scrub_flags:
-            raise FieldErrors([FieldError(("scrub",), f"on, and flags has {', '.join(scrub_flags)}: keep one")])
+            raise FieldErrors([FieldError(("scrub",), f"on, but flags has {', '.join(scrub_flags)}: keep one")])
         return self
 
     def hidden(self, accept: Sequence[str]) -> List[str]:
@@ -190,7 +184,7 @@ class SettingsSection(Strict):
         flags = [flag for flag in self.flags if flag in plan.BLINDING_FLAGS]
         if not flags or "flags" in accept:
             return []
-        return [f"settings: {', '.join(flags)} hides it from the cluster (accept: [flags] overrides)"]
+        return [f"settings: {', '.join(flags)} hides the fault from the cluster (accept: [flags] overrides)"]
 
     @property
     def deep_scrub(self) -> bool:

@@ -10,6 +10,7 @@ import yaml
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path
 from cbt_plugins.config.loader import MOST_BYTES, Loader, is_merge, words_of
+from cbt_plugins.formatting import size
 
 #: values of these keys are never shown or archived
 _SECRET_KEYS = frozenset({"access_key", "secret_key", "password", "session_token"})
@@ -23,7 +24,7 @@ class YamlSource:
         """Read `text`; raises ConfigError when it is no YAML that CBT could load."""
         self.file = file
         if len(text) > MOST_BYTES:
-            raise ConfigError([ErrorAt((), f"larger than {MOST_BYTES >> 10} KiB: no CBT file is; split it", file)])
+            raise ConfigError([ErrorAt((), f"larger than {size(MOST_BYTES)}, the limit of a file: split it", file)])
         try:
             self._loader = Loader(text.decode("utf-8"))
             self._root: Optional[yaml.Node] = self._loader.get_single_node()

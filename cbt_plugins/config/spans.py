@@ -5,10 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.config.fault import kind_class
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.models.pools import failed_domains, inactive_share
-from cbt_plugins.plan import Event, Fault, Phase, Plan
+from cbt_plugins.plan import CRUSH, DAEMON_TYPES, Event, Fault, Phase, Plan
 
 
 @dataclass(frozen=True)
@@ -21,9 +22,10 @@ class Span:
     undone: Optional[Tuple[str, float]] = None  # phase and time; None: at the end of the run
     seconds: Optional[float] = None  # None when the length of a phase in between is not known
     beside: Tuple[Fault, ...] = ()  # in force already when it begins
+    optional: bool = False  # it is skipped when it is refused
 
 
-def spans(plan: Plan) -> List[Span]:
+def fault_spans(plan: Plan) -> List[Span]:
     """Return all faults of the plan, in order of time."""
     spans_by_label: Dict[str, Span] = {}
     held: List[str] = []
@@ -37,7 +39,7 @@ def spans(plan: Plan) -> List[Span]:
         for event in phase.events:
             if event.inject:
                 label, beside = event.inject.label, tuple(spans_by_label[held_label].fault for held_label in held)
-                spans_by_label[label] = Span(event.inject, phase.name, event.at, beside=beside)
+                spans_by_label[label] = Span(event.inject, phase.name, event.at, beside=beside, optional=event.optional)
                 began[label] = clock + event.at
                 held.append(label)
             for label in event.undo:
@@ -63,7 +65,7 @@ def targets_text(fault: Fault) -> str:
     """Return the targets of a fault in words: "node4", or "1 node, chosen with seed 7"."""
     if fault.targets:
         return ", ".join(fault.targets)
-    noun = "node" if fault.choose_of == "node" else "OSD"
+    noun = {"node": "node", "osd": "OSD"}.get(fault.choose_of, f"{fault.choose_of} daemon")
     return f"{fault.choose} {noun}{'' if fault.choose == 1 else 's'}, chosen with seed {fault.seed}"
 
 
@@ -72,6 +74,8 @@ def event_text(event: Event) -> str:
     at = format_duration(round(event.at, 3))
     if event.inject:
         accept = f"; may break {', '.join(event.inject.accept)}" if event.inject.accept else ""
+        at += " or when the cluster is clean" if event.after_clean else ""
+        at += ", unless a rule refuses it" if event.optional else ""
         return f"{at}: fault {event.inject.label}: {event.inject.kind} {targets_text(event.inject)}{accept}"
     if event.run:
         return f"{at}: run {event.run.label} on {event.run.node or 'the head'}: {event.run.command}"
@@ -90,14 +94,13 @@ def span_text(span: Span) -> str:
 
 #: what pools of RGW data look like most often: (name, size, min_size)
 _POOLS = (("3 copies, min_size 2", 3, 2), ("EC 2+2, min_size 3", 4, 3), ("EC 4+2, min_size 5", 6, 5))
-#: its OSDs serve on while their data goes elsewhere
-_SERVES_ON = "out"
 
 
 def estimate(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
     """Return the effects of the plan's faults that the YAML alone tells, and the unknown ones; none without faults."""
     together: List[Sequence[Fault]] = [
-        [fault for fault in (*span.beside, span.fault) if fault.kind != _SERVES_ON] for span in spans(plan)
+        [fault for fault in (*span.beside, span.fault) if _takes_down(fault)]
+        for span in fault_spans(plan)
     ]
     if not together:
         return ()
@@ -117,8 +120,16 @@ def estimate(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
     return tuple(lines)
 
 
+def _takes_down(fault: Fault) -> bool:
+    kind = kind_class(fault.kind)
+    return "osd" in kind.daemon_types and not (kind.serves_on or kind.stays_up)
+
+
 def _nodes(fault: Fault) -> int:
-    return sum(not target.startswith("osd.") for target in fault.targets) + (
+    if fault.choose_of not in ("", "node", "osd"):
+        return 0  # other daemons on nodes
+    others = (*(f"{type}." for type in DAEMON_TYPES), CRUSH)
+    return sum(not target.startswith(others) for target in fault.targets) + (
         fault.choose if fault.choose_of == "node" else 0
     )
 

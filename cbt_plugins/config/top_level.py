@@ -10,7 +10,9 @@ from cbt_plugins.config.source import YamlSource
 from cbt_plugins.inventory import ROLES
 
 _NEEDED = ("cluster", "benchmarks")
-_SECTIONS = frozenset({*_NEEDED, "common", "client_endpoints", "monitoring_profiles", "report", "campaign", "bisect"})
+_SECTIONS = frozenset(
+    [*_NEEDED, "common", "client_endpoints", "monitoring_profiles", "report", "campaign", "bisect", "pr"]
+)
 _COMMON = frozenset({"pdsh_cmd", "pdsh_ssh_args", "pdcp_cmd", "rpdcp_cmd", "scp_cmd"})
 #: programs and folders of `cluster:`, in any of CBT's versions
 _PROGRAMS = (
@@ -24,15 +26,16 @@ _CLUSTER = frozenset(
         *(f"{prefix}_dir" for prefix in ("archive", "core", "log", "mnt", "osd", "pid", "run", "tmp")),
         *(f"{prefix}_profiles" for prefix in ("crush", "erasure", "pool")),
         *(f"{prefix}_valgrind" for prefix in ("mgr", "mon", "osd", "rgw")),
-        *("auth_urls", "ceph.conf", "cephfs_pools", "clusterid", "conf_file", "crimson_cpusets", "disable_balancer"),
-        *("disabled_features", "fs", "health_wait", "idle_duration", "is_teuthology", "iterations", "mkfs_opts"),
-        *("mount_opts", "newstore_block", "osd_online_rate", "osd_online_timeout", "osd_parallel_creates", "osd_ra"),
-        *("osds_per_node", "pdsh_ssh_args", "rebuild_every_test", "recovery_test", "rgw_pools", "tiering", "tmp_conf"),
-        *("urls", "use_existing", "user", "version_compat"),
+        *("auth_urls", "ceph", "ceph.conf", "cephfs_pools", "clusterid", "conf_file", "crimson_cpusets"),
+        *("disable_balancer", "disabled_features", "fs", "health_wait", "idle_duration", "init_estimate_secs"),
+        *("is_teuthology", "iterations", "kubernetes", "mkfs_opts", "mount_opts", "newstore_block", "osd_online_rate"),
+        *("osd_online_timeout", "osd_parallel_creates", "osd_ra", "osds_per_node", "pdsh_ssh_args"),
+        *("rebuild_every_test", "recovery_test", "rgw_pools", "tiering", "tmp_conf", "transport", "urls"),
+        *("use_existing", "user", "version_compat"),
     ]
 )
 #: profiles of CBT's own, in any of its versions
-_PROFILES = frozenset({"collectl", "perf", "blktrace", "top"})
+_PROFILES = frozenset({"blktrace", "collectl", "osd_perf", "osd_top", "perf", "top"})
 
 
 def is_ours(source: YamlSource) -> bool:

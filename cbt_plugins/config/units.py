@@ -9,13 +9,12 @@ from typing import Annotated, Any, Dict, List, Sequence, Tuple
 
 from pydantic import BeforeValidator, WithJsonSchema
 
-from cbt_plugins import plan
+from cbt_plugins import formatting, plan
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.validate import FieldError, FieldErrors
+from cbt_plugins.formatting import BINARY_UNITS, DECIMAL_UNITS
 
-_BINARY = {"KiB": 1 << 10, "MiB": 1 << 20, "GiB": 1 << 30, "TiB": 1 << 40, "PiB": 1 << 50}
-_DECIMAL = {"KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12, "PB": 10**15}
-_SIZE_UNITS = {"B": 1, "kB": 1000, **_BINARY, **_DECIMAL}
+_SIZE_UNITS = {"B": 1, "kB": 1000, **BINARY_UNITS, **DECIMAL_UNITS}
 _TIME_UNITS = {"d": 86400, "h": 3600, "m": 60, "s": 1}
 _TIME_WORDS = {"s": "sec second", "m": "min minute", "h": "hr hour", "d": "day"}
 
@@ -64,25 +63,9 @@ def parse_size(value: Any) -> int:
     return int(size)
 
 
-def format_size(size: int) -> str:
-    """Return an exact text: 4096 -> "4KiB", 4000 -> "4KB", 4097 -> "4097B"."""
-    exact = [
-        (size // factor, unit)
-        for unit, factor in {**_BINARY, **_DECIMAL}.items()
-        if size and size % factor == 0
-    ]
-    # 128000 bytes are 128KB and 125KiB; nobody asks for the latter.
-    exact.sort(key=lambda item: (item[0] & (item[0] - 1) != 0, item[0]))
-    return "{}{}".format(*exact[0]) if exact else f"{size}B"
-
-
-def about_size(size: float) -> str:
-    """Return a size for people, three digits: 2097664000 -> "1.95 GiB"."""
-    for unit, factor in sorted(_BINARY.items(), key=lambda item: -item[1]):
-        if size >= 0.9995 * factor:
-            number = size / factor
-            return f"{number:.3g} {unit}" if number < 999.5 else f"{number:.0f} {unit}"
-    return f"{size:.0f} B"
+def format_size(value: int) -> str:
+    """Return the exact text for a file: 4096 -> "4KiB", 4000 -> "4KB", 4097 -> "4097B"."""
+    return formatting.size(value).replace(" ", "")
 
 
 def parse_duration(value: Any) -> float:
@@ -157,8 +140,8 @@ def parse_percent(value: Any) -> float:
 
 
 def format_percent(share: float) -> str:
-    """Return the exact text: 0.3 -> "30%"."""
-    return f"{_plain(Decimal(repr(share)) * 100)}%"
+    """Return the text: 0.3 -> "30%", with as many digits as `parse_percent` takes."""
+    return f"{_plain(Decimal(repr(round(share, 11))) * 100)}%"
 
 
 def parse_rate(value: Any) -> float:
@@ -214,12 +197,13 @@ def _positive_percent(value: Any) -> float:
 SIZE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?(B|kB|[KMGTP]i?B)\s*$"
 PERCENT_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?%\s*$"
 RATE_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]? ?/ ?(s|min|m|h|day|d)\s*$"
+LINK_PATTERN = r"^\s*[0-9]+(\.[0-9]+)? ?[kMG]bit(/s)?\s*$"
 DURATION_PATTERN = r"^\s*([0-9]+(\.[0-9]+)? ?[dhms] ?)+\s*$"
 
 def _object_size(value: Any) -> int:
     size = parse_size(value)
     if size > _LARGEST:
-        raise ValueError(f"S3 takes objects of at most {format_size(_LARGEST)}")
+        raise ValueError(f"S3 takes objects of at most {formatting.size(_LARGEST)}")
     return size
 
 
@@ -272,7 +256,7 @@ def _sizes(value: Any) -> plan.Sizes:
         try:
             size = _range(key)
             if size in shares:
-                raise ValueError(f"{_text(size)} is here twice")
+                raise ValueError(f"{_text(size)} is in the list twice")
             shares[size], texts[size] = 0.0, key
         except ValueError as error:
             errors.append(FieldError((key,), str(error), of_key=True))
@@ -303,10 +287,15 @@ def _text(size: _Range) -> str:
     return format_size(low) if low == high else f"{format_size(low)}-{format_size(high)}"
 
 
-def size_texts(sizes: plan.Sizes) -> Sequence[str]:
-    """Return each size as people write it: 4KiB, or 4KiB-64KiB."""
+def written_ranges(sizes: plan.Sizes) -> Sequence[_Range]:
+    """Return (smallest, largest) of each size as people write it: where ranges touch, both have the border."""
     starts = {low for low, _, _ in sizes}
-    return [_text((low, high + 1 if low < high and high + 1 in starts else high)) for low, high, _ in sizes]
+    return [(low, high + 1 if low < high and high + 1 in starts else high) for low, high, _ in sizes]
+
+
+def size_texts(sizes: plan.Sizes) -> Sequence[str]:
+    """Return each size as people write it into a file: 4KiB, or 4KiB-64KiB."""
+    return [_text(ends) for ends in written_ranges(sizes)]
 
 
 _ONE = SIZE_PATTERN[len(r"^\s*") : -len(r"\s*$")]
@@ -329,3 +318,11 @@ Sizes = Annotated[
         }
     ),
 ]
+
+
+def parse_listen(text: str) -> Tuple[str, int]:
+    """Return host and port of "[HOST:]PORT"; without HOST it is this machine alone. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not port.isdigit() or not 0 <= int(port) < 65536:
+        raise ValueError(f"{text!r}: give [HOST:]PORT, such as 7878 or 0.0.0.0:7878")
+    return host.strip("[]") or "127.0.0.1", int(port)

@@ -101,7 +101,7 @@ def validate(
 
 @lru_cache(maxsize=64)
 def _schema_of(model: Type[BaseModel]) -> Mapping[str, Any]:
-    """It takes longer to make than a file takes to check."""
+    """Return the schema of a model, made once: that takes longer than the check of a file."""
     return model.model_json_schema()
 
 

@@ -16,8 +16,8 @@ from cbt_plugins.faults import seal
 from cbt_plugins.faults.runner import Way
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError
-from cbt_plugins.faults.undo import UndoJournal
-from cbt_plugins.inventory import ROLES
+from cbt_plugins.faults.undo_journal import UndoJournal
+from cbt_plugins.inventory import ROLES, nodes_of
 from cbt_plugins.journal import ARCHIVE_VERSION, MOST, write_json
 from cbt_plugins.plan import Settings
 
@@ -26,7 +26,7 @@ FILE = "cluster.json"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FSID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
-_CLUSTER = (*ROLES, "user", "conf_file", "ceph_cmd", "radosgw-admin_cmd")
+_CLUSTER = ("user", "conf_file", "ceph", "ceph_cmd", "radosgw-admin_cmd", "kubernetes")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
 #: the names of `settings: limits:` -> those of `ClusterLimits`
 LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
@@ -72,8 +72,9 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
         document["fsid"] = _fsid(access, limits.quick)
         if document["fsid"]:
             write(folder, access, document["fsid"])
-    sections = _sections(access.cluster, access.common)
-    if any(document.get(name) != section for name, section in sections.items()):
+    sections = _sections(access)
+    # sections that are from the file are not written into it again: an undo changes nothing there
+    if not access.document and any(document.get(name) != section for name, section in sections.items()):
         fsid = str(document.get("fsid") or "")
         if access.admin and Way.of(before) != now:
             _check_same(folder, before, fsid, access.ceph, _fsid(access, limits.quick))
@@ -87,8 +88,8 @@ def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
     recorded = str(document.get("fsid") or "")
     answer = _fsid(access, timeout) if recorded else ""
     if answer and answer != recorded:
-        text = f"what is open in {folder} is of cluster {recorded}, and {access.ceph.head} answers for {answer}"
-        raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes it all the same")
+        text = f"the open changes in {folder} are of cluster {recorded}, but {access.ceph.head} belongs to {answer}"
+        raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes the changes nevertheless")
 
 
 def _is_sealed(document: Mapping[str, Any]) -> bool:
@@ -107,7 +108,7 @@ def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
     document = {
         "version": ARCHIVE_VERSION,
         "run_id": access.run_id,
-        **_sections(access.cluster, access.common),
+        **_sections(access),
         "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
         **({} if access.admin else {"admin": False}),
         **({"fsid": fsid} if fsid else {}),
@@ -116,9 +117,14 @@ def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
     write_json(folder / FILE, {**document, "seal": seal.of(document)})
 
 
-def _sections(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+def _sections(access: ClusterAccess) -> Dict[str, Dict[str, Any]]:
+    """Return the keys by which nodes are reached, with the name of the transport of each node."""
+    cluster, common = access.cluster, access.common
+    transports = {node: access.remote.transport_name(node) for node in nodes_of(cluster)}
+    nodes = {role: _plain(cluster[role]) for role in ROLES if cluster.get(role)}
+    ways = {key: cluster[key] for key in _CLUSTER if cluster.get(key)}
     return {
-        "cluster": {k: _plain(cluster[k]) for k in _CLUSTER if cluster.get(k)},
+        "cluster": {**nodes, **ways, "transport": transports},
         "common": {k: common[k] for k in _COMMON if common.get(k)},
     }
 

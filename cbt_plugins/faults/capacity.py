@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Set, Tuple
+from math import isinf
+from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
 
 from cbt_plugins.faults.facts import Facts, domain_members, taken_from
 
@@ -14,6 +15,11 @@ class Filling(NamedTuple):
     name: str
     pools: Tuple[str, ...]
     moves: bool  # the data is recovered there
+
+    @property
+    def share(self) -> Optional[float]:
+        """Return the used share as a number that JSON has; None where no capacity is left."""
+        return None if isinf(self.used) else self.used
 
 
 def fillings(facts: Facts, taken: Collection[int], empty: Set[int]) -> Iterator[Filling]:

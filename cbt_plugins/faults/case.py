@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import socket
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Tuple
 
@@ -17,6 +17,22 @@ from cbt_plugins.inventory import head_of, nodes_of, same_host
 def one_of(host: str, nodes: Collection[str]) -> bool:
     """Tell whether a host is among the nodes, however it is named."""
     return any(same_host(host, node) for node in nodes)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A safety rule that the fault would break, with numbers."""
+
+    rule: str
+    text: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> Dict[str, Any]:
+        """Return it as plain data, for the journal."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
 
 
 @dataclass(frozen=True)
@@ -46,6 +62,7 @@ class Roles:
     clients: Tuple[str, ...] = ()
     gateways: Tuple[str, ...] = ()
     called: Mapping[str, str] = field(default_factory=dict)  # a node of these -> the host name that it says it has
+    mon_host: str = ""  # in the head's ceph.conf
 
     def is_on(self, name: str, node: str) -> bool:
         """Tell whether one of these nodes, named by an address or an alias perhaps, is this node."""
@@ -133,7 +150,8 @@ class FaultCase:
     def fullest(self) -> Optional[Filling]:
         """Return the fullest OSD or pool, once data is recovered to it."""
         parts = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
-        self.numbers.update({"full_after": max(part.used for part in parts)} if parts else {})
+        fullest = max(parts, key=lambda part: part.used, default=None)
+        self.numbers.update({"full_after": fullest.share} if fullest else {})
         return max((part for part in parts if part.moves), key=lambda part: part.used, default=None)
 
     @property

@@ -119,8 +119,17 @@ class Facts:
         """Return the rows of the gateways by instance."""
         return newest_gateways(self.answers[DAEMON_QUESTIONS["rgw"]])
 
-    def daemons(self, type: str) -> Dict[DaemonName, str]:
+    @cached_property
+    def _daemons(self) -> Dict[str, Mapping[DaemonName, str]]:
+        return {}
+
+    def daemons(self, type: str) -> Mapping[DaemonName, str]:
         """Return the daemons of a type, each with its host; those of `DAEMON_QUESTIONS` must be asked for."""
+        if type not in self._daemons:
+            self._daemons[type] = self._daemons_of(type)
+        return self._daemons[type]
+
+    def _daemons_of(self, type: str) -> Mapping[DaemonName, str]:
         if type == "osd":
             return {name: host for host, osds in self.hosts.items() for name in osd_names(osds)}
         if type == "rgw":

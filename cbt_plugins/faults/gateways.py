@@ -16,7 +16,7 @@ from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.services import Service
 from cbt_plugins.faults.settings import SettingsMaker, everywhere
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
-from cbt_plugins.inventory import find_host, nodes_of
+from cbt_plugins.inventory import HostTable, nodes_of
 from cbt_plugins.plan import Gateways, RunPool, placement_id
 
 #: prints what gateways run with, as the mgr knows it: {"a": {"gid": "4114", "rgw_thread_pool_size": "512"}}
@@ -59,7 +59,7 @@ class GatewayMaker:
         """Yield the parts in the order of their steps; an undo begins with the last."""
         if self.wanted.restarts:
             for name in self._gateways:
-                yield f"{name} as before", partial(self._restored, name)
+                yield f"{name} as before", partial(self.restore_step, name)
         if self.wanted.options:
             yield "rgw options", self._options
         names = {pool.key: pool.name(self.run_id) for pool in pools}
@@ -69,7 +69,7 @@ class GatewayMaker:
                 yield f"rgw placement {user}".rstrip(), partial(self._placement, self._target_of(user), kept)
         if self.wanted.restarts:
             for name in self._gateways:
-                yield f"{name} restarted", partial(self._restarted, name)
+                yield f"{name} restarted", partial(self.restart_step, name)
         for number, user in enumerate(self.users if self.wanted.make_user else ()):
             if self._target_of(user) or not self._has(user):
                 yield f"rgw user{f' {user}' if number else ''}", partial(self._user, user)
@@ -83,9 +83,10 @@ class GatewayMaker:
         """The gateways on nodes that the file names. Raises FaultError without any."""
         facts = ask(self.ceph, ("osd dump", DAEMON_QUESTIONS["rgw"]), self.limits.quick)
         nodes = nodes_of(self.cluster, "rgws") or nodes_of(self.cluster)
-        gateways = [name for name, host in facts.daemons("rgw").items() if host and find_host(host, nodes)]
+        table = HostTable(nodes)
+        gateways = [name for name, host in facts.daemons("rgw").items() if host and table.find(host)]
         if not gateways:
-            raise FaultError(f"rgw: no gateway on {', '.join(nodes)}: say where they are in cluster: rgws:")
+            raise FaultError(f"rgw: no gateway on {', '.join(nodes)}: name the nodes with gateways in cluster: rgws:")
         return gateways
 
     def _service(self, name: DaemonName) -> Tuple[Scene, List[Service]]:
@@ -94,7 +95,7 @@ class GatewayMaker:
         (gateway_services,) = services.find(scene, [name]).values()
         return scene, gateway_services
 
-    def _restored(self, name: DaemonName) -> Step:
+    def restore_step(self, name: DaemonName) -> Step:
         """Return the step whose undo restarts a gateway, when the options are what they were."""
         scene, gateway_services = self._service(name)
         was = self._shown([name]).get(name.id, {})
@@ -116,7 +117,7 @@ class GatewayMaker:
             raise FaultError("rgw: no options to set")
         return step
 
-    def _restarted(self, name: DaemonName) -> Step:
+    def restart_step(self, name: DaemonName) -> Step:
         """Return the step that restarts a gateway, and sees that it runs with what was set."""
         scene, gateway_services = self._service(name)
         before = self._shown([name]).get(name.id, {}).get("gid", "")
@@ -163,7 +164,7 @@ class GatewayMaker:
 
     def _user(self, user: str) -> Step:
         if self._has(user):
-            text = "there is such a user, whose placement is not changed: name one for this run"
+            text = "the user exists, and a run changes the placement of its own users only: give another name"
             raise FaultError(f"rgw: user {user}: {text}")
         of, ours = f"--uid={shlex.quote(user)}", f"cbt-plugins run {self.run_id}"
         target = self._target_of(user)
@@ -205,7 +206,7 @@ class GatewayMaker:
             shown: Dict[str, Dict[str, str]] = json.loads(answer.stdout)
         except ValueError:
             why = answer.stderr.strip().splitlines()[-1:] or [f"exit status {answer.status}"]
-            raise FaultError(f"what gateways run with, on {self.ceph.head}: {why[0]}") from None
+            raise FaultError(f"could not read the options of the gateways, on {self.ceph.head}: {why[0]}") from None
         return shown
 
     def _asking(self, names: Sequence[DaemonName]) -> float:

@@ -37,7 +37,7 @@ class Wrong(NamedTuple):
 
     def __str__(self) -> str:
         many = ", ".join(self.daemons[:3]) + (f" and {len(self.daemons) - 3} more" if len(self.daemons) > 3 else "")
-        return f"{many}: {self.option} is {self.runs_with or 'not told'}, not {self.value}"
+        return f"{many}: {self.option} is {self.runs_with or 'unknown'}, not {self.value}"
 
 
 def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[Wrong]:
@@ -72,7 +72,7 @@ def needs_restart(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Li
     }
     late = [setting for setting in settings if setting[1] in at_start]
     return [
-        f"{wrong}: it is read when the daemon starts; set it and restart the daemons before the run"
+        f"{wrong}: daemons read this option when they start: set it and restart the daemons before the run"
         for wrong in not_in_force(ceph, late, timeout)
     ]
 

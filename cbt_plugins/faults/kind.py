@@ -3,31 +3,64 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Tuple, Type
+from typing import (
+    Annotated,
+    Any,
+    Callable,
+    Collection,
+    Iterator,
+    List,
+    Literal,
+    Mapping,
+    Optional,
+    Sequence,
+    Tuple,
+    Type,
+)
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from cbt_plugins.config.fault import PLANNED, make_kind
 from cbt_plugins.config.patterns import check_no_password
-from cbt_plugins.config.units import DURATION_PATTERN, parse_duration
+from cbt_plugins.config.units import (
+    DURATION_PATTERN,
+    LINK_PATTERN,
+    PERCENT_PATTERN,
+    SIZE_PATTERN,
+    parse_duration,
+    parse_link,
+    parse_percent,
+    parse_size,
+)
 from cbt_plugins.config.validate import Strict
-from cbt_plugins.faults.facts import DaemonName
+from cbt_plugins.faults.facts import DaemonName, Facts
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
 
-def _seconds(value: Any, info: ValidationInfo) -> float:
-    if (info.context or {}).get(PLANNED) and isinstance(value, (int, float)) and not isinstance(value, bool):
-        return float(value)
-    return parse_duration(value)
+def _text_or_planned(parse: Callable[[Any], float]) -> BeforeValidator:
+    """Return the validator of a value that is text in YAML and a number in a plan."""
+
+    def read(value: Any, info: ValidationInfo) -> float:
+        if (info.context or {}).get(PLANNED) and isinstance(value, (int, float)) and not isinstance(value, bool):
+            return float(value)
+        return parse(value)
+
+    return BeforeValidator(read)
+
+
+def _schema(pattern: str, example: str) -> WithJsonSchema:
+    return WithJsonSchema({"type": "string", "pattern": pattern, "examples": [example]})
 
 
 #: seconds; a duration such as 15m in YAML, a number in a plan
-Seconds = Annotated[
-    float,
-    BeforeValidator(_seconds),
-    WithJsonSchema({"type": "string", "pattern": DURATION_PATTERN, "examples": ["15m"]}),
-]
+Seconds = Annotated[float, _text_or_planned(parse_duration), _schema(DURATION_PATTERN, "15m")]
+#: share 0..1; 2% in YAML
+Share = Annotated[float, _text_or_planned(parse_percent), _schema(PERCENT_PATTERN, "2%")]
+#: bytes; 10MB in YAML
+Bytes = Annotated[float, _text_or_planned(parse_size), _schema(SIZE_PATTERN, "10MB")]
+#: bytes/s of one direction of a link; 100Mbit in YAML
+LinkSpeed = Annotated[float, _text_or_planned(parse_link), _schema(LINK_PATTERN, "100Mbit")]
 #: of a list whose only value may stand without brackets
 LISTED = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 LISTED_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
@@ -49,8 +82,8 @@ class KindOptions(Strict):
 class ServiceOptions(KindOptions):
     """Options of a kind that starts or stops daemons."""
 
-    service_manager: Optional[Literal["systemd", "cephadm", "process"]] = Field(
-        None, description="Of the daemons. Default: the node is asked."
+    service_manager: Optional[Literal["systemd", "cephadm", "rook", "process"]] = Field(
+        None, description="What manages the daemons. Default: the node is asked."
     )
 
 
@@ -86,6 +119,10 @@ class Kind:
     restarts = False
     #: whether it lasts until it is undone; else what it takes is to come back by itself
     lasts = True
+    #: whether all daemons stay up and in, only worse: no OSD is expected to change in the maps
+    serves_on = False
+    #: whether the daemons stay up, even if OSDs are out: no PG loses a copy that serves
+    stays_up = False
     #: the types of daemons that it takes
     daemon_types: Tuple[str, ...] = ("osd",)
     #: a class of its own where it has options
@@ -98,11 +135,15 @@ class Kind:
         """Yield ("targets" or "options", error) of a fault with these named targets; () when they are chosen."""
         return iter(())
 
+    def eligible(self, facts: Facts) -> Optional[Collection[DaemonName]]:
+        """Return the daemons that it may take now, of its types; None: all."""
+        return None
+
     def warnings(self) -> Iterator[str]:
         """Yield the warnings to print before such a fault is injected."""
         return iter(())
 
-    def blast_radius(self, targets: Targets) -> BlastRadius:
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         """Return the part of the cluster that the fault takes away, for the safety rules."""
         nodes = targets.nodes if self.takes == "node" else ()
         return BlastRadius(targets.daemons, nodes)

@@ -11,6 +11,7 @@ import contextlib
 import hashlib
 import json
 import os
+import secrets
 import shlex
 import socket
 import time
@@ -20,6 +21,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.undo_journal import UndoJournal
 
 #: ours are below it
 KEY = "cbt-plugins/run"
@@ -67,7 +69,7 @@ class Lock:
     def __init__(self, ceph: Ceph, run_id: str, folder: Path, timeout: float = 30.0) -> None:
         self._ceph, self._timeout = ceph, timeout
         facts = folder.stat()
-        self._mine: Dict[str, Any] = {
+        self.identity: Dict[str, Any] = {
             "run": run_id,
             "host": socket.gethostname(),
             "machine": machine(),
@@ -78,7 +80,7 @@ class Lock:
             "folder": f"{facts.st_dev}:{facts.st_ino}",
         }
         # a run that starts this process beside its load holds the cluster for it too
-        self._parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
+        self.parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
 
     def fence(self, late: Sequence[str]) -> None:
         """Wait for attempts of a killed process that are under way, and let no other begin. Raises FaultError."""
@@ -93,7 +95,7 @@ class Lock:
         claims = self._claims()
         self._refuse_others(claims)
         self._remove([key for key, holder in claims.items() if self._is_left(holder)])
-        value = json.dumps({**self._mine, "t": round(time.time(), 3)})
+        value = json.dumps({**self.identity, "t": round(time.time(), 3)})
         command = f"{self._ceph.command} config-key set {KEY}/{name} {shlex.quote(value)}"
         try:
             self._run(node_shell.fenced_inject(name, command, self._timeout), "config-key set")
@@ -133,17 +135,17 @@ class Lock:
         return [holder for holder in self._claims().values() if holder and not self._is_left(holder)]
 
     def _is_mine(self, holder: Holder) -> bool:
-        return all(holder.get(key) == value for key, value in self._mine.items())
+        return all(holder.get(key) == value for key, value in self.identity.items())
 
     def _is_parents(self, holder: Holder) -> bool:
-        return all(holder.get(key) == value for key, value in self._parent.items())
+        return all(holder.get(key) == value for key, value in self.parent.items())
 
     def is_ours(self, holder: Holder) -> bool:
         """Tell whether a holder is a process of this run, here or on another machine."""
-        return holder.get("run") == self._mine["run"] or self._is_here(holder)
+        return holder.get("run") == self.identity["run"] or self._is_here(holder)
 
     def _is_here(self, holder: Holder) -> bool:
-        return _agree(holder, self._mine, "host", "archive", "machine", "folder")
+        return _agree(holder, self.identity, "host", "archive", "machine", "folder")
 
     def _is_left(self, holder: Holder) -> bool:
         """Tell whether a holder is ours, and dead."""
@@ -185,10 +187,38 @@ class NoLock(Lock):
     """For a run without Ceph's commands: nobody can be asked, and it changes nothing of the cluster."""
 
     def _claims(self) -> Dict[str, Holder]:
-        return {f"{KEY}/none": {**self._mine, "t": time.time()}}
+        return {f"{KEY}/none": {**self.identity, "t": time.time()}}
 
     def _run(self, command: str, action: str) -> str:
         return ""
+
+
+class Hold:
+    """The lock of one run with its attempts: one whose end no process has seen may still have its effect."""
+
+    def __init__(self, journal: UndoJournal, lock: Lock, run_id: str) -> None:
+        self._journal, self.lock, self._run_id = journal, lock, run_id
+
+    def take(self) -> None:
+        """Take the cluster. Raises FaultError when another run has it."""
+        late = self.late()
+        self.lock.fence(late)
+        for name in late:
+            self._journal.say("locked", name=name)
+        name = f"{self._run_id}-lock-{secrets.token_hex(4)}"  # unique also in a copy of the folder
+        self._journal.say("lock", name=name)
+        self.lock.take(name)
+        self._journal.say("locked", name=name)
+
+    def release(self, force: bool = False) -> None:
+        """Release the cluster. Raises FaultError. `force`: as for `Lock.release`."""
+        self.lock.release(self.late(), force)
+
+    def late(self) -> List[str]:
+        """Return the names of the attempts whose end was not seen."""
+        seen = {"", *(line.get("name") for line in self._journal.records if line["event"] == "locked")}
+        attempts = [line for line in self._journal.records if line["event"] == "lock"]
+        return [line["name"] for line in attempts if line.get("name", "") not in seen]
 
 
 def claims_in(dump: Any) -> Dict[str, Holder]:
@@ -224,8 +254,8 @@ def explain(holder: Mapping[str, Any]) -> str:
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:
-        after = f"its own command resumes it, {undo} undoes what it left, also pools with all data in them"
+        after = f"the command of that run resumes it; {undo} undoes its changes and removes its pools with all data"
         return f"{who} held the cluster since {since} and is dead: {after}"
     if dead is None:
-        return f"{who} has held the cluster since {since}; if it is dead, on that host: {undo}"
+        return f"{who} has held the cluster since {since}; if that run is dead, run on that host: {undo}"
     return f"{who} has been using this cluster since {since}"

@@ -10,6 +10,7 @@ before a fault that may cut us off, and disarmed only after the regular undo. It
 
 from __future__ import annotations
 
+import ast
 import re
 import shlex
 from functools import cache
@@ -23,7 +24,7 @@ from cbt_plugins.faults.step import FaultError
 FOLDER = (
     'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdir -m 700 "$d" 2>/dev/null; '
     '[ "$(LC_ALL=C stat -c "%u %a %F" "$d")" = "$(id -u) 700 directory" ] '
-    '|| { echo "$d is not ours alone (mode 700): remove it as root" >&2; exit 77; }'
+    '|| { echo "$d does not belong to this user alone (mode 700): remove it as root" >&2; exit 77; }'
 )
 #: exit status of a command that was undone before it began
 TOO_LATE = 75
@@ -36,7 +37,7 @@ PAUSE = 2.0
 def _checked(name: str) -> str:
     """Return a name of files on nodes; it may come from an archive. Raises FaultError for what a shell would expand."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
-        raise FaultError(f"{name!r} is no name of a step")
+        raise FaultError(f"{name!r} is not the name of a step")
     return name
 
 
@@ -59,6 +60,21 @@ def script(program_name: str, **values: object) -> str:
 def in_folder(program_name: str, **values: object) -> str:
     """Return the same for a program that keeps files in `FOLDER`, as a subshell."""
     return f"( {FOLDER}; {script(program_name, **values)}\n)"
+
+
+@cache
+def agent_text(program: str = "process_agent") -> str:
+    """Return the text of a Python program of this room, for plans and journals without comments and docstrings."""
+    tree = ast.parse((Path(__file__).parent / f"{program}.py").read_text(encoding="utf-8"))
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
+            node.body = node.body[1:] or [ast.Pass()]
+    return "\n".join(line for line in ast.unparse(tree).splitlines() if line)
+
+
+def agent(verb: str, *words: str, program: str = "process_agent") -> str:
+    """Return shell text that runs a Python program of this room with a verb and words."""
+    return shlex.join(["python3", "-c", agent_text(program), verb, *words])
 
 
 def sudo(text: str) -> str:

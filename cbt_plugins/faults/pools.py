@@ -69,7 +69,7 @@ class PoolMaker:
     def _creation_step(self, pool: RunPool) -> Step:
         name = pool.name(self._run_id)
         if any(row["pool_name"] == name for row in self._ask("osd pool ls detail")):
-            raise FaultError(f"there is a pool {name} already, and this run has not made it")
+            raise FaultError(f"pool {name} exists already, and this run did not make it")
         of, rules = shlex.quote(name), self._ask("osd crush rule ls")
         if pool.rule and pool.rule not in rules:
             raise FaultError(f"pools: {pool.key}: there is no CRUSH rule {pool.rule}; there are {', '.join(rules)}")
@@ -137,7 +137,7 @@ class PoolMaker:
         """Return the step that gives an existing pool its options, and later its former ones."""
         row = next((row for row in self._ask("osd pool ls detail") if row["pool_name"] == pool.key), None)
         if row is None:
-            raise FaultError(f"pools: {pool.key}: there is no such pool, and it is said to be existing")
+            raise FaultError(f"pools: {pool.key}: `existing: true`, but the cluster has no pool of this name")
         of, entry = shlex.quote(pool.key), {"pool_name": pool.key}
         do: List[str] = []
         undo: List[str] = []

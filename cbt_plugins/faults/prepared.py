@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+import shlex
 from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
@@ -16,6 +18,9 @@ from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault
 
+#: of a ceph.conf: the addresses of its monitors
+_MON_HOST = re.compile(r"^\s*mon[ _]host\s*=(.*)$", re.MULTILINE)
+
 
 @dataclass(frozen=True)
 class Prepared:
@@ -25,12 +30,8 @@ class Prepared:
     kind: Kind
     targets: Targets
     steps: Tuple[Step, ...]
+    taken: BlastRadius
     assessment: Assessment
-
-    @property
-    def taken(self) -> BlastRadius:
-        """Return the daemons and nodes that the fault takes away."""
-        return self.kind.blast_radius(self.targets)
 
     @property
     def refused(self) -> Tuple[Finding, ...]:
@@ -60,12 +61,20 @@ class Prepared:
 
 
 class Preparer:
-    """Prepares faults for one cluster; changes nothing. `flags` are those that the run itself sets."""
+    """Prepares faults for one cluster; changes nothing. `flags` are those that the run itself sets.
+
+    `facts`: the cluster at one instant, for all of the faults. Without them each fault asks the cluster anew.
+    """
 
     def __init__(
-        self, ceph: Ceph, cluster: Mapping[str, Any], limits: ClusterLimits, flags: Collection[str] = ()
+        self,
+        ceph: Ceph,
+        cluster: Mapping[str, Any],
+        limits: ClusterLimits,
+        flags: Collection[str] = (),
+        facts: Optional[Facts] = None,
     ) -> None:
-        self._ceph, self._limits, self._flags = ceph, limits, flags
+        self._ceph, self._limits, self._flags, self._facts = ceph, limits, flags, facts
         self._nodes, self._roles = nodes_of(cluster), roles_of(cluster)
 
     def prepare(self, fault: Fault, name: str, held: Sequence[Held], before: Sequence[str] = ()) -> Prepared:
@@ -75,8 +84,8 @@ class Preparer:
         """
         kind = make(fault.kind, fault.options)
         facts = self._ask(held, kind.daemon_types)
-        taken = {name for h in held for name in h.taken.daemons}
-        resolver = Resolver(facts, self._nodes, taken)
+        held_daemons = {name for h in held for name in h.taken.daemons}
+        resolver = Resolver(facts, self._nodes, held_daemons, kind.eligible(facts))
         targets = None
         if before and not fault.targets:
             try:
@@ -87,8 +96,9 @@ class Preparer:
         targets = targets or resolver.resolve(fault, kind.takes, kind.daemon_types)
         for key, text in kind.errors(targets.named):
             raise FaultError(f"{fault.label}: {key}: {text}")
-        steps = tuple(kind.steps(Scene(self._ceph, facts, self._nodes, name, self._limits), targets))
-        return Prepared(fault, kind, targets, steps, self.assess(kind.blast_radius(targets), held, facts)[0])
+        scene = Scene(self._ceph, facts, self._nodes, name, self._limits)
+        steps, taken = tuple(kind.steps(scene, targets)), kind.blast_radius(scene, targets)
+        return Prepared(fault, kind, targets, steps, taken, self.assess(taken, held, facts)[0])
 
     def assess(
         self,
@@ -105,17 +115,19 @@ class Preparer:
         else:
             replies = ask(self._ceph, (), self._limits.quick, alone) if question_by_name else facts
         answers = {name: replies.answers[question] for name, question in question_by_name.items()}
-        by_name = taken.nodes or any(name.type == "rgw" for name in taken.daemons)
+        by_name = taken.nodes or any(name.type in ("rgw", "mon") for name in taken.daemons)
         roles = self._called if by_name else self._roles
         return assess(facts, taken, Surroundings(roles, held, self._flags, **answers)), facts
 
     @cached_property
     def _called(self) -> Roles:
-        """Return the roles with what their nodes call themselves, which is what Ceph's daemons report."""
+        """Return the roles with what their nodes call themselves, as Ceph's daemons do, and the head's `mon_host`."""
         roles = self._roles
         nodes = list(dict.fromkeys(name for name in (roles.head, *roles.clients, *roles.gateways) if name))
         results = self._ceph.remote.run(nodes, "uname -n", timeout=self._limits.quick, check=False)
-        return replace(roles, called={name: r.stdout.split()[-1] for name, r in results.items() if r.stdout.strip()})
+        called = {name: r.stdout.split()[-1] for name, r in results.items() if r.stdout.strip()}
+        conf = self._ceph.run(f"cat -- {shlex.quote(self._ceph.conf_file)}", self._limits.quick).stdout
+        return replace(roles, called=called, mon_host=" ".join(_MON_HOST.findall(conf)))
 
     def _ask(
         self,
@@ -124,9 +136,16 @@ class Preparer:
         extra_questions: Sequence[str] = (),
         alone: Sequence[str] = (),
     ) -> Facts:
-        every = {*types, *(name.type for h in held for name in h.taken.daemons)}
+        every = {"rgw", *types, *(name.type for h in held for name in h.taken.daemons)}
         extra = [DAEMON_QUESTIONS[type] for type in sorted(every) if type in DAEMON_QUESTIONS]
-        return ask(self._ceph, (*QUESTIONS, *extra, *extra_questions), self._limits.quick, alone)
+        wanted = (*QUESTIONS, *extra, *extra_questions)
+        if self._facts is None:
+            return ask(self._ceph, wanted, self._limits.quick, alone)
+        missing = [question for question in wanted if question not in self._facts.answers]
+        if missing or alone:
+            replies = ask(self._ceph, missing, self._limits.quick, alone)
+            self._facts = Facts({**self._facts.answers, **replies.answers})
+        return self._facts
 
 
 Preview = Tuple[Fault, Union[Prepared, FaultError]]
@@ -141,12 +160,13 @@ def preview(
 ) -> Iterator[Preview]:
     """Yield each fault with what it would do today, or why it cannot be injected. Raises FaultError without a cluster.
 
-    `faults`: in the order of the plan, each with the labels of the earlier ones that are in force then: what these
-    take counts as gone. Choices by seed are those of a run that begins now. `flags`: those of the plan.
+    The cluster is asked once for all faults. `faults`: in the order of the plan, each with the labels of the earlier
+    ones that are in force then: what these take counts as gone. Choices by seed are those of a run that begins now.
+    `flags`: those of the plan.
     """
-    preparer = Preparer(ceph, cluster, limits or ClusterLimits(), flags)
+    limits = limits or ClusterLimits()
+    preparer = Preparer(ceph, cluster, limits, flags, ask(ceph, QUESTIONS, limits.quick))
     taken: Dict[str, BlastRadius] = {}
-    ask(ceph, QUESTIONS, (limits or ClusterLimits()).quick)
     for fault, in_force in faults:
         try:
             prepared = preparer.prepare(fault, fault.label, [Held(taken[x]) for x in in_force if x in taken])

@@ -16,17 +16,20 @@ import shutil
 import subprocess
 import time
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Mapping, Optional
+from typing import Annotated, Any, Mapping, Optional, Sequence
 
 from pydantic import AfterValidator, Field
 
-from cbt_plugins import host
+from cbt_plugins import cbt_run
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.config.errors import ConfigError, ErrorAt
+from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.patterns import check_option_value
 from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults import access
-from cbt_plugins.host import Monitor
+from cbt_plugins.monitor import Monitor
+from cbt_plugins.programs import own_tool
 
 logger = logging.getLogger(__name__)
 
@@ -45,6 +48,18 @@ class FaultsProfile(Strict):
     file: Annotated[str, AfterValidator(check_option_value)] = Field(
         min_length=1, description="A fault file."
     )
+
+    @staticmethod
+    def errors_of_file(profile: Mapping[str, Any], osd_nodes: Sequence[str]) -> Sequence[ErrorAt]:
+        """Return the errors of the fault file: otherwise they show when the load has begun."""
+        path = profile.get("file")
+        if not path or not isinstance(path, str) or path.startswith("-"):
+            return ()
+        try:
+            load_fault_file(path, osd_nodes or None)
+        except ConfigError as error:
+            return error.errors
+        return ()
 
 
 class Faults(Monitor):
@@ -69,9 +84,9 @@ class Faults(Monitor):
         remote = Remote.from_host(self.cluster, self.common)
         ceph, id = Ceph(remote, self.cluster), f"inject-{secrets.token_hex(4)}"
         access.write(folder, access.ClusterAccess(remote, ceph, self.cluster, self.common, id))
-        line = host.own_tool("inject", str(self.config["file"]), "--tied")
-        if host.current:
-            line += ["--beside", "/".join(host.current.archive_dir.parts[-2:])]
+        line = own_tool("inject", str(self.config["file"]), "--tied")
+        if cbt_run.current:
+            line += ["--beside", "/".join(cbt_run.current.archive_dir.parts[-2:])]
         with open(folder / "log.txt", "wb") as log:
             self._process = subprocess.Popen(
                 [*line, "--cluster", str(folder / access.FILE), "--archive", str(folder)],
@@ -109,8 +124,8 @@ class Faults(Monitor):
         """Let the run fail: it should have had faults, and did not have them all."""
         self.failure = f"faults: {text}"
         logger.error("%s", self.failure)
-        if host.current:
-            host.current.failure = self.failure
+        if cbt_run.current:
+            cbt_run.current.failure = self.failure
 
 
 def _new_folder(parent: Path) -> Path:

@@ -7,21 +7,14 @@ import os
 import subprocess
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import RemoteError, Result
+from cbt_plugins.cluster.ceph import TIMED_OUT, Ceph
+from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, UndoRecord
-
-
-@dataclass(frozen=True)
-class Clock:
-    """The time of every wait; tests have their own."""
-
-    now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
 
 
 class Way(NamedTuple):
@@ -38,7 +31,7 @@ class Way(NamedTuple):
 
 
 #: exit statuses of commands that may not have begun: no connection, or cut short
-_LOST = (124, 137, 255)
+_LOST = (TIMED_OUT, 137, UNREACHABLE)
 
 
 class Refused(FaultError):
@@ -83,7 +76,7 @@ class Runner:
 
         `recovered` is told, in epoch seconds, when the node had recovered by itself before.
         """
-        command = self._present(command)
+        command = self.for_present_head(command)
         mark = record.begun and not record.ended
         wait = self.limits.slow if mark else self.limits.quick
         try:
@@ -106,8 +99,18 @@ class Runner:
                 return str(error)
             different = check.differs(result.stdout)
             if different:
-                return f"{check.node}: {different}" + (f" ({_why(result)})" if result.status else "")
+                return f"{check.node or 'here'}: {different}" + (f" ({_why(result)})" if result.status else "")
         return None
+
+    def milestones(self, checks: Sequence[Check]) -> Dict[str, float]:
+        """Return when the milestones of checks were reached, in epoch seconds on this machine's clock, by name."""
+        milestones: Dict[str, float] = {}
+        for check in checks:
+            if check.milestone:
+                with contextlib.suppress(FaultError, ValueError):
+                    at, now = map(float, self._ask(check).stdout.split())
+                    milestones[check.milestone] = round(time.time() - max(0.0, now - at), 3)
+        return milestones
 
     def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
         """Return the values set by others since the step: (name, value, value before it); none without a reply."""
@@ -126,7 +129,7 @@ class Runner:
                     names += check.gone(self._ask(check).stdout)
         return list(dict.fromkeys(names))
 
-    def _present(self, command: Command) -> Command:
+    def for_present_head(self, command: Command) -> Command:
         now, text, replaced = Way.of(self._ceph), command.text, False
         for name in () if command.root else ("admin", "ceph"):
             command_forms = [getattr(way, name) for way in (now, *self._former) if way.head == command.node]
@@ -136,7 +139,7 @@ class Runner:
         return replace(command, node=now.head, text=text) if replaced else command
 
     def _ask(self, check: Check) -> Result:
-        command = self._present(Command(check.node, check.text, self.limits.quick, check.root))
+        command = self.for_present_head(Command(check.node, check.text, self.limits.quick, check.root))
         return self._run(command, command.text)
 
     def _name(self, record: UndoRecord) -> str:
@@ -180,6 +183,6 @@ def _why(result: Result) -> str:
     reason = lines[-1] if lines else ""
     if result.status == node_shell.TOO_LATE:
         reason = reason or "undone before it began"
-    if result.status == 124:
+    if result.status == TIMED_OUT:
         return f"timed out{': ' + reason if reason else ''}"
     return f"exit status {result.status}{': ' + reason if reason else ''}"

@@ -1,4 +1,4 @@
-"""Safety rules: what a fault would do to the cluster as it is now, and which rules forbid it.
+"""Safety rules: what a fault would do to the cluster as it is now, and which rules forbid it; here those on data.
 
 Pure: recorded replies in, findings out. The names of the rules are what `accept:` takes; docs/FAULTS.md describes them.
 """
@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import errno
 from collections import Counter
-from dataclasses import asdict, dataclass, field
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Set, Tuple
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.faults.capacity import Filling
-from cbt_plugins.faults.case import FaultCase, Held, Surroundings, one_of
+from cbt_plugins.faults.case import FaultCase, Finding, Held, Surroundings
 from cbt_plugins.faults.facts import (
-    DaemonName,
     Facts,
     down_otherwise,
     names,
@@ -24,7 +24,7 @@ from cbt_plugins.faults.facts import (
     transient,
 )
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.inventory import same_host
+from cbt_plugins.faults.service_rules import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS
 
@@ -33,7 +33,7 @@ QUIETING: Mapping[str, str] = {
     "noout": "no OSD is marked out, so recovery does not begin by itself",
     "norecover": "nothing is recovered",
     "nobackfill": "nothing is backfilled",
-    "norebalance": "what is misplaced stays where it is",
+    "norebalance": "misplaced objects stay where they are",
 }
 #: rules that go by what the manager knows of PGs
 OF_STATES = ("clean", "inactive", "data", "ok-to-stop", "safe-to-destroy")
@@ -56,22 +56,6 @@ def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
     if taken.destroyed:
         question_by_name["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, taken.osds)])
     return question_by_name
-
-
-@dataclass(frozen=True)
-class Finding:
-    """A safety rule that the fault would break, with numbers."""
-
-    rule: str
-    text: str
-    numbers: Mapping[str, Any] = field(default_factory=dict)
-
-    def plain(self) -> Dict[str, Any]:
-        """Return it as plain data, for the journal."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return f"{self.rule}: {self.text}"
 
 
 @dataclass(frozen=True)
@@ -106,7 +90,7 @@ def _states(facts: Facts) -> Mapping[str, int]:
 
 
 def _clean(case: FaultCase) -> Iterator[Finding]:
-    """Every PG is active+clean; while faults of this run are open, PGs may lack what these have taken."""
+    """Find PGs that are not active+clean. While faults of this run are open, PGs may lack what these have taken."""
     states = not_clean(_states(case.facts), bool(case.around.held))
     if states:
         many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
@@ -119,14 +103,14 @@ def _clean(case: FaultCase) -> Iterator[Finding]:
 
 
 def _flags(case: FaultCase) -> Iterator[Finding]:
-    """No flag hides the fault from the cluster or keeps its OSDs from coming back."""
+    """Find flags that hide the fault from the cluster, or keep its OSDs from coming back."""
     blinding_flags = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
     if blinding_flags:
         yield Finding("flags", f"the OSD map has {', '.join(blinding_flags)} set", {"flags": blinding_flags})
 
 
 def _inactive(case: FaultCase) -> Iterator[Finding]:
-    """No PG has fewer than min_size members left."""
+    """Find PGs with fewer than min_size members left."""
     gone = case.gone
     if case.gives_away:
         return  # what is out serves on until its data is elsewhere
@@ -155,7 +139,7 @@ def _inactive(case: FaultCase) -> Iterator[Finding]:
 
 
 def _domain(case: FaultCase) -> Iterator[Finding]:
-    """No pool loses more failure domains than it can lose without PGs becoming inactive."""
+    """Find pools that lose more failure domains than they can lose while all PGs stay active."""
     if case.gives_away:
         yield from _too_few_domains(case)
         return
@@ -183,7 +167,7 @@ def _too_few_domains(case: FaultCase) -> Iterator[Finding]:
     for few in _domains_left(case):
         if few.left < few.min_size:
             numbers = {"pools": few.pools, "left": few.left, "of": few.total}
-            text = f"{few}, min_size {few.min_size}: it could not leave the OSDs that are out"
+            text = f"{few}, min_size {few.min_size}: the data could not leave the OSDs that are out"
             yield Finding("domain", text, numbers)
 
 
@@ -214,7 +198,7 @@ def _domains_left(case: FaultCase) -> Iterator[_DomainsLeft]:
 
 
 def _data(case: FaultCase) -> Iterator[Finding]:
-    """No PG is without enough members to have its data at all: for good, when they are destroyed."""
+    """Find PGs with too few members left to have their data at all: for good, when OSDs are destroyed."""
     gone = case.gone
     pools = {p["pool"]: p for p in case.facts.pools}
     lost: Dict[str, int] = {}
@@ -231,7 +215,7 @@ def _data(case: FaultCase) -> Iterator[Finding]:
 
 
 def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
-    """`ceph osd ok-to-stop` says yes: in JSON or, in older releases, by text and exit status."""
+    """Ask `ceph osd ok-to-stop`, which answers in JSON or, in older releases, by text and exit status."""
     reply = case.around.ok_to_stop
     if reply is None:
         return
@@ -248,90 +232,23 @@ def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
 
 
 def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
-    """`ceph osd safe-to-destroy` says yes: all data of the OSDs is elsewhere, with all its copies."""
+    """Ask `ceph osd safe-to-destroy` whether all data of the OSDs is elsewhere, with all its copies."""
     reply = case.around.safe_to_destroy
     answer = (reply.object if reply else None) or {}
     bad = sorted(set(case.taken.osds) - set(answer.get("safe_to_destroy", ()))) if case.taken.destroyed else []
     if bad:
-        text = f"ceph osd safe-to-destroy does not say so of {names(osd_names(bad))}"
+        text = f"ceph osd safe-to-destroy does not confirm this for {names(osd_names(bad))}"
         yield Finding("safe-to-destroy", text, dict(answer))
 
 
-def _quorum(case: FaultCase) -> Iterator[Finding]:
-    """The monitors that are left have a majority."""
-    hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
-    quorum = case.facts.answers["quorum_status"]
-    total = len(quorum["monmap"]["mons"])
-    # a monitor that is gone may be listed still, until its lease runs out
-    before = [n for n in quorum["quorum_names"] if not _lost(n, hosts, case.nodes_gone, case.daemons_gone)]
-    left = [n for n in before if not _lost(n, hosts, case.taken.nodes, case.taken.daemons)]
-    case.numbers["monitors_left"] = len(left)
-    if len(left) < len(before) and len(left) <= total // 2:
-        text = f"{len(left)} of {total} monitors would be left, {total // 2 + 1} are needed for a quorum"
-        yield Finding("quorum", text, {"left": len(left), "of": total})
-
-
-def _lost(
-    monitor: str, hosts: Mapping[str, str], nodes: Collection[str], daemons: Collection[DaemonName]
-) -> bool:
-    return DaemonName("mon", monitor) in daemons or one_of(hosts.get(monitor, monitor), nodes)
-
-
-def _mgr(case: FaultCase) -> Iterator[Finding]:
-    """A manager is left: nobody else knows the states of PGs."""
-    hit, left = _managers(case)
-    if hit and not left:
-        many = len(case.facts.daemons("mgr"))
-        text = f"none of {many} managers would be left, and no state of a PG would be known; the fault takes "
-        yield Finding("mgr", text + names(hit), {"managers": [str(name) for name in hit], "of": many})
-
-
-def _managers(case: FaultCase) -> Tuple[List[DaemonName], List[DaemonName]]:
-    """Return the managers that the fault hits, and those that are left."""
-    hosts = case.facts.daemons("mgr")
-    before = [n for n in hosts if not (n in case.daemons_gone or one_of(hosts[n], case.nodes_gone))]
-    hit = [n for n in before if n in case.taken.daemons or one_of(hosts[n], case.taken.nodes)]
-    return hit, [n for n in before if n not in hit]
-
-
-def _head(case: FaultCase) -> Iterator[Finding]:
-    """The machine that leads the run stays, and the node through which it reaches the cluster."""
-    for node in case.taken.nodes:
-        if case.around.roles.own and same_host(case.around.roles.own, node):
-            text = f"{node} is the machine that leads this run: nobody would be there to undo it"
-        elif case.around.roles.is_on(case.around.roles.head, node):
-            text = f"{node} is the head, through which this run reaches the cluster: nobody would be there to undo it"
-        else:
-            continue
-        yield Finding("head", text, {"node": node})
-
-
-def _client(case: FaultCase) -> Iterator[Finding]:
-    """No client is hit, so the load continues."""
-    clients, is_on = case.around.roles.clients, case.around.roles.is_on
-    hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
-    if hit:
-        text = f"{len(hit)} of {len(clients)} clients would be gone, and their load with them: {', '.join(hit)}"
-        yield Finding("client", text, {"clients": hit, "of": len(clients)})
-
-
-def _rgw(case: FaultCase) -> Iterator[Finding]:
-    """A RADOS gateway is left."""
-    hit, left = _gateways(case)
-    if hit and not left:
-        many = len(case.around.roles.gateways)
-        text = f"none of {many} nodes with RADOS gateways would be left; the fault takes {', '.join(hit)}"
-        yield Finding("rgw", text, {"gateways": hit, "of": many})
-
-
 def _min_in(case: FaultCase) -> Iterator[Finding]:
-    """The monitors will mark out every OSD that is gone, so that recovery begins."""
+    """Find OSDs that the monitors would not mark out, so that recovery would not begin."""
     if case.taken.out:
         return
     ratio = float(case.facts.answers["config get mon mon_osd_min_in_ratio"])
     osds = case.facts.osds
-    inside = [n for n, o in osds.items() if o["in"] and n not in case.out]
-    mine = [o for o in case.taken.osds if o in inside]
+    inside = dict.fromkeys(n for n, o in osds.items() if o["in"] and n not in case.out)
+    mine = dict.fromkeys(o for o in case.taken.osds if o in inside)
     # those that went before this fault are marked out before its own
     now, kept = len(inside), 0
     for osd in (*(o for o in inside if o in case.gone and o not in mine), *mine):
@@ -349,18 +266,20 @@ def _min_in(case: FaultCase) -> Iterator[Finding]:
 
 
 def _capacity(case: FaultCase) -> Iterator[Finding]:
-    """What is left where the data may go, of each device class, could hold it below the full ratio."""
+    """Find device classes whose OSDs that are left, where the data may go, cannot hold it below the full ratio."""
     full, backfill = case.ratios
     worst = case.fullest
     if worst and worst.used >= full:
         yield Finding(
             "capacity",
-            f"{_filled(worst)}, full is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
-            {"used": worst.used, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
+            f"{_filled(worst)}; full is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
+            {"used": worst.share, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
         )
 
 
 def _filled(part: Filling) -> str:
+    if part.share is None:
+        return f"no capacity would be left of {part.name} ({', '.join(part.pools)})"
     return f"{100 * part.used:.1f} % of the capacity left of {part.name} ({', '.join(part.pools)}) would be used"
 
 
@@ -373,25 +292,26 @@ RULES: Mapping[str, Callable[[FaultCase], Iterator[Finding]]] = {
     "data": _data,
     "ok-to-stop": _ok_to_stop,
     "safe-to-destroy": _safe_to_destroy,
-    "quorum": _quorum,
-    "mgr": _mgr,
-    "head": _head,
-    "client": _client,
-    "rgw": _rgw,
+    "quorum": quorum,
+    "mgr": mgr,
+    "mds": mds,
+    "head": head,
+    "client": client,
+    "rgw": rgw,
     "min-in": _min_in,
     "capacity": _capacity,
 }
 
 
 def _quiet(case: FaultCase) -> Iterator[str]:
-    """Flags that somebody else has set, and that change the measurement."""
+    """Warn of flags that somebody else has set, and that change the measurement."""
     for flag, effect in QUIETING.items():
         if flag in case.facts.flags and flag not in case.around.flags and not (case.taken.out and flag == "noout"):
             yield f"{flag} is set, and not by this run: {effect}"
 
 
 def _whole_subtrees(case: FaultCase) -> Iterator[str]:
-    """Subtrees of CRUSH that are down as a whole, and so large that the monitors do not mark them out."""
+    """Warn of subtrees of CRUSH that are down as a whole, and so large that the monitors do not mark them out."""
     option = "mon_osd_down_out_subtree_limit"
     limit = case.facts.monitors_go_by(option, "rack")
     tree, gone = case.facts.tree, case.gone
@@ -400,9 +320,10 @@ def _whole_subtrees(case: FaultCase) -> Iterator[str]:
         return
     above = {child: item for item, node in tree.items() for child in node.get("children", [])}
     kept: Dict[str, int] = {}
+    is_gone = cache(lambda item: gone.issuperset(case.facts.below(item)))
     for osd in case.taken.osds:
         item: Optional[int] = osd if osd in tree else None
-        while item is not None and gone.issuperset(case.facts.below(item)):
+        while item is not None and is_gone(item):
             if level.get(tree[item]["type"], 0) >= level[limit]:
                 name = f"{tree[item]['type']} {tree[item]['name']}"
                 kept[name] = kept.get(name, 0) + 1
@@ -416,7 +337,7 @@ def _whole_subtrees(case: FaultCase) -> Iterator[str]:
 
 
 def _no_backfill(case: FaultCase) -> Iterator[str]:
-    """Capacity that is enough, although not for backfill, which waits then."""
+    """Warn of capacity that is enough, but not for backfill, which then waits."""
     full, backfill = case.ratios
     worst = case.fullest
     if worst and backfill <= worst.used < full:
@@ -424,46 +345,13 @@ def _no_backfill(case: FaultCase) -> Iterator[str]:
 
 
 def _stays_where_it_is(case: FaultCase) -> Iterator[str]:
-    """Pools with fewer domains left than a PG has members: what is out keeps data, and recovery never ends."""
+    """Warn of pools with fewer domains left than a PG has members: their recovery never ends."""
     for few in _domains_left(case):
         if few.min_size <= few.left < few.size:
-            yield f"{few}: a part of it stays on the OSDs that are out"
-
-
-def _fewer_gateways(case: FaultCase) -> Iterator[str]:
-    """Gateways that are gone: their requests fail, although the cluster could serve them."""
-    hit, left = _gateways(case)
-    if hit and left:
-        many = len(case.around.roles.gateways)
-        yield f"{len(left)} of {many} nodes with RADOS gateways would be left, without {', '.join(hit)}"
-
-
-def _active_manager(case: FaultCase) -> Iterator[str]:
-    """The active manager: what it last knew of PGs is shown until another one has all reports."""
-    hit, left = _managers(case)
-    active = DaemonName("mgr", str(case.facts.answers["mgr stat"].get("active_name")))
-    if left and active in hit:
-        yield (
-            f"{active} is the active manager: until another one takes over, for up to a minute, PG states are those of "
-            "before the fault"
-        )
+            yield f"{few}: a part of the data stays on the OSDs that are out"
 
 
 #: what makes a fault different from what it seems, and may still be wanted
 _WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
-    *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, _fewer_gateways, _active_manager),
+    *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, fewer_gateways, active_manager),
 )
-
-
-def _gateways(case: FaultCase) -> Tuple[List[str], List[str]]:
-    """Return the nodes with gateways that the fault hits, and those that are left."""
-    is_on = case.around.roles.is_on
-    before = [name for name in case.around.roles.gateways if not any(is_on(name, node) for node in case.nodes_gone)]
-    stopped = {*case.daemons_gone, *case.taken.daemons}
-    hosts: Dict[str, Set[DaemonName]] = {}
-    if any(name.type == "rgw" for name in stopped):
-        for name, host in case.facts.daemons("rgw").items():
-            hosts.setdefault(host, set()).add(name)
-    silent = [host for host, daemons in hosts.items() if daemons <= stopped]
-    hit = [name for name in before if any(is_on(name, node) for node in (*case.taken.nodes, *silent))]
-    return hit, [name for name in before if name not in hit]

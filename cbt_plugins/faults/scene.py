@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import random
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.faults.facts import DaemonName, Facts, names
+from cbt_plugins.cluster.ceph_programs import readable
+from cbt_plugins.faults.facts import DaemonName, Facts, names, osd_names
 from cbt_plugins.faults.node_shell import sudo
 from cbt_plugins.faults.step import Check, Command, FaultError
-from cbt_plugins.inventory import find_host
-from cbt_plugins.plan import Fault
+from cbt_plugins.inventory import HostTable
+from cbt_plugins.plan import CRUSH, Fault
 
 
 @dataclass(frozen=True)
@@ -61,14 +63,25 @@ class Scene:
     def node(self, name: DaemonName) -> str:
         """Return the node of a daemon, as the YAML spells it. Raises FaultError."""
         host = self.facts.daemons(name.type).get(name)
-        node = find_host(host, self.nodes) if host else None
+        node = self._table.find(host) if host else None
         if node is None:
             raise FaultError(f"{name} is on host {host}, which is not a node of `cluster:`")
         return node
 
     def on_node(self, node: str) -> Tuple[int, ...]:
         """Return all OSDs of a node."""
-        return tuple(o for h, osds in self.facts.hosts.items() if find_host(h, self.nodes) == node for o in osds)
+        return tuple(self._osds_by_node.get(node, ()))
+
+    @cached_property
+    def _table(self) -> HostTable:
+        return HostTable(self.nodes)
+
+    @cached_property
+    def _osds_by_node(self) -> Dict[Optional[str], List[int]]:
+        osds_by_node: Dict[Optional[str], List[int]] = {}
+        for host, osds in self.facts.hosts.items():
+            osds_by_node.setdefault(self._table.find(host), []).extend(osds)
+        return osds_by_node
 
     def set(self, *lines: str) -> Command:
         """Return a command to the cluster: each line is what follows `ceph`. It ends with the first that fails."""
@@ -90,7 +103,7 @@ class Scene:
         result = self.ceph.remote.run([node], command, timeout=self.limits.quick, check=False)[node]
         if result.status:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-            raise FaultError(f"{node}: {text.strip().splitlines()[0][:80]}: {why[0]}")
+            raise FaultError(f"{node}: {readable(text).strip().splitlines()[0][:80]}: {why[0]}")
         return result.stdout
 
     def gone(self, osds: Sequence[int]) -> Check:
@@ -133,19 +146,29 @@ class Scene:
 class Resolver:
     """Resolves the targets of faults: names, or a number of them that is chosen by a seed.
 
-    `held` are the daemons that open faults have taken.
+    `held` are the daemons that open faults have taken; `eligible` those that the kind may take, None: all.
     """
 
-    def __init__(self, facts: Facts, nodes: Sequence[str], held: Collection[DaemonName] = ()) -> None:
-        self._facts, self._nodes, self._held = facts, nodes, set(held)
+    def __init__(
+        self,
+        facts: Facts,
+        nodes: Sequence[str],
+        held: Collection[DaemonName] = (),
+        eligible: Optional[Collection[DaemonName]] = None,
+    ) -> None:
+        self._facts, self._table, self._held, self._eligible = facts, HostTable(nodes), set(held), eligible
 
     def resolve(self, fault: Fault, takes: str, types: Sequence[str]) -> Targets:
-        """Return the targets. `takes` and `types` are those of the kind. Raises FaultError."""
+        """Return the targets. `takes` and `types` are those of the kind. Raises FaultError.
+
+        A node means its daemons of the type that the fault has (`choose_of`), else of the first type.
+        """
+        of = fault.choose_of if fault.choose_of in types else types[0]
         host_by_daemon = {name: host for type in types for name, host in self._facts.daemons(type).items()}
         by_node: Dict[str, List[DaemonName]] = {}
         for name, host in host_by_daemon.items():
-            node = find_host(host, self._nodes)
-            if node:
+            node = self._table.find(host)
+            if node and name.type == of:
                 by_node.setdefault(node, []).append(name)
         named = list(fault.targets)
         if not named:
@@ -155,10 +178,15 @@ class Resolver:
         nodes: List[str] = []
         hit: List[DaemonName] = []
         for text in named:
+            if text.startswith(CRUSH):
+                members, whole_nodes = self._of_bucket(fault, text[len(CRUSH) :], takes, types)
+                hit += members
+                nodes += whole_nodes
+                continue
             daemon = DaemonName.parse(text)
             # osd.3 is no other spelling of a node named osd
             its_form = daemon.type in types and bool(daemon.id)
-            node = find_host(text, self._nodes)
+            node = self._table.find(text)
             if its_form and (node != text or (daemon in host_by_daemon and takes != "node")):
                 if takes == "node":
                     raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes, {text} is not a node")
@@ -170,14 +198,41 @@ class Resolver:
                 raise FaultError(f"{fault.label}: {fault.kind} takes {_of(types)} daemons, {text} is not one")
             if node is None or node not in by_node:
                 candidates = ", ".join(sorted(by_node)) or "none"
-                problem = f"{text} is not a node of `cluster:` with {_of(types)} daemons"
+                problem = f"{text} is not a node of `cluster:` with {of} daemons"
                 raise FaultError(f"{fault.label}: {problem}; there are {candidates}")
             nodes.append(node)
             hit += by_node[node]
         daemons = tuple(dict.fromkeys(hit))
+        wrong = [d for d in daemons if self._eligible is not None and d not in self._eligible]
+        self._refuse(fault, wrong, f"{fault.kind} takes {names(sorted(self._eligible or ()))} now")
         self._refuse(fault, [d for d in daemons if d in self._held], "taken by another open fault")
         self._refuse(fault, [d for d in daemons if not self._facts.is_up(d)], "down already, and not by this run")
         return Targets(tuple(dict.fromkeys(nodes)), daemons, tuple(named))
+
+    def _of_bucket(
+        self, fault: Fault, bucket: str, takes: str, types: Sequence[str]
+    ) -> Tuple[List[DaemonName], List[str]]:
+        """Return the OSDs of a CRUSH bucket, and its nodes for a kind that takes whole nodes. Raises FaultError."""
+        facts = self._facts
+        items = {str(node["name"]): id for id, node in facts.tree.items() if id < 0}
+        if bucket not in items:
+            raise FaultError(f"{fault.label}: there is no CRUSH bucket {bucket}; there are {', '.join(sorted(items))}")
+        osds = {osd for osd in facts.below(items[bucket]) if osd in facts.osds}
+        if "osd" not in types or not osds:
+            problem = "it has none" if "osd" in types else f"{fault.kind} takes {_of(types)} daemons"
+            raise FaultError(f"{fault.label}: CRUSH bucket {bucket} stands for its OSDs: {problem}")
+        hosts = {host: set(members) for host, members in facts.hosts.items() if osds.intersection(members)}
+        if takes != "node":
+            return [*osd_names(sorted(osds))], []
+        for host, members in hosts.items():
+            if not members <= osds:
+                outside = names(osd_names(sorted(members - osds)))
+                problem = f"{host} has {outside} outside {bucket}"
+                raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes; {problem}")
+        unknown = [host for host in hosts if self._table.find(host) is None]
+        if unknown:
+            raise FaultError(f"{fault.label}: {', '.join(unknown)} of {bucket} is not a node of `cluster:`")
+        return [*osd_names(sorted(osds))], [str(self._table.find(host)) for host in hosts]
 
     @staticmethod
     def _refuse(fault: Fault, daemons: Sequence[DaemonName], why: str) -> None:
@@ -204,7 +259,8 @@ class Resolver:
 
     def _healthy(self, daemon: DaemonName) -> bool:
         inside = daemon.type != "osd" or self._facts.osds[int(daemon.id)]["in"]
-        return bool(self._facts.is_up(daemon) and inside and daemon not in self._held)
+        taken = daemon in self._held or (self._eligible is not None and daemon not in self._eligible)
+        return bool(self._facts.is_up(daemon) and inside and not taken)
 
 
 def _of(types: Sequence[str]) -> str:

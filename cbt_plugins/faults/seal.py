@@ -16,7 +16,7 @@ from typing import Any, Dict, Mapping, Optional, Tuple
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.cluster.remote import own_here
 from cbt_plugins.faults.step import FaultError
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 
 
 def of(content: Any) -> str:
@@ -58,8 +58,8 @@ def refusal(path: Path) -> str:
     """Return why what a file says is not run, and what can be done."""
     return (
         f"{path} was not written by this user on this machine, or the key {_path()} was removed since: "
-        "nothing of it is run; look at it with "
-        f"`cbt-tools undo --dry-run {path.parent}`, and if it may run: `cbt-tools undo --trust {path.parent}`"
+        "no command of the file is run; read the commands with "
+        f"`cbt-tools undo --dry-run {path.parent}`; to allow them: `cbt-tools undo --trust {path.parent}`"
     )
 
 
@@ -112,5 +112,5 @@ def _read_key(path: Path) -> bytes:
     except OSError as error:
         raise FaultError(f"{path}: {error.strerror or error}") from error
     if len(key) != 32:
-        raise FaultError(f"{path}: damaged: remove it; what is open in archives then needs cbt-tools undo --trust")
+        raise FaultError(f"{path}: damaged: remove the file; open changes of archives then need cbt-tools undo --trust")
     return key

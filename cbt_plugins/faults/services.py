@@ -1,4 +1,4 @@
-"""Service managers: systemd, cephadm or bare processes, as CBT and the lab start them; for daemons of any type.
+"""Service managers: systemd, cephadm, Rook, or bare processes as CBT and the lab start them; daemons of any type.
 
 A node is asked while its daemons run, so what is started again is exactly what was stopped.
 """
@@ -9,10 +9,13 @@ import base64
 import re
 import shlex
 from dataclasses import dataclass, replace
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from functools import partial
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.faults.facts import DaemonName
-from cbt_plugins.faults.node_shell import in_folder, script
+from cbt_plugins.cluster.kubernetes import KubernetesError
+from cbt_plugins.cluster.remote import ask_at_once
+from cbt_plugins.faults.facts import DaemonName, names
+from cbt_plugins.faults.node_shell import agent, in_folder, script
 from cbt_plugins.faults.scene import Scene
 from cbt_plugins.faults.step import Check, Command, FaultError
 
@@ -21,6 +24,8 @@ PROGRAMS: Mapping[str, str] = {
     **{"ceph-osd": "osd", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"},
     "radosgw": "rgw",
 }
+#: daemons without which cephadm's orchestrator takes no order: each is stopped and started by its unit
+_ORCHESTRATOR = ("mon", "mgr")
 #: what stands before an id where a gateway is named as a client of the cluster
 _CLIENTS = ("client.", "radosgw.", "rgw.")
 
@@ -38,6 +43,11 @@ class DaemonProcess:
     folder: str = "/"
     environment: Tuple[str, ...] = ()  # NAME=VALUE, of what decides how a program is loaded
 
+    @property
+    def identity(self) -> str:
+        """Return it as the programs on nodes take it."""
+        return f"{self.pid}:{self.started}"
+
 
 @dataclass(frozen=True)
 class Service:
@@ -48,10 +58,15 @@ class Service:
     manager: str  # a key of MANAGERS
     unit: str = ""  # of systemd, also under cephadm
     process: Optional[DaemonProcess] = None
+    endpoints: Tuple[str, ...] = ()  # of a gateway, "127.0.0.1:7480", for commands on its node
 
 
 class ServiceManager:
     """What starts and ends the services of one node. All of its services are of this manager."""
+
+    def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
+        """Return the services by itself; None where their nodes are to be asked. Raises FaultError."""
+        return None
 
     def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
         """Return the command that ends services in good order and waits for their end."""
@@ -152,24 +167,126 @@ class BareProcess(ServiceManager):
         return self._on_node(scene, services, f"n=0\n{counts}echo $n")
 
 
-MANAGERS: Mapping[str, ServiceManager] = {"systemd": Systemd(), "cephadm": Cephadm(), "process": BareProcess()}
+class Rook(ServiceManager):
+    """Deployments of Rook, by kubectl on the machine that leads the run; `unit` is "NAME:REPLICAS:SELECTOR"."""
+
+    #: what its commands do, in both namespaces
+    _RIGHTS = (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale"))
+
+    def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
+        kubernetes = scene.ceph.kubernetes
+        if kubernetes is None:
+            return None
+        try:
+            deployments = kubernetes.get("deployments")["items"]
+            for verb, resource in self._RIGHTS:
+                for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
+                    kubernetes.refuse_without_right(verb, resource, namespace)
+            kubernetes.get("deployment", kubernetes.operator, namespace=kubernetes.operator_namespace)
+        except KubernetesError as error:
+            raise FaultError(str(error)) from error
+        return {name: self._service(scene, name, deployments) for name in daemons}
+
+    def _service(self, scene: Scene, name: DaemonName, deployments: Sequence[Any]) -> Service:
+        matching = [deployment for deployment in deployments if self._runs(deployment["metadata"], name)]
+        if len(matching) != 1:
+            labels = f"label app=rook-ceph-{name.type} and the ID {name.id}"
+            raise FaultError(f"{name}: {len(matching)} deployments have the {labels}: there must be one")
+        spec = matching[0]["spec"]
+        selector = ",".join(f"{key}={value}" for key, value in sorted(spec["selector"]["matchLabels"].items()))
+        unit = f"{matching[0]['metadata']['name']}:{spec['replicas']}:{selector}"
+        return Service(name, scene.node(name), "rook", unit)
+
+    def _runs(self, metadata: Mapping[str, Any], name: DaemonName) -> bool:
+        labels, app = metadata.get("labels", {}), f"rook-ceph-{name.type}"
+        if labels.get("app") != app:
+            return False
+        if name.type == "rgw":  # its label has the object store; the name of the deployment has - where the ID has .
+            return bool(str(metadata["name"]).replace("-", ".") == f"{app}-{name.id}".replace("-", "."))
+        return bool(labels.get("ceph-osd-id" if name.type == "osd" else "ceph_daemon_id") == name.id)
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._scaled(scene, services, "stop")
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._scaled(scene, services, "start")
+
+    def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
+        killed = names(service.name for service in services)
+        raise FaultError(f"{killed}: Kubernetes starts a killed daemon again at once: use the kind stop")
+
+    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+        text = self._scaled(scene, services, "settled").text
+        return (Check("", text, (((), "settled"),), scene.limits.back),)
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._scaled(scene, services, "count")
+
+    @staticmethod
+    def _scaled(scene: Scene, services: Sequence[Service], action: str) -> Command:
+        kubernetes = scene.ceph.kubernetes
+        if kubernetes is None:
+            raise FaultError("service_manager: rook needs cluster: kubernetes: {context: NAME}")
+        text = script(
+            "rook",
+            action=action,
+            kubectl=shlex.join(kubernetes.words()),
+            kubectl_operator=shlex.join(kubernetes.words(kubernetes.operator_namespace)),
+            operator=kubernetes.operator,
+            deployments=" ".join(service.unit for service in services),
+            pause=f"{scene.limits.pause:g}",
+        )
+        return Command("", text, scene.limits.slow)
+
+
+MANAGERS: Mapping[str, ServiceManager] = {
+    "systemd": Systemd(),
+    "cephadm": Cephadm(),
+    "process": BareProcess(),
+    "rook": Rook(),
+}
 
 
 # ---- what a kind does with the services of a node ----
 
 
-def find(scene: Scene, daemons: Iterable[DaemonName], manager: str = "") -> Dict[str, List[Service]]:
+def find(
+    scene: Scene, daemons: Iterable[DaemonName], manager: str = "", on_node: bool = False
+) -> Dict[str, List[Service]]:
     """Return node -> its services. `manager` is what must run them; without it, what does is found out.
 
-    Raises FaultError.
+    `on_node`: for a fault of the nodes themselves, or of their disks. Raises FaultError.
     """
+    daemons = list(daemons)
+    for service_manager in [MANAGERS[manager]] if manager else MANAGERS.values():
+        own = service_manager.find(scene, daemons)
+        if own is not None and on_node:
+            hit = names(daemons) or "the nodes"
+            raise FaultError(f"{hit}: run in pods, but this kind acts on nodes: use stop, out or mark")
+        if own is not None:
+            return _by_node(own.values())
     nodes: Dict[str, List[DaemonName]] = {}
     for name in daemons:
         nodes.setdefault(scene.node(name), []).append(name)
+    answers = ask_at_once(*(partial(scene.ask, node, probe(here), root=True) for node, here in nodes.items()))
     return {
-        node: list(parse(node, here, scene.ask(node, probe(here), root=True), manager).values())
-        for node, here in nodes.items()
+        node: [_with_endpoints(scene, service) for service in parse(node, here, answer, manager).values()]
+        for (node, here), answer in zip(nodes.items(), answers)
     }
+
+
+def _by_node(services: Iterable[Service]) -> Dict[str, List[Service]]:
+    nodes: Dict[str, List[Service]] = {}
+    for service in services:
+        nodes.setdefault(service.node, []).append(service)
+    return nodes
+
+
+def _with_endpoints(scene: Scene, service: Service) -> Service:
+    if service.name.type != "rgw" or service.process is None:
+        return service
+    answer = scene.ask(service.node, agent("ports", service.process.identity), root=True)
+    return replace(service, endpoints=tuple(answer.split()))
 
 
 def stop(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
@@ -265,10 +382,12 @@ def _service(
     unit, process = next(iter(units), ""), next(iter(processes), None)
     cephadm = bool(re.fullmatch(rf"ceph-[0-9a-f-]{{36}}@{re.escape(str(name))}\.service", unit))
     if manager == "process" and unit:
-        raise FaultError(f"{name} is run by {unit} on {node}: as a bare process it would come back without it")
+        raise FaultError(f"{name} is run by {unit} on {node}: a bare process would not be part of the unit")
     if manager == "cephadm" and unit and not cephadm:
         raise FaultError(f"{name}: {unit} on {node} is not a unit of cephadm")
     which = manager or ("cephadm" if cephadm else "systemd" if unit else "process")
+    if which == "cephadm" and name.type in _ORCHESTRATOR:
+        which = "systemd"
     if which != "process" and not unit:
         raise FaultError(f"{name} is not a unit of systemd on {node}; service_manager: process takes bare processes")
     if which == "process" and process is None:
@@ -310,8 +429,7 @@ def _units(services: Sequence[Service]) -> str:
 
 def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
     """Return shell text that signals exactly these processes and waits until they are gone."""
-    identities = " ".join(f"{p.pid}:{p.started}" for p in processes)
-    return script("process", action="signal", signal=name, processes=identities)
+    return script("process", action="signal", signal=name, processes=" ".join(p.identity for p in processes))
 
 
 def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> str:

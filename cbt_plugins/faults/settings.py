@@ -88,7 +88,7 @@ class SettingsMaker:
         facts = ask(self._ceph, (*_QUESTIONS, _OPTIONS), self._limits.quick)
         up = [o for o, entry in facts.osds.items() if entry["up"]]
         if not up:
-            raise FaultError("no OSD is up, so its scheduler is not known")
+            raise FaultError("no OSD is up: the scheduler of the OSDs is unknown")
         queue = self._show(up[0], "osd_op_queue")
         sleeps = ((name, "0") for name in sorted(facts.answers[_OPTIONS]) if name.startswith(SLEEPS))
         wanted = FAST_MCLOCK if queue == "mclock_scheduler" else (*FAST_WPQ, *sleeps)

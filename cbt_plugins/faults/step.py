@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from contextlib import suppress
 from dataclasses import asdict, dataclass, field
 from math import isclose
 from typing import Any, Dict, List, Mapping, Optional, Tuple
+
+from cbt_plugins.cluster.ceph_programs import readable
 
 #: how to find a value in an answer: a key of an object, {"osd": 3} for the entry of a list that has these values,
 #: {"=": "noout"} for a list of plain values that has this one (True)
@@ -32,7 +35,7 @@ class Command:
     secrets: Tuple[str, ...] = ()  # names of environment variables that must be set; their values are in no file
 
     def __str__(self) -> str:
-        return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{self.text}"
+        return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}"
 
 
 @dataclass(frozen=True)
@@ -42,6 +45,7 @@ class Check:
     `want` pairs a place in the JSON reply with its value; None = absent, {"not": value} = present and different,
     {"like": value} = the same option as Ceph writes it, {"while_there": value} = it, or its entry of a list is gone.
     The place () is the whole reply as text.
+    The reply to a check with a `milestone` is "AT NOW", in epoch seconds of the node: when that was reached, and now.
     A check with `lapses` is skipped so many seconds after the command of its step, or `refused` seconds after a command
     that failed.
     """
@@ -53,9 +57,10 @@ class Check:
     root: bool = False
     lapses: Optional[float] = None  # None: never
     refused: float = 0.0  # seconds
+    milestone: str = ""
 
     def __str__(self) -> str:
-        return f"{self.node}: {self.text}, expects " + ", ".join(
+        return f"{self.node}: {readable(self.text)}, expects " + ", ".join(
             f"{_where(p)} = {_expectation(v)}" for p, v in self.want
         )
 
@@ -64,10 +69,11 @@ class Check:
         try:
             value = json.loads(answer) if any(place for place, _ in self.want) else None
         except ValueError:
-            return f"could not parse the reply to {self.text!r}"
+            return f"could not parse the reply to {readable(self.text)!r}"
+        reply = ReplyValues(value)
         for place, wanted in self.want:
-            actual = find(value, place) if place else answer.strip()
-            if not equals(actual, wanted) and not _gone(value, place, wanted):
+            actual = reply.find(place) if place else answer.strip()
+            if not equals(actual, wanted) and not _gone(reply, place, wanted):
                 return f"{_where(place)} is {actual!r}, not {_expectation(wanted)}"
         return None
 
@@ -79,10 +85,10 @@ class Check:
     def gone(self, answer: str) -> List[str]:
         """Return the entries that are gone, of those whose values count while they are there."""
         try:
-            value = json.loads(answer)
+            reply = ReplyValues(json.loads(answer))
         except ValueError:
             return []
-        entries = (_where(_entry(place)[-1:]) for place, wanted in self.want if _gone(value, place, wanted))
+        entries = (_where(_entry(place)[-1:]) for place, wanted in self.want if _gone(reply, place, wanted))
         return list(dict.fromkeys(entries))
 
 
@@ -100,6 +106,7 @@ class Step:
     daemons: Tuple[str, ...] = ()  # that it takes: "osd.3"
     arm: Optional[Command] = None  # sets a dead man's switch on the node, before `inject`
     deadline: Optional[float] = None  # seconds after which it fires
+    silent: bool = False  # its daemons serve nobody, although maps may show them up
 
     @property
     def osds(self) -> Tuple[int, ...]:
@@ -113,18 +120,18 @@ class Step:
     def overwritten(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
         """Return the values set by others, by the reply to one of `took`: (name, value, value before the step)."""
         try:
-            value = json.loads(answer)
+            reply = ReplyValues(json.loads(answer))
         except ValueError:
             return []
         values = []
         for place, own_value in took.want:
             before = [v for check in self.checks if check.text == took.text for p, v in check.want if p == place]
-            now = find(value, place)
+            now = reply.find(place)
             if (
                 before
                 and not equals(now, own_value)
                 and not equals(now, before[0])
-                and not _gone(value, place, before[0])
+                and not _gone(reply, place, before[0])
             ):
                 values.append((_where(place), now, _value(before[0])))
         return values
@@ -173,18 +180,39 @@ def _check(data: Mapping[str, Any]) -> Check:
     return Check(**{**data, "want": tuple((tuple(place), value) for place, value in data["want"])})
 
 
+class ReplyValues:
+    """Finds values in one reply. Each list of entries is gone through once, however many of them are looked for."""
+
+    def __init__(self, value: Any) -> None:
+        self._value = value
+        self._tables: Dict[Tuple[int, Tuple[str, ...]], Dict[Tuple[Any, ...], Any]] = {}
+
+    def find(self, place: Place) -> Any:
+        """Return the value at a place, None when there is none."""
+        value = self._value
+        for part in place:
+            if not isinstance(part, Mapping):
+                value = value.get(part) if isinstance(value, Mapping) else None
+            elif set(part) == {"="}:
+                value = True if isinstance(value, list) and part["="] in value else None
+            else:
+                value = self._table(value, tuple(part)).get(tuple(part.values())) if isinstance(value, list) else None
+        return value
+
+    def _table(self, entries: List[Any], keys: Tuple[str, ...]) -> Dict[Tuple[Any, ...], Any]:
+        """Return the entries by their values of these keys; of several with the same values the first."""
+        if (id(entries), keys) not in self._tables:
+            table = self._tables[id(entries), keys] = {}
+            for entry in entries:
+                values = tuple(map(entry.get, keys)) if isinstance(entry, Mapping) else ([],)
+                with suppress(TypeError):  # a list among the values, which no place has
+                    table.setdefault(values, entry)
+        return self._tables[id(entries), keys]
+
+
 def find(value: Any, place: Place) -> Any:
     """Return the value at a place, None when there is none."""
-    for part in place:
-        if isinstance(part, Mapping):
-            entries = value if isinstance(value, list) else []
-            if set(part) == {"="}:
-                value = True if part["="] in entries else None
-            else:
-                value = next((e for e in entries if all(e.get(k) == v for k, v in part.items())), None)
-        else:
-            value = value.get(part) if isinstance(value, Mapping) else None
-    return value
+    return ReplyValues(value).find(place)
 
 
 def _entry(place: Place) -> Place:
@@ -192,10 +220,10 @@ def _entry(place: Place) -> Place:
     return place[: next((i for i, part in enumerate(place, 1) if isinstance(part, Mapping)), 0)]
 
 
-def _gone(value: Any, place: Place, wanted: Any) -> bool:
+def _gone(reply: ReplyValues, place: Place, wanted: Any) -> bool:
     entry = _entry(place)
     counts = bool(entry) and isinstance(wanted, Mapping) and "while_there" in wanted
-    return counts and isinstance(find(value, entry[:-1]), list) and find(value, entry) is None
+    return counts and isinstance(reply.find(entry[:-1]), list) and reply.find(entry) is None
 
 
 def _value(wanted: Any) -> Any:

@@ -37,6 +37,8 @@ START_TIME = 19
 READ_SIZE = 1 << 18
 #: seconds to wait for output: until all have started, afterwards, and between two phases
 STARTING_WAIT, RUNNING_WAIT, IDLE_WAIT = 0.05, 0.2, 1.0
+#: bytes of new aggregates that the head gets at once, of all jobs together: whoever watches the run sees them
+AGGREGATES_SIZE = 1 << 18
 #: seconds for cbt-rows to end after its input has
 REDUCE_TIMEOUT = 60.0
 
@@ -106,10 +108,19 @@ class Load:
                 job.collect(self.now())
             if now >= next_second:
                 next_second += 1.0
-                self.agent.mention(t=now, jobs={j.id: j.beat(now) for j in self.jobs})
+                self.beat(now)
             if not any(j.busy for j in self.jobs) and (self.stopping or self.over(now)):
                 break
         self.finish()
+
+    def beat(self, now):
+        """Tell the head how all jobs are, with the aggregates that it has not got yet."""
+        limit = AGGREGATES_SIZE // len(self.jobs)
+        fresh = {j.id: j.reducer.new_aggregates(limit) for j in self.jobs}
+        texts = {name: base64.b64encode(data).decode() for name, data in fresh.items() if data}
+        if self.agent.mention(t=now, jobs={j.id: j.beat(now) for j in self.jobs}, aggregates=texts):
+            for job in self.jobs:
+                job.reducer.sent += len(fresh[job.id])
 
     def finish(self):
         """Let the reducers end when all generators have ended, and say how everything went."""
@@ -226,10 +237,15 @@ class Agent:
         self.flush()
 
     def mention(self, **message):
-        """Tell the head what the next such line says anew: nothing while it has not taken what was said before."""
+        """Send a line to the head, unless earlier lines still wait: the next line of its kind says the same anew.
+
+        Return whether it was sent.
+        """
         self.flush()
-        if not self.unsaid:
+        sending = not self.unsaid
+        if sending:
             self.say(**message)
+        return sending
 
     def flush(self):
         try:

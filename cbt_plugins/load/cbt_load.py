@@ -7,20 +7,76 @@ that it left after the phase before, or, when a phase was broken off, from listi
 from __future__ import annotations
 
 from dataclasses import replace
-from typing import Any, Dict, List, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Sequence, Tuple
 
-from cbt_plugins.load.generator import CBT_LOAD, FOLDER, FOREVER, Generator, LoadJob, LoadStart, Memory
-from cbt_plugins.plan import Bucket, Driver, Keys, Phase, Sizes, op_of_work
+from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
-#: seconds that requests under way have after the end of the phase
-GRACE = 5.0
+from cbt_plugins.config.operations import MixSection, range_of
+from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Size, format_percent, parse_percent
+from cbt_plugins.config.validate import FieldError, Strict
+from cbt_plugins.formatting import size_range
+from cbt_plugins.load.generator import (
+    CBT_LOAD,
+    FOLDER,
+    FOREVER,
+    Generator,
+    LoadJob,
+    LoadStart,
+    Memory,
+    MixedLoad,
+    generator_of,
+)
+from cbt_plugins.plan import Bucket, CbtLoad, Driver, Keys, Phase, Plan, Sizes, op_of_work
+
 #: seconds for the objects whose fate is not known to be looked at, and for the last words
 LAST_WORDS = 15.0
 #: what an operation takes when the plan does not say
-_DEFAULT = {"PUT": Keys("new"), "MULTIPART": Keys("new")}
+_KEYS = {"PUT": Keys("new"), "MULTIPART": Keys("new")}
 #: every number that there can be, each once
 _EACH = Keys(f"r(1,{1 << 36})")
 _READS = ("GET", "STAT", "LIST")
+#: it keeps shares in a cycle of so many requests, or objects
+_CYCLE = 1000
+
+
+def is_lost(share: float) -> bool:
+    """Return whether a cycle of requests cannot keep a share, 0..1, to 5 % of itself: 0.04 % is no request at all."""
+    exact = share * _CYCLE
+    return abs(round(exact) - exact) > 0.05 * exact + 1e-9
+
+
+#: S3's limits for the parts of a multipart upload
+_SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
+#: share 0..1, 0 included
+_Share = Annotated[
+    float, BeforeValidator(parse_percent), WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN})
+]
+_DEFAULT = CbtLoad()
+
+
+class CbtLoadSection(Strict):
+    """How cbt-load works, in every phase with `engine: cbt-load`."""
+
+    deadline: Duration = Field(_DEFAULT.deadline, description="Time limit of a request; never scaled.")
+    retries: int = Field(_DEFAULT.retries, ge=0, le=100, description="Retries of each failed request.")
+    list_keys: int = Field(_DEFAULT.list_keys, ge=1, le=1000, description="Most keys in the answer to a LIST.")
+    part_size: Size = Field(_DEFAULT.part_size, description="Size of a part of a multipart PUT.")
+    compressible: _Share = Field(_DEFAULT.compressible, description="Share of the bytes that compression saves.")
+    verify: bool = Field(_DEFAULT.verify, description="Every GET compares the content with what was written.")
+    seed: int = Field(_DEFAULT.seed, ge=0, lt=1 << 63, description="Same seed: same sizes, contents, order.")
+
+    @field_validator("part_size")
+    @classmethod
+    def _taken_by_s3(cls, size: int) -> int:
+        if not _SMALLEST_PART <= size <= _LARGEST_PART:
+            limits = f"{size_range(_SMALLEST_PART, _LARGEST_PART)}"
+            raise ValueError(f"S3 takes parts of {limits}")
+        return size
+
+    def to_plan(self) -> CbtLoad:
+        """Return the plan's settings."""
+        values: Any = dict(self)
+        return CbtLoad(**values)
 
 
 class CbtLoadJobs(Generator):
@@ -29,8 +85,54 @@ class CbtLoadJobs(Generator):
     program = "cbt-load"
     version = "version"
     begins_at_go = True
-    deletes = True
+    kinds = ("fill", "hybrid", "ladder", "verify", "delete")
+    ops = ("get", "put", "stat", "delete", "list", "multipart")
+    exact_mix = True
     takes = ("rate", "arrivals", "ramp", "warmup", "keys", "roles", "works")
+    features = ("sse", "versioned", "users", "objects")
+    section_key = "cbt_load"
+    across = True
+    lists = True
+    puts_whole = True
+
+    @classmethod
+    def refused(cls, plan: Plan) -> Iterator[FieldError]:
+        lost = dict.fromkeys(size[2] for bucket in plan.buckets for size in bucket.sizes if is_lost(size[2]))
+        for share in lost:
+            yield FieldError(("size",), f"cbt-load keeps shares to 0.1 %: round {format_percent(share)}")
+
+    @classmethod
+    def errors_of_mix(cls, mix: MixSection, program: str = "") -> List[FieldError]:
+        return [
+            FieldError((op,), f"cbt-load keeps shares to 0.1 %: round {share:g}")
+            for op, share in mix
+            if is_lost(share / 100)
+        ]
+
+    @classmethod
+    def errors_without_fill(cls, load: MixedLoad, fills: Sequence[str], existing: bool) -> Iterator[FieldError]:
+        for op, keys in load.keys or ():
+            if keys and range_of(keys.select):
+                text = f"{keys.select} counts objects of a fill with engine: cbt-load; put such a fill before it"
+                yield FieldError(("keys", op), text)
+        if load.mix.delete:
+            text = "nothing to delete: cbt-load deletes only objects that cbt-load wrote; fill with engine: cbt-load"
+            yield FieldError((), text, of_key=True)
+
+    @classmethod
+    def objects_written(cls, objects: int, drivers: int) -> int:
+        return max(objects, drivers)
+
+    @classmethod
+    def has_ceiling(cls, phase: Phase) -> bool:
+        return phase.kind in ("fill", "hybrid", "delete")
+
+    @classmethod
+    def beside_null_server(cls, job: LoadJob, url: str, size: int) -> LoadJob:
+        # no answer of another length than the object's is taken
+        spec = dict(job.spec or {})
+        spaces = [{**space, "sizes": [[size, size, 1.0]]} for space in spec["spaces"]]
+        return replace(job, spec={**spec, "hosts": [url], "spaces": spaces})
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return a job per driver; with a rate an open loop, which the drivers share."""
@@ -66,7 +168,7 @@ class CbtLoadJobs(Generator):
             urls=self.urls_of(driver),
             argv=(CBT_LOAD, "run", f"{FOLDER}/spec/{spec['job']}.json", "--go", f"{FOLDER}/go"),
             start="self",
-            grace=GRACE + self._plan.cbt_load.deadline + LAST_WORDS,
+            grace=CbtLoad.grace + self._plan.cbt_load.deadline + LAST_WORDS,
             rate_limit=sum(load["rate"] for load in loads),
             spec=spec,
             state=state,
@@ -101,7 +203,7 @@ class CbtLoadJobs(Generator):
             "versioned": self._plan.versioned and make,
             "deadline": options.deadline,
             "retries": options.retries,
-            "grace": GRACE,
+            "grace": CbtLoad.grace,
             "list_keys": options.list_keys,
             "part_size": options.part_size,
             "compressible": options.compressible,
@@ -149,7 +251,7 @@ class CbtLoadJobs(Generator):
         assert phase.mix is not None
         ops = []
         for op, share in phase.mix.items():
-            keys = phase.keys.get(op) or _DEFAULT.get(op) or Keys("live")
+            keys = phase.keys.get(op) or _KEYS.get(op) or Keys("live")
             buckets = [b for b in phase.roles.get(op) or driver.buckets if b in driver.buckets]
             ops.append(self._op(op, share, keys, driver, buckets))
         return ops
@@ -180,8 +282,7 @@ class CbtLoadJobs(Generator):
         return tuple((low, high, share) for (low, high), share in shares.items())
 
     def _listed(self, bucket: Bucket) -> bool:
-        # warp's objects have names of its own making
-        return bucket.existing or any(p.kind == "fill" and p.engine == "warp" for p in self._plan.phases)
+        return bucket.existing or any(p.kind == "fill" and generator_of(p.engine).listed for p in self._plan.phases)
 
     def _prefix(self, driver: Driver, bucket: Bucket) -> str:
         return f"cbtp-{self._run_id}/cbt-load/{driver.id}/" if bucket.existing else f"cbt-load/{driver.id}/"

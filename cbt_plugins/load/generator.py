@@ -8,9 +8,10 @@ import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple, Type
+from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import engines
+from cbt_plugins.config.operations import KeysSection, MixSection
 from cbt_plugins.config.validate import FieldError
 from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Driver, Phase, Plan, Sizes
@@ -147,6 +148,16 @@ class LoadStart:
     workers: Optional[int] = None  # cbt-load: of each driver, instead of the plan's
 
 
+class MixedLoad(Protocol):
+    """A mix of a section, and the keys of its operations: a hybrid phase, or a work of one."""
+
+    @property
+    def mix(self) -> MixSection: ...
+
+    @property
+    def keys(self) -> Optional[KeysSection]: ...
+
+
 class Generator(ABC):
     """Makes the jobs of a plan's phases: which processes there are on the clients, and when each of them starts.
 
@@ -163,17 +174,35 @@ class Generator(ABC):
     overlap: ClassVar[float] = 0.0
     #: all jobs begin their work at the instant of the go: they have `start="self"`
     begins_at_go: ClassVar[bool] = False
-    #: it has phases of the kind delete; those of others are cbt-load's
-    deletes: ClassVar[bool] = False
+    #: kinds of phases that it has
+    kinds: ClassVar[Tuple[str, ...]] = ("fill", "hybrid")
+    #: operations that it does in the shares of a mix; (): it takes no mix, its hybrid phases do what it likes
+    ops: ClassVar[Tuple[str, ...]] = ()
+    #: it keeps the shares of a mix exactly, at full load
+    exact_mix: ClassVar[bool] = False
+    #: a hybrid phase is one closed loop per operation: LoadStart has only their worker_groups, by a calibration
+    worker_groups: ClassVar[bool] = False
     #: keys of a hybrid phase that it knows, beside those of every generator
     takes: ClassVar[Tuple[str, ...]] = ()
+    #: parts of a plan that it follows: sse, versioned, users (of buckets), objects (of a group of buckets)
+    features: ClassVar[Tuple[str, ...]] = ()
+    #: the key of a benchmark's section that says how it works
+    section_key: ClassVar[str] = ""
+    #: a driver works on all of its buckets
+    across: ClassVar[bool] = False
+    #: its reads find, by listing, objects that it has not written: those of existing buckets, and those below keep/
+    lists: ClassVar[bool] = False
+    #: its fills write below keep/
+    listed: ClassVar[bool] = False
+    #: it never sends a PUT in parts
+    puts_whole: ClassVar[bool] = False
     #: end of the names of files, DRIVER and this, that its jobs leave in {folder}/state/ and find in `Memory`
     state: ClassVar[str] = ".state"
     #: what to do where the program is missing
     remedy: ClassVar[str] = "run `cbt-tools build`"
 
     def __init__(self, plan: Plan, names: Mapping[str, str], run_id: str) -> None:
-        """`names` maps Bucket.key to the name of the real bucket."""
+        """Take a plan; `names` maps Bucket.key to the name of the real bucket."""
         self._plan = plan
         self._names = names
         self._run_id = run_id
@@ -201,6 +230,11 @@ class Generator(ABC):
         return plan.s3.payload
 
     @classmethod
+    def path_on_clients(cls, plan: Plan) -> Optional[str]:
+        """Return the path of the program where the clients have it already; None: the run copies it there."""
+        return None
+
+    @classmethod
     def bucket_keys(cls, stem: str, number: int) -> List[str]:
         """Return the keys of so many buckets that the run makes; `stem` says what is in them."""
         return [stem] if number == 1 else [f"{stem}-{i + 1}" for i in range(number)]
@@ -213,6 +247,44 @@ class Generator(ABC):
         """
         return ()
 
+    @classmethod
+    def errors_of_mix(cls, mix: MixSection, program: str = "") -> List[FieldError]:
+        """Return an error for each part of a mix that `program`, or else the engine, cannot do; paths are the mix's."""
+        return []
+
+    @classmethod
+    def errors_without_fill(cls, load: MixedLoad, fills: Sequence[str], existing: bool) -> Iterable[FieldError]:
+        """Return the errors of a load that comes before any fill by this engine, with paths relative to the load.
+
+        `fills` are the engines of the fills before it; `existing`: its buckets have objects of somebody else.
+        """
+        return ()
+
+    @classmethod
+    def objects_written(cls, objects: int, drivers: int) -> int:
+        """Return how many objects a fill writes into a bucket of so many drivers, when it is asked for `objects`."""
+        return objects
+
+    @classmethod
+    def data_of(cls, plan: Plan, phase: Phase) -> Iterable[str]:
+        """Return, for `plan`, the data that a phase of a kind of its own writes."""
+        return ()
+
+    @classmethod
+    def warnings(cls, plan: Plan) -> Iterable[str]:
+        """Return, for `plan`, warnings of the phases that it makes."""
+        return ()
+
+    @classmethod
+    def has_ceiling(cls, phase: Phase) -> bool:
+        """Return whether a server that keeps nothing can answer a phase, also about objects that nobody has written."""
+        return False
+
+    @classmethod
+    def beside_null_server(cls, job: LoadJob, url: str, size: int) -> LoadJob:
+        """Return a job of a phase that has a ceiling, for the server at `url`, whose objects all have `size` bytes."""
+        return job
+
     @abstractmethod
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return the generator processes of a phase."""
@@ -220,7 +292,7 @@ class Generator(ABC):
 
 def generator_of(engine: str) -> Type[Generator]:
     """Return the class that `engine:` names."""
-    generator: Type[Generator] = registry.load(registry.GENERATORS, engine)
+    generator: Type[Generator] = engines.generator(engine)
     return generator
 
 

@@ -46,6 +46,7 @@ class Reducer:
     """The cbt-rows of one job: `pipe` is where the generator writes; `last_message` is what it said last."""
 
     def __init__(self, argv, folder, watch):
+        self.aggregates = argv[argv.index("-o") + 1]
         # its messages go to a file: a pipe that nobody reads would stop it
         self.messages = os.path.join(folder, "reducer.txt")
         with open(self.messages, "wb") as file:
@@ -53,11 +54,21 @@ class Reducer:
         self.pipe = self.process.stdin
         self.last_message = {"t": 0.0, "rows": 0, "last": 0.0, "counts": {}}
         self.ended = False
+        self.sent = 0  # bytes of its aggregates that the head has
         watch(self.process.stdout, Lines(self.take))
 
     def take(self, line):
         with suppress(ValueError):
             self.last_message = json.loads(line.decode())
+
+    def new_aggregates(self, limit):
+        """Return up to so many bytes of its aggregates that the head has not got yet."""
+        try:
+            with open(self.aggregates, "rb") as file:
+                file.seek(self.sent)
+                return file.read(limit)
+        except OSError:
+            return b""
 
     def close(self):
         """Tell it that no more rows will come: it writes what it has and ends."""

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
 from cbt_plugins.config.validate import FieldError
-from cbt_plugins.load.generator import FOLDER, Generator, LoadJob, LoadStart
+from cbt_plugins.load.generator import FOLDER, Generator, LoadJob, LoadStart, generator_of
 from cbt_plugins.plan import Driver, Phase, Plan
 
 #: what runs on the client; standard library only
@@ -40,8 +40,11 @@ class HsbenchJobs(Generator):
     remedy = "build github.com/markhpc/hsbench and put it on the PATH of this machine: the run copies it to the clients"
     state = ".hsbench"
     begins_at_go = True
-    deletes = True
+    kinds = ("fill", "hybrid", "delete")
+    ops = ("get", "list")
     takes = ("keys",)
+    across = True
+    puts_whole = True
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:
@@ -55,15 +58,15 @@ class HsbenchJobs(Generator):
     @classmethod
     def refused(cls, plan: Plan) -> Iterator[FieldError]:
         s3 = plan.s3
-        if any(phase.engine != "hsbench" for phase in plan.phases if phase.kind != "wait"):
-            text = "hsbench finds nobody else's objects, and nobody its: give all phases with load to it, by this key"
+        if any(generator_of(phase.engine) is not cls for phase in plan.phases if phase.kind != "wait"):
+            text = "hsbench finds only objects that hsbench wrote: all phases with load need engine: hsbench"
             yield FieldError(("engine",), text)
         size = plan.buckets[0].sizes
         if len(size) != 1 or size[0][0] != size[0][1]:
             yield FieldError(("size",), "hsbench writes objects of one exact size")
         keys = [bucket.key for bucket in plan.buckets]
         if keys != cls.bucket_keys(keys[0].rpartition("-")[0], len(keys)):
-            yield FieldError(("buckets",), "hsbench has buckets of its own names; give their number")
+            yield FieldError(("buckets",), "hsbench names the buckets itself: give their number")
         elif any(len(driver.buckets) < len(plan.buckets) for driver in plan.drivers):
             yield FieldError(("across_buckets",), "each hsbench works on all buckets: say across_buckets: true")
         if len(s3.urls) > 1 and s3.host_select != "one":
@@ -71,10 +74,11 @@ class HsbenchJobs(Generator):
         for key, wrong in (("lookup", s3.lookup != "path"), ("verify_tls", not s3.verify_tls),
                            ("session_token", bool(s3.session_token_source))):  # fmt: skip
             if wrong:
-                yield FieldError(("s3", key), "hsbench cannot do that: it has paths, verified certificates, no token")
+                text = "hsbench cannot do that: it uses lookup: path, verifies certificates and has no token"
+                yield FieldError(("s3", key), text)
         for key in ("keep_rows", "generator_ceiling"):
             if getattr(plan, key):
-                yield FieldError((key,), "hsbench tells no single requests, and knows no objects that it did not write")
+                yield FieldError((key,), "hsbench reports no single requests, and finds only objects that it wrote")
         has_objects = False
         for phase in plan.phases:
             *keys, wrong_ = _wrong(phase, has_objects) or ("",)
@@ -154,7 +158,7 @@ def _wrong(phase: Phase, has_objects: bool) -> Tuple[str, ...]:
     `has_objects`: an earlier phase has written objects, and none has deleted them.
     """
     ops = list(phase.mix or ())
-    if phase.kind in ("verify", "warp"):
+    if phase.kind not in (*HsbenchJobs.kinds, "wait"):
         return (f"hsbench has no {phase.kind}: it puts (fill), lists, gets (hybrid) and deletes",)
     if phase.kind == "fill":
         if phase.goal and (phase.goal.max_avail or phase.goal.raw):
@@ -166,7 +170,5 @@ def _wrong(phase: Phase, has_objects: bool) -> Tuple[str, ...]:
         if phase.rate or phase.rate_share or phase.ladder:
             return ("hsbench has no open loop and no ladder",)
         if ops == ["GET"] and [keys.select for keys in phase.keys.values()] != [_ONCE]:
-            return (f"hsbench reads each object once, as they were written: say keys: {{get: '{_ONCE}'}}",)
-        if phase.workers:
-            return "workers", "is for engine: warp"
+            return (f"hsbench reads each object once, in the order of writing: set keys: {{get: '{_ONCE}'}}",)
     return ()

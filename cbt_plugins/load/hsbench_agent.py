@@ -178,7 +178,7 @@ class HsbenchMode:
             text = "up to %d of its %d threads ended early, each after %d failed requests; the last: %s"
             yield "threads-lost", text % (min(threads, self.failed // FAILURES), threads, FAILURES, self.error)
         if mode == "l" and self.total and self.good < self.orders["buckets"]:
-            text = "%d pages of %d buckets: a LIST failed, of which hsbench says nothing"
+            text = "%d pages of %d buckets: a LIST failed without a message of hsbench"
             yield "threads-lost", text % (self.good, self.orders["buckets"])
 
     def end(self):
@@ -211,7 +211,7 @@ def wait_for_go(path, terminated):
 
 
 def main():
-    # it ends with hsbench, and still says what was done; hsbench itself has the default
+    # this program goes on until hsbench has ended, and reports its numbers; hsbench itself ends at the signal
     terminated = []
     signal.signal(signal.SIGTERM, lambda *_: terminated.append(True))
     with open(sys.argv[1]) as file:

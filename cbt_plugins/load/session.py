@@ -53,6 +53,7 @@ class Beat:
     driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
     errors: Mapping[str, str] = field(default_factory=dict)  # job -> the text of its first request that failed
     lost: Mapping[str, str] = field(default_factory=dict)  # job -> why its rows are lost from now on
+    aggregates: Mapping[str, bytes] = field(default_factory=dict)  # job -> what its file has more than at the last beat
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ class Agents:
     """The agents of a run's clients: they stay up from phase to phase, over one connection each, until `close`."""
 
     def __init__(self, remote: Remote, nodes: Sequence[str], folder: str) -> None:
-        """`folder` is the same path on every node; the folders of sessions are made in it."""
+        """Take the nodes; `folder` is the same path on every node, and the folders of sessions are made in it."""
         self.remote = remote
         self._nodes = list(nodes)
         self._folder = folder
@@ -85,7 +86,7 @@ class Agents:
             self.close()
             agent = NodeProgram(AGENT, PARTS)
             line = f"{make_own(self._folder)}exec python3 {shlex.join(agent.words())}"
-            self._stream = self.remote.stream(self._nodes, line, patience=SILENT)
+            self._stream = self.remote.stream(self._nodes, line, silence=SILENT)
             self._stream.send(agent.text)
         return self._stream
 
@@ -100,7 +101,7 @@ class LoadSession:
     """One phase's load: `start`, `beats` until `over`, `collect`; `stop` at any time."""
 
     def __init__(self, agents: Agents, folder: str, orders: LoadOrders) -> None:
-        """`folder` is the same path on every node and belongs to this session alone."""
+        """Take the orders; `folder` is the same path on every node and belongs to this session alone."""
         self._agents = agents
         self._folder = folder
         self._orders = orders
@@ -176,7 +177,7 @@ class LoadSession:
         return self.go_at
 
     @property
-    def deadline(self) -> Optional[float]:
+    def latest_end(self) -> Optional[float]:
         """Return when everything must have ended, on the run's clock; None when the phase has no end of its own."""
         if self.go_at is None or not self._orders.duration:
             return None
@@ -215,7 +216,7 @@ class LoadSession:
             raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
         silent = self.silent(SILENT)
         if silent:
-            raise LoadError(f"no word from {', '.join(silent)} for {SILENT:.0f} s")
+            raise LoadError(f"no message from {', '.join(silent)} for {SILENT:.0f} s")
 
     def silent(self, limit: float) -> Dict[str, float]:
         """Return the nodes that have more to say and have said nothing for `limit` seconds, with their seconds."""
@@ -290,7 +291,7 @@ def _remove(remote: Remote, nodes: Sequence[str], folder: str) -> None:
     try:
         remote.run(nodes, f"{find_own(folder)}rm -rf -- {shlex.quote(folder)}", timeout=REMOVE_LIMIT)
     except RemoteError as error:
-        log.warning("%s was fetched, and stays on nodes: %s", folder, error)
+        log.warning("%s was fetched, but could not be removed from nodes: %s", folder, error)
 
 
 def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
@@ -311,7 +312,8 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
             (into / kind).mkdir(parents=True, exist_ok=True)
             for file in sorted((scratch / node / kind).glob("*")):
                 if (kind, file.name) in seen:  # each job is of one node
-                    raise LoadError(f"{node}: it also has the file {kind}/{file.name} of another node: left there")
+                    text = f"{kind}/{file.name} came from another node already: the file stays on this node"
+                    raise LoadError(f"{node}: {text}")
                 seen.add((kind, file.name))
                 shutil.move(str(file), str(into / kind / file.name))
     shutil.rmtree(scratch)
@@ -339,4 +341,5 @@ def _beat(node: str, message: Mapping[str, Any]) -> Beat:
         driver={j: job["driver"] for j, job in jobs.items() if job["driver"]},
         errors={j: job["error"] for j, job in jobs.items() if job["error"]},
         lost={j: job["lost"] for j, job in jobs.items() if job["lost"]},
+        aggregates={j: base64.b64decode(text) for j, text in message["aggregates"].items() if j in jobs},
     )

@@ -11,14 +11,27 @@ Facts that shape the command lines (warp 1.1 to 1.6):
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass, replace
-from typing import Any, List, Mapping, Sequence
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
-from cbt_plugins.load.generator import FOREVER, WARP, Generator, LoadJob, LoadStart
-from cbt_plugins.load.worker_groups import WorkerGroup
-from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+
+from cbt_plugins.config.benchmark import Engine, scaled_duration, scaled_objects
+from cbt_plugins.config.engines import engine_with
+from cbt_plugins.config.events import PhaseEvents
+from cbt_plugins.config.fill_phase import MOST_OBJECTS
+from cbt_plugins.config.operations import DEFAULT_MIX, MixSection
+from cbt_plugins.config.patterns import check_option_name, check_option_value
+from cbt_plugins.config.preview import goal_text
+from cbt_plugins.config.units import Duration
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
+from cbt_plugins.formatting import several
+from cbt_plugins.load.generator import FOREVER, WARP, Generator, LoadJob, LoadStart, MixedLoad, generator_of
+from cbt_plugins.load.worker_groups import WorkerGroup, groups_of
+from cbt_plugins.plan import Bucket, Driver, Mix, Phase, Plan, Sizes, WarpOp
 
 #: seconds from the start of a warp to its first request, listing apart
 LEAD = 3.0
@@ -29,6 +42,8 @@ _RELEASE = re.compile(r"ceph version (\d+)\.")
 #: the first release whose RGW wants every header signed; warp does not sign the Content-Type of its PUTs (20.2.4's log:
 #: "Signature rejected: 'content-type' supplied but not in CanonicalHeaders")
 _STRICT = 20
+#: plain commands that a server is enough for which keeps nothing
+_WITHOUT_S3 = ("get", "put", "stat", "delete", "mixed")
 
 
 def object_size(sizes: Sizes) -> str:
@@ -46,6 +61,125 @@ def object_size(sizes: Sizes) -> str:
         weights.append(f"{largest + 1}:{max(1, round(share * 10000))}")
         last = largest + 1
     return ",".join(weights)
+
+
+#: warp options that the plan or the runner sets
+_OWN_OPTIONS = frozenset(
+    [
+        "access-key",
+        "secret-key",
+        "session-token",
+        "host",
+        "host-select",
+        "tls",
+        "insecure",
+        "region",
+        "lookup",
+        "bucket",
+        "prefix",
+        "noprefix",
+        "concurrent",
+        "duration",
+        "objects",
+        "obj.size",
+        "obj.randsize",
+        "noclear",
+        "keep-data",
+        "list-existing",
+        "full",
+        "stress",
+        "stdout",
+        "json",
+        "benchdata",
+        "warp-client",
+        "syncstart",
+        "serve",
+        "autoterm",
+        "influxdb",
+        "get-distrib",
+        "put-distrib",
+        "stat-distrib",
+        "delete-distrib",
+        "disable-sha256-payload",
+    ]
+)
+
+
+def _options(value: Any) -> Any:
+    if not isinstance(value, dict):
+        return value
+    errors, texts = [], {}
+    for key, option in value.items():
+        name = str(key).lstrip("-")
+        if name in _OWN_OPTIONS or name.startswith("analyze."):
+            errors.append(
+                FieldError((key,), f"warp's --{name} is set by the plan and cannot be given here", of_key=True)
+            )
+        elif option is False:
+            errors.append(FieldError((key,), "leave the option out: a flag that is absent is false"))
+        elif not isinstance(option, (str, int, float)):
+            errors.append(FieldError((key,), "must be text, a number, or true for a flag"))
+        elif name == "rps-limit" and (isinstance(option, (str, bool)) or not 0 < option < math.inf):
+            errors.append(FieldError((key,), "must be a number of requests a second"))
+        else:
+            try:
+                texts[check_option_name(name)] = "" if option is True else check_option_value(str(option))
+            except ValueError as error:
+                errors.append(FieldError((key,), str(error), of_key="name of an option" in str(error)))
+    if errors:
+        raise FieldErrors(errors)
+    return texts
+
+
+class WarpPhaseSection(Strict):
+    """One plain warp command, on objects that warp uploads itself."""
+
+    op: Literal["mixed", "get", "put", "stat", "delete", "list", "multipart", "versioned"] = Field(
+        description="warp's command."
+    )
+    duration: Duration = Field(description="Length of the measurement, without the upload before it.")
+    mix: Optional[MixSection] = Field(
+        None, description="Only for `mixed`. Default: as in hybrid."
+    )
+    objects: Optional[int] = Field(
+        None,
+        ge=1,
+        le=MOST_OBJECTS,
+        description="Number of objects that are uploaded first (--objects).",
+    )
+    args: Annotated[Dict[str, str], BeforeValidator(_options)] = Field(
+        {}, description="More options, without dashes: `{disable-multipart: true}`."
+    )
+    events: Optional[PhaseEvents] = Field(None, description="In order of time.")
+
+    @field_validator("mix")
+    @classmethod
+    def _only_mixed(cls, mix: Optional[MixSection], info: ValidationInfo) -> Optional[MixSection]:
+        if mix is not None and info.data.get("op", "mixed") != "mixed":
+            raise ValueError(f"warp {info.data['op']} has one operation only; a mix is for op: mixed")
+        errors = WarpJobs.errors_of_mix(mix, "warp mixed") if mix else []
+        if errors:
+            raise FieldErrors(errors)
+        return mix
+
+    @field_validator("objects")
+    @classmethod
+    def _has_objects(cls, objects: Optional[int], info: ValidationInfo) -> Optional[int]:
+        if objects is not None and info.data.get("op") == "put":
+            raise ValueError("warp put writes until its time is over and has no number of objects")
+        return objects
+
+    def to_plan(self, name: str, role: str, scale: float, engine: Engine) -> Phase:
+        """Return the plan's phase of this name."""
+        return Phase(
+            name,
+            "warp",
+            role,
+            engine=engine,
+            duration=scaled_duration(self.duration, scale),
+            mix=(self.mix or DEFAULT_MIX).to_plan() if self.op == "mixed" else None,
+            warp=WarpOp(self.op, scaled_objects(self.objects, scale), dict(self.args)),
+        )
 
 
 @dataclass(frozen=True)
@@ -70,7 +204,13 @@ class WarpJobs(Generator):
     """warp: one process per driver and worker group."""
 
     program = "warp"
+    remedy = f"{Generator.remedy}, or set warp_path: to its path on the clients"
     overlap = 2.0
+    kinds = ("fill", "hybrid", "warp")
+    ops = ("get", "put", "stat", "delete")
+    worker_groups = True
+    lists = True
+    listed = True
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:
@@ -78,6 +218,59 @@ class WarpJobs(Generator):
         rgws = versions.get("rgw") or versions.get("overall") or {}
         releases = [int(match.group(1)) for match in map(_RELEASE.match, rgws) if match]
         return "unsigned" if max(releases, default=0) >= _STRICT else plan.s3.payload
+
+    @classmethod
+    def path_on_clients(cls, plan: Plan) -> Optional[str]:
+        return plan.warp_path
+
+    @classmethod
+    def errors_of_mix(cls, mix: MixSection, program: str = "") -> List[FieldError]:
+        errors = [
+            FieldError((op,), f"{program or 'warp'} cannot mix {op} with other operations: use engine: {other_engine}")
+            for op, share in mix
+            if share and op not in cls.ops and (other_engine := engine_with("ops", op))
+        ]
+        if mix.delete > mix.put:
+            text = f"delete ({mix.delete:g}) is more than put ({mix.put:g}): objects run out (warp refuses it)"
+            errors.append(FieldError(("delete",), text))
+        return errors
+
+    @classmethod
+    def errors_without_fill(cls, load: MixedLoad, fills: Sequence[str], existing: bool) -> Iterator[FieldError]:
+        if fills and not existing and (load.mix.get or load.mix.stat or load.mix.delete):
+            text = "nothing to read: warp finds only objects that warp wrote; fill with engine: warp, or use engine:"
+            yield FieldError((), f"{text} {fills[0]} here", of_key=True)
+
+    @classmethod
+    def data_of(cls, plan: Plan, phase: Phase) -> Iterator[str]:
+        if phase.warp and phase.warp.op == "put":
+            yield f"{phase.name} writes for {goal_text(phase)}"
+        elif phase.warp:
+            number = f"{phase.warp.objects * len(plan.drivers)}" if phase.warp.objects else "its own number of"
+            yield f"{phase.name}: warp uploads {number} objects of its own first"
+
+    @classmethod
+    def warnings(cls, plan: Plan) -> Iterator[str]:
+        phases = [phase for phase in plan.phases if generator_of(phase.engine) is cls]
+        calibrated = [phase for phase in phases if phase.kind == "hybrid" and phase.workers is None]
+        for phase in calibrated:
+            loops = len(groups_of(phase.mix or {}))
+            few = min((driver.workers for driver in plan.drivers), default=loops)
+            if few < loops:
+                has = f"{several(few, 'worker')} per driver"
+                yield f"{phase.name}: {has}; this mix needs at least {loops}, so {loops} are used"
+        paced = [phase.name for phase in calibrated if not phase.is_calibration]
+        paced += [phase.name for phase in phases if phase.warp and "rps-limit" in phase.warp.args]
+        if paced:
+            yield (
+                f"{', '.join(paced)}: LIMITED: the calibration or rps-limit limits the rates of warp; "
+                "a limited phase is never better nor equivalent in a comparison: use engine: "
+                f"{engine_with('exact_mix')}"
+            )
+
+    @classmethod
+    def has_ceiling(cls, phase: Phase) -> bool:
+        return phase.kind in ("fill", "hybrid") or (phase.warp is not None and phase.warp.op in _WITHOUT_S3)
 
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         if phase.kind == "fill":
@@ -230,7 +423,7 @@ def drop_share(plan: Plan) -> float:
     filled = max((p.goal.duration or 0.0 for p in plan.phases if p.goal), default=0.0)
     shares = [0.0]
     for phase in plan.phases:
-        deletes = phase.kind == "hybrid" and phase.engine == "warp"
+        deletes = phase.kind == "hybrid" and generator_of(phase.engine) is WarpJobs
         delete = (phase.mix or {}).get("DELETE", 0.0) if deletes else 0.0
         if phase.mix and delete:
             shares.append(delete / (phase.mix.get("PUT", 0.0) + delete))

@@ -35,7 +35,7 @@ def max_avail(raw: float, pool: Redundancy, full: float = FULL) -> float:
     return raw * pool.usable * full
 
 
-def percent_used(stored: float, available: float) -> float:
+def used_share(stored: float, available: float) -> float:
     """Return the share 0..1 that `ceph df` shows as %USED of a pool: stored / (stored + MAX AVAIL)."""
     return stored / (stored + available)
 
@@ -86,25 +86,6 @@ def parse_cosbench(text: str) -> List[Tuple[int, int, float]]:
     return sizes
 
 
-def warp_random_mean(largest: int) -> float:
-    """Return the mean bytes of an object with warp's --obj.randsize: ln-uniform over 8 doublings below `largest`.
-
-    Of u in 0..1: 2^(8u) / 256 of the largest above u = 1/8, and 2u / 256 below: 0.17899 of the largest, for those
-    above 64 KiB. warp's manual says 0.179151.
-    """
-    doublings = min(8.0, math.log2(largest - 1) - 7)
-    if doublings <= 1:
-        raise ValueError("warp needs a largest size of 257 bytes or more")
-    first = 1 / doublings
-    upper = (2**doublings - 2) / (doublings * math.log(2))
-    return 1 + (largest - 1) / 2**doublings * (upper + first**2)
-
-
-def rados_objects(size: int, stripe: int = RGW_STRIPE) -> int:
-    """Return the RADOS objects that RGW makes of one object: one for each 4 MiB begun, and one for an empty object."""
-    return max(1, -(-size // stripe))
-
-
 def raw_bytes(
     size: int, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: int = STRIPE_UNIT, stripe: int = RGW_STRIPE
 ) -> int:
@@ -134,11 +115,6 @@ def raw_mean(sizes: Sizes, pool: Redundancy, min_alloc: int = MIN_ALLOC, unit: i
         spread = [low + (high - low) * (2 * i + 1) // (2 * steps) for i in range(steps)]
         total += weight * sum(raw_bytes(size, pool, min_alloc, unit) for size in spread) / steps
     return total / _total(sizes)
-
-
-def rados_mean(sizes: Sizes, stripe: int = RGW_STRIPE) -> float:
-    """Return the mean RADOS objects of an object; sizes must be exact."""
-    return sum(rados_objects(low, stripe) * weight for low, _, weight in sizes) / _total(sizes)
 
 
 def per_second(per_day: float) -> float:

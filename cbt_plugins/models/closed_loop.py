@@ -70,7 +70,7 @@ class Sizing:
 
 
 def size_workers(sweep: Sequence[Tuple[float, float]], target: float, production: float = PRODUCTION) -> Sizing:
-    """Size a load by a sweep, (workers, mean latency) of each step: latency(N) <= target < latency(next).
+    """Compute a load by a sweep, (workers, mean latency) of each step: latency(N) <= target < latency(next).
 
     A step beyond the target ends the search, even if a later one is within it again.
     """
@@ -96,8 +96,3 @@ def efficiency(gain: float, before: float, after: float) -> float:
     if after <= before:
         raise ValueError("efficiency needs more nodes after than before")
     return gain / change(before, after)
-
-
-def per_node(first: float, first_nodes: float, now: float, nodes: float) -> float:
-    """Return the throughput per node relative to that of the smallest cluster: 1 is linear, below is sub-linear."""
-    return (now / nodes) / (first / first_nodes)

@@ -169,7 +169,7 @@ def _range(ladder: Ladder, low: float, high: float) -> str:
     return f"between {low:.4g} and {load_text(ladder, float(f'{high:.4g}'))}"
 
 
-def answer(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswer:
+def answer_of_ladder(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswer:
     """Return the interval that the answer lies in, and a sentence."""
     low, high = _bounds(steps)
     goal = objective_text(ladder)

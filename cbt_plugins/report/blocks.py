@@ -4,13 +4,15 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from statistics import median
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Mapping, Sequence
 
 from cbt_plugins.compare import gate, history
 from cbt_plugins.compare.gate import Gated, GateOutcome
-from cbt_plugins.compare.history import History, Track
+from cbt_plugins.compare.history import History, LevelChange, Track
 from cbt_plugins.compare.output import change_of
-from cbt_plugins.formatting import Block, Heading, Notes, TitledBlocks, Words, left_columns, several, when
+from cbt_plugins.formatting import several, when
+from cbt_plugins.formatting.blocks import Block
+from cbt_plugins.formatting.data import Html
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import short
@@ -32,11 +34,11 @@ _KINDS = {GateOutcome.OK: "better", GateOutcome.REGRESSION: "worse"}
 
 def gate_page(gated: Gated) -> str:
     """Return the page of a gate. The same input gives the same bytes."""
-    *details, answer = gate.blocks(gated)
-    assert isinstance(answer, Words)
+    *details, _ = gate.blocks(gated)
+    answer = gate.outcome_line(gated)
     kind = _KINDS.get(gated.outcome, "inconclusive")
     name = ", ".join(side.name for side in gated.compared.contenders)
-    return _page(f"{name} against {gated.compared.base.name}", "gate", details, [Sentence(answer.lines[0], kind)])
+    return _page(f"{name} against {gated.compared.base.name}", "gate", details, [Sentence(answer, kind)])
 
 
 def history_page(histories: Sequence[History]) -> str:
@@ -46,33 +48,33 @@ def history_page(histories: Sequence[History]) -> str:
         (owner, track) for owner in histories for track in owner.tracks if not track.changes and track.known_values
     ]
     plotted = [*changed, *steady][:_MOST_PLOTS]
-    sentences = [_sentence(track) for _, track in changed]
+    sentences = [sentence_of(track, track.changes[-1]) for _, track in changed]
     runs = several(sum(len(owner.runs) for owner in histories), "run")
     return _page(
         runs,
         "history",
         history.blocks(histories),
         first(sentences) or [Sentence("No level change found.", "equivalent")],
-        [_plot(owner, track, owner.case if len(histories) > 1 else "") for owner, track in plotted],
+        [plot_of(owner, track, owner.case if len(histories) > 1 else "") for owner, track in plotted],
         f"Each dot is a run, lines are levels. {len(plotted)} of {len(changed) + len(steady)} series, those with "
         "changes first; the tables have all.",
     )
 
 
-def _name(track: Track) -> str:
+def name_of(track: Track) -> str:
+    """Return the name of a series for people."""
     metric = METRICS[track.metric]
     return " ".join(filter(None, (track.phase, track.op, metric.title, metric.unit)))
 
 
-def _sentence(track: Track) -> Sentence:
-    """Return the newest change of a series in words."""
-    change = track.changes[-1]
+def sentence_of(track: Track, change: LevelChange) -> Sentence:
+    """Return a change of a series in words."""
     verdict = track.verdict(change)
-    text = f"{_name(track)} {verdict} since {when(change.run.started)}: {change_of(change.before, change.after)}."
+    text = f"{name_of(track)} {verdict} since {when(change.run.started)}: {change_of(change.before, change.after)}."
     return Sentence(text, verdict if verdict in ("better", "worse") else "inconclusive")
 
 
-def _plot(owner: History, track: Track, case: str) -> SeriesPlot:
+def plot_of(owner: History, track: Track, case: str = "") -> SeriesPlot:
     """Return the plot of a series: {"times": epoch seconds, "values", "levels": the level that each run belongs to}."""
     points = [(run, value) for run, value in zip(owner.runs, track.values) if value is not None]
     starts = {id(change.run): change for change in track.changes}
@@ -83,7 +85,7 @@ def _plot(owner: History, track: Track, case: str) -> SeriesPlot:
         levels.append(level)
     times = [run.started or float(number) for number, (run, _) in enumerate(points)]
     values = short([value for _, value in points])
-    return SeriesPlot(f"{case} {_name(track)}".strip(), {"times": times, "values": values, "levels": short(levels)})
+    return SeriesPlot(f"{case} {name_of(track)}".strip(), {"times": times, "values": values, "levels": short(levels)})
 
 
 def _page(
@@ -103,24 +105,6 @@ def _page(
         sentences=list(sentences),
         plots=[plot.caption for plot in plots],
         plots_note=note,
-        blocks=[part for block in blocks for part in _plain(block)],
+        blocks=[part for block in blocks for part in block.parts(Html())],
     )
 
-
-def _plain(block: Block) -> Iterator[Dict[str, Any]]:
-    """Yield a block as the template takes it; one without content is left out."""
-    if isinstance(block, Heading):
-        yield {"kind": "heading", "text": block.text}
-    elif isinstance(block, Words):
-        yield {"kind": "words", "lines": block.lines}
-    elif isinstance(block, Notes):
-        if block.items:
-            yield {"kind": "notes", "title": block.title, "items": block.items}
-    elif isinstance(block, TitledBlocks):
-        yield {"kind": "heading", "text": block.title}
-        parts: List[Block] = list(block.blocks)
-        for part in parts:
-            yield from _plain(part)
-    elif block.rows:
-        left = left_columns(block.left, len(block.rows[0]))
-        yield {"kind": "table", "title": block.title, "head": block.head, "rows": block.rows, "left": left}

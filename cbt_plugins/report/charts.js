@@ -1,5 +1,5 @@
 // What all pages draw with: colours, numbers, axes; every page adds its kinds of charts and calls `start`.
-const data = JSON.parse(document.getElementById("data").textContent);
+const data = given || JSON.parse(document.getElementById("data").textContent);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
 const known = ["get", "put", "stat", "delete", "list"];
 const palette = (i) => colour(typeof i === "number" ? "line" + i % 8 : i);
@@ -92,31 +92,49 @@ const describe = (place, plot) => {
   place.append(details);
 };
 
-const start = () => {
-  const places = [...document.querySelectorAll("[data-chart]")];
-  let plots = [];
-  const draw = () => {
-    plots.forEach((plot) => plot.destroy());
-    plots = places.map((place) => {
-      const made = charts[place.dataset.chart](place);
-      const height = ["tall", "low"].map((name) => place.classList.contains(name)).reduce((h, is, i) => is ? [260, 96][i] : h, 210);
-      const axes = [timeAxis(), valueAxis(height < 150 ? { space: 25 } : {})];
-      // the axes of a low chart need less room from line to line
-      if (made.options.axes && height < 150) made.options.axes[1] = axes[1];
-      const dashed = (u, i) => (u.series[i].dash || []).length > 0;
-      const legend = { markers: { dash: (u, i) => dashed(u, i) ? "dotted" : "solid", fill: (u, i) => dashed(u, i) ? null : u.series[i].stroke(u, i) } };
-      const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
-      const plot = new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...made.options, cursor }, made.data, place);
-      describe(place, plot);
-      return plot;
-    });
+// `former`: the charts that an earlier state of a live page has; those that have not `changed` stay, others keep their zoom
+const start = (former = new Map(), changed = () => true) => {
+  const places = [...document.querySelectorAll("[data-chart]")], plots = new Map(), end = new AbortController();
+  const draw = (place) => {
+    const made = charts[place.dataset.chart](place);
+    const height = ["tall", "low"].map((name) => place.classList.contains(name)).reduce((h, is, i) => is ? [260, 96][i] : h, 210);
+    const axes = [timeAxis(), valueAxis(height < 150 ? { space: 25 } : {})];
+    // the axes of a low chart need less room from line to line
+    if (made.options.axes && height < 150) made.options.axes[1] = axes[1];
+    const dashed = (u, i) => (u.series[i].dash || []).length > 0;
+    const legend = { markers: { dash: (u, i) => dashed(u, i) ? "dotted" : "solid", fill: (u, i) => dashed(u, i) ? null : u.series[i].stroke(u, i) } };
+    const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
+    const plot = new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...made.options, cursor }, made.data, place);
+    describe(place, plot);
+    return plot;
   };
+  const drawAll = () => places.forEach((place) => {
+    if (plots.has(place)) plots.get(place).destroy();
+    plots.set(place, draw(place));
+  });
+  for (const place of places) {
+    const earlier = former.get(place);
+    former.delete(place);
+    if (earlier && !changed(place)) {
+      plots.set(place, earlier);
+      continue;
+    }
+    const plot = draw(place);
+    plots.set(place, plot);
+    if (earlier) {
+      const { min, max } = earlier.scales.x, xs = earlier.data[0];
+      if (min > xs[0] || max < xs[xs.length - 1]) plot.setScale("x", { min, max });
+      earlier.destroy();
+    }
+  }
+  former.forEach((plot) => plot.destroy());
   // Paper is white, whatever the screen is
-  const paper = (is) => { document.documentElement.classList.toggle("paper", is); draw(); };
-  draw();
-  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", draw);
-  addEventListener("beforeprint", () => paper(true));
-  addEventListener("afterprint", () => paper(false));
+  const paper = (is) => { document.documentElement.classList.toggle("paper", is); drawAll(); };
+  const once = { signal: end.signal };
+  matchMedia("(prefers-color-scheme: dark)").addEventListener("change", drawAll, once);
+  addEventListener("beforeprint", () => paper(true), once);
+  addEventListener("afterprint", () => paper(false), once);
   let width = innerWidth;
-  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; draw(); } });
+  addEventListener("resize", () => { if (innerWidth !== width) { width = innerWidth; drawAll(); } }, once);
+  return { plots, end: () => end.abort() };
 };

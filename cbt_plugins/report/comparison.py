@@ -4,19 +4,20 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare import output, releases
+from cbt_plugins.compare import output, releases, scorecard
 from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
-from cbt_plugins.formatting import Heading, TableGrid
+from cbt_plugins.formatting.blocks import Block
+from cbt_plugins.formatting.data import Html
 from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.record import STATE, Measurement, RunRecord
+from cbt_plugins.results.run_record import STATE, Measurement, RunRecord
 from cbt_plugins.results.summary_file import summary_of
 
 #: half the width of the picture of an interval, in its own units
@@ -35,7 +36,8 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
     curves = [chart for title, sides in groups for chart in percentiles(title, sides)]
     times = _cpu_time(compared)
     # judged as a table of its own, by one look
-    side_by_side = _releases(compared) if campaign is None else []
+    release_tables = _releases(compared) if campaign is None else []
+    scorecards = _grids(scorecard.blocks(scorecard.of(compared)))
     return document(
         "comparison.html.j2",
         ["comparison.js"],
@@ -44,7 +46,7 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         contenders=compared.contenders,
         campaign=campaign,
         sentences=first(of_comparison(compared)) if campaign is None else (),
-        contents=list(_contents(compared, (side_by_side, times, charts, curves))),
+        contents=list(_contents(compared, (scorecards, release_tables, times, charts, curves))),
         verdict=verdict(compared.rows) if campaign is None else campaign["verdict"],
         decided=[(row, _class(row)) for row in compared.rows if _class(row)],
         sections=[_section(section, _scale(compared.rows)) for section in compared.sections],
@@ -55,7 +57,8 @@ def page(compared: Compared, campaign: Optional[Mapping[str, Any]] = None) -> st
         several=len(compared.contenders) > 1,
         alone=compared.not_compared,
         legend=list(output.legend(compared.rules, compared.rows)),
-        releases=side_by_side,
+        scorecards=scorecards,
+        releases=release_tables,
         cpu_time=times,
         half=_HALF,
         margin=min(_HALF, _HALF * (compared.rules.margin or MARGIN) / _scale(compared.rows)),
@@ -70,7 +73,8 @@ def _contents(compared: Compared, parts: Sequence[Sequence[Any]]) -> Iterator[Tu
     for number, section in enumerate(compared.sections, 1):
         name = section.contender if len(compared.contenders) > 1 else ""
         yield f"verdicts-{number}", " ".join(filter(None, (name, section.case))) or "Verdicts"
-    optional_titles = {"releases": "Releases", "cpu-time": "CPU time", "overlays": "Throughput", "tails": "Percentiles"}
+    optional_titles = {"scorecard": "Scorecard", "releases": "Releases", "cpu-time": "CPU time"}
+    optional_titles.update(overlays="Throughput", tails="Percentiles")
     yield from ((key, name) for (key, name), part in zip(optional_titles.items(), parts) if part)
 
 
@@ -94,7 +98,13 @@ def _class(row: Row) -> str:
 
 def _section(section: Section, scale: float) -> Dict[str, Any]:
     rows = [
-        {"cells": output.line(row), "class": _class(row), "interval": _interval(row, scale), "key": row.comparison.key}
+        {
+            "cells": output.line(row),
+            "verdict": row.verdict.value,
+            "class": _class(row),
+            "interval": _interval(row, scale),
+            "key": row.comparison.key,
+        }
         for row in section.rows
     ]
     return {
@@ -109,7 +119,7 @@ def _section(section: Section, scale: float) -> Dict[str, Any]:
 
 def _scale(rows: Sequence[Row]) -> float:
     """Return the relative change at the ends of the interval plots: a round one that holds most intervals."""
-    ends = [abs(end) for row in rows for end in _ends(row) if end is not None]
+    ends = [abs(end) for row in rows for end in _ends(row) if end is not None and not row.comparison.unit]
     widest = max(ends, default=0.1)
     return next((limit for limit in (0.1, 0.2, 0.5) if widest <= limit), 1.0)
 
@@ -121,6 +131,8 @@ def _ends(row: Row) -> Tuple[Optional[float], ...]:
 
 def _interval(row: Row, scale: float) -> Optional[Dict[str, Optional[float]]]:
     """Return the places in the interval plot: {"at", "low", "high"}; None when nothing can be drawn."""
+    if row.comparison.unit:  # on no scale with relative changes
+        return None
     at, low, high = (None if v is None else round(max(-1.0, min(1.0, v / scale)) * _HALF, 1) for v in _ends(row))
     return None if at is None else {"at": at, "low": low, "high": high}
 
@@ -135,11 +147,16 @@ def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
         yield case, [(compared.base.name, case_sections[0].base), *contenders]
 
 
-def _releases(compared: Compared) -> List[Union[Heading, TableGrid]]:
-    """Return the table of releases, whose rows are judged by themselves."""
+def _releases(compared: Compared) -> List[Dict[str, Any]]:
+    """Return the headings and tables of releases, whose rows are judged by themselves."""
     release_comparison = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
-    blocks = [block for block in releases.blocks(release_comparison) if isinstance(block, (Heading, TableGrid))]
-    return [block for block in blocks if not isinstance(block, TableGrid) or block.rows]
+    return _grids(releases.blocks(release_comparison))
+
+
+def _grids(blocks: Iterable[Block]) -> List[Dict[str, Any]]:
+    """Return the headings and tables of blocks."""
+    parts = (part for block in blocks for part in block.parts(Html()))
+    return [part for part in parts if part["kind"] in ("heading", "table")]
 
 
 def _cpu_time(compared: Compared) -> List[Tuple[str, Sequence[Tuple[str, ...]]]]:

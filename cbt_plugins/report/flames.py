@@ -6,7 +6,8 @@ import math
 from collections import defaultdict
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.formatting import Block, Heading, Notes, TableGrid, plain, several
+from cbt_plugins.formatting import plain, several
+from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid
 from cbt_plugins.report.page import document
 from cbt_plugins.results.stacks import Profile
 

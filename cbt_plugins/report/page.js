@@ -38,6 +38,7 @@ const runAxis = () => ({ ...timeAxis(), values: (u, at) => at.map((x) => clock(s
 
 // The window of every phase: shaded, with its name; with its number where a name has no room
 const shade = (u) => {
+  if (!u.root.isConnected) return; // a live page has replaced it
   const { ctx, bbox } = u, ratio = devicePixelRatio || 1;
   ctx.save();
   ctx.font = 11 * ratio + "px " + font;
@@ -70,9 +71,13 @@ const broken = (u, p, place) => {
   ctx.save();
   for (const w of p.failure.windows) {
     if (w.state === "no failure" || w.state.startsWith("clean")) continue;
-    ctx.fillStyle = tint(colour(["failing", "degraded", "failed"].includes(w.state) ? "bad" : "warning"), "1c");
+    ctx.fillStyle = tint(colour(["failing", "in effect", "degraded", "failed"].includes(w.state) ? "bad" : "warning"), "1c");
     ctx.fillRect(at(w.from), bbox.top, at(w.to) - at(w.from), bbox.height);
   }
+  // bad seconds: a strip at the bottom
+  ctx.fillStyle = colour("bad");
+  const strip = 4 * devicePixelRatio;
+  for (const [from, to] of p.failure.bad) ctx.fillRect(at(from), bbox.top + bbox.height - strip, at(to) - at(from), strip);
   ctx.strokeStyle = tint(colour("bad"), "88");
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
@@ -225,4 +230,4 @@ Object.assign(charts, {
   },
 });
 document.querySelectorAll("[data-op]").forEach((key) => { key.style.background = opColour(key.dataset.op); });
-start();
+return start(former, changed);

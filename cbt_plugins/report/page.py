@@ -6,7 +6,7 @@ import base64
 import hashlib
 import json
 import os
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from functools import lru_cache
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -16,19 +16,22 @@ from markupsafe import Markup
 
 from cbt_plugins import formatting
 from cbt_plugins.compare.differences import text
+from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
+from cbt_plugins.report import scorecard
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
 from cbt_plugins.report.sentence import first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, differing_keys, left_out, sweeps
 from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
-from cbt_plugins.results import internals, upgrade
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.environment import hardware
-from cbt_plugins.results.recovery import in_order, titled
+from cbt_plugins.results.nodes import internals
+from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
+from cbt_plugins.results.recovery import losses, upgrade
+from cbt_plugins.results.recovery.milestones import in_order, titled
 from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
 from cbt_plugins.warning_kinds import by_kind, counted
 
@@ -50,7 +53,9 @@ _SWEEPS = [METRICS[key] for key in ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms
 _MARKS = dict(better="\u25b2", worse="\u25bc", equivalent="=", inconclusive="?", warning="!", invalid="\u2716")
 
 
-def document(template: str, scripts: Sequence[str], data: Any, **values: Any) -> str:
+def document(
+    template: str, scripts: Sequence[str], data: Any, live: Optional[LivePart] = None, **values: Any
+) -> str:
     """Return the template as one file, with its style, its scripts and the data of its plots (`data`, JSON).
 
     The same input gives the same bytes. No text among the values is taken for markup.
@@ -58,15 +63,27 @@ def document(template: str, scripts: Sequence[str], data: Any, **values: Any) ->
     style = _asset("uplot.min.css") + _asset("page.css")
     script = "".join(map(_asset, ("uplot.min.js", "charts.js", *scripts)))
     # at least two pixels of a plot for each of the screen, so that it is sharp on paper too
-    script = f"(() => {{\nconst devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}}})();\n"
+    script = f"const devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}"
+    script = f"(given, former, changed) => {{\n{script}}}"
+    script = f"(() => {{\nconst show = {script};\n{_asset('live.js')}}})();\n" if live else f"({script})();\n"
     return _environment().get_template(template).render(
         **values,
         style=Markup(style),
         script=Markup(script),
         # "<" would let a text of the archive end the script element
         data=Markup(json.dumps(data, separators=(",", ":"), allow_nan=False).translate(_UNSAFE_IN_DATA)),
-        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}",
+        live=live,
+        policy=f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; {_NOTHING_ELSE}"
+        + ("; connect-src 'self'" if live else ""),
     )
+
+
+@dataclass(frozen=True)
+class LivePart:
+    """What the page of a run that goes on has beside the report."""
+
+    version: int  # of the page, which `live.js` asks the differences to
+    lines: Sequence[str]  # about this moment
 
 
 #: what JSON of ASCII leaves: "\x7f" is a control character
@@ -75,17 +92,17 @@ _UNSAFE_IN_DATA = {ord("<"): "\\u003c", 0x7F: "\\u007f"}
 
 @lru_cache(maxsize=1)
 def _environment() -> jinja2.Environment:
-    """The templates; to compile them takes longer than to fill them in."""
+    """Return the templates, compiled once: that takes longer than to fill them in."""
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(str(_HERE)),
         autoescape=True,
-        finalize=lambda value: formatting.printable(value) if type(value) is str else value,
+        finalize=lambda value: printable(value) if type(value) is str else value,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    names = ("plain", "count", "success", "seconds", "size", "size_class", "when", "share")
-    environment.filters.update({name: getattr(formatting, name) for name in names}, change=formatting.percent)
+    names = ("plain", "count", "success", "seconds", "size", "size_class", "when", "percent", "size_range")
+    environment.filters.update({name: getattr(formatting, name) for name in names}, change=formatting.signed_percent)
     environment.globals.update(rates=RATES, latencies=LATENCIES, number_at=number_at, marks=_MARKS)
     return environment
 
@@ -99,19 +116,27 @@ def _hash(text: str) -> str:
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode()).digest()).decode()}'"
 
 
-def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[str, Any]] = None) -> str:
-    """Return the page of the run in the directory `run`; `ceilings` are those of results.ceilings, if known.
+def run_page(
+    summary: Mapping[str, Any],
+    run: Path,
+    ceilings: Optional[Mapping[str, Any]] = None,
+    live: Optional[LivePart] = None,
+    plots: Optional[Mapping[str, Any]] = None,
+) -> str:
+    """Return the page of the run in the directory `run`; `ceilings` are those of results.nodes.ceilings, if known.
 
-    The same input gives the same bytes.
+    `plots` is the plot_data of the summary, where it is known. The same input gives the same bytes.
     """
-    plots = plot_data(summary)
+    plots = plots or plot_data(summary)
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     network = ceiling_rows(ceilings) if ceilings and ceilings["phases"] else []
+    impact = (summary["failure"] or {"impact": {}})["impact"]
     files = [{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()]
     return document(
         "page.html.j2",
         ["page.js"],
         plots,
+        live,
         s=summary,
         verdict=completeness(summary),
         warnings=by_kind(summary["warnings"]),
@@ -135,10 +160,10 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
         engine_columns=_ENGINES,
         driver_columns=_DRIVERS,
         impact_columns=_IMPACT,
-        upgrades=[
-            (upgrade.sentence(run_upgrade), upgrade.HEAD, upgrade.tables(run_upgrade))
-            for run_upgrade in summary.get("upgrades") or ()
-        ],
+        scorecard=scorecard.parts(summary.get("scorecard")),
+        losses=losses.loss_rows(impact),
+        loss_sentences=list(losses.loss_sentences(impact)),
+        upgrades=_upgrades(summary),
         tails=[tail["op"] for tail in plots["tails"]],
         resources=resources,
         cpu_time=cpu_time_rows(resources),
@@ -151,6 +176,12 @@ def run_page(summary: Mapping[str, Any], run: Path, ceilings: Optional[Mapping[s
     )
 
 
+def _upgrades(summary: Mapping[str, Any]) -> List[Tuple[str, Sequence[str], Mapping[str, Any]]]:
+    """Return the sentence, the heads and the tables of each upgrade under load."""
+    upgrades = summary.get("upgrades") or ()
+    return [(upgrade.sentence(each), upgrade.HEAD, upgrade.tables(each)) for each in upgrades]
+
+
 def _contents(
     summary: Mapping[str, Any], plots: Mapping[str, Any], network: Sequence[Any]
 ) -> Iterator[Tuple[str, str]]:
@@ -161,6 +192,7 @@ def _contents(
         "warnings": ("Warnings", summary["warnings"]),
         "summary": ("Summary", headline(summary)),
         "aging": ("Aging" if ages == AGES else "First and last", summary["new_vs_aged"]),
+        "scorecard": ("Scorecard", summary.get("scorecard")),
         "failure": ("Failure", summary["failure"]),
         "upgrade": ("Upgrade", summary.get("upgrades")),
         "timeline": ("Timeline", timeline_charts(plots["phases"])),

@@ -8,11 +8,12 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
-from cbt_plugins.results.phase import rank
+from cbt_plugins.results.requests.phase import rank
 from cbt_plugins.results.summary_file import measured
 
-#: points of a line in the page
-POINTS = 2000
+#: points of a line in the page; of the lines of all phases together, so that a page of many phases stays small; of a
+#: line at least
+POINTS, POINTS_OF_ALL, LEAST_POINTS = 2000, 20_000, 200
 
 Values = Sequence[Optional[float]]
 
@@ -52,8 +53,8 @@ def _groups(values: Values, group: int) -> List[List[float]]:
 def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) -> Optional[Dict[str, Any]]:
     """Return a phase's part of the failure for its charts; None without a failure.
 
-    {"start", "step", "windows": [{"state", "from", "to"}], "marks": [{"at", "title"}], "degraded", "misplaced",
-    "objects_per_s"}: copies as the highest of a point, rates as the mean.
+    {"start", "step", "windows": [{"state", "from", "to"}], "marks": [{"at", "title"}], "bad": [[from, to]], "degraded",
+    "misplaced", "objects_per_s"}: copies as the highest of a point, rates as the mean.
     """
     if timeline is None or all(window["state"] == "no failure" for window in timeline["windows"]):
         return None
@@ -64,6 +65,7 @@ def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) ->
         "step": timeline["step"] * group,
         "windows": [{key: window[key] for key in ("state", "from", "to")} for window in timeline["windows"]],
         "marks": [{"at": mark["at"], "title": mark["title"]} for mark in timeline["marks"]],
+        "bad": timeline.get("bad") or [],
         "degraded": short(highs(cluster["degraded"], group)),
         "misplaced": short(highs(cluster["misplaced"], group)),
         "objects_per_s": short(means(cluster["objects_per_s"], group)),
@@ -208,8 +210,8 @@ def short(values: Values) -> List[Optional[float]]:
 
 #: a line is dashed when it is a part of a phase: a state of the cluster, in the colour that the state has everywhere
 _STATES = {
-    "failing": ("bad", 2), "degraded": ("bad", 1), "recovering": ("warning", 1), "rebuilding": ("bad", 1),
-    "returning": ("warning", 2),
+    **{"failing": ("bad", 2), "in effect": ("bad", 1), "degraded": ("bad", 1), "rebuilding": ("bad", 1)},
+    **{"recovering": ("warning", 1), "returning": ("warning", 2)},
 }
 
 
@@ -259,6 +261,7 @@ def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
     timelines = {run_upgrade["phase"]: run_upgrade["timeline"] for run_upgrade in summary.get("upgrades") or ()}
     timelines.update((summary["failure"] or {"timelines": {}})["timelines"])
     resources = (summary.get("resources") or {"phases": {}})["phases"]
+    points = min(POINTS, max(LEAST_POINTS, POINTS_OF_ALL // max(1, len(summary["phases"]))))
     phases = [
         {
             "name": phase["name"],
@@ -266,9 +269,9 @@ def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
             "calibration": is_calibration(phase["name"], phase["role"]),
             "window": phase["window"],
             "under_way": flight_data(phase["under_way"]),
-            "failure": failure_data(timelines.get(phase["name"])),
-            "cores": cores_data(resources.get(phase["name"])),
-            **chart_data(phase["series"], window=phase["window"]),
+            "failure": failure_data(timelines.get(phase["name"]), points),
+            "cores": cores_data(resources.get(phase["name"]), points),
+            **chart_data(phase["series"], points, phase["window"]),
         }
         for phase in summary["phases"]
     ]

@@ -22,7 +22,9 @@ _NAMED = {"bad": "#b3261e", "warning": "#8a5a00"}
 _DASHES = ("-", "--", ":", "-.")
 _MARK: Dict[str, Any] = {"rotation": 90, "ha": "left", "va": "top", "fontsize": 6, "color": "#555"}
 _NAME: Dict[str, Any] = {"ha": "center", "fontsize": 8, "color": "#5b6675"}
-_BROKEN = ("failing", "degraded", "failed")
+#: height of the strip of bad seconds, of that of a plot
+_STRIP = 0.03
+_BROKEN = ("failing", "in effect", "degraded", "failed")
 #: without an id of its own a file would have another at every run
 _STYLE: Any = {"svg.hashsalt": "cbt-plugins", "font.size": 9.0}
 _STYLE.update({"axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25})
@@ -114,6 +116,9 @@ def _broken(axes: Axes, phase: Mapping[str, Any], begin: float, names: bool) -> 
             colour = _NAMED["bad" if window["state"] in _BROKEN else "warning"]
             shift = failure["start"] - begin
             axes.axvspan(window["from"] + shift, window["to"] + shift, color=colour, alpha=0.12, lw=0)
+    for begins, ends in failure["bad"] if failure else ():
+        shift = failure["start"] - begin
+        axes.axvspan(begins + shift, ends + shift, ymax=_STRIP, color=_NAMED["bad"], lw=0)
     for mark in failure["marks"] if failure else ():
         at = mark["at"] + failure["start"] - begin
         axes.axvline(at, color=_NAMED["bad"], lw=0.7, ls=":")
@@ -155,7 +160,7 @@ def _recovered(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:
 
 
 def _recovery(phases: Phases) -> Figure:
-    """The clients above, the cluster below."""
+    """Plot a failure: the clients above, the cluster below."""
     figure, axes = _figure(3, 6.0)
     for subplot, lines, label in zip(
         axes, (_rates, _copies, _recovered), ("clients, obj/s", "object copies", "recovered, objects/s")

@@ -12,13 +12,13 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
-from cbt_plugins.formatting import plain, seconds, several
-from cbt_plugins.metrics import METRICS
+from cbt_plugins.formatting import plain, seconds, several, short_percent, success
+from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.plan import split_op
-from cbt_plugins.results import upgrade
-from cbt_plugins.results.episodes import HURT, is_planned
-from cbt_plugins.results.record import RunRecord, of_phase, warnings_of
-from cbt_plugins.results.recovery import titled
+from cbt_plugins.results.recovery import upgrade
+from cbt_plugins.results.recovery.episodes import HURT, is_planned
+from cbt_plugins.results.recovery.milestones import UNCHANGED, titled
+from cbt_plugins.results.run_record import RunRecord, of_failure, of_phase, result_warnings
 from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
 from cbt_plugins.warning_kinds import KINDS
 
@@ -52,7 +52,10 @@ def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Senten
         return [Sentence(f"This run is going on: {ended} so far. Its numbers are no result yet.", "warning")]
     if not summary["usable"]:
         return [Sentence(f"This run is {state}: do not use its numbers.", "invalid")]
-    sentences = list(_failures(summary["failure"])) if summary["failure"] else []
+    scorecard = summary.get("scorecard")
+    sentences = list(_scorecard(scorecard)) if scorecard else []
+    if summary["failure"] and not sentences:
+        sentences = list(_failures(summary["failure"]))
     for run_upgrade in summary.get("upgrades") or ():
         failed = (run_upgrade["total"] or {"total": {"errors": 0}})["total"]["errors"]
         sentences.append(
@@ -68,7 +71,7 @@ def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Senten
 def _half(config: Mapping[str, Any], summary: Mapping[str, Any], name: str) -> RunRecord:
     """Return one measurement of a run as a record of its own."""
     phase = next(line for line in summary["phases"] if line["name"] == name)
-    warnings = (warning for warning in warnings_of(summary) if warning.phase in (None, name))
+    warnings = (warning for warning in result_warnings(summary) if warning.phase in (None, name))
     return RunRecord(
         source=f"{summary['run']['name']}/{name}",
         name=summary["run"]["name"],
@@ -151,18 +154,19 @@ def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentenc
     if row.verdict is Verdict.INCONCLUSIVE:
         return _inconclusive(row, new, base, here)
     if row.verdict is Verdict.EQUIVALENT and comparison.differs:
-        way = f"{_way(row, base)} ({_interval(row)}), within {_share(comparison.margin or 0.0)}"
+        way = f"{_way(row, base)} ({_interval(row)}), within {short_percent(comparison.margin or 0.0)}"
     elif row.verdict is Verdict.EQUIVALENT:
-        way = f"as {_words(row)[2]} as {base} within {_share(comparison.margin or 0.0)}"
+        way = f"as {_words(row)[2]} as {base} within {short_percent(comparison.margin or 0.0)}"
     else:
         way = f"{_way(row, base)} ({_interval(row)})"
     text = "; ".join([f"{new} {'is' if singular else 'are'} {way}", *map(_clause, rows[1:])])
     verdicts = [row.verdict for row in rows]
     worst = next((verdict for verdict in (Verdict.WORSE, Verdict.BETTER) if verdict in verdicts), row.verdict)
-    runs = f"{row.runs[0]} runs, in pairs" if row.way == "pairs" else f"{row.runs[0]} and {row.runs[1]} runs"
+    noun = "repetitions" if row.way == "repetitions" else "runs"
+    runs = f"{row.runs[0]} runs, in pairs" if row.way == "pairs" else f"{row.runs[0]} and {row.runs[1]} {noun}"
     inner = {row.comparison.deciding_confidence for row in rows if row.comparison.differs}
     inner -= {comparison.deciding_confidence}
-    levels = " and ".join(_share(level) for level in (comparison.deciding_confidence, *sorted(inner)))
+    levels = " and ".join(short_percent(level) for level in (comparison.deciding_confidence, *sorted(inner)))
     return Sentence(f"{text}.", worst.value, f"Intervals of {levels}, from {runs}.")
 
 
@@ -187,9 +191,9 @@ def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
 def _clause(row: Row) -> str:
     title = METRICS[row.metric].title
     if row.verdict is Verdict.EQUIVALENT and row.comparison.differs:
-        return f"{title} is {_way(row)} ({_interval(row)}), within {_share(row.comparison.margin or 0.0)}"
+        return f"{title} is {_way(row)} ({_interval(row)}), within {short_percent(row.comparison.margin or 0.0)}"
     if row.verdict is Verdict.EQUIVALENT:
-        return f"{title} is equivalent within {_share(row.comparison.margin or 0.0)}"
+        return f"{title} is equivalent within {short_percent(row.comparison.margin or 0.0)}"
     if row.verdict is Verdict.INCONCLUSIVE:
         return f"{title} is inconclusive"
     return f"{title} is {_way(row)} ({_interval(row)})"
@@ -208,7 +212,7 @@ def _way(row: Row, base: str = "") -> str:
     change = row.comparison.change or 0.0
     if not float(f"{100 * change:.1f}"):
         return f"as {_words(row)[2]} as {base or 'before'}"
-    return f"{_share(abs(change))} {_words(row)[change < 0]}{f' than {base}' if base else ''}"
+    return f"{short_percent(abs(change))} {_words(row)[change < 0]}{f' than {base}' if base else ''}"
 
 
 def _interval(row: Row, way: bool = False) -> str:
@@ -218,12 +222,26 @@ def _interval(row: Row, way: bool = False) -> str:
     if low * high > 0:
         near, far = sorted((abs(low), abs(high)))
         direction = f" {more_word if low > 0 else less_word}" if way else ""
-        return f"{_share(near).removesuffix(' %')} to {_share(far)}{direction}"
-    return f"{_share(-low)} {less_word} to {_share(high)} {more_word}"
+        return f"{short_percent(near).removesuffix(' %')} to {short_percent(far)}{direction}"
+    return f"{short_percent(-low)} {less_word} to {short_percent(high)} {more_word}"
 
 
-def _share(value: float) -> str:
-    return f"{100 * value:.1f}".removesuffix(".0") + " %"
+def _scorecard(scorecard: Mapping[str, Any]) -> Iterator[Sentence]:
+    """Yield how many failures a scorecard has, and which of them cost clients most."""
+    values = {
+        line["name"]: {(m.op, m.metric): m.value for m in of_failure(line)}
+        for line in scorecard["failures"]
+        if line["scores"]
+    }
+    refused = len(scorecard["failures"]) - len(values)
+    text = f"{several(len(values), 'failure')} measured" + (f", {refused} refused" if refused else "")
+    losses = {name: numbers.get((TOTAL, "availability")) or 0.0 for name, numbers in values.items()}
+    if losses:
+        worst = min(losses, key=lambda name: (losses[name], -(values[name].get((TOTAL, "bad_s")) or 0.0)))
+        bad = values[worst].get((TOTAL, "bad_s"))
+        text += f"; clients lost most by {worst}: availability {success(losses[worst])}"
+        text += "" if bad is None else f", {several(round(bad), 'bad second')}"
+    yield Sentence(f"{text}.")
 
 
 def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
@@ -234,15 +252,20 @@ def _failures(failure: Mapping[str, Any]) -> Iterator[Sentence]:
         milestone_of_name = {milestone["name"]: milestone for milestone in episode["milestones"]}
         clean, peak = (milestone_of_name.get(name) or {} for name in ("clean", "degraded-peak"))
         recovered = clean.get("seconds") is not None
+        seen = (milestone_of_name.get("in-effect") or {}).get("seconds")
+        # of a failure only with its effect: nothing has changed where there was none, too
+        unchanged = episode["outcome"] == UNCHANGED and (episode["kind"] == "return" or seen is not None)
         osds = f" ({several(len(episode['osds']), 'OSD')})" if episode.get("osds") else ""
         after = f"all PGs were active+clean after {seconds(clean['seconds'])}" if recovered else episode["outcome"]
-        if not recovered and episode.get("end_why"):
+        if unchanged:
+            after = f"{'' if seen is None else f'in effect after {seconds(seen)}, '}all PGs stayed active+clean"
+        elif not recovered and episode.get("end_why"):
             after += f" in {seconds(episode['end'] - episode['begin'])}, until {episode['end_why']}"
         parts = [f"{titled(episode)}{osds}: {after}"]
         if peak.get("value") and peak["value"]["total"]:
             degraded = peak["value"]["objects"] / peak["value"]["total"]
-            parts.append(f"up to {_share(degraded)} of the object copies were degraded")
-        yield Sentence(_capital("; ".join(parts)) + ".", "" if recovered else "warning")
+            parts.append(f"up to {short_percent(degraded)} of the object copies were degraded")
+        yield Sentence(_capital("; ".join(parts)) + ".", "" if recovered or unchanged else "warning")
     lines = [state for phase in failure["impact"]["phases"] for state in phase["states"]]
     hurt = [line for line in lines if line["state"] in HURT]
     if hurt:
@@ -263,6 +286,9 @@ def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> S
         when = f"from second {worst['start'] - start:.0f} of {worst['phase']} on ({worst['state']})"
         least = f"down to {worst['lowest']:,.0f} of {impact['baseline']['total']['obj_per_s']:,.0f} obj/s"
         parts.insert(0, f"at worst clients had {worst['percent']:.0f} %, {least}, for {worst['seconds']} s {when}")
+    bad = [state["total"].get("bad_seconds") for state in states]
+    if None not in bad:
+        parts.append(f"{several(sum(bad), 'second')} {'was' if sum(bad) == 1 else 'were'} bad")
     parts.append(f"{several(failed, 'request') if failed else 'no request'} failed")
     parts.append(f"the longest time without a success was {seconds(gap)}")
     loaded = seconds(sum(state["seconds"] for state in states))

@@ -68,11 +68,11 @@ class Sweep:
         return max(range(len(self.points)), key=lambda i: self.points[i].obj_per_s)
 
     def speed_up(self, point: Point) -> float:
-        """Throughput relative to that of the fewest endpoints."""
+        """Return the throughput relative to the throughput of the fewest endpoints."""
         return point.obj_per_s / self.points[0].obj_per_s
 
     def efficiency(self, point: Point) -> Optional[float]:
-        """Speed-up / factor of endpoints: 1 is linear; None for the fewest endpoints."""
+        """Return speed-up / factor of endpoints: 1 is linear; None for the fewest endpoints."""
         factor = point.load / self.points[0].load
         return self.speed_up(point) / factor if factor > 1 else None
 
@@ -104,7 +104,7 @@ class Sweep:
 
 
 def sweeps(runs: Sequence[Run]) -> List[Sweep]:
-    """Every phase and operation that usable runs measured with two loads at least, all else being equal."""
+    """Return a sweep of each phase and operation that usable runs, otherwise equal, measured with several loads."""
     runs = [(config, summary) for config, summary in runs if summary["usable"]]
     by_load = _sweeps(runs, lambda key: bool(_LOAD.search(key)), _load)
     by_endpoints = _sweeps(runs, lambda key: key == _ENDPOINTS, _endpoints)
@@ -132,7 +132,7 @@ def _sweeps(runs: Sequence[Run], varies: Callable[[str], bool], axis: _Axis) -> 
 
 
 def of_runs(runs: Sequence[Tuple[Path, Mapping[str, Any]]]) -> List[Sweep]:
-    """The sweeps of these runs: directories and summaries."""
+    """Return the sweeps of these runs: directories and summaries."""
     return sweeps([(configuration(summary, path), summary) for path, summary in runs])
 
 

@@ -7,29 +7,27 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from cbt_plugins.formatting import (
     NONE,
-    Block,
-    Notes,
-    TableGrid,
-    TitledBlocks,
-    Words,
     count,
     percent,
     plain,
     seconds,
     several,
-    share,
+    signed_percent,
     size,
     size_class,
     success,
 )
+from cbt_plugins.formatting.blocks import Block, Notes, TableGrid, TitledBlocks, Words
 from cbt_plugins.metrics import CLUSTER, COLUMNS, LATENCIES, METRICS, RATES, Metric, number_at
 from cbt_plugins.plan import split_op
+from cbt_plugins.report import scorecard
 from cbt_plugins.report.sentence import Sentence, first
-from cbt_plugins.results import impact, internals, recovery, upgrade
-from cbt_plugins.results.cpu_time import cpu_time_rows
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
-from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord, measurements
-from cbt_plugins.results.records import importers
+from cbt_plugins.results.nodes import internals
+from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
+from cbt_plugins.results.record_reader import importers
+from cbt_plugins.results.recovery import impact, milestones, upgrade
+from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
 from cbt_plugins.results.summary_file import AGES, halves, run_state
 from cbt_plugins.warning_kinds import by_kind, counted, paced
 
@@ -43,7 +41,7 @@ def blocks(
     ceilings: Optional[Mapping[str, Any]] = None,
     sentences: Sequence[Sentence] = (),
 ) -> List[Block]:
-    """Return a summary as blocks, `sentences` on top; `ceilings` are those of results.ceilings, if known."""
+    """Return a summary as blocks, `sentences` on top; `ceilings` are those of results.nodes.ceilings, if known."""
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     parts: List[Block] = [
         Words(tuple(f"{sentence.text} {sentence.more}".rstrip() for sentence in first(list(sentences))))
@@ -55,15 +53,17 @@ def blocks(
         parts.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
     inside = internals.counter_rows(summary.get("internals"))
     if inside:
-        parts.append(TitledBlocks("what OSDs and gateways count themselves", (_table(inside, left=2),)))
+        parts.append(TitledBlocks("counters of OSDs and gateways", (_table(inside, left=2),)))
     if summary["new_vs_aged"]:
         parts.append(_aging(summary["new_vs_aged"], halves(summary)))
     parts += map(_engines, summary["engines"])
     parts += map(_ladder, summary.get("ladders") or ())
     if ceilings and ceilings["phases"]:
-        parts.append(TitledBlocks(_ceiling_sentence(ceilings), (_table(ceiling_rows(ceilings)),)))
+        parts.append(TitledBlocks(ceiling_sentence(ceilings), (_table(ceiling_rows(ceilings)),)))
+    if summary.get("scorecard"):
+        parts += scorecard.blocks(summary["scorecard"])
     if summary["failure"]:
-        parts += [*recovery.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
+        parts += [*milestones.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
     for run_upgrade in summary.get("upgrades") or ():
         parts += upgrade.blocks(run_upgrade)
     return [*parts, _warnings(summary["warnings"])]
@@ -122,14 +122,15 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
     if phase["status"] != "ok":
         about.append(phase["status"].upper())
     if law["workers"]:
-        in_flight = f"{law['in_flight']:.2f} ({percent(law['deviation'])})"
+        in_flight = f"{law['in_flight']:.2f} ({signed_percent(law['deviation'])})"
         about.append(f"{several(law['workers'], 'worker')}, throughput x latency = {in_flight}")
     if phase["corrected_ms"]:
         p99, p999 = (plain(phase["corrected_ms"][name]) for name in ("p99", "p999"))
-        about.append(f"with what the closed loop could not ask: p99 {p99} ms, p99.9 {p999} ms")
+        about.append(f"with the requests that the closed loop could not send: p99 {p99} ms, p99.9 {p999} ms")
     if phase["loop"] == "open":
         rate = phase["rate"]
-        issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({percent(rate['deviation'])})"
+        deviation = signed_percent(rate["deviation"])
+        issued = "" if rate["issued"] is None else f", {plain(rate['issued'])} issued ({deviation})"
         works = dict.fromkeys(split_op(job["op"])[0] for job in law["jobs"] if job["paced"])
         where = f" in {', '.join(works)}" if any(works) else ""
         about.append(f"open loop{where}, target {plain(rate['asked'])} requests/s{issued}")
@@ -144,7 +145,7 @@ def _about_phase(phase: Mapping[str, Any]) -> Iterator[str]:
     for bucket in phase.get("readable") or ():
         if bucket["share"] < 1:
             objects = f"{bucket['listed']} of {bucket['objects']} objects of {bucket['bucket']}"
-            yield f"reads know {objects} ({share(bucket['share'])})"
+            yield f"reads know {objects} ({percent(bucket['share'])})"
     if phase["sentence"]:
         yield phase["sentence"]
 
@@ -222,7 +223,7 @@ def _aging(aging: Mapping[str, Any], headings: Tuple[str, str]) -> TitledBlocks:
 
 def _change(line: Mapping[str, Any]) -> List[str]:
     metric = " ".join(_headings([METRICS[line["metric"]]]))
-    return [line["op"], metric, plain(line["new"]), plain(line["aged"]), percent(line["change"])]
+    return [line["op"], metric, plain(line["new"]), plain(line["aged"]), signed_percent(line["change"])]
 
 
 def _ladder(ladder: Mapping[str, Any]) -> TitledBlocks:
@@ -301,7 +302,7 @@ def _usage_sentences(used: Mapping[str, Any]) -> Iterator[str]:
     yield f"bottleneck: {bottleneck['what']}. {'; '.join(bottleneck['evidence']) or NONE}"
 
 
-def _ceiling_sentence(ceilings: Mapping[str, Any]) -> str:
+def ceiling_sentence(ceilings: Mapping[str, Any]) -> str:
     """Return the layout and the interfaces that a network ceiling is computed from."""
     return f"network ceiling: {ceilings['layout']}; {ceilings['nics']}"
 
@@ -315,10 +316,10 @@ def ceiling_rows(ceilings: Mapping[str, Any]) -> List[List[str]]:
 def _ceiling_row(name: str, line: Mapping[str, Any]) -> List[str]:
     cells = [name]
     for op in ("put", "get"):
-        cells += [plain(line[f"{op}_measured"]), plain(line[f"{op}_mib_s"]), share(line[f"{op}_share"])]
+        cells += [plain(line[f"{op}_measured"]), plain(line[f"{op}_mib_s"]), percent(line[f"{op}_share"])]
     full = line["full"]
     network = " (cluster network)" if full and full["network"] == "cluster" else ""
-    return [*cells, share(line["share"]), f"{full['node']} {full['way']}{network}" if full else NONE]
+    return [*cells, percent(line["share"]), f"{full['node']} {full['way']}{network}" if full else NONE]
 
 
 def imported_blocks(records: Sequence[RunRecord]) -> List[Block]:
@@ -354,7 +355,7 @@ def _record(record: RunRecord) -> Iterator[Block]:
     for used in (record.used or {}).values():
         parts += _resources(used)
     if record.failure is not None:
-        parts += [Words((f"faults during the load: {record.config[FAULTS_KEY]}",)), *recovery.blocks(record.failure)]
+        parts += [Words((f"faults during the load: {record.config[FAULTS_KEY]}",)), *milestones.blocks(record.failure)]
     if record.warnings:
         parts.append(_warnings([{"code": warning.code, "text": warning.text} for warning in record.warnings]))
     yield TitledBlocks(f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}", tuple(parts))

@@ -12,7 +12,7 @@ import json
 import os
 import struct
 import zlib
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -43,7 +43,7 @@ def _unpacker() -> Any:
         return zlib
 
 
-_unpack = _unpacker()
+inflate = _unpacker()
 
 _COUNTS = "block:i8 source:u2 op:u1 endpoint:u2 size:u1 n:u4 failed:u4 objects:i8 bytes:i8 total:i8 min:i8 max:i8"
 _COUNTS += " failed_total:i8 failed_min:i8 failed_max:i8 ttfb_n:u4 ttfb_total:i8 ttfb_min:i8 ttfb_max:i8"
@@ -87,7 +87,8 @@ class Frame:
         return self.tables.get(name) or _EMPTY[name]
 
     def histograms(self, name: str) -> Tuple[np.ndarray, np.ndarray, np.ndarray]:
-        """A table of histograms, group by group: how many entries each has, and the entries' buckets and counts."""
+        """Return a table of histograms, group by group: how many entries each has, and the entries' buckets and counts.
+        """
         table = self.table(name)
         group, bucket, count = table["group"], table["bucket"], table["count"]
         if (group[1:] < group[:-1]).any():
@@ -112,17 +113,18 @@ class Frame:
                     raise Damaged(f"{name} has a {column} {int(values.max())}")
 
 
-def places(path: Path) -> Tuple[List[Tuple[int, int]], Optional[str]]:
+def places(path: Path, begin: int = 0, most: Optional[int] = None) -> Tuple[List[Tuple[int, int]], Optional[str]]:
     """Return (offset, length) of the frames of a file, and why there are no more when the last bytes are none.
 
-    Raises Unreadable when it is no aggregates file at all.
+    From `begin` on, where a frame begins, and no more than it takes for `most` bytes. Raises Unreadable when it is no
+    aggregates file at all.
     """
     frame_places: List[Tuple[int, int]] = []
     try:
         with open_regular(path) as file:
             size = os.fstat(file.fileno()).st_size
-            at = 0
-            while at < size:
+            at = begin
+            while at < size and (most is None or at < begin + most):
                 file.seek(at)
                 head = file.read(PREFIX.size)
                 if head[:4] != MAGIC[: len(head)]:
@@ -194,7 +196,7 @@ def joined(many: Iterable[Optional[Frame]]) -> Iterator[Optional[Frame]]:
 
 
 def _join(parts: Sequence[Frame]) -> Frame:
-    """One frame of several; an end frame stands alone."""
+    """Join the parts of one frame; an end frame stands alone."""
     if len(parts) == 1:
         return parts[0]
     kinds = ("ops", "endpoints", "errors")
@@ -214,6 +216,28 @@ def _join(parts: Sequence[Frame]) -> Frame:
     return Frame(parts[0].block, ops[0], endpoints[0], errors[0], tables)
 
 
+def split(frame: Frame, border: int) -> Tuple[Frame, Frame]:
+    """Return the parts of a frame before and after a border, a second at which a block begins."""
+    counts = frame.table("counts")["block"] + frame.block <= border
+    group_of = np.where(counts, np.cumsum(counts), np.cumsum(~counts)).astype(np.uint32) - np.uint32(1)
+    before: Dict[str, Columns] = {}
+    after: Dict[str, Columns] = {}
+    for name, columns in frame.tables.items():
+        if name == "threads":
+            after[name] = columns
+            continue
+        rows = (
+            counts[columns["group"]] if "group" in columns
+            else columns["second"] < border if "second" in columns
+            else columns["block"] + frame.block <= border
+        )
+        for part, chosen in ((before, rows), (after, ~rows)):
+            part[name] = {column: values[chosen] for column, values in columns.items()}
+            if "group" in columns:
+                part[name]["group"] = group_of[part[name]["group"]]
+    return replace(frame, tables=before, totals=(), ends=False), replace(frame, tables=after)
+
+
 def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]:
     """Return all names, and for each list the indexes of its names among them."""
     indexes: Dict[str, int] = {}
@@ -225,9 +249,9 @@ def parse(data: bytes) -> Frame:
     """Return one frame with its prefix. Raises Damaged; Unreadable for histograms of another resolution."""
     packed = memoryview(data)[PREFIX.size :]
     if zlib.crc32(packed) != PREFIX.unpack_from(data)[4]:
-        raise Damaged("its checksum is another one")
+        raise Damaged("its checksum does not match")
     try:
-        payload = _unpack.decompress(packed)
+        payload = inflate.decompress(packed)
         (length,) = struct.unpack_from("<I", payload)
         header = json.loads(payload[4 : 4 + length])
         bits = header["bits"]
@@ -249,7 +273,7 @@ def parse(data: bytes) -> Frame:
             totals=header.get("totals") or (),
             ends=header["kind"] == "end",
         )
-    except (ValueError, KeyError, TypeError, struct.error, _unpack.error) as e:
+    except (ValueError, KeyError, TypeError, struct.error, inflate.error) as e:
         raise Damaged(f"{type(e).__name__}: {e}") from e
     if bits != BITS:
         raise Unreadable(f"histograms of {bits} significant bits; this version reads {BITS}")

@@ -11,8 +11,17 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.evidence import judge
-from cbt_plugins.journal import ARCHIVE_VERSION, archive_refusal, is_held, journal_lines, read_json, read_text
+from cbt_plugins.journal import (
+    ARCHIVE_VERSION,
+    RUNNING_PHASE,
+    archive_refusal,
+    is_held,
+    journal_lines,
+    read_json,
+    read_text,
+)
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
+from cbt_plugins.results import engines
 from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
 
 
@@ -64,6 +73,8 @@ class ArchivedJob:
         return self.cbt_load and self.rate_limit > 0
 
 
+#: ends the name of a phase's folder until the phase has ended
+RUNNING = ".running"
 #: of a client's generators without a cluster: requests/s, and the clients of the same machine, which were as busy
 Ceiling = Tuple[float, Tuple[str, ...]]
 
@@ -147,8 +158,11 @@ def find_runs(path: Path) -> List[Path]:
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
 
 
-def read_run(path: Path) -> ArchivedRun:
-    """Return a run of an archive, complete or not. Raises Unreadable for another archive format, not for damage."""
+def read_run(path: Path, going_on: bool = False) -> ArchivedRun:
+    """Return a run of an archive, complete or not. Raises Unreadable for another archive format, not for damage.
+
+    `going_on`: somebody has seen that it goes on, as one of another machine does.
+    """
     refusal = archive_refusal(path)
     if refusal:
         raise Unreadable(refusal)
@@ -156,20 +170,20 @@ def read_run(path: Path) -> ArchivedRun:
     path = path.resolve()
     run = ArchivedRun(path, f"{path.parent.name}/{path.name}", changed=changed)
     run.complete = _document(run, path / "complete", needed=False)
-    run.going_on = run.complete is None and _is_going_on(path)
+    run.going_on = run.complete is None and (going_on or is_going_on(path))
     run.plan = _document(run, path / "plan.json") or {}
-    run.manifest = _document(run, path / "manifest.json") or {}
+    run.manifest = _document(run, path / "manifest.json", needed=not run.going_on) or {}
     run.config = _cluster_config(run)
     run.ceilings = _ceilings(run)
     for directory in sorted((path / "phases").glob("*")) if (path / "phases").is_dir() else []:
         if not directory.is_dir():
             continue
         if ".partial-" in directory.name or not (directory / "phase.json").exists():
-            if not (run.going_on and directory.name.endswith(".running")):
+            if not (run.going_on and directory.name.endswith(RUNNING)):
                 run.partials.append(directory.name)
         else:
             try:
-                run.phases.append(_phase(directory))
+                run.phases.append(_phase(directory, read_json(directory / "phase.json")))
             except (OSError, ValueError, KeyError, TypeError, AttributeError) as e:
                 run.errors.append((directory.name, f"phase.json cannot be used: {type(e).__name__}: {e}"))
     run.phases.sort(key=lambda phase: phase.index)
@@ -180,7 +194,7 @@ def read_run(path: Path) -> ArchivedRun:
 _ENDS = ("run-failed", "run-interrupted", "run-done")
 
 
-def _is_going_on(path: Path) -> bool:
+def is_going_on(path: Path) -> bool:
     """Tell whether a run is executed now: what a run that has ended says of itself is said while it holds its journal.
     """
     if not is_held(path / "journal.jsonl"):
@@ -198,7 +212,7 @@ def _document(run: ArchivedRun, path: Path, needed: bool = True) -> Optional[Map
         data = read_json(path)
         if isinstance(data, dict):
             return data
-        run.errors.append((None, f"{path.name} holds no mapping"))
+        run.errors.append((None, f"{path.name} is not a mapping"))
     except FileNotFoundError:
         if needed:
             run.errors.append((None, f"{path.name} is missing"))
@@ -225,7 +239,7 @@ def _ceilings(run: ArchivedRun) -> Mapping[str, Mapping[str, Ceiling]]:
 
 
 def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
-    """CBT's benchmark_config.yaml: {cluster: configuration of the run}."""
+    """Read CBT's benchmark_config.yaml: {cluster: configuration of the run}."""
     path = run.path / "benchmark_config.yaml"
     if not path.exists():
         return {}
@@ -239,11 +253,27 @@ def _cluster_config(run: ArchivedRun) -> Mapping[str, Any]:
     return data.get("cluster", data) if isinstance(data, dict) else {}
 
 
-def _phase(directory: Path) -> ArchivedPhase:
-    data = read_json(directory / "phase.json")
+def read_running(run: Path) -> Optional[Tuple[ArchivedPhase, Optional[float]]]:
+    """Return the phase of a run that has begun and not ended, and when its window begins (None: its rows say it).
+
+    None when there is none. Raises OSError and ValueError for a damaged file.
+    """
+    for directory in sorted((run / "phases").glob(f"*{RUNNING}")):
+        try:
+            data = read_json(directory / RUNNING_PHASE)
+            return _phase(directory, {**data, "window": None}), _time(data["window"]["start"])
+        except FileNotFoundError:
+            continue  # its load has not begun
+        except (KeyError, TypeError, AttributeError) as e:
+            raise ValueError(f"{directory / RUNNING_PHASE}: {type(e).__name__}: {e}") from e
+    return None
+
+
+def _phase(directory: Path, data: Mapping[str, Any]) -> ArchivedPhase:
     if data.get("version") != ARCHIVE_VERSION:
         raise ValueError(f"version {data.get('version')!r}; this program reads version {ARCHIVE_VERSION}")
-    if directory.is_symlink() or directory.name != f"{int(data['index']):02d}-{data['name']}":
+    name = directory.name[: -len(RUNNING)] if directory.name.endswith(RUNNING) else directory.name
+    if directory.is_symlink() or name != f"{int(data['index']):02d}-{data['name']}":
         raise ValueError(f"it is of phase {data['index']}, {data['name']!r}, and in {directory.name}")
     window = data.get("window") or {}
     start, end = window.get("start"), window.get("end")
@@ -262,7 +292,7 @@ def _phase(directory: Path) -> ArchivedPhase:
         duration=asked_load.get("duration"),
         mix={_op(op): float(share) for op, share in (asked_load.get("mix") or {}).items()},
         load=dict(asked_load),
-        engine=str(data.get("engine") or "warp"),
+        engine=str(data.get("engine") or engines.DEFAULT),
         block=max(1, int(data.get("block") or 1)),
         jobs=jobs,
         accounting=tuple(data.get("accounting") or ()),
@@ -309,7 +339,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         cut=bool(data.get("cut")),
         restarts=int(data.get("restarts") or 0),
         rows_total=data.get("rows_total"),
-        cbt_load=data.get("role") == "cbt-load" or engine == "cbt-load",
+        cbt_load=engines.is_cbt_load(engine, str(data.get("role") or "")),
         ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
         loops=tuple(_loops(data, data.get("driver_end") or {})),
@@ -333,7 +363,7 @@ def _time(value: Any) -> Optional[float]:
     if value is None:
         return None
     if not math.isfinite(float(value)):
-        raise ValueError(f"{value!r} is no time")
+        raise ValueError(f"{value!r} is not a time")
     return float(value)
 
 

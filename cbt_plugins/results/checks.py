@@ -5,15 +5,15 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from cbt_plugins.conditions import LASTS, ConditionSpan, of_own_faults, spans
+from cbt_plugins.conditions import LASTS, ConditionSpan, condition_spans, of_own_faults
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import split_op
-from cbt_plugins.results import endpoint_stalls
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
-from cbt_plugins.results.flight import rates
-from cbt_plugins.results.job import OTHER_OBJECT, kind, missing
-from cbt_plugins.results.phase import PhaseAggregates
+from cbt_plugins.results.requests import endpoint_stalls
+from cbt_plugins.results.requests.accumulator import OTHER_OBJECT, kind, missing
+from cbt_plugins.results.requests.flight import rates
+from cbt_plugins.results.requests.phase import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
 
 RATE = 0.01  # share of the rate that was asked for
@@ -89,20 +89,20 @@ def _late(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict
 def _readable(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for bucket in line["readable"]:
         if bucket["share"] < READ:
-            none = f", and none of those of {', '.join(bucket['unread'])}" if bucket["unread"] else ""
+            none = f", and no objects of {', '.join(bucket['unread'])}" if bucket["unread"] else ""
             text = (
                 f"bucket {bucket['bucket']}: reads know {bucket['listed']} of {bucket['objects']} objects "
-                f"({100 * bucket['share']:.0f} %), the first by name{none}: raise read_objects, or use cbt-load"
+                f"({100 * bucket['share']:.0f} %), the first in the LIST{none}: raise read_objects, or use cbt-load"
             )
             yield {"code": "read-share", "text": text}
 
 
 def _paced(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    """LIMITED: warp has no open loop; a rate is a limit, and what waits for it is not measured."""
+    """Warn of rates that limit warp's closed loops: the time that a request waits for its turn is not measured."""
     for op, held, rate in paced(line):
         of = [job for job in aggregates.phase.jobs if job.op == op]
         part = "" if held == len(of) else f" in {held} of {len(of)} jobs"
-        text = f"{op} was held to {rate:g} requests/s{part}: it could not get faster, and its latency lacks the wait"
+        text = f"{op} was limited to {rate:g} requests/s{part}: it could not be faster; latencies are without the wait"
         numbers = line["ops"].get(op) or {}
         reached = held == len(of) and (numbers.get("obj_per_s") or 0.0) >= AT_LIMIT * rate
         code = "at-limit" if reached else "paced"
@@ -127,8 +127,8 @@ def of_cluster(
         return
     own_faults = of_own_faults(json_lines(run.path / "events.jsonl"))
     accepted = (run.plan.get("settings") or {}).get("accept") or ()
-    condition_spans, unknown = spans(status, start, end)
-    for span in condition_spans:
+    spans, unknown = condition_spans(status, start, end)
+    for span in spans:
         name = span.condition.name
         if span.condition.of_faults and any(low <= span.first < high for low, high in own_faults):
             continue
@@ -229,7 +229,7 @@ def _rows(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warn
         if job_aggregates.bad:
             yield {
                 "code": "bad-rows",
-                "text": f"{job.id}: {several(job_aggregates.bad, 'line')} left out: no rows",
+                "text": f"{job.id}: {several(job_aggregates.bad, 'line')} left out: they are not rows",
                 "job": job.id,
             }
         if job.rows_total is not None and job.rows_total != job_aggregates.rows:
@@ -252,7 +252,7 @@ def _errors(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Wa
 
 
 def _missing(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
-    """A missing object is no failure of a gateway: the accounting is wrong, or somebody else changed the bucket."""
+    """Warn of missing objects: the accounting is wrong, or somebody changed the bucket; no gateway failed."""
     for op, of in aggregates.ops.items():
         n = sum(count for text, count in of.messages.items() if missing(text))
         if n:
@@ -271,7 +271,7 @@ def _accounting(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterato
 
 
 def _ran_dry(aggregates: PhaseAggregates) -> Set[str]:
-    """Jobs that had nothing to do for a time, and say so themselves."""
+    """Return the jobs that had nothing to do for a time, and say so themselves."""
     warned_jobs = {str(w.get("job")) for w in aggregates.phase.warnings if w.get("code") == "ran-dry"}
     return warned_jobs | {job.id for job in aggregates.phase.jobs if any((job.driver_end.get("dry") or {}).values())}
 
@@ -322,7 +322,7 @@ def _mix(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warni
 
 
 def _mix_limit(aggregates: PhaseAggregates, work: str) -> float:
-    """Percentage points. warp's mix is made by workers and rates; cbt-load's is exact over every 1000 operations."""
+    """Return the tolerance of a mix in percentage points; cbt-load is exact over every 1000 operations."""
     if not any(job.cbt_load for job in aggregates.phase.jobs):
         return MIX
     # of each job the last 1000 are not complete (24: three standard deviations of a half), and some are under way
@@ -335,9 +335,9 @@ def _coarse(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Wa
     coarse = [op for op, of in aggregates.ops.items() if of.latency.n and not of.latency.has_buckets]
     p99 = [job.driver_end["p99_ms"] for job in aggregates.phase.jobs if job.driver_end.get("p99_ms") is not None]
     if coarse:
-        text = f"the generator tells sums of {', '.join(coarse)}, by the second: no percentiles"
+        text = f"the generator reports only sums of {', '.join(coarse)}, by the second: no percentiles"
         if p99:
-            text += f"; the p99 of its processes are {min(p99):.1f} to {max(p99):.1f} ms, that of all is between"
+            text += f"; the p99 of its processes are {min(p99):.1f} to {max(p99):.1f} ms; the p99 of all is between"
         yield {"code": "percentiles-not-merged", "text": text}
 
 

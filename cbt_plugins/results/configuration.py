@@ -13,7 +13,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from cbt_plugins.config.fault import without_defaults
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json, read_text
-from cbt_plugins.plan import is_calibration, op_of_work
+from cbt_plugins.plan import CRUSH, DAEMON_TYPES, is_calibration, op_of_work
+from cbt_plugins.results.engines import has_worker_groups, is_cbt_load
 
 Pairs = Iterator[Tuple[str, Any]]
 
@@ -24,8 +25,6 @@ _ROLES = (("buckets.data", "data"), ("buckets.index", "index"))
 _SECRET = re.compile(r"(password|passwd|secret|token|(^|[_/ -])key)$")
 #: options of faults that are secret, or say how the same is done
 _HOW = re.compile(r"password|passwd|secret|token|key$|^(service_manager|consent|ssh_port)$")
-#: types of daemons that faults have as targets; all other targets are nodes
-_DAEMONS = ("osd", "mon", "mgr", "mds", "rgw")
 
 
 def configuration(summary: Mapping[str, Any], run: Optional[Path]) -> Dict[str, Any]:
@@ -53,14 +52,16 @@ def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
         planned_phase = planned.get(phase["name"], {})
         for key, value in _of_phase(phase, planned_phase):
             yield f"phase.{phase['name']}.{key}", value
-        if calibrated and phase["engine"] == "warp" and phase["kind"] == "hybrid" and not planned_phase.get("workers"):
+        if calibrated and has_worker_groups(phase) and not planned_phase.get("workers"):
             driver_workers = [driver["workers"] for driver in plan.get("drivers") or ()]
             yield f"phase.{phase['name']}.workers", sum(driver_workers) or None  # what was made of them is in loops
-        if phase["engine"] == "warp" and phase["kind"] == "hybrid":
+        if has_worker_groups(phase):
             yield f"loops.{phase['name']}", mix(dict(_workers(phase["jobs"])))  # by calibration: another in every run
     for name, text in summary["environment"]["versions"].items():
         yield f"version.{name}", text
     yield "scale", summary["environment"]["scale"]
+    if plan.get("objective") or summary["failure"]:
+        yield "objective", _limits(plan.get("objective") or {}) or "of the baseline"
 
 
 def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
@@ -78,8 +79,7 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
     yield "loop", phase["loop"]
     ladder = planned.get("ladder")
     if ladder:  # each run finds its own loads
-        objective = " ".join(f"{key}:{limit:g}" for key, limit in ladder["objective"].items())
-        yield "ladder", f"{ladder['unit']} {ladder['lowest']:g}-{ladder['highest']:g} {objective}"
+        yield "ladder", f"{ladder['unit']} {ladder['lowest']:g}-{ladder['highest']:g} {_limits(ladder['objective'])}"
         yield "steps", ladder.get("steps")
     else:
         yield "workers", sum(driver["workers"] for driver in phase["drivers"])
@@ -103,8 +103,13 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         yield "warp", _warp(planned.get("warp") or {}) or None
         for name in ("ramp", "warmup", "arrivals"):
             yield name, planned.get(name)
-        if phase["kind"] == "hybrid" and phase["engine"] == "warp" and "workers" in planned:
+        if has_worker_groups(phase) and "workers" in planned:
             yield "workers_by_op", mix(planned["workers"]) or "calibrated"
+
+
+def _limits(objective: Mapping[str, float]) -> str:
+    """Return the limits of an objective: "GET/p99_ms:50 success_rate:0.999"."""
+    return " ".join(f"{key}:{limit:g}" for key, limit in objective.items())
 
 
 def _by_op(parts: Sequence[Mapping[str, Any]], name: str, text: Callable[[Any], str]) -> str:
@@ -134,7 +139,9 @@ def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
     for event in events:
         at = f"{event['at']:g}s"
         if event.get("inject"):
-            yield f"{at}:{_fault(event['inject'])}"
+            conditions = {"after-clean": event.get("after_clean"), "optional": event.get("optional")}
+            words = "".join(f"{word}:" for word, is_set in conditions.items() if is_set)
+            yield f"{at}:{words}{_fault(event['inject'])}"
         if event.get("run"):
             yield f"{at}:run:{_digest(event['run'].get('command'), event['run'].get('undo') or '')}"
         if event.get("upgrade"):
@@ -155,9 +162,11 @@ def _fault(fault: Mapping[str, Any]) -> str:
 
 
 def _type_of(target: str) -> str:
-    """Return "osd" of osd.3, and "node" of a name of a node."""
+    """Return "osd" of osd.3, "crush" of a bucket, and "node" of a name of a node."""
+    if target.startswith(CRUSH):
+        return "crush"
     kind, _, name = target.partition(".")
-    return kind if kind in _DAEMONS and name else "node"
+    return kind if kind in DAEMON_TYPES and name else "node"
 
 
 def _option(value: Any, targets: Sequence[str]) -> str:
@@ -203,7 +212,7 @@ def _of_plan(plan: Mapping[str, Any]) -> Pairs:
         yield f"load.s3.{name}", s3.get(name)
     yield "load.s3.scheme", "+".join(sorted({str(url).split(":", 1)[0] for url in s3.get("urls") or ()})) or None
     cbt_load = plan.get("cbt_load") or {}
-    if any(phase.get("engine") == "cbt-load" for phase in plan.get("phases") or ()):
+    if any(is_cbt_load(phase.get("engine") or "") for phase in plan.get("phases") or ()):
         for name, value in cbt_load.items():
             yield ("seed" if name == "seed" else f"load.cbt_load.{name}"), value
     settings = plan.get("settings")
@@ -270,7 +279,7 @@ def _of_nodes(run: Optional[Path]) -> Pairs:
 
 
 def _of_cluster(run: Optional[Path]) -> Pairs:
-    """The snapshot that was made before the first phase."""
+    """Yield the keys of the snapshot that was made before the first phase."""
     before = run / "cluster" / "before" if run else None
     profiles = _mapping(before, "ec_profiles.json")
     own = {pool.get("pool_name"): key for key, pool in (_mapping(run, "manifest.json").get("pools") or {}).items()}
@@ -329,7 +338,7 @@ def _of_pool(role: str, pool: Mapping[str, Any], profiles: Mapping[str, Any]) ->
 
 
 def _of_rule(role: str, rule: Mapping[str, Any]) -> Pairs:
-    """Where the PGs of a pool are: the rule's name says nothing, each run has its own."""
+    """Yield the places of a pool's PGs: the name of the rule says nothing, because each run has a rule of its own."""
     steps = rule.get("steps") or []
     taken = [str(step.get("item_name")) for step in steps if step.get("op") == "take"]
     root, _, device = (taken or [""])[0].partition("~")
@@ -363,7 +372,7 @@ def _list(directory: Optional[Path], name: str) -> List[Any]:
 
 
 def _json(directory: Optional[Path], name: str) -> Any:
-    """None for what is missing or damaged: the summary's warnings have said so."""
+    """Read a file; None for one that is missing or damaged: the summary's warnings have said so."""
     try:
         return read_json(directory / name) if directory else None
     except (OSError, ValueError):

@@ -8,8 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Counter, Dict, Iterator, List, Mapping, Optional
 
-from cbt_plugins.config.units import about_size
-from cbt_plugins.formatting import several
+from cbt_plugins.formatting import about_size, several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedRun
@@ -160,7 +159,7 @@ def _number(value: Any) -> Optional[float]:
 
 
 def _text(value: Any) -> Optional[str]:
-    """A text as it is; of a mapping what says it best."""
+    """Return a text as it is; of a mapping the value that says it best."""
     if isinstance(value, dict):
         value = next((value[name] for name in ("describe", "version", "text") if value.get(name)), None)
     return None if value is None else str(value)

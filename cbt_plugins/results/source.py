@@ -55,7 +55,7 @@ def reading(path: Path) -> Iterator[None]:
 
 def unexpected(path: Path, error: Exception) -> Exception:
     """Return the exception for an error that damage seldom explains. The tests let the error itself through."""
-    text = "if its files are whole, this is an error of cbt-plugins: please report it"
+    text = "if its files are complete, this is an error of cbt-plugins: please report it"
     return Unreadable(f"{path}: cannot be read: {_error_text(error)}; {text}")
 
 
@@ -72,7 +72,8 @@ class PackedFile:
         self.torn: Optional[str] = None
 
     def chunks(self) -> Iterator[bytes]:
-        """Raises Unreadable when nothing can be read; what follows a damage is left out, `torn` is set."""
+        """Yield the data. Raises Unreadable when nothing can be read; data behind a damage is left out, `torn` is set.
+        """
         try:
             with open_regular(self.path) as raw:
                 magic = raw.read(4)
@@ -129,7 +130,7 @@ class PackedFile:
                     return
 
     def _zstd(self, raw: BinaryIO) -> Iterator[bytes]:
-        new = _zstd_member()
+        new = zstd_member()
         if new is not None:
             yield from self._members(raw, new)
             return
@@ -155,7 +156,7 @@ class PackedFile:
                 self.torn = "damaged zstd data"
 
     def _members(self, raw: BinaryIO, new: Callable[[], Any]) -> Iterator[bytes]:
-        """Frames one after the other; `new` makes what takes one."""
+        """Yield the data of frames one after the other; `new` makes the decompressor of one frame."""
         member, complete = new(), True
         data = raw.read(_CHUNK >> 3)
         while data:
@@ -202,7 +203,7 @@ def _until_damage(member: zlib._Decompress, data: bytes) -> bytes:
     return plain
 
 
-def _zstd_member() -> Optional[Callable[[], Any]]:
+def zstd_member() -> Optional[Callable[[], Any]]:
     """Return a constructor of readers of one zstd frame, or None: of Python 3.14, or of `zstandard`."""
     try:
         module = importlib.import_module("compression.zstd")

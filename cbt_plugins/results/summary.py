@@ -14,54 +14,59 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from cbt_plugins.evidence import ADDED, in_read_folder
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
-from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of
+from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, judge, ladder_of
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
-from cbt_plugins.results import endpoint_stalls, flight, internals, resources, upgrade
-from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
+from cbt_plugins.results.engines import has_worker_groups, is_cbt_load, is_plain_warp
 from cbt_plugins.results.environment import environment
-from cbt_plugins.results.impact import breaks, failure, warnings_of
-from cbt_plugins.results.readable import Readable
-from cbt_plugins.results.samples import Status, status_by_phase
+from cbt_plugins.results.nodes import internals, resources
+from cbt_plugins.results.recovery import upgrade
+from cbt_plugins.results.recovery.cluster_samples import Status, status_by_phase
+from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
+from cbt_plugins.results.recovery.scorecard import scorecard
+from cbt_plugins.results.requests import endpoint_stalls, flight
+from cbt_plugins.results.requests import phase as of_phase
+from cbt_plugins.results.requests.readable import Readable
 from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
 
-def numbers_of(path: Path) -> Dict[str, Any]:
+def numbers_of(
+    path: Path, running: Optional[of_phase.PhaseAggregates] = None, going_on: bool = False
+) -> Dict[str, Any]:
     """Return the summary of a run directory without its version, complete or not.
 
+    With `running`, the phase under way is its last phase; nothing is compared with it. `going_on` as of read_run.
     Raises Unreadable for another format of archive.
     """
-    run = read_run(path)
+    run = read_run(path, going_on)
     warnings = list(_run_warnings(run))
+    ended = len(run.phases)
+    run.phases += [running.phase] if running else []
     phases, broken, upgraded = [], breaks(run), upgrade.happened(run)
     kept: List[of_phase.PhaseAggregates] = []
     readable, status = Readable(run.plan.get("read_objects")), status_by_phase(run)
     for phase in run.phases:
-        aggregates = of_phase.read_phase(phase)
-        line, phase_warnings = _phase(phase, aggregates, readable, status[phase.name])
-        line["generator"] = flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
+        is_running = running is not None and phase is running.phase
+        aggregates = running if running is not None and is_running else of_phase.read_phase(phase)
+        line = phase_line(run, aggregates, readable, status[phase.name])
         phases.append(line)
-        warnings.extend(phase_warnings)
+        warnings.extend(() if is_running else check_phase(aggregates, line))
         warnings.extend(of_cluster(run, phase, status[phase.name]))
         kept += [aggregates] if broken or upgraded else []
     failed = failure(run, kept) if broken else None
-    warnings.extend(warnings_of(failed))
+    warnings.extend(impact_warnings(failed))
     run_upgrades = upgrade.upgrades(run, kept)
-    warnings.extend(upgrade.warnings_of(run_upgrades))
+    warnings.extend(upgrade.upgrade_warnings(run_upgrades))
     used = resources.resources(run, phases)
     refused = resources.nodes_of_files(run.changed)
-    warnings.extend(resources.warnings_of(used, phases, resources.nodes_to_watch(path), refused))
+    warnings.extend(resources.resource_warnings(used, phases, resources.nodes_to_watch(path), refused))
     inside = internals.internals(run, phases)
-    warnings.extend(internals.warnings_of(inside))
+    warnings.extend(internals.internals_warnings(inside))
     warnings.extend(internals.limits(path))
     warnings.extend({"code": "damaged-lines", "text": text} for text in run.damage)
-    warnings = [
-        {"code": warning["code"], "severity": severity_of(warning["code"]).value, **warning} for warning in warnings
-    ]
-    ladder_lines = ladders(run, phases)
-    steps = {step["phase"] for ladder in ladder_lines for step in ladder["steps"]}
-    warnings = [warning for warning in warnings if not (warning.get("phase") in steps and warning["code"] in _OVERLOAD)]
+    ladder_lines = ladders(run, phases[:ended])
+    warnings = list(_graded(run, warnings, ladder_lines))
     return {
         "run": {
             "name": run.name,
@@ -72,10 +77,11 @@ def numbers_of(path: Path) -> Dict[str, Any]:
         "usable": not any(warning["severity"] == Severity.INVALID.value for warning in warnings),
         "warnings": warnings,
         "phases": phases,
-        "new_vs_aged": None if broken else new_vs_aged(phases),
-        "engines": engine_pairs(phases),
+        "new_vs_aged": None if broken else new_vs_aged(phases[:ended]),
+        "engines": engine_pairs(phases[:ended]),
         "ladders": ladder_lines,
         "failure": failed,
+        "scorecard": scorecard(run, failed),
         "upgrades": run_upgrades,
         "resources": used,
         "internals": inside,
@@ -83,9 +89,23 @@ def numbers_of(path: Path) -> Dict[str, Any]:
     }
 
 
-def _phase(
-    phase: ArchivedPhase, aggregates: of_phase.PhaseAggregates, readable: Readable, status: Status
-) -> Tuple[Dict[str, Any], List[Dict[str, Any]]]:
+def _graded(
+    run: ArchivedRun, warnings: Iterable[Dict[str, Any]], ladder_lines: Sequence[Mapping[str, Any]]
+) -> Iterator[Dict[str, Any]]:
+    """Yield the warnings with their severity, without those that a ladder's step or a run that goes on cannot have."""
+    steps = {step["phase"] for ladder in ladder_lines for step in ladder["steps"]}
+    for warning in warnings:
+        code = warning["code"]
+        is_overload = code in _OVERLOAD and warning.get("phase") in steps
+        if not (is_overload or (run.going_on and code in _AT_THE_END)):
+            yield {"code": code, "severity": severity_of(code).value, **warning}
+
+
+def phase_line(
+    run: ArchivedRun, aggregates: of_phase.PhaseAggregates, readable: Readable, status: Status
+) -> Dict[str, Any]:
+    """Return the entry of a phase in the summary."""
+    phase = aggregates.phase
     gap = aggregates.all_ops.longest_gap()
     drivers = {job.id: job.driver for job in phase.jobs}
     line: Dict[str, Any] = {
@@ -118,7 +138,8 @@ def _phase(
         "under_way": flight.under_way(phase.path / flight.FILE, aggregates.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)
-    return line, check_phase(aggregates, line)
+    line["generator"] = flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
+    return line
 
 
 def _loop(phase: ArchivedPhase) -> Optional[str]:
@@ -150,8 +171,8 @@ def _job(aggregates: of_phase.PhaseAggregates, job: ArchivedJob) -> Dict[str, An
 
 
 _WITHOUT_ADMIN = (
-    "admin: none: not known are the cluster's state in each phase, objects against requests, capacity, and what Ceph "
-    "runs with; nothing stops a fill before the cluster is full"
+    "admin: none: the state of the cluster in each phase, the number of objects, the capacity and the settings of Ceph "
+    "are not known; nothing stops a fill before the cluster is full"
 )
 
 
@@ -230,6 +251,8 @@ def _all(ops: Mapping[str, Mapping[str, Any]], names: Iterable[str]) -> Dict[str
     }
 
 
+#: warnings that only the end of a run decides: then the files of its nodes' monitors come
+_AT_THE_END = ("resources-gap", "not-recovered")
 #: warnings of what a ladder looks for: its answer says so
 _OVERLOAD = ("rate", "late-starts", "errors", "stall", "generator-idle")
 
@@ -251,7 +274,7 @@ def ladders(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> List[Dict[
 
 
 def _ladder(ladder: Ladder, steps: Sequence[LadderStep], lines: Mapping[str, Mapping[str, Any]]) -> Dict[str, Any]:
-    ladder_answer = answer(ladder, steps)
+    ladder_answer = answer_of_ladder(ladder, steps)
     return {
         "name": ladder.name,
         "unit": ladder.unit,
@@ -329,18 +352,18 @@ def new_vs_aged(phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]
 
 def _chance(held: Sequence[str]) -> str:
     note = "one measurement each: a difference may be chance, no significance is claimed"
-    return f"{note}; held to a rate, and no word on aging: {', '.join(held)}" if held else note
+    return f"{note}; rate limited, so no answer on aging: {', '.join(held)}" if held else note
 
 
 _ENGINES = tuple(METRICS[key] for key in ("obj_per_s", "mib_per_s", "p50_ms", "p99_ms"))
 _MIXED = (
     "warp mixed reads objects that it has just written itself and repeats failed requests unseen, in a closed loop "
-    "without LIST; cbt-load reads what the cycle has filled, and a failed request is a failed one"
+    "without LIST; cbt-load reads what the cycle has filled, and counts each failed request"
 )
 _JOBS = (
-    "warp makes the mix of one process per operation, each held to its workers or its rate, and repeats failed "
-    "requests unseen; cbt-load makes it in one process, exact over every 1000 requests, and a failed request is a "
-    "failed one"
+    "warp makes the mix by one process for each operation, with a limit of workers or of the rate, and repeats failed "
+    "requests unseen; cbt-load makes the mix in one process, exact over every 1000 requests, and counts each failed "
+    "request"
 )
 
 
@@ -357,7 +380,9 @@ def engine_pairs(phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
         if phase["ops"] and phase["mix"]["asked"] and not is_calibration(phase["name"], phase["role"])
     ]
     closed = [
-        phase for phase in loaded if (phase["kind"], phase["engine"], phase["loop"]) == ("hybrid", "cbt-load", "closed")
+        phase
+        for phase in loaded
+        if (phase["kind"], phase["loop"]) == ("hybrid", "closed") and is_cbt_load(phase["engine"])
     ]
     pairs = []
     for warp_phase in filter(_by_warp, loaded):
@@ -374,8 +399,8 @@ def _distance(index: int, role: str, phase: Mapping[str, Any]) -> Tuple[bool, in
 
 
 def _by_warp(phase: Mapping[str, Any]) -> bool:
-    mixed = phase["kind"] == "warp" and any(job["op"] == "MIXED" for job in phase["jobs"])
-    return mixed or (phase["kind"] == "hybrid" and phase["engine"] == "warp")
+    mixed = is_plain_warp(phase) and any(job["op"] == "MIXED" for job in phase["jobs"])
+    return mixed or has_worker_groups(phase)
 
 
 def _same(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
@@ -384,7 +409,7 @@ def _same(first: Mapping[str, float], second: Mapping[str, float]) -> bool:
 
 def _entry(cbt_load_phase: Mapping[str, Any], warp_phase: Mapping[str, Any]) -> Dict[str, Any]:
     workers = [sum(job["workers"] for job in phase["jobs"]) for phase in (cbt_load_phase, warp_phase)]
-    note = _MIXED if warp_phase["kind"] == "warp" else _JOBS
+    note = _MIXED if is_plain_warp(warp_phase) else _JOBS
     if workers[0] != workers[1]:
         note += f"; cbt-load had {several(workers[0], 'worker')}, warp {workers[1]}"
     lines: List[Dict[str, Any]] = []

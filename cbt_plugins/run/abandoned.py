@@ -18,7 +18,7 @@ from cbt_plugins.run.context import RunArchive
 
 log = logging.getLogger(__name__)
 
-_STAYS = "bucket %s of this run stays if it is there: remove it with an S3 client"
+_STAYS = "bucket %s of this run is not removed: if it exists, remove it with an S3 client"
 
 
 class EventsOfUndo:

@@ -14,13 +14,14 @@ from pathlib import Path
 from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
-from cbt_plugins.cluster.remote import insist, side_by_side
+from cbt_plugins.cluster.remote import ask_at_once, insist
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)
 
@@ -133,7 +134,7 @@ class Buckets:
         left = [name for name in self.names.values() if name not in counts]
         for first in range(0, len(left), FEW):
             lot = left[first : first + FEW]
-            counts.update(zip(lot, side_by_side(*(partial(self._objects, name, timeout) for name in lot))))
+            counts.update(zip(lot, ask_at_once(*(partial(self._objects, name, timeout) for name in lot))))
         return {name: counts[name] for name in self.names.values()}
 
     def _buckets_of(self, user: str, timeout: float) -> Dict[str, BucketStats]:
@@ -324,11 +325,17 @@ def settled(
 
     Requests cut off may still end, and RGW answers before the bucket index has the change.
     """
-    for _ in range(SETTLES):
-        if all(object_count.after == object_count.expected for object_count in judge(counts)):
-            break
-        time.sleep(SETTLE)
-        before, counts = counts, take()
-        if counts == before and all(object_count.ok for object_count in judge(counts)):
-            break
-    return counts
+    looks: List[Dict[str, int]] = []
+
+    def count() -> Dict[str, int]:
+        looks.append(take() if looks else counts)
+        return looks[-1]
+
+    def is_settled(now: Mapping[str, int]) -> bool:
+        accounting = judge(now)
+        if all(object_count.after == object_count.expected for object_count in accounting):
+            return True
+        return looks[-2:-1] == [now] and all(object_count.ok for object_count in accounting)
+
+    # the clock counts looks: a look at large buckets may take longer than all the pauses
+    return wait_until(count, SETTLES, SETTLE, met=is_settled, clock=Clock(lambda: max(0, len(looks) - 1)))

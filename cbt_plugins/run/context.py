@@ -8,13 +8,14 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Iterator, List, Optional
 
+from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.sampler import ClusterWatch
+from cbt_plugins.conditions import NO_FAULTS
 from cbt_plugins.faults import Injector
-from cbt_plugins.host import HostRun
 from cbt_plugins.inventory import ROLES, head_of, nodes_of
-from cbt_plugins.journal import Journal, sync_folder, write_json
+from cbt_plugins.journal import RUNNING_PHASE, Journal, sync_folder, write_json
 from cbt_plugins.plan import Plan
 
 RUNNING, PARTIAL = ".running", ".partial-"
@@ -100,6 +101,7 @@ class RunArchive:
         """Write phase.json and give the folder of a whole phase its name."""
         running, folder = self.running(index, name), self.phase(index, name)
         write_json(running / "phase.json", phase)
+        (running / RUNNING_PHASE).unlink(missing_ok=True)
         running.rename(folder)
         sync_folder(self._phases)
         return folder
@@ -109,7 +111,7 @@ class RunArchive:
 class RunContext:
     """One invocation of a run; the engine makes it before it asks anything of the cluster."""
 
-    host: HostRun
+    host: CbtRun
     plan: Plan
     run_id: str
     remote: Remote
@@ -123,6 +125,11 @@ class RunContext:
     def has_data(self) -> bool:
         """Return whether a phase has begun: what the run has made for itself may hold the data of hours then."""
         return bool(self.journal.last("phase-begun"))
+
+    @property
+    def faulty(self) -> bool:
+        """Whether a fault is in force."""
+        return any(record.kind not in NO_FAULTS for record in self.injector.open)
 
     @property
     def clients(self) -> List[str]:

@@ -114,12 +114,12 @@ def error_of(order, url, owner, keys):
             return "TLS on this port: write https:// instead of http://"
         text = printable(str(error))
         if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):  # which a closed one is too
-            return "is no HTTP server: it sends %r" % text
+            return "is not an HTTP server: it sends %r" % text
         return "%s: %s" % (type(error).__name__, text)
     if not is_s3:
         if url.startswith("http:") and status == 400 and speaks_tls(url):
             return "TLS on this port: write https:// instead of http://"
-        return "it replies, but is no S3 server (status %d, no S3 header and no XML of S3)" % status
+        return "the endpoint replies, but is not an S3 server (status %d, no S3 header and no XML of S3)" % status
     if keys and code in KEY_ERRORS:
         return "the keys of %s are wrong: %s (%s)" % (owner, KEY_ERRORS[code], code)
     return ""
@@ -143,7 +143,7 @@ def main():
     for thread in threads:
         thread.join(max(0.0, until - time.monotonic()))
     for index, (url, owner, _) in enumerate(questions):
-        error = errors.get(index, "no whole reply within %g s" % LONGEST)
+        error = errors.get(index, "no complete reply within %g s" % LONGEST)
         if error:
             print(json.dumps({"url": url, "owner": owner, "error": error}))
     sys.stdout.flush()

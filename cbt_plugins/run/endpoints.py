@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-import configparser
 import json
 import os
 import shlex
 import ssl
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
+from cbt_plugins.cluster.kubernetes import KubernetesError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.config import aws
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run import bucket_agent
 
-#: of a profile: the token is optional
-_AWS = ("aws_access_key_id", "aws_secret_access_key", "aws_session_token")
 #: bytes of s3.ca_file
 _LARGEST_AUTHORITY = 64 << 10
 #: asks endpoints, from a client; seconds that it may take, a little more than it gives itself
-_PROBE, _PROBE_TIMEOUT = NodeProgram(Path(__file__).with_name("endpoint_probe.py"), (bucket_agent,)), 30.0
+PROBE, _PROBE_TIMEOUT = NodeProgram(Path(__file__).with_name("endpoint_probe.py"), (bucket_agent,)), 30.0
 
 
 def authority_of(s3: S3) -> bytes:
@@ -58,8 +57,8 @@ def errors_of_endpoints(
         "authority": authority.decode(),
         "keys": [[owner, *keys.all] for owner, keys in owned.items()],
     }
-    data = f"{_PROBE.text}{json.dumps(order)}\n".encode()
-    answers = remote.feed(clients, shlex.join(["python3", *_PROBE.words()]), data, _PROBE_TIMEOUT)
+    data = f"{PROBE.text}{json.dumps(order)}\n".encode()
+    answers = remote.feed(clients, shlex.join(["python3", *PROBE.words()]), data, _PROBE_TIMEOUT)
     errors = []
     for node, answer in answers.items():
         replies = map(json.loads, answer.stdout.splitlines())
@@ -77,9 +76,13 @@ def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
     if s3.user:
         return ceph.user_keys(s3.user)
     if s3.profile:
-        return _profile(s3.profile)
-    token = _secret(s3.session_token_source, "session_token") if s3.session_token_source else ""
-    return S3Keys(_secret(s3.access_key_source, "access_key"), _secret(s3.secret_key_source, "secret_key"), token)
+        try:
+            return S3Keys(*aws.keys_of(s3.profile))
+        except aws.AwsError as error:
+            raise CephError(f"s3.profile: {error}") from None
+    names = ("access_key", "secret_key", "session_token")
+    sources = (s3.access_key_source, s3.secret_key_source, s3.session_token_source)
+    return S3Keys(*(_secret(source, name, ceph) for name, source in zip(names, sources) if source))
 
 
 def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
@@ -87,27 +90,10 @@ def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
     return tuple(ceph.user_keys(user) for user in plan.users)
 
 
-def _profile(name: str) -> S3Keys:
-    """Return the keys of a section of the AWS credentials file. Raises CephError; no text has a value of the file."""
-    path = Path(os.environ.get("AWS_SHARED_CREDENTIALS_FILE") or "~/.aws/credentials").expanduser()
-    parser = configparser.RawConfigParser()
-    try:
-        parser.read_string(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError, configparser.Error) as error:
-        wrong = error.strerror if isinstance(error, OSError) else "cannot be read as a credentials file"
-        raise CephError(f"s3.profile: {path}: {wrong}") from None
-    if not parser.has_section(name):
-        sections = ", ".join(parser.sections()) or "none"
-        raise CephError(f"s3.profile: {path} has no profile {name}; there are: {sections}")
-    values = {key: parser.get(name, key, fallback="").strip() for key in _AWS}
-    missing = [key for key in _AWS[:2] if not values[key]]
-    if missing:
-        raise CephError(f"s3.profile: {path}: profile {name} has no {' and no '.join(missing)}")
-    return S3Keys(*(values[key] for key in _AWS))
-
-
-def _secret(source: Optional[str], name: str) -> str:
-    kind, _, place = (source or "").partition(":")
+def _secret(source: str, name: str, ceph: Ceph) -> str:
+    kind, _, place = source.partition(":")
+    if kind == "secret":
+        return _of_kubernetes(place, name, ceph)
     try:
         value = os.environ[place] if kind == "env" else Path(place).expanduser().read_text().strip()
     except KeyError:
@@ -117,3 +103,14 @@ def _secret(source: Optional[str], name: str) -> str:
     if not value:
         raise CephError(f"s3.{name}: {place} is empty")
     return value
+
+
+def _of_kubernetes(place: str, name: str, ceph: Ceph) -> str:
+    """Return the value of [NAMESPACE/]NAME/KEY. Raises CephError; no text has a value."""
+    if ceph.kubernetes is None:
+        raise CephError(f"s3.{name}: secret:{place} needs cluster: kubernetes: {{context: NAME}}")
+    *namespace, secret, key = place.split("/")
+    try:
+        return ceph.kubernetes.secret(secret, key, *namespace)
+    except KubernetesError as error:
+        raise CephError(f"s3.{name}: {error}") from error

@@ -15,16 +15,17 @@ from typing import Iterator, List, Tuple
 
 from cbt_plugins import evidence, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
+from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.sampler import NoWatch
 from cbt_plugins.config.source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, seal
 from cbt_plugins.faults.access import RUN_ID
-from cbt_plugins.host import HostRun, RunFailed
 from cbt_plugins.journal import Journal, JournalError, archive_refusal, write_json, write_whole
 from cbt_plugins.load.session import Agents, LoadError
 from cbt_plugins.monitors.lifecycle import LEFT, bring_noted
+from cbt_plugins.monitors.live import open_page
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run import prepare
@@ -34,7 +35,7 @@ from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.phases import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.reporting import is_reported, summarize
-from cbt_plugins.run.resume import rescue
+from cbt_plugins.run.rescue import rescue
 from cbt_plugins.run.scratch import ScratchFolder
 from cbt_plugins.run.wait_phase import after_phases
 
@@ -51,7 +52,7 @@ class _Broken(Exception):
 class Engine:
     """One run. `execute` may be called again, in another process, after any end of this one."""
 
-    def __init__(self, host: HostRun, plan: Plan) -> None:
+    def __init__(self, host: CbtRun, plan: Plan) -> None:
         self._host = host
         self._plan = plan
         self._remote = Remote.from_host(host.cluster, host.common)
@@ -64,6 +65,7 @@ class Engine:
         with signals.handled(), self._journals() as (journal, events):
             try:
                 with self._context(journal, events) as run:
+                    open_page(self._archive.folder, self._host.profiles)
                     degraded = self._execute(run)
                 self._complete(journal, events, degraded)
             except (*_FAILURES, _Broken) as error:
@@ -73,7 +75,7 @@ class Engine:
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
                 if self._is_sealed():
-                    text = "interrupted; the run is complete, the same command makes its report if it is missing: %s"
+                    text = "interrupted; the run is complete, if the report is missing, the same command makes it: %s"
                     log.warning(text, self._archive.folder)
                     raise
                 events.write("run-interrupted")
@@ -113,10 +115,10 @@ class Engine:
         finally:
             if held:
                 with signals.interruptible():
-                    _clean_nodes(run)
+                    clean_nodes(run)
 
     def _run(self, run: RunContext, ready: Ready, monitors: contextlib.ExitStack) -> List[str]:
-        """Everything between the two snapshots of the cluster."""
+        """Do everything between the two snapshots of the cluster."""
         if not run.archive.cluster("before").exists():
             self._snapshot("before")
         buckets = Buckets(run.plan, run.run_id, run.ceph, run.journal)
@@ -208,7 +210,7 @@ class Engine:
             return self._host.run_id
         self.check_plan()
         if not RUN_ID.fullmatch(str(begun["run_id"])):
-            raise RunFailed(f"{self._archive.journal}: {begun['run_id']!r} is no id of a run")
+            raise RunFailed(f"{self._archive.journal}: {begun['run_id']!r} is not the id of a run")
         return str(begun["run_id"])
 
     def _describe(self, run: RunContext, ready: Ready) -> None:
@@ -234,7 +236,7 @@ def _undo_all(injector: Injector, prepared: bool = False) -> None:
         raise RunFailed("not undone: " + "; ".join(map(str, left)) + " (`cbt-tools undo` prints the commands)")
 
 
-def _clean_nodes(run: RunContext) -> None:
+def clean_nodes(run: RunContext) -> None:
     """Clean our scratch folder: rows that could not be collected stay, and the next invocation tries again.
 
     An unreachable node must not hide why the run ended.

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import threading
 import time
-from typing import Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector, Prepared
@@ -51,6 +51,8 @@ class EventSchedule:
         self._thread: Optional[threading.Thread] = None
         self._ready: Optional[Prepared] = None
         self._took = 0.0  # seconds, of the longest check
+        self._waited = 0.0  # seconds, for a clean cluster
+        self._skipped: Set[str] = set()  # labels of faults that were refused, and that may be
         self._late: Dict[str, Tuple[float, float]] = {}  # label -> planned time, seconds after it
         self._worst = ("", 0.0)  # what began latest, and how late
         self._changed: List[str] = []
@@ -75,8 +77,36 @@ class EventSchedule:
     def prepare(self) -> None:
         """Check the first fault, if it comes soon. Raises FaultError when it is refused."""
         first = next((event for event in self._events if not event.mark), None)
-        if first is not None and first.at < AHEAD and first.inject is not None:
+        if first is None or first.at >= AHEAD or first.after_clean or first.optional:
+            return
+        if first.inject is not None:
             self._ready = self._checked(first.inject)
+
+    def refusal(self) -> str:
+        """Return why the first fault would be refused now, which is noted, or "".
+
+        One that comes too soon for another check is checked then, and once more right before it.
+        """
+        event = next((event for event in self._events if event.inject is not None), None)
+        if event is None or event.inject is None:
+            return ""
+        try:
+            ready = self._checked(event.inject)
+        except FaultError as error:
+            return self._skip(event.inject, error)
+        self._ready = ready if event.at < self._ahead else None
+        return ""
+
+    @property
+    def _ahead(self) -> float:
+        """Seconds before a fault at which it is checked first."""
+        return max(AHEAD, 2 * _SLOWER * self._took)
+
+    def _skip(self, fault: Fault, error: FaultError) -> str:
+        self._skipped.add(fault.label)
+        log.info("%s: skipping %s: %s", self._phase, fault.label, error)
+        self._write("fault-skipped", label=fault.label, kind=fault.kind, why=str(error))
+        return str(error)
 
     def begin(self, at: float) -> None:
         """Start the clock at `at` (epoch seconds on this machine)."""
@@ -112,13 +142,18 @@ class EventSchedule:
 
     def _run(self, begun: float) -> None:
         for event in self._events:
-            at = begun + event.at
+            at = begun + event.at + self._waited
             try:
-                if event.inject is not None and not self._look(event.inject, at):
+                if event.inject is not None and event.after_clean:
+                    if not self._await_clean(event.inject, at):
+                        return
+                    at = begun + event.at + self._waited
+                if event.inject is not None and not self._look(event.inject, at, event.optional):
                     return
                 if not self._until(at):
                     return
-                self._do(event, at)
+                if not self._skipped.intersection([event.inject.label] if event.inject else event.undo):
+                    self._do(event, at)
             except Exception as error:
                 if not isinstance(error, FaultError):
                     log.exception("an event of %s", self._phase)
@@ -126,10 +161,34 @@ class EventSchedule:
                 return
             self.done += 1
 
-    def _look(self, fault: Fault, at: float) -> bool:
-        """Check the fault in good time and again right before it; False when the schedule has been closed."""
+    def _await_clean(self, fault: Fault, at: float) -> bool:
+        """Wait until the rule `clean` does not refuse the fault, and check it; False when the schedule is closed."""
+        if not self._until(at):
+            return False
+        while any(finding.rule == "clean" for finding in self._injector.prepare(fault).refused):
+            if self._ended.wait(ONCE_MORE):
+                return False
+        self._ready = self._checked(fault)
+        self._waited += max(0.0, time.time() - at)
+        return True
+
+    def _look(self, fault: Fault, at: float, optional: bool) -> bool:
+        """Check the fault in good time and again right before it; False when the schedule has been closed.
+
+        One that is `optional` is skipped when it is refused.
+        """
+        try:
+            return self._checks(fault, at)
+        except FaultError as error:
+            if not optional:
+                raise
+            self._ready = None
+            self._skip(fault, error)
+            return True
+
+    def _checks(self, fault: Fault, at: float) -> bool:
         if self._ready is None:
-            if not self._until(at - max(AHEAD, 2 * _SLOWER * self._took)):
+            if not self._until(at - self._ahead):
                 return False
             self._ready = self._checked(fault)
         # a fault that is due at once was checked before the load began

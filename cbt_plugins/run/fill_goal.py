@@ -77,7 +77,7 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
         except CephError as error:  # one of thousands of questions: the next one may be answered
             if now - last_answer[0] > UNTOLD:
                 raise
-            log.info("how far the fill is: %s", error)
+            log.info("the progress of the fill is unknown: %s", error)
             return False
         last_answer[0] = now
         return used >= wanted

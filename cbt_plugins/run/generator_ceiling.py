@@ -18,14 +18,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.remote import RemoteError
-from cbt_plugins.host import cache_dir, own_program
+from cbt_plugins.config.engines import has_ceiling, wants_ceiling
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.load.generator import CBT_LOAD, Counts, JobEnd, LoadJob, LoadStart, Memory, environment, generator_of
 from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession
 from cbt_plugins.load.worker_groups import WorkerGroup, by_share, fixed
-from cbt_plugins.plan import Goal, Keys, Phase, Plan
+from cbt_plugins.plan import Goal, Keys, Payload, Phase, Plan
+from cbt_plugins.programs import NULL_SERVER, cache_dir, own_program
 from cbt_plugins.run.context import LOAD, RunContext
-from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.preflight import Ready, paths_on_clients
 
 log = logging.getLogger(__name__)
 
@@ -50,14 +51,14 @@ _PORTS = (
 
 
 @dataclass(frozen=True)
-class _Trial:
+class CeilingTrial:
     """The load of one or several phases, as it is made against the null server."""
 
     phase: Phase
     plan: Plan
 
     @classmethod
-    def of(cls, plan: Plan, phase: Phase, payload: str) -> _Trial:
+    def of(cls, plan: Plan, phase: Phase, payload: Payload) -> CeilingTrial:
         """Return the load of a phase without its rate and its events, for some seconds."""
         large = any(low >= _LARGE for bucket in plan.buckets for low, _, _ in bucket.sizes)
         seconds = LARGE_TRIAL if large else TRIAL
@@ -72,7 +73,7 @@ class _Trial:
             trial_phase = replace(trial_phase, duration=None, goal=Goal(duration=seconds))
         elif phase.kind == "delete":
             trial_phase = replace(trial_phase, kind="hybrid", mix={"DELETE": 100.0})
-        if trial_phase.engine == "cbt-load" and (trial_phase.mix or {}).get("DELETE"):
+        if "keys" in generator_of(phase.engine).takes and (trial_phase.mix or {}).get("DELETE"):
             trial_phase = replace(trial_phase, keys=again)
         workers = int(phase.ladder.highest) if phase.ladder and phase.ladder.unit == "workers" else None
         buckets = None if phase.works else 1  # works differ by their buckets
@@ -120,7 +121,7 @@ class _Trial:
 
     def _groups(self) -> Dict[str, List[WorkerGroup]]:
         mix, workers = self.phase.mix, self.phase.workers
-        if self.phase.kind != "hybrid" or self.phase.engine != "warp" or mix is None:
+        if self.phase.kind != "hybrid" or mix is None or not generator_of(self.phase.engine).worker_groups:
             return {}
         return {d.id: fixed(mix, workers) if workers else by_share(mix, d.workers) for d in self.plan.drivers}
 
@@ -130,12 +131,9 @@ class _Trial:
         server = [CBT_LOAD, "null", "--listen", address, "--keys", str(_OBJECTS), "--size", str(size)]
         server += ["--tls"] if self.plan.s3.urls[0].startswith("https:") else []
         argv = (word.replace(_NOBODY, address) for word in job.argv)
-        spec = None
-        if job.spec is not None:
-            # cbt-load takes no answer of another length than the object's, and all of the server's objects have one
-            spaces = [{**space, "sizes": [[size, size, 1.0]]} for space in job.spec["spaces"]]
-            spec = {**job.spec, "hosts": [self.plan.s3.urls[0].replace(_NOBODY, address)], "spaces": spaces}
-        return replace(job, argv=(*server, "--", *argv), spec=spec)
+        url = self.plan.s3.urls[0].replace(_NOBODY, address)
+        job = generator_of(self.phase.engine).beside_null_server(job, url, size)
+        return replace(job, argv=(*server, "--", *argv))
 
 
 @dataclass(frozen=True)
@@ -174,7 +172,7 @@ class GeneratorCeilings:
     def measure(self) -> None:
         """Write generator.json of the archive, unless it is there or nobody wants it. A failure is logged."""
         run = self._run
-        if not run.plan.wants_ceiling or run.archive.generator.exists():
+        if not wants_ceiling(run.plan) or run.archive.generator.exists():
             return
         try:
             phases = self._phases()
@@ -186,8 +184,8 @@ class GeneratorCeilings:
     def _phases(self) -> Dict[str, Any]:
         ceilings: Dict[str, Any] = {}
         done: Dict[str, Dict[str, Any]] = {}
-        for phase in (phase for phase in self._run.plan.phases if phase.has_ceiling):
-            trial = _Trial.of(self._run.plan, phase, self._ready.manifest["payload"][phase.engine])
+        for phase in (phase for phase in self._run.plan.phases if has_ceiling(phase)):
+            trial = CeilingTrial.of(self._run.plan, phase, self._ready.manifest["payload"][phase.engine])
             shape = json.dumps(trial.shape(self._run.clients), sort_keys=True)
             if shape not in done:
                 done[shape] = self._nodes(trial)
@@ -196,7 +194,7 @@ class GeneratorCeilings:
             ceilings[phase.name] = {"seconds": trial.seconds, "nodes": done[shape]}
         return ceilings
 
-    def _nodes(self, trial: _Trial) -> Dict[str, Any]:
+    def _nodes(self, trial: CeilingTrial) -> Dict[str, Any]:
         kept, keys = self._kept.read(), {boot: self._key(trial, boot) for boot in self._machines}
         nodes = [node for boot, key in keys.items() if key not in kept for node in self._machines[boot]]
         ceilings = self._try(trial, nodes) if nodes else {}
@@ -211,18 +209,19 @@ class GeneratorCeilings:
             ceilings.update(kept[key]["nodes"] if key in kept else {})
         return {node: ceilings[node] for node in self._run.clients if node in ceilings}
 
-    def _key(self, trial: _Trial, boot: str) -> str:
+    def _key(self, trial: CeilingTrial, boot: str) -> str:
         """Return the mark of a machine since its boot, of the programs on it, and of the load of its nodes."""
         manifest, nodes = self._ready.manifest, self._machines[boot]
         programs = {}
-        for name in ("cbt-load", "cbt-rows", generator_of(trial.phase.engine).program):
-            source = own_program(name) if not (name == "warp" and self._run.plan.warp_path) else None
+        on_clients = paths_on_clients(self._run.plan)
+        for name in (NULL_SERVER, "cbt-rows", generator_of(trial.phase.engine).program):
+            source = None if name in on_clients else own_program(name)
             programs[name] = hashlib.sha256(source.read_bytes()).hexdigest() if source else str(manifest.get(name))
         cores = [manifest["nodes"][node].get("cores") for node in nodes]
         text = json.dumps([boot, cores, programs, trial.shape(nodes)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _try(self, trial: _Trial, nodes: Sequence[str]) -> Dict[str, Any]:
+    def _try(self, trial: CeilingTrial, nodes: Sequence[str]) -> Dict[str, Any]:
         """Run a trial on all of these nodes at once. Raises LoadError and RemoteError."""
         most = len(trial.plan.drivers) * _MOST_JOBS
         answers = self._run.remote.run(nodes, f"python3 -c {shlex.quote(_PORTS)} {most}")
@@ -252,7 +251,7 @@ class GeneratorCeilings:
             }
         return ceilings
 
-    def _ends(self, trial: _Trial, jobs: Sequence[LoadJob]) -> Dict[str, JobEnd]:
+    def _ends(self, trial: CeilingTrial, jobs: Sequence[LoadJob]) -> Dict[str, JobEnd]:
         self._trials += 1
         run, ready = self._run, self._ready
         name = f"{run.run_id}-ceiling.{len(run.journal.all('invocation'))}.{self._trials}"

@@ -110,8 +110,8 @@ class PhaseOutcome:
                 self._degrade_measurement()
 
     def _degrade_measurement(self) -> None:
-        """Degrade it, unless overload is what is looked for."""
-        if self.phase.ladder is None:
+        """Degrade it, unless overload, or what a failure costs, is what is looked for."""
+        if self.phase.ladder is None and not self.phase.failure:
             self.degrade("degraded")
 
     def note_dry(self) -> None:
@@ -146,7 +146,7 @@ class PhaseOutcome:
             was, now = before[node], after[node]
             moved = now.seconds - was.seconds
             if abs(moved) > DRIFT + was.error + now.error:
-                text = f"the clock of {node} moved by {moved:+.3f} s during the phase, and its times with it"
+                text = f"the clock of {node} moved by {moved:+.3f} s during the phase, and times of its requests too"
                 self.warn("clock-offset", f"{text}: synchronize the clocks (chrony)")
 
     @property
@@ -188,6 +188,23 @@ class PhaseOutcome:
             write_json(folder / "capacity.json", noted)
         except OSError as error:
             self.warn("no-capacity", f"the capacity used at the end was not written: {error.strerror}")
+
+    def running_record(
+        self, jobs: Sequence[LoadJob], offsets: Mapping[str, Offset], go_at: Optional[float]
+    ) -> Dict[str, Any]:
+        """Return the contents of running.json, when the load begins: what phase.json will say, as far as it is known.
+
+        `go_at` is on the run's clock. The begin of the window is null where the first requests say it.
+        """
+        start = None
+        if go_at is not None and (not jobs or generator_of(self.phase.engine).begins_at_go):
+            start = go_at + self.phase.ramp + self.phase.warmup
+        return {
+            **self.record(),
+            "status": "running",
+            "window": {"start": start, "end": None},
+            "jobs": [_job_record(job, JobEnd({}), offsets[job.node].seconds) for job in jobs],
+        }
 
     def record(self) -> Dict[str, Any]:
         """Return the contents of phase.json."""
@@ -236,7 +253,7 @@ def _job_record(job: LoadJob, end: JobEnd, offset: float) -> Dict[str, Any]:
 
 def block_of(phase: Phase) -> int:
     """Return the time resolution of a phase's aggregates in seconds: 1 for short phases, 60 for a day."""
-    if phase.kind in ("hybrid", "warp") or (phase.goal and phase.goal.duration):
+    if phase.kind == "hybrid" or phase.warp or (phase.goal and phase.goal.duration):
         lasts = phase.duration or (phase.goal.duration if phase.goal else None) or 0.0
         return 1 if lasts + phase.ramp + phase.warmup <= BY_SECOND else 60
     return 10

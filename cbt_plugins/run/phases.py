@@ -4,20 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import Dict, List, Mapping, Optional
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults.kind import make
-from cbt_plugins.host import RunFailed
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import insist_on_room, write_json
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.session import Agents
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
-from cbt_plugins.models.ladder import answer, judge, load_text, next_load
+from cbt_plugins.models.ladder import answer_of_ladder, judge, load_text, next_load
 from cbt_plugins.plan import CALIBRATE, Ladder, Phase, Plan, Settings
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
@@ -25,9 +26,10 @@ from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.fill_goal import reached_before
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.phase_state import restore_state
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.reporting import numbers_so_far
-from cbt_plugins.run.resume import restore_state, set_aside
+from cbt_plugins.run.rescue import set_aside
 from cbt_plugins.run.upgrade import Upgrader
 from cbt_plugins.run.wait_phase import wait
 
@@ -104,6 +106,10 @@ class PhaseRunner:
             outcome = wait(run, index, phase, schedule)
             outcome.note_capacity(run.watch, run.archive.running(index, phase.name))
             return outcome
+        if phase.failure and schedule.refusal():
+            run.archive.running(index, phase.name).mkdir(parents=True)
+            now = time.time()
+            return PhaseOutcome(index, phase, window=(now, now))
         if run.plan.settings.autoscaler is not None:  # gateways make pools when they are first used
             run.injector.apply(Settings(autoscaler=run.plan.settings.autoscaler))
         return LoadPhase(run, self.ready, self.buckets, self.agents).run(index, phase, start, schedule, scratch)
@@ -145,7 +151,7 @@ def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
         return LoadStart(
             memory=_memory(run, index, phase), rate=load if by_rate else None, workers=None if by_rate else int(load)
         )
-    if phase.engine == "warp":
+    if generator_of(phase.engine).worker_groups:
         return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
     _check_goal(run, phase)
     return LoadStart(memory=_memory(run, index, phase), rate=_rate(run, index, phase))
@@ -187,12 +193,12 @@ def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:
         if record and earlier.name in lines:
             load = record["asked"]["rate"] or record["asked"]["workers"]
             steps.append(judge(ladder, load, summary, lines[earlier.name]))
-    log.info("%s: %s", ladder.name, answer(ladder, steps).text)
+    log.info("%s: %s", ladder.name, answer_of_ladder(ladder, steps).text)
     return next_load(ladder, steps)
 
 
 def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
-    """A share is of the successful and failed requests a second that the last closed loop before made."""
+    """Return the rate of a phase; a share is relative to all requests/s of the last closed loop before."""
     if phase.rate_share is None:
         return phase.rate
     for i in range(index - 1, 0, -1):
@@ -209,11 +215,13 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
         request_rate = sum(j["rows_total"] for j in worked) / lasted
         return round(phase.rate_share * request_rate, 3)
-    raise RunFailed(f"{phase.name}: no closed loop before it to take {100 * phase.rate_share:g} % of")
+    share = f"{100 * phase.rate_share:g} % of a closed loop"
+    raise RunFailed(f"{phase.name}: its rate is {share}, and no closed loop ran before it")
 
 
 def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:
-    """Workers per operation in a hybrid phase by warp: fixed by the plan, or from the one calibration of the run."""
+    """Return the workers per operation in a hybrid phase by warp: fixed by the plan, or by the calibration of the run.
+    """
     assert phase.mix is not None
     drivers = run.plan.drivers
     if phase.workers:
@@ -228,6 +236,7 @@ def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]
         if all(latency.get(op) for op, _, _ in groups_of(phase.mix)):
             groups[driver.id] = by_latency(phase.mix, driver.workers, latency)
         else:
-            log.warning("%s: the calibration saw too few requests of %s; workers go by share", phase.name, driver.id)
+            text = "%s: the calibration saw too few requests of %s; workers are divided by the shares of the mix"
+            log.warning(text, phase.name, driver.id)
             groups[driver.id] = by_share(phase.mix, driver.workers)
     return groups

@@ -10,25 +10,30 @@ import shlex
 import sys
 import time
 from dataclasses import dataclass
+from operator import not_
 from pathlib import Path, PurePosixPath
-from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple, Type
+from typing import AbstractSet, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 import pydantic
 import yaml
 
 from cbt_plugins import __version__
+from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import CephError, S3Keys
 from cbt_plugins.cluster.clock import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import registry
-from cbt_plugins.host import HostRun, cache_dir, own_program
+from cbt_plugins.config.engines import generators_of, wants_ceiling
+from cbt_plugins.formatting import about_size
 from cbt_plugins.journal import ARCHIVE_VERSION
-from cbt_plugins.load.generator import Generator, generator_of
+from cbt_plugins.load.generator import Generator
 from cbt_plugins.plan import Plan, Settings
+from cbt_plugins.programs import NULL_SERVER, cache_dir, own_program
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
 from cbt_plugins.run.fill_goal import reached_before
+from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)
 
@@ -36,13 +41,14 @@ log = logging.getLogger(__name__)
 MAX_SKEW = 1.0
 #: seconds for which the cluster may settle, and between two looks: PGs peer, a scrub ends
 SETTLE, SETTLE_EVERY = 60.0, 2.0
+CLOCK = Clock()
 #: of what runs on nodes
 _OLDEST = "3.6"
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
 #: prints what a node is, one `key value` a line
-_FACTS = Path(__file__).parent / "node_facts.sh"
+FACTS = Path(__file__).parent / "node_facts.sh"
 
 class PreflightError(Exception):
     """All errors that the checks have found; nothing was changed."""
@@ -70,7 +76,7 @@ def check(run: RunContext) -> Ready:
     log.info("checking %d nodes and the cluster", len(run.nodes))
     try:
         facts = _facts(remote, run.nodes)
-        without = _python_errors(run, facts)
+        without = python_errors(run, facts)
         if without:
             raise PreflightError(without)
         skew = offsets(remote, run.nodes)
@@ -94,7 +100,7 @@ def check(run: RunContext) -> Ready:
         if run.plan.admin:
             versions = ceph.json("versions")
             ceph.bucket("cbtp-preflight")  # radosgw-admin answers
-            errors += _conditions(run)
+            errors += violated_conditions(run)
             if not run.journal.all("phase-begun"):  # then what is used may be the run's own
                 errors += reached_before(ceph, run.plan.phases)
     except CephError as error:
@@ -127,31 +133,31 @@ def check(run: RunContext) -> Ready:
 
 def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
     """Return engine -> "signed" or "unsigned" payloads."""
-    engines = dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")
-    payloads = {engine: generator_of(engine).payload(plan, versions) for engine in engines}
+    payloads = {engine: of.payload(plan, versions) for engine, of in generators_of(plan).items()}
     for engine, payload in payloads.items():
         if payload != plan.s3.payload:
-            log.warning("%s: payload: %s: all that it can do with RGW of this release", engine, payload)
+            log.warning("%s: payloads are %s: no other kind is possible with RGW of this release", engine, payload)
     return payloads
 
 
-def _conditions(run: RunContext) -> List[str]:
+def violated_conditions(run: RunContext) -> List[str]:
     """Return why the cluster's state does not allow a measurement, after some time to settle. Raises CephError."""
     accepted = accepted_of(run.plan.settings)
     ours = of_own_faults(run.events.records)
     if ours and ours[-1][1] == float("inf"):  # of an invocation that was broken off
         accepted |= {condition.name for condition in CONDITIONS if condition.of_faults}
-    until, announced = time.monotonic() + SETTLE, False
-    while True:
-        violations = {**found_in(run.ceph.status().sample(time.time())), **_near_full(run)}
-        violations = {name: text for name, text in violations.items() if name not in accepted}
-        if not violations or time.monotonic() >= until:
-            break
-        if not announced:
-            log.info("waiting up to %.0f s for the cluster: %s", SETTLE, "; ".join(violations.values()))
-        announced = True
-        time.sleep(SETTLE_EVERY)
-    return list(condition_errors(violations, accepted))
+    announced = False
+
+    def violations() -> Dict[str, str]:
+        nonlocal announced
+        texts = {**found_in(run.ceph.status().sample(time.time())), **_near_full(run)}
+        texts = {name: text for name, text in texts.items() if name not in accepted}
+        if texts and not announced:
+            log.info("waiting up to %.0f s for the cluster: %s", SETTLE, "; ".join(texts.values()))
+            announced = True
+        return texts
+
+    return list(condition_errors(wait_until(violations, SETTLE, SETTLE_EVERY, met=not_, clock=CLOCK), accepted))
 
 
 def accepted_of(settings: Settings) -> Set[str]:
@@ -184,7 +190,7 @@ def _near_full(run: RunContext) -> Dict[str, str]:
     return {}
 
 
-def _ourselves(host: HostRun) -> Dict[str, Any]:
+def _ourselves(host: CbtRun) -> Dict[str, Any]:
     """Return this program and its host, as the manifest has them."""
     tree = host.checkout
     return {
@@ -200,7 +206,7 @@ def _ourselves(host: HostRun) -> Dict[str, Any]:
 
 
 def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
-    answers = remote.run(nodes, _FACTS.read_text())
+    answers = remote.run(nodes, FACTS.read_text())
     facts = {}
     for node, result in answers.items():
         pairs = (line.split(None, 1) for line in result.stdout.splitlines() if line.strip())
@@ -208,7 +214,7 @@ def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
     return facts
 
 
-def _python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> List[str]:
+def python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> List[str]:
     """Return the nodes whose python3 cannot run what is sent to them: the run's own, and those of monitors' agents."""
     wanted = {node: ["the run"] for node in [run.ceph.head, *run.clients]}
     for name, config in run.host.profiles.items():
@@ -246,18 +252,21 @@ def _scratch_errors(remote: Remote, clients: Sequence[str], run_dir: str) -> Lis
         if owner != node:
             errors.append(f"{node}: {run_dir} is the same folder as on {owner}: set tmp_dir to a local folder")
         elif (free := int(df.split()[3])) < ROOM:
-            errors.append(f"{node}: need {ROOM >> 20} MiB free in {run_dir} for request rows, found {free >> 20}")
+            rows = f"{about_size(ROOM)} free in {run_dir} for request rows"
+            errors.append(f"{node}: need {rows}, found {about_size(free)}")
     return errors
 
 
 def programs_of(plan: Plan) -> Dict[str, str]:
     """Return the programs that the client nodes need for this plan, each with what makes it print its version."""
-    server = {"cbt-load": "version"} if plan.wants_ceiling else {}
-    return {"cbt-rows": "version", **server, **{of.program: of.version for of in _generators(plan)}}
+    server = {NULL_SERVER: "version"} if wants_ceiling(plan) else {}
+    return {"cbt-rows": "version", **server, **{of.program: of.version for of in generators_of(plan).values()}}
 
 
-def _generators(plan: Plan) -> List[Type[Generator]]:
-    return [generator_of(engine) for engine in dict.fromkeys(p.engine for p in plan.phases if p.kind != "wait")]
+def paths_on_clients(plan: Plan) -> Dict[str, str]:
+    """Return the programs of a plan's generators that the clients have already, with their paths there."""
+    paths = {of.program: of.path_on_clients(plan) for of in generators_of(plan).values()}
+    return {program: path for program, path in paths.items() if path}
 
 
 def deploy(run: RunContext) -> Dict[str, str]:
@@ -266,17 +275,15 @@ def deploy(run: RunContext) -> Dict[str, str]:
     Raises OSError when one is missing here, RemoteError when one does not run there.
     """
     remote, clients = run.remote, run.clients
-    paths: Dict[str, str] = {}
+    paths = paths_on_clients(run.plan)
     wanted = programs_of(run.plan)
-    remedies = {of.program: of.remedy for of in _generators(run.plan)}
+    remedies = {of.program: of.remedy for of in generators_of(run.plan).values()}
     for name in wanted:
-        if name == "warp" and run.plan.warp_path:
-            paths[name] = run.plan.warp_path
+        if name in paths:
             continue
         source = own_program(name)
         if source is None:
-            hint = ", or set warp_path: to its path on the clients" if name == "warp" else ""
-            raise OSError(f"{name} is not installed: {remedies.get(name, Generator.remedy)}{hint}")
+            raise OSError(f"{name} is not installed: {remedies.get(name, Generator.remedy)}")
         if cache_dir() in source.parents:  # what is on PATH is the business of whoever set that
             own_here(source.parent, "look")
         content = source.read_bytes()
@@ -296,7 +303,7 @@ def deploy(run: RunContext) -> Dict[str, str]:
 def _digest(plan: Plan, name: str) -> str:
     """Return the mark that tells a program of somebody else's from others that say the same version."""
     source = own_program(name)
-    if source is None or cache_dir() in source.parents or (name == "warp" and plan.warp_path):
+    if source is None or cache_dir() in source.parents or name in paths_on_clients(plan):
         return ""
     return f" (sha256 {hashlib.sha256(source.read_bytes()).hexdigest()[:16]})"
 

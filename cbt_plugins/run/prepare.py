@@ -5,11 +5,11 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.pools import PoolMaker
-from cbt_plugins.faults.undo import holds_data
-from cbt_plugins.host import RunFailed
+from cbt_plugins.faults.undo_journal import holds_data
 from cbt_plugins.run.buckets import REMOVED
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready, keys_of_users, s3_keys
@@ -34,8 +34,8 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
         return replace(ready, manifest={**ready.manifest, **properties})
     if lost and run.journal.all("phase-done"):
         raise RunFailed(
-            f"{', '.join(lost)}: removed since the run was broken off, with what its phases have written: "
-            "begin again, in another archive directory"
+            f"{', '.join(lost)}: removed after the run was broken off, with the data of its phases: "
+            "start a new run in another archive directory"
         )
     pools = PoolMaker(run.ceph, limits, run.run_id)
     users = (plan.s3.user or "", *plan.users)

@@ -11,9 +11,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.evidence import END, PAGE
 from cbt_plugins.evidence import FILE as SUMS
-from cbt_plugins.host import RunFailed, own_tool
+from cbt_plugins.programs import own_environment, own_tool
 
 #: seconds for the numbers of the phases so far, for which a ladder waits between two steps
 NUMBERS_LIMIT = 1800.0
@@ -22,11 +23,8 @@ log = logging.getLogger(__name__)
 
 
 def _report(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
-    root = str(Path(__file__).resolve().parents[2])
-    environment = dict(os.environ)
-    environment["PYTHONPATH"] = os.pathsep.join(p for p in (root, environment.get("PYTHONPATH")) if p)
     line = own_tool("report", str(folder), *words)
-    return subprocess.run(line, env=environment, check=False, text=True, **options)
+    return subprocess.run(line, env=own_environment(), check=False, text=True, **options)
 
 
 def numbers_so_far(folder: Path) -> Dict[str, Any]:

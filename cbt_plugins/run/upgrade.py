@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import re
 import shlex
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
@@ -10,9 +11,9 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
 from cbt_plugins.conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.runner import Clock
-from cbt_plugins.inventory import find_host
+from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import NodeCommand, Upgrade
+from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)
 
@@ -71,7 +72,8 @@ class Upgrader:
             raise FaultError(f"{upgrade.label}: {error}") from error
 
     def _by_command(self, upgrade: Upgrade, daemons: Sequence[Daemon]) -> None:
-        nodes = {daemon: find_host(daemon.host, self._nodes) for daemon in daemons}
+        table = HostTable(self._nodes)
+        nodes = {daemon: table.find(daemon.host) for daemon in daemons}
         unknown = sorted({daemon.host for daemon, node in nodes.items() if node is None})
         if unknown:
             raise FaultError(f"{upgrade.label}: daemons run on {', '.join(unknown)}, which `cluster:` does not name")
@@ -95,24 +97,28 @@ class Upgrader:
 
     def _await(self, upgrade: Upgrade, daemon: Daemon) -> None:
         """Wait until a daemon says the new version and, after an OSD's return, all PGs stay active+clean."""
-        until = self.clock.now() + upgrade.timeout
         clean_since: Optional[float] = None
         reply: Any = "no reply"
-        while True:
+
+        def is_upgraded() -> bool:
+            nonlocal clean_since, reply
             try:
                 reply = self._version_of(daemon)
-                if fits(reply or "", upgrade.to):
-                    clean = daemon.type != "osd" or self._ceph.status().not_clean == 0
-                    clean_since = (clean_since or self.clock.now()) if clean else None
-                    settled = SETTLED if daemon.type == "osd" else 0.0
-                    if clean_since is not None and self.clock.now() - clean_since >= settled:
-                        return
+                if not fits(reply or "", upgrade.to):
+                    return False
+                clean = daemon.type != "osd" or self._ceph.status().not_clean == 0
             except CephError as error:  # a monitor that restarts does not answer
                 reply = str(error)
-            if self.clock.now() >= until:
-                clean_text = ", or the PGs did not become active+clean" if fits(str(reply), upgrade.to) else ""
-                raise FaultError(f"{upgrade.label}: {daemon.name} is not at {upgrade.to}: {reply}{clean_text}")
-            self._pause(PAUSE)
+                return False
+            clean_since = (clean_since or self.clock.now()) if clean else None
+            settled = SETTLED if daemon.type == "osd" else 0.0
+            return clean_since is not None and self.clock.now() - clean_since >= settled
+
+        def too_late(_: bool) -> FaultError:
+            clean_text = ", or the PGs did not become active+clean" if fits(str(reply), upgrade.to) else ""
+            return FaultError(f"{upgrade.label}: {daemon.name} is not at {upgrade.to}: {reply}{clean_text}")
+
+        wait_until(is_upgraded, upgrade.timeout, PAUSE, too_late, clock=self._pauses)
 
     def _by_image(self, upgrade: Upgrade) -> None:
         """Let the orchestrator do it; a step begins whenever the number of daemons of a version has changed."""
@@ -121,8 +127,9 @@ class Upgrader:
         self._step(upgrade, "orchestrator begins")
         start = f"{self._ceph.command} orch upgrade start --image {shlex.quote(upgrade.image)}"
         self._injector.run(NodeCommand(upgrade.label, start))
-        while True:
-            self._pause(PAUSE_OF_ORCHESTRATOR)
+
+        def is_finished() -> bool:
+            nonlocal last
             try:
                 now, status = self.versions(), self._ceph.json("orch upgrade status")
             except CephError as error:
@@ -132,16 +139,24 @@ class Upgrader:
                 last = now
             passed, working = self.clock.now() - begin, bool(status.get("in_progress"))
             if not working and all(fits(version, upgrade.to) for counts in now.values() for version in counts):
-                return
+                return True
             message = str(status.get("message") or "")
             stuck = status.get("is_paused") or message.startswith("Error") or (not working and passed > _STARTING)
             if stuck or passed > upgrade.timeout:
                 raise FaultError(f"{upgrade.label}: the orchestrator has not finished: {message or status}")
+            return False
+
+        self._pause(PAUSE_OF_ORCHESTRATOR)
+        wait_until(is_finished, math.inf, PAUSE_OF_ORCHESTRATOR, clock=self._pauses)
 
     def _step(self, upgrade: Upgrade, text: str, versions: Optional[Versions] = None) -> None:
         current_versions = versions if versions is not None else self._versions_if_told()
         log.info("%s: %s", upgrade.label, text)
         self._note(UPGRADE_STEP, label=upgrade.label, step=text, versions=current_versions)
+
+    @property
+    def _pauses(self) -> Clock:
+        return Clock(self.clock.now, self._pause)
 
     def _pause(self, seconds: float) -> None:
         if self._injector.stopping:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import math
 import threading
 import time
 from dataclasses import dataclass
@@ -15,12 +16,15 @@ from cbt_plugins.cluster.sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.facts import not_clean
+from cbt_plugins.formatting.moment import NOTHING_AFTER, Now, Remainder
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.events import EventSchedule
 from cbt_plugins.run.outcome import PhaseOutcome
-from cbt_plugins.run.progress import NOTHING_AFTER, Now, Progress, Remainder
+from cbt_plugins.run.progress import Progress, remainder_of
+from cbt_plugins.run.watched_phase import WatchedPhase
+from cbt_plugins.wait import wait_until
 
 log = logging.getLogger(__name__)
 
@@ -43,19 +47,20 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     folder = run.archive.running(index, phase.name)
     folder.mkdir(parents=True)
     outcome = PhaseOutcome(index, phase)
-    waiting = _Waiting(phase.name, lambda status: status.not_clean)
-    waiting.after = Remainder.of(run.plan.phases[index:])
+    waiting = Waiting(phase.name, lambda status: status.not_clean)
+    waiting.after = remainder_of(run.plan.phases[index:])
     if phase.wait_clean or phase.wait_gc:
         waiting.at_most, waiting.stalled = phase.at_most, phase.stalled
     else:
         waiting.duration = phase.duration
-    garbage = _Garbage(run.ceph, phase.at_most or AT_MOST) if phase.wait_gc else None
+    garbage = Garbage(run.ceph, phase.at_most or AT_MOST) if phase.wait_gc else None
     schedule.prepare()
     if phase.drop_caches:
         drop_caches(run)
     try:
         with run.host.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
+            WatchedPhase(folder).begin(outcome.running_record((), {}, begun))
             schedule.begin(begun)
             if garbage is not None:
                 waiting.of_garbage(garbage)
@@ -84,7 +89,7 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
 
     `beside_faults`: the run has faults in force. The limits are those of the plan's wait for active+clean.
     """
-    waiting = _Waiting(phase.name, lambda status: sum(not_clean(status.pgs, beside_faults).values()))
+    waiting = Waiting(phase.name, lambda status: sum(not_clean(status.pgs, beside_faults).values()))
     waiting.at_most, waiting.stalled = _limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
     with run.watch.feed() as watch:
@@ -92,7 +97,7 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
 
 
 def _limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
-    """`at_most` and `stalled` of the next wait for active+clean from a phase on (counted from 1), else of the last."""
+    """Return `at_most` and `stalled` of the next wait for active+clean from a phase on (from 1), else of the last."""
     waits = [(i, phase) for i, phase in enumerate(plan.phases, 1) if phase.wait_clean]
     wait = next((phase for i, phase in waits if i >= index), waits[-1][1] if waits else None)
     return (wait.at_most, wait.stalled) if wait else (AT_MOST, STALLED)
@@ -106,7 +111,7 @@ def drop_caches(run: RunContext) -> None:
     run.events.write("caches-dropped", nodes=list(nodes))
 
 
-class _Garbage:
+class Garbage:
     """Has RGW's garbage collected until there is none; `left` is how much there is, None until that is known.
 
     Counted while it is collected, too: one collection can take hours. Nobody waits for its end.
@@ -169,7 +174,7 @@ class _Garbage:
 
 
 @dataclass
-class _Waiting:
+class Waiting:
     """One wait: for `duration`, or until no PG counts any more and it has stayed so."""
 
     phase: str
@@ -180,7 +185,7 @@ class _Waiting:
     note: str = ""
     after: Remainder = NOTHING_AFTER
     condition: str = "PGs are not active+clean"
-    garbage: Optional[_Garbage] = None
+    garbage: Optional[Garbage] = None
     not_clean: Optional[int] = None
     clean_since: Optional[float] = None  # our clock
     _begun: float = 0.0
@@ -189,7 +194,7 @@ class _Waiting:
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None
 
-    def of_garbage(self, garbage: _Garbage) -> None:
+    def of_garbage(self, garbage: Garbage) -> None:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
         self.garbage, self.condition = garbage, "entries of RGW's garbage are left"
 
@@ -202,31 +207,37 @@ class _Waiting:
         """
         self._begun = self._progress_at = time.monotonic()  # a clock that is set ends no wait
         limit = self.at_most if self.duration is None else self.duration
+        given_up: Optional[str] = None
         with contextlib.closing(Progress(limit)) as progress:
-            while not stop():
-                for at, status in watch.poll(1.0):
-                    if self.garbage is None:
-                        stale = status.settled is False
-                        self._take(at, self.count(status), status.degraded + status.misplaced, stale)
+
+            def is_over() -> bool:
+                nonlocal given_up
+                if stop():
+                    return True
+                self._look(watch)
                 now = time.monotonic()
-                if self.garbage is not None and self.garbage.left is not None:
-                    self._take(time.time(), self.garbage.left, 0, stale=False)
                 elapsed = now - self._begun
                 left = None if limit is None else max(0.0, limit - elapsed)
                 shown: Dict[str, Any] = {"not_clean": self.not_clean, "note": self.note, "after": self.after}
                 progress.show(Now(self.phase, "waiting", elapsed, left, **shown))
                 if self.duration is not None:
-                    if elapsed >= self.duration:
-                        return None
-                elif busy():
+                    return elapsed >= self.duration
+                if busy():
                     self.clean_since, self._progress_at = None, now
-                    if given_up := self._given_up(now):
-                        return given_up
                 elif self._stays_clean():
-                    return None
-                elif given_up := self._given_up(now):
-                    return given_up
-        return None
+                    return True
+                given_up = self._given_up(now)
+                return given_up is not None
+
+            wait_until(is_over, math.inf, 0.0)  # the pause is the wait for the next samples
+        return given_up
+
+    def _look(self, watch: StatusFeed) -> None:
+        for at, status in watch.poll(1.0):
+            if self.garbage is None:
+                self._take(at, self.count(status), status.degraded + status.misplaced, status.settled is False)
+        if self.garbage is not None and self.garbage.left is not None:
+            self._take(time.time(), self.garbage.left, 0, stale=False)
 
     def _stays_clean(self) -> bool:
         lasting = 0.0 if self.garbage else STABLE
@@ -243,7 +254,7 @@ class _Waiting:
             self._progress_at = time.monotonic()
 
     def _given_up(self, now: float) -> Optional[str]:
-        """Why it is not waited for any longer; None while it is."""
+        """Return why the wait is given up; None while it goes on."""
         many = f"{self.not_clean} {self.condition}"
         if self.garbage is not None and self.garbage.error is not None:
             return self.garbage.error
@@ -280,7 +291,7 @@ def after_phases(run: RunContext) -> None:
 
 
 def _deep_scrub(run: RunContext) -> None:
-    """Until every PG has another time of its last deep scrub than before."""
+    """Scrub until every PG has another time of its last deep scrub than before."""
     ceph, note = run.ceph, run.events.write
     pools = ceph.log_and_index_pools()
     before = ceph.deep_scrubs(pools)
@@ -288,19 +299,22 @@ def _deep_scrub(run: RunContext) -> None:
     log.info("deep scrub of %s: %d PGs", ", ".join(pools), len(left))
     note("deep-scrub-begin", pools=pools, pgs=len(left))
     ceph.deep_scrub(pools)
-    progress_at = time.monotonic()
-    while left and time.monotonic() - progress_at < SCRUB_STALLED:
-        time.sleep(SCRUB_EVERY)
+
+    def scrubbed() -> Set[str]:
         try:
             now = ceph.deep_scrubs(pools)
         except CephError as error:  # one of thousands of questions: the next one may be answered
-            log.info("how far the deep scrub is: %s", error)
-            continue
+            log.info("the progress of the deep scrub is unknown: %s", error)
+            return set()
         # a PG that is no longer there was merged into another
-        done = {pg for pg in left if now.get(pg) != before[pg]}
-        if done:
-            left -= done
-            progress_at = time.monotonic()
+        return {pg for pg in left if now.get(pg) != before[pg]}
+
+    while left:
+        time.sleep(SCRUB_EVERY)
+        done = wait_until(scrubbed, SCRUB_STALLED - SCRUB_EVERY, SCRUB_EVERY)
+        if not done:
+            break
+        left -= done
     unscrubbed: List[str] = sorted(left)
     note("deep-scrub-end", pgs=len(before) - len(unscrubbed), left=unscrubbed)
     if unscrubbed:

@@ -48,7 +48,7 @@ class StandIn:
         return json.loads((self.folder / "state.json").read_text())
 
     def changes(self) -> List[str]:
-        """What is otherwise than at the beginning."""
+        """What is otherwise than at the startning."""
         now = self.state()
         keys = [key for key in now if key != "gids" and now[key] != self.before[key]]
         return [f"{key}: {self.before[key]!r} -> {now[key]!r}" for key in keys]

@@ -156,6 +156,9 @@ class World:
     def _config_help(self, name):
         return {"name": name, "can_update_at_runtime": name != "osd_op_num_shards"}
 
+    def _mds_metadata(self):
+        return []
+
     def _mgr_metadata(self):
         return [{"name": "node0", "hostname": "node0"}]
 

@@ -17,9 +17,9 @@ import yaml
 from standin_cluster import HERE, Accident, StandIn, part_of
 
 from cbt_plugins.evidence import judge
-from cbt_plugins.host import own_program
+from cbt_plugins.programs import own_program
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.samples import status_by_phase
+from cbt_plugins.results.recovery.cluster_samples import status_by_phase
 
 PHASES = ["fill", "no-failure", "one-down", "recover", "wait-clean"]
 #: calls 7, 147 ...: what is tried where CRASH_PART does not say otherwise

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 import pytest
 from test_cycle_sweep import PHASES, CycleOnStandIn, url
 
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
 
 __all__ = ["url"]
 

@@ -129,7 +129,7 @@ def accident(world: Injections, scenario: str, number: int, mode: str) -> List[s
 
 
 def sample(calls: int, mode: str) -> str:
-    """Return what is tried where CRASH_PART says nothing: one call for each mode, each elsewhere; of all, 7, 77 ..."""
+    """Return the kills that are tried without CRASH_PART: one call for each mode, at different places of the run."""
     if os.environ.get("CBT_PLUGINS_LONG"):
         return "7/70"
     return f"{(7 + 37 * MODES.index(mode)) % calls + 1}/{calls}"

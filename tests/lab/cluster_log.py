@@ -31,7 +31,8 @@ _MILESTONES = {
 
 def log_lines(lab: RunningLab, since: float) -> List[Tuple[float, str]]:
     found = []
-    for line in lab.exec("node0", ["cat", "/var/log/ceph/cluster.log"]).stdout.splitlines():
+    node, path = lab.cluster_log
+    for line in lab.exec(node, ["cat", path]).stdout.splitlines():
         with contextlib.suppress(ValueError):
             t = datetime.strptime(line[:31], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
             found.append((t, line[32:]))

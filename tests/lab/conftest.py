@@ -7,7 +7,7 @@ from typing import Any, Dict, Generator, Iterator, List
 import pytest
 from cluster_state import clean, facts, moving
 from cycles import Cycle, free
-from releases import BRING, RELEASES, home_of, releases
+from releases import RELEASES, home_of, root_of
 from running_lab import RunningLab, lost_writes, need_machine
 from waiting import wait_for
 
@@ -34,9 +34,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
 def of_release(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
     """A lab of a release; a run in it has the Python of that release's root folder."""
     need_machine()
-    root = next((root for version, root in releases().items() if version.startswith(request.param + ".")), None)
-    if root is None:
-        pytest.skip(f"no Ceph {request.param}: {BRING}")
+    root = root_of(request.param)
     if root == "/":
         yield request.getfixturevalue("lab")
         return

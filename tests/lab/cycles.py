@@ -44,6 +44,7 @@ class Cycle:
 
     #: those that were started since the last test
     started: ClassVar[List[Cycle]] = []
+    cluster: ClassVar[Dict[str, Any]] = CLUSTER
 
     def __init__(
         self, lab: RunningLab, folder: Path, profiles: Optional[Dict[str, Any]] = None, **benchmarks: Any
@@ -51,7 +52,7 @@ class Cycle:
         self.lab = lab
         self.archive = folder / "archive"
         self.file = folder / "cycle.yaml"
-        config: Dict[str, Any] = {"cluster": CLUSTER, "benchmarks": benchmarks}
+        config: Dict[str, Any] = {"cluster": self.cluster, "benchmarks": benchmarks}
         if profiles is not None:
             config["monitoring_profiles"] = profiles
         self.file.write_text(yaml.safe_dump(config, sort_keys=False))

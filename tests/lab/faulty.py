@@ -10,6 +10,7 @@ from typing import Any, Dict, List
 
 import leading
 from cluster_state import clean, moving
+from cycles import IN_HOME
 from running_lab import PROJECT, RunningLab
 from waiting import wait_for
 
@@ -20,11 +21,16 @@ BUSY = ("clean", "min-in")
 class Faulty:
     """The lab, and programs that lead a run from its head."""
 
+    #: nodes with a gateway, at the port 7480
+    gateways = ("rgw1", "rgw2")
+
     def __init__(self, lab: RunningLab, base: Path) -> None:
         self.lab, self._base, self._number = lab, base, 0
         self._started: List[subprocess.Popen[str]] = []
-        osds = [node.name for node in lab.nodes.values() if node.osds]
-        self._cluster = {"head": "node0", "user": "root", "osds": osds, "mons": ["node0"]}
+        self._cluster: Dict[str, Any] = {"head": "node0", "user": "root"}
+        for role in ("osds", "mons", "mgrs", "rgws"):
+            names = [node.name for node in lab.nodes.values() if getattr(node, role[:-1] if role != "osds" else role)]
+            self._cluster.update({role: names} if names else {})
 
     def folder(self) -> Path:
         """Of a new run."""
@@ -35,8 +41,8 @@ class Faulty:
 
     def _line(self, folder: Path, statements: str, settings: Dict[str, Any]) -> List[str]:
         given = [json.dumps(self._cluster), str(folder), json.dumps(settings)]
-        program = [sys.executable, leading.__file__, statements, *given]
-        return ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *program]
+        program = [self.lab.python, leading.__file__, statements, *given]
+        return ["sh", "-c", IN_HOME, str(self.lab.home), *program]
 
     def run(self, folder: Path, statements: str, **settings: Any) -> List[Dict[str, Any]]:
         """Statements of a run, to their end; what they said."""
@@ -63,8 +69,8 @@ class Faulty:
         wait_for(there, event)
 
     def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
-        return self.lab.exec("node0", ["sh", "-c", 'cd "$0" && exec "$@"', str(PROJECT), *line], timeout=1800)
+        line = [self.lab.python, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
+        return self.lab.exec("node0", ["sh", "-c", IN_HOME, str(self.lab.home), *line], timeout=1800)
 
     def undo_all(self) -> None:
         """End the runs that are under way, and undo what is left of all."""

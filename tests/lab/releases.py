@@ -12,7 +12,7 @@ from typing import Dict, List
 import pytest
 from running_lab import PROJECT
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 from cbt_plugins.tools.lab.roots import inside
 from cbt_plugins.tools.lab.roots import releases as found_releases
 
@@ -31,6 +31,14 @@ def roots() -> List[str]:
 def releases() -> Dict[str, str]:
     """Return {"18.2.7": root folder}, this machine's among them; the first of two with one version."""
     return {str(release).split()[0]: root for release, root in found_releases().items()}
+
+
+def root_of(release: str) -> str:
+    """Return the root folder of a release ("18.2"); skips the test where there is none."""
+    root = next((root for version, root in releases().items() if version.startswith(release + ".")), None)
+    if root is None:
+        pytest.skip(f"no Ceph {release}: {BRING}")
+    return root
 
 
 def home_of(root: str, folder: Path) -> Path:

@@ -28,6 +28,8 @@ class RunningLab:
         self.lab, self.log, self.dir = lab, log, lab.dir
         self.python, self.home = python, home
         self.nodes: Mapping[str, LabNode] = lab.nodes
+        #: node and path of the cluster's log
+        self.cluster_log = ("node0", "/var/log/ceph/cluster.log")
 
     def exec(self, node: str, argv: Sequence[str], **options: Any) -> subprocess.CompletedProcess[str]:
         return self.lab.exec(node, argv, **{"timeout": 600, **options})

@@ -1,182 +1,289 @@
-"""Faults on OSDs that cephadm runs: its real orchestrator, on a real systemd, with no container.
+"""Runs and faults on a real cephadm cluster: bootstrap, containers, orchestrator; no Ceph installed on its nodes.
 
-Debian 12 has cephadm's manager module, but not the library that it needs. CBT_PLUGINS_CEPHADM names a folder with both:
+Half an hour on two busy cores, and 3 GB of cache for the image:
 
-    apt-get download cephadm ceph-mgr-cephadm && for d in *.deb; do dpkg-deb -x $d DIR; done
-    pip install --target DIR/usr/share/ceph/mgr remoto jinja2
+    CBT_PLUGINS_LONG=1 python -m pytest tests/lab/test_cephadm.py
 """
 
 from __future__ import annotations
 
-import os
-import shutil
+import json
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Iterator
+from typing import Any, ClassVar, Dict, Iterator, List
 
+import cephadm_cluster
 import pytest
-from faulty import fault
-from running_lab import RunningLab, need_systemd
-from test_systemd import NODE, Units
+import yaml
+from cluster_log import assert_as_logged
+from cluster_state import ask, clean, facts, moving
+from cycles import Cycle
+from faulty import Faulty, fault
+from running_lab import RunningLab
+from test_daemon_faults import STATES, answering, held, inject, killed, state
+from test_init_on_lab import OF_RGW, STATE, tool
+from test_init_on_lab import state as state_of
+from test_osdfailure import stopped
 from waiting import end_of, wait_for
 
-from cbt_plugins.tools.lab import Lab, Topology
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
 
-pytestmark = pytest.mark.lab
+pytestmark = [pytest.mark.lab, pytest.mark.long]
 
-#: what cephadm asks of a container engine, where there are no containers
-_ENGINE = """#!/bin/sh
-case "$*" in
-"version"*) echo 4.3.1 ;;
-*"--entrypoint stat"*) echo "$(id -u ceph) $(id -g ceph)" ;;
-*ceph-volume*inventory*) echo '[]' ;;
-*ceph-volume*list*) echo '{}' ;;
-"stats"* | "ps"*) ;;
-*) exit 1 ;;
-esac
-"""
-#: the unit that cephadm writes, and the clock that it insists on
-_UNIT = """[Service]
-LimitNOFILE=1048576
-ExecStart=/bin/bash /var/lib/ceph/{fsid}/%i/unit.run
-KillMode=mixed
-Restart=on-failure
-RestartSec=10s
-TimeoutStopSec=120
-StartLimitInterval=30min
-StartLimitBurst=5
-[Install]
-WantedBy=multi-user.target
-"""
-_CLOCK = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
-#: $1 fsid, $2 folder with the texts above; the OSDs go over to cephadm's units and folders
-_ADOPT = """
-set -e
-mount -t tmpfs tmpfs /usr/local/sbin
-install "$2/podman" /usr/local/sbin/podman
-cp "$2/unit" "/etc/systemd/system/ceph-$1@.service"; cp "$2/clock" /etc/systemd/system/chrony.service
-mkdir -p "/var/lib/ceph/$1"
-for n in 4 5; do
-  systemctl --quiet disable --now "ceph-osd@$n"
-  f="/var/lib/ceph/$1/osd.$n"; mv "/var/lib/ceph/osd/ceph-$n" "$f"
-  echo "exec /usr/bin/ceph-osd -f --cluster ceph --id $n --setuser ceph --setgroup ceph --osd-data $f" > "$f/unit.run"
-  touch "$f/unit.configured" "$f/unit.created" "$f/config"; echo '{}' > "$f/unit.meta"
-done
-systemctl daemon-reload
-systemctl --quiet enable --now chrony "ceph-$1@osd.4" "ceph-$1@osd.5"
-"""
+FIRST, NODES = cephadm_cluster.FIRST, cephadm_cluster.NODES
+S3 = {"urls": [f"http://{node}:{cephadm_cluster.PORT}" for node in cephadm_cluster.GATEWAYS], "user": "cbt"}
+MONITORS: Dict[str, Any] = {
+    "resources": {},
+    "recovery": {},
+    "internals": {"interval": 2},
+    "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
+}
+
+
+#: as `cluster_state` and the studies have it: an OSD is out after eight seconds
+SETTINGS = {"scrub": False, "config": {"mon": {"mon_osd_down_out_interval": 8}}, "recovery": "aggressive"}
+
+
+def with_a_stop(osd: int, before: int, down: int, after: int) -> Dict[str, Any]:
+    """Return a section: a fill, and load during which an OSD is down for some of its seconds."""
+    events = [
+        {"at": f"{before}s", "fault": {"label": "osd", "kind": "stop", "osds": [osd]}},
+        {"at": f"{before + down}s", "undo": "osd"},
+    ]
+    load = {"duration": f"{before + down + after}s", "mix": {"get": 60, "put": 30, "delete": 10}, "events": events}
+    settled = {"wait": {"clean": True, "at_most": "4m"}, "name": "clean"}
+    phases = [{"fill": {"objects": 300}}, {"hybrid": load, "name": "load"}, settled]
+    common = {"s3": S3, "engine": "cbt-load", "size": "16KiB", "workers": 8, "settings": SETTINGS}
+    return {**common, "cycle": {"phases": phases}}
+
+
+class ContainerCycle(Cycle):
+    """A run whose head has Ceph in containers."""
+
+    cluster: ClassVar[Dict[str, Any]] = cephadm_cluster.CLUSTER
+
+
+class Containers(Faulty):
+    """The cluster, and runs that are led from node0, which has no daemon."""
+
+    gateways = cephadm_cluster.GATEWAYS
+
+    def __init__(self, lab: RunningLab, base: Path) -> None:
+        super().__init__(lab, base)
+        lab.cluster_log = (FIRST, f"/var/log/ceph/{lab.lab.record.fsid}/cluster.log")
+        keys = ("head", "ceph", "user", "osds", "mons", "rgws")
+        self._cluster = {key: cephadm_cluster.CLUSTER[key] for key in keys}
+
+    def sh(self, node: str, text: str) -> str:
+        return self.lab.exec(node, ["sh", "-c", text]).stdout.strip()
+
+    def daemons(self) -> Dict[str, str]:
+        """Return name -> status, as the orchestrator has seen them last."""
+        return {f"{row['daemon_type']}.{row['daemon_id']}": row["status_desc"] for row in self.ceph("orch ps")}
+
+    def unit(self, daemon: str) -> str:
+        return f"ceph-{self.lab.lab.record.fsid}@{daemon}.service"
+
+    def states(self, node: str) -> List[str]:
+        """Return the states of the units of a node's OSDs."""
+        units = " ".join(self.unit(f"osd.{osd}") for osd in self.lab.nodes[node].osds)
+        return self.sh(node, f"systemctl is-active {units}").split()
 
 
 @pytest.fixture(scope="module")
-def orchestrated(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Units]:
-    need_systemd()
-    unpacked = Path(os.environ.get("CBT_PLUGINS_CEPHADM") or pytest.skip(str(__doc__)))
-    absent = [f for f in ("usr/sbin/cephadm", "usr/share/ceph/mgr/remoto") if not (unpacked / f).exists()]
-    if absent:
-        pytest.skip(f"{unpacked}: {'; '.join(absent)}")
-    base = tmp_path_factory.mktemp("cephadm")
-    shutil.copytree("/usr/share/ceph/mgr", base / "mgr")
-    shutil.copytree(unpacked / "usr/share/ceph/mgr", base / "mgr", dirs_exist_ok=True)
-    shutil.copy(unpacked / "usr/sbin/cephadm", base / "cephadm")
-    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
+def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]:
+    cephadm_cluster.need_cephadm()
+    store, base = cephadm_cluster.image(), tmp_path_factory.mktemp("cephadm")
+    steps: List[str] = []
+    made = cephadm_cluster.ContainerLab(tmp_path_factory.mktemp("lab"), say=steps.append)
     try:
-        shape = Topology(osd_nodes=3, rgws=0, clients=0, out_interval=600, bind=(str(base),), systemd=(NODE,))
-        made.up(shape, detach=False)
-        for name, text in (("podman", _ENGINE), ("unit", _UNIT.format(fsid=made.record.fsid)), ("clock", _CLOCK)):
-            (base / name).write_text(text)
-        units = Units(RunningLab(made, []), base)
-        _manage(units, base)
-        done = made.exec(NODE, ["sh", "-c", _ADOPT, "sh", made.record.fsid, str(base)])
-        assert done.returncode == 0, done.stderr
-        _add(units)
-        units.clean()
-        yield units
+        shape = cephadm_cluster.shape(tmp_path_factory.getbasetemp(), store)
+        made.up(shape, detach=False, bring_up=cephadm_cluster.Bootstrap(base, store))
+        print(*steps, sep="\n")
+        yield Containers(RunningLab(made, steps), base)
     finally:
         made.down(wipe=True)
 
 
-def _manage(units: Units, base: Path) -> None:
-    """The manager anew, with cephadm's module."""
-    pid = "/run/ceph/mgr.node0.pid"
-    units.sh(f"ceph config set mgr cephadm_path {base}/cephadm; kill $(cat {pid})", "node0")
-    wait_for(lambda: not units.sh("pgrep -x ceph-mgr", "node0"), "the manager's end")
-    units.sh(f"ceph-mgr -i node0 --mgr-module-path={base}/mgr --pid-file {pid}", "node0")
-
-    def tried(command: str) -> bool:
-        return units.lab.exec("node0", ["timeout", "20", "sh", "-c", f"ceph {command}"]).returncode == 0
-
-    wait_for(lambda: tried("mgr module enable cephadm"), "cephadm's module")
-    wait_for(lambda: tried("orch set backend cephadm"), "the orchestrator")
-    assert tried("cephadm set-priv-key -i /root/.ssh/id_ed25519")
-    assert tried("cephadm set-pub-key -i /root/.ssh/id_ed25519.pub")
+def shells(containers: Containers) -> List[str]:
+    """Return the containers of `cephadm shell` on the head."""
+    names = containers.sh(FIRST, "podman ps --format '{{.Names}}'").split()
+    return [name for name in names if not name.startswith("ceph-")]
 
 
-def _add(units: Units) -> None:
-    """The node is cephadm's, and its OSDs are known and configured: until then they lose their orders."""
-    address = units.lab.nodes[NODE].address
-    assert "Added host" in units.sh(f"ceph orch host add {NODE} {address} 2>&1", "node0")
+def test_a_cycle_with_an_osd_stopped_by_the_orchestrator(containers: Containers, tmp_path: Path) -> None:
+    lab = containers.lab
+    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
+    before = facts(lab)
+    assert containers.sh(FIRST, "command -v ceph radosgw-admin") == ""
+    cycle = ContainerCycle(lab, tmp_path, MONITORS, warp=with_a_stop(5, before=10, down=40, after=20))
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert facts(lab) == before
+    assert shells(containers) == ["cbt-plugins-shell"]
+    phases, samples = cycle.phases(), read_samples(files_of(cycle.folder))
+    assert list(phases) == ["fill", "load", "clean"]
+    for name, phase in phases.items():
+        assert phase["status"] == "ok", (name, phase["warnings"])
+        assert all(count["ok"] for count in phase["accounting"]), (name, phase["accounting"])
+    # the agent of the sampler runs in the container, where librados is: as often as on a node with packages
+    assert samples.via == "librados" and not samples.fallbacks
+    window = phases["load"]["window"]
+    assert len(samples.between(window["start"], window["end"])) >= 140
+    managers = [e["step"]["former"]["service_manager"] for e in opened(cycle) if "units" in e["step"]["former"]]
+    assert managers == ["cephadm"]
+    assert containers.states("node3") == ["active", "active"]
+    for monitor in ("collectl", "resources"):
+        for node in (*NODES, "client1"):
+            files = cycle.folder.glob(f"monitors/*/{monitor}.{node}/*")
+            assert any(path.stat().st_size for path in files), (monitor, node)
+    summary = cycle.summary()
+    daemons = {f"{row['class']}.{row['id']}" for row in summary["resources"]["phases"]["load"]["daemons"]}
+    assert {*(f"osd.{osd}" for osd in range(6)), *(f"mon.{node}" for node in NODES)} <= daemons, daemons
+    assert sum(name.startswith(("mgr.", "rgw.")) for name in daemons) == 4, daemons
+    inside = summary["internals"]["phases"]
+    assert all(inside[name]["lines"] for name, phase in phases.items() if phase["jobs"])
+    made = summary["failure"]["milestones"]
+    (failed, returned) = made["episodes"]
+    assert (failed["kind"], returned["kind"], returned["outcome"]) == ("failure", "return", "recovered")
+    times = [sample.t for sample in samples.samples]
+    assert assert_as_logged(lab, made, (5,), since=made["start"], samples=times) >= 5
+    assert (cycle.folder / "report.html").exists()
 
-    def configured() -> bool:
-        events = [e for daemon in units.ceph("orch ps") for e in daemon.get("events", [])]
-        return all(any(f"Reconfigured osd.{n} " in event for event in events) for n in (4, 5))
 
-    wait_for(configured, "osd.4 and osd.5 configured by cephadm", 180.0)
-
-
-def unit(units: Units, osd: int) -> str:
-    return f"ceph-{units.lab.lab.record.fsid}@osd.{osd}.service"
+def opened(cycle: Cycle) -> List[Dict[str, Any]]:
+    """Return the steps that a run has written down before it made them."""
+    (path,) = cycle.archive.rglob("undo.jsonl")
+    records = [json.loads(line) for line in path.read_text().splitlines()]
+    return [record for record in records if record["event"] == "open"]
 
 
-def states(units: Units) -> str:
-    return units.sh(f"systemctl is-active {unit(units, 4)} {unit(units, 5)}").replace("\n", " ")
+def test_each_kind_has_its_effect_and_is_undone_after_a_kill(containers: Containers) -> None:
+    """Seen from outside while the run is dead: nothing but `cbt-tools undo` puts it back."""
+    lab = containers.lab
+    containers.clean()
+    active = str(containers.ceph("mgr stat")["active_name"])
+    (gateway,) = [name for name in containers.daemons() if name.startswith("rgw.lab.node2.")]
+
+    def stopped(node: str, program: str) -> bool:
+        return lab.exec(node, ["sh", "-c", STATES.format(program)]).stdout.split() == ["T"]
+
+    def in_quorum(mon: str) -> bool:
+        return mon in containers.ceph("quorum_status")["quorum_names"]
+
+    def in_maintenance() -> bool:
+        (status,) = [host["status"] for host in containers.ceph("orch host ls") if host["hostname"] == "node2"]
+        return status == "maintenance" and not containers.osd(2)["up"] and answering(containers) == ["node3"]
+
+    cases: List[Any] = [
+        (inject("stop", gateway), lambda: answering(containers) == ["node3"]),
+        (inject("pause", gateway), lambda: stopped("node2", "radosgw|notif-worker0")),
+        (inject("crash", "mon.node2"), lambda: not in_quorum("node2")),
+        (inject("pause", "mon.node2"), lambda: stopped("node2", "ceph-mon") and not in_quorum("node2")),
+        (inject("pause", "osd.4"), lambda: stopped("node3", "ceph-osd") or not containers.osd(4)["up"]),
+        (inject("stop", f"mgr.{active}"), lambda: containers.ceph("mgr stat")["active_name"] != active),
+        (inject("maintenance", "node2"), in_maintenance),
+    ]
+    before = state(containers)
+    for statement, effect in cases:
+        folder = containers.folder()
+        running = held(containers, statement, folder)
+        wait_for(effect, f"the effect of {statement}", 60.0)
+        killed(containers, running)
+        assert effect(), statement
+        done = containers.undo(folder)
+        assert done.returncode == 0, (statement, done.stderr[-3000:])
+        assert state(containers) == before, statement
+        containers.clean()
 
 
-def test_the_orchestrator_stops_and_starts(orchestrated: Units) -> None:
-    with orchestrated.broken("stop", NODE) as said:
-        former = next(record["step"]["former"] for record in said if record["event"] == "open")
-        assert former["service_manager"] == "cephadm"
-        assert former["units"] == [unit(orchestrated, 4), unit(orchestrated, 5)]
-        assert states(orchestrated) == "inactive inactive"
-        assert {d["status_desc"] for d in orchestrated.ceph("orch ps --refresh")} <= {"stopped", "running"}
-    assert states(orchestrated) == "active active" and orchestrated.osd(5)["up"] == 1
+def test_init_writes_a_file_that_runs(containers: Containers, tmp_path: Path) -> None:
+    """As a user whom the run makes; only the lengths of the phases are other ones."""
+    lab = containers.lab
+    containers.clean()
+    cycle, questions = ContainerCycle(lab, tmp_path), (*STATE, *OF_RGW)
+    cycle.file.unlink()
+    before = state_of(lab, *questions)
+    done = tool(lab, "init", "--cephadm", f"root@{FIRST}", "--clients", "client1", "-o", str(cycle.file))
+    assert done.returncode == 0, done.stderr
+    assert state_of(lab, *questions) == before and "Warning" not in done.stderr
+    data = yaml.safe_load(cycle.file.read_text())
+    assert (data["cluster"]["head"], data["cluster"]["ceph"]) == (FIRST, "cephadm")
+    section = data["benchmarks"]["rgwtest"]
+    assert section["s3"] == {"urls": S3["urls"], "user": "cbt-plugins"}
+    live = tool(lab, "plan", "--live", str(cycle.file))
+    assert live.returncode == 0 and "every node, endpoint and key are as a run needs them" in live.stdout, live.stderr
+    section.update(fill={"objects": 200}, measure={"duration": "8s"}, age={"duration": "8s"})
+    cycle.file.write_text(yaml.safe_dump(data))
+    ended = cycle.run()
+    assert ended.returncode == 0, ended.stderr[-3000:]
+    assert all(phase["status"] == "ok" for phase in cycle.phases().values())
+    assert (cycle.folder / "report.html").exists()
+    assert "cbt-plugins" not in lab.exec("node0", ["radosgw-admin", "metadata", "list", "user"]).stdout
 
 
-def test_a_crash_lasts_although_the_unit_would_start_again(orchestrated: Units) -> None:
-    with orchestrated.broken("crash", "osd.4"):
-        seen = orchestrated.show(unit(orchestrated, 4), "ActiveState", "ExecMainStatus", "Restart")
-        assert seen["ActiveState"] in ("failed", "inactive") and seen["Restart"] == "on-failure"
-        assert seen["ExecMainStatus"] == "9"
-    assert states(orchestrated) == "active active" and orchestrated.osd(4)["up"] == 1
+@pytest.mark.parametrize("event", ["fault-injected", "fault-undo-begin"])
+def test_killed_in_a_fault_and_undone(containers: Containers, tmp_path: Path, event: str) -> None:
+    """In force, and in the undo; killed at the order: the test of a stop on order."""
+    lab = containers.lab
+    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
+    before = facts(lab)
+    down = 30 if event == "fault-undo-begin" else 600
+    cycle = ContainerCycle(lab, tmp_path, {"recovery": {}}, warp=with_a_stop(1, before=3, down=down, after=3))
+    cycle.broken_off(lambda: stopped(cycle, event), event)
+    if event == "fault-injected":
+        assert not containers.osd(1)["up"]
+        wait_for(lambda: "inactive" in containers.states("node1"), "the end of the container")
+        # the container of the run goes away with the head's podman, as after a boot: an undo opens another one
+        containers.sh(FIRST, "podman rm -f cbt-plugins-shell")
+    undone = cycle.undo()
+    assert undone.returncode == 0, undone.stderr
+    assert containers.states("node1") == ["active", "active"]
+    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
+    assert facts(lab) == before
 
 
-def test_a_stop_on_order_does_not_come_after_its_undo(orchestrated: Units) -> None:
-    """kill -9 when the orchestrator has its order and has done nothing yet: it pauses until the undo is at work."""
-    folder = orchestrated.folder()
-    marks = "ls /run/cbt-plugins/ | grep stopping"
-    orders = "ceph log last 1000 info cephadm | grep -c 'Schedule .* daemon osd.4'"
-    assert orchestrated.lab.exec("node0", ["ceph", "orch", "pause"]).returncode == 0
-    before = int(orchestrated.sh(orders, "node0"))
-    running = orchestrated.start(folder, f"injector.acquire(); injector.inject({fault('f', 'stop', 'osd.4')})")
+def test_a_crash_lasts_although_the_unit_would_start_again(containers: Containers) -> None:
+    folder, unit = containers.folder(), containers.unit("osd.4")
     try:
-        wait_for(lambda: int(orchestrated.sh(orders, "node0")) > before, "the order")
-        holder = orchestrated.holder()
-        orchestrated.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
+        containers.run(folder, f"injector.acquire(); injector.inject({fault('f', 'crash', 'osd.4')})")
+        shown = containers.sh("node3", f"systemctl show -p Restart -p ActiveState {unit}").split()
+        assert "Restart=on-failure" in shown and {"ActiveState=failed", "ActiveState=inactive"} & set(shown)
+    finally:
+        undone = containers.undo(folder)
+    assert undone.returncode == 0, undone.stderr
+    assert containers.states("node3") == ["active", "active"] and containers.osd(4)["up"] == 1
+    containers.clean()
+
+
+def test_a_stop_on_order_does_not_come_after_its_undo(containers: Containers) -> None:
+    """kill -9 when the orchestrator has its order and has done nothing yet: it pauses until the undo is at work."""
+    folder = containers.folder()
+    orders = "ceph log last 1000 info cephadm | grep -c 'Schedule .* daemon osd.4'"
+    assert containers.lab.exec("node0", ["ceph", "orch", "pause"]).returncode == 0
+    count = int(containers.sh("node0", orders))
+    running = containers.start(folder, f"injector.acquire(); injector.inject({fault('f', 'stop', 'osd.4')})")
+    try:
+        wait_for(lambda: int(containers.sh("node0", orders)) > count, "the order")
+        holder = containers.holder()
+        containers.lab.exec("node0", ["kill", "-9", str(holder["pid"])])
         end_of(running)
-        before = int(orchestrated.sh(orders, "node0"))
+        count = int(containers.sh("node0", orders))
         with ThreadPoolExecutor() as pool:
             try:
-                undoing = pool.submit(orchestrated.undo, folder)
-                wait_for(lambda: int(orchestrated.sh(orders, "node0")) > before, "the order of the undo")
+                undoing = pool.submit(containers.undo, folder)
+                wait_for(lambda: int(containers.sh("node0", orders)) > count, "the order of the undo")
             finally:
-                orchestrated.lab.exec("node0", ["ceph", "orch", "resume"])
+                containers.lab.exec("node0", ["ceph", "orch", "resume"])
             done = undoing.result()
     finally:
         if running.poll() is None:
             running.kill()
         running.communicate()
     assert done.returncode == 0, done.stderr
-    # whatever it was told is done when it has looked at the node once more
-    seen = orchestrated.ceph("orch ps")[0]["last_refresh"]
-    wait_for(lambda: orchestrated.ceph("orch ps --refresh")[0]["last_refresh"] > seen, "a look of the orchestrator")
-    assert states(orchestrated) == "active active" and orchestrated.osd(4)["up"] == 1
-    assert orchestrated.sh(marks, "node0") == ""
+    # every order is carried out when the orchestrator has looked at the node once more
+    refreshed = ask(containers.lab, "orch ps")[0]["last_refresh"]
+    wait_for(lambda: containers.ceph("orch ps --refresh")[0]["last_refresh"] > refreshed, "a look of the orchestrator")
+    assert containers.states("node3") == ["active", "active"] and containers.osd(4)["up"] == 1
+    assert containers.sh(FIRST, "ls /run/cbt-plugins/ | grep stopping") == ""
+    containers.clean()

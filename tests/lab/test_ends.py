@@ -128,10 +128,10 @@ def test_a_phase_outlasts_a_client_that_is_away(lab: RunningLab, tmp_path: Path,
     assert lab.exec("client1", ["ip", "route", "add", *unreached]).returncode == 0
     # other connections are given up after 60 s
     cycle.await_moment(lambda: silence(cycle, "client1") > 75.0, "a long silence")
-    assert "no word from client1 for 30 s" in cycle.log.read_text()
+    assert "no message from client1 for 30 s" in cycle.log.read_text()
     assert lab.exec("client1", ["ip", "route", "del", *unreached]).returncode == 0
     assert cycle.ended() == 0, cycle.log.read_text()[-3000:]
     phase = cycle.phases()["hybrid"]
     assert phase["status"] == "ok"
     (said,) = [warning["text"] for warning in phase["warnings"] if warning["code"] == "client-silent"]
-    assert said.startswith("client1 said nothing for ") and int(said.split()[4]) >= 70
+    assert said.startswith("client1 sent no message for ") and int(said.split()[5]) >= 70

@@ -5,19 +5,25 @@ CBT_PLUGINS_LONG=1 asks for them.
 
 from __future__ import annotations
 
+import csv
+import io
 import json
+from datetime import datetime
 from pathlib import Path
 from statistics import median
 from typing import Any, Dict, Iterator, List
 
 import pytest
 import yaml
+from aggregates_writer import NS, Request
 from cluster_state import ask, clean, facts
+from counted_seconds import bad
 from cycles import CLUSTER, S3, Cycle
 from running_lab import PROJECT, RunningLab, need_machine
 from test_osdfailure import SETTINGS, failure
 from waiting import wait_for
 
+from cbt_plugins.results.source import PackedFile
 from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
@@ -173,3 +179,44 @@ def test_the_shape_of_the_older_study(lab: RunningLab, tmp_path: Path, before: D
     ]
     assert kinds[1][2] == kinds[3][2] == "recovered"
     assert made["impact"]["baseline"]["phase"] == "control"
+
+
+def nanoseconds(text: str) -> int:
+    """Return RFC 3339 as epoch ns, exactly."""
+    second, _, fraction = text.rstrip("Z").partition(".")
+    return int(datetime.fromisoformat(f"{second}+00:00").timestamp()) * NS + int(fraction.ljust(9, "0"))
+
+
+def requests_of(phase: Path) -> Iterator[Request]:
+    """Yield the requests of a phase by its rows, on the run's clock."""
+    for job in json.loads((phase / "phase.json").read_text())["jobs"]:
+        text = b"".join(PackedFile(phase / job["rows"]).chunks()).decode()
+        offset = round((job["clock_offset"] or 0.0) * NS)
+        for row in csv.DictReader(io.StringIO(text), delimiter="\t"):
+            end = nanoseconds(row["end"]) - offset
+            yield Request(row["op"], end, int(row["duration_ns"]), error=row["error"])
+
+
+def test_bad_seconds_are_those_of_the_rows(lab: RunningLab, tmp_path: Path) -> None:
+    """An open loop while a node fails and returns: each second by its requests, counted beside the program."""
+    keys = {"rate": "80/s", "keep_rows": True, "phase": {"duration": "20s"}, "workers": 32}
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(**keys))
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    impact = cycle.summary()["failure"]["impact"]
+    assert impact["baseline"]["phase"] == "no-failure" and "total" in impact["objective"]
+    lines = 0
+    for phase in impact["phases"]:
+        (folder,) = cycle.folder.glob(f"phases/*-{phase['phase']}")
+        requests = list(requests_of(folder))
+        assert requests
+        for op, limit in impact["objective"].items():
+            base = impact["baseline"]["total"] if op == "total" else impact["baseline"]["ops"][op]
+            own = [request for request in requests if op in ("total", request.op)]
+            window = range(int(phase["start"]), int(phase["end"]))
+            counted = bad(own, limit, base["requests"] / impact["baseline"]["seconds"], window)
+            for state in phase["states"]:
+                line = state["total"] if op == "total" else state["ops"][op]
+                assert line["bad_seconds"] == sum(state["start"] <= second < state["end"] for second in counted)
+                lines += 1
+    assert lines >= 8 and {line["name"] for line in impact["episodes"]} == {"node-a failure", "node-a return"}

@@ -19,9 +19,9 @@ from cycles import S3, Cycle
 from running_lab import RunningLab
 
 from cbt_plugins.cbt import checkout
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import records_of
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.tools.__main__ import main
 
 pytestmark = [pytest.mark.lab, pytest.mark.long, pytest.mark.upstream]

@@ -49,6 +49,7 @@ def test_a_node_is_stopped_and_started(faulty: Faulty) -> None:
     assert [s["event"] for s in said if "event" in s] == [
         "fault-inject-begin",
         "fault-injected",
+        "fault-in-effect",
         "fault-undo-begin",
         "fault-undone",
     ]
@@ -195,7 +196,7 @@ def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
         folder,
         "try: injector.inject(Fault('x', 'stop', ('node1',)))\nexcept FaultError as error: say(refused=str(error))",
     )
-    assert "an earlier process left this open: n: take down eth0 on node3" in refused[0]["refused"]
+    assert "an earlier process left open changes: n: take down eth0 on node3" in refused[0]["refused"]
     done = faulty.undo(folder)
     assert done.returncode == 0, done.stderr
     left = faulty.lab.exec("node3", ["sh", "-c", "ls /run/cbt-plugins"]).stdout.split()

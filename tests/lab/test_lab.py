@@ -341,13 +341,13 @@ def test_a_failure_on_the_way_up_takes_everything_down(
     lab = Lab(tiny_folder, say=lambda line: None)
     found: List[LabProcess] = []
 
-    def fail(self: Daemons) -> None:
+    def fail(self: Daemons, nodes: object) -> None:
         first = lab.spaces.first("lab")
         assert first
         found.extend([first, *(node for name in lab.nodes if (node := lab.spaces.first(name)))])
         raise LabError("the mgr fails")
 
-    monkeypatch.setattr(Daemons, "start_mgr", fail)
+    monkeypatch.setattr(Daemons, "start_mgrs", fail)
     with pytest.raises(LabError, match="mgr fails"):
         lab.up(Topology(1, 1, 0, 0))
     assert len(found) == 3

@@ -21,7 +21,7 @@ from running_lab import PROJECT, RunningLab
 from test_osdfailure import failure
 from waiting import wait_for
 
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

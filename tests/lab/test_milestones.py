@@ -22,7 +22,7 @@ from second_sampler import Between, SecondSampler, milestones_seen, second_sampl
 from test_recovery_watched import OUT, watched
 from waiting import wait_for
 
-from cbt_plugins.results.recovery import milestones
+from cbt_plugins.results.recovery.milestones import milestones
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

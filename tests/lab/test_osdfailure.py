@@ -17,8 +17,8 @@ from running_lab import PROJECT, RunningLab
 from waiting import busy, wait_for
 
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.phase import read_phase
-from cbt_plugins.results.samples import files_of, read_samples, status_by_phase
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
+from cbt_plugins.results.requests.phase import read_phase
 
 pytestmark = pytest.mark.lab
 
@@ -101,7 +101,7 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     assert shown and all(lowest - 1 <= rate <= highest + 1 for _, rate, lowest, highest in shown), shown
     told = [(e["event"], e.get("label")) for e in events(cycle) if e["event"].startswith("fault-")]
     node = [name for name, label in told if label not in ("settings", "recovery")]
-    assert node == ["fault-inject-begin", "fault-injected", "fault-undo-begin", "fault-undone"]
+    assert node == [f"fault-{name}" for name in ("inject-begin", "injected", "in-effect", "undo-begin", "undone")]
     drift = [e["late"] for e in events(cycle) if e["event"] == "event"]
     assert drift and max(drift) < 2.0 * busy()
     samples = read_samples(files_of(cycle.folder))

@@ -15,8 +15,8 @@ from cycles import CLUSTER, IN_HOME
 from running_lab import RunningLab
 from waiting import end_of, wait_for
 
-from cbt_plugins.results.recovery import milestones
-from cbt_plugins.results.samples import FILE, Samples, read_samples
+from cbt_plugins.results.recovery.cluster_samples import FILE, Samples, read_samples
+from cbt_plugins.results.recovery.milestones import milestones
 
 pytestmark = pytest.mark.lab
 

@@ -16,8 +16,8 @@ from running_lab import PROJECT, RunningLab
 from waiting import end_of, wait_for
 
 from cbt_plugins.journal import json_lines
-from cbt_plugins.results import resources
-from cbt_plugins.results.usage import Networks
+from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.usage import Networks
 
 pytestmark = pytest.mark.lab
 

@@ -20,7 +20,7 @@ from tables import today
 from test_cbt_years import pools  # noqa: F401 -- a fixture
 
 from cbt_plugins.cbt import checkout
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = pytest.mark.lab
@@ -42,6 +42,8 @@ EDITS = {
     r"\bsize: 4MiB": "size: 4KiB",
     r"\bdrivers: 200": "drivers: 4",
     r"\bbuckets: 512": "buckets: 16",
+    # a file for a day: one round of its ten failures
+    r"\brepeat: 3": "repeat: 1",
     # the bucket of benchmark_configs/age-lab.yaml
     r"cbtp-1e229d3f-16kib": "{aged}",
 }
@@ -50,14 +52,20 @@ SCALES: Dict[str, float] = {
     "age-lab.yaml": 0.1,
     "bisect.yaml": 0.02,
     "campaign-lab.yaml": 0.5,
+    "failure-openloop.yaml": 1.0,
+    "first-run.yaml": 0.001,
     "hsbench-mesh.yaml": 0.01,
     "ladder.yaml": 0.1,
     "openloop.yaml": 0.03,
     "osdfailure-classic.yaml": 0.005,
     "osdfailure-quick.yaml": 0.5,
     "osdfailure-reef.yaml": 0.002,
+    "pr-lab.yaml": 0.5,
+    "pr.yaml": 0.05,
     "quickstart.yaml": 0.3,
     "releases-lab.yaml": 0.7,
+    "resilience-quick.yaml": 1.0,
+    "resilience.yaml": 0.005,
     "rgw-scaling.yaml": 0.02,
     "rgwtest-generic.yaml": 0.0005,
     "rgwtest-small.yaml": 0.0005,

@@ -8,16 +8,17 @@ import sys
 from pathlib import Path
 
 import pytest
-from doc_examples import play
+from doc_examples import make_files, play
 from running_lab import need_machine
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 
 def test_a_cluster(tmp_path: Path) -> None:
     need_machine()
+    make_files(tmp_path)
     cache = tmp_path / "cache" / "cbt-plugins"
     cache.mkdir(parents=True)
     (cache / "bin").symlink_to(cache_dir() / "bin")

@@ -89,7 +89,7 @@ def search(history: History, build: float = 0.0) -> Tuple[SearchAnswer, Belief, 
 
 
 def plain(history: History, change: float, sequential: bool) -> Tuple[int, int]:
-    """Return what plain bisection finds and how many measurements it took, told the true change and noise.
+    """Return the answer of plain bisection and its number of measurements, from the true change and noise.
 
     Of each commit in the middle as many measurements as decide with an error of 5 % / steps: always the same number,
     or (`sequential`) one after the other until the likelihood ratio decides (Wald).

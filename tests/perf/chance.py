@@ -33,7 +33,7 @@ from cbt_plugins.compare.statistics import (
 from cbt_plugins.compare.statistics.verdicts import widened
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.metrics import MARGIN, Direction
-from cbt_plugins.results.record import Measurement, RunRecord
+from cbt_plugins.results.run_record import Measurement, RunRecord
 
 ROWS = 20
 SINGLE = 200

@@ -16,7 +16,7 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, List, NamedTuple, Set, Tuple
 
-from cbt_plugins.host import own_program
+from cbt_plugins.programs import own_program
 
 SIZE = 4096
 CONCURRENCY = 32

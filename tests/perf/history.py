@@ -1,19 +1,36 @@
 """How often change points of a history are wrong: false alarms, and planted changes that are found, seeded.
 
-Prints the tables of docs/STATISTICS.md as Markdown.
+Prints the tables of docs/STATISTICS.md and docs/HISTORY.md as Markdown.
 Usage: ./run bench history [TABLE ...], of those that it names when one is unknown
+
+`published` also scores Apache Otava and ruptures (PyPI, in an environment of their own) and a t test. TCPD=FOLDER names
+a checkout of https://github.com/alan-turing-institute/TCPD, where `make` fetches the series that it may not contain;
+without it, these columns are left out. EVERY=4 plants steps at every fourth position only.
 """
 
 from __future__ import annotations
 
+import json
+import math
+import os
+import statistics
 import sys
-from typing import Callable, Dict, List, Optional
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
+from inputs import detector_scores
 from inputs.chance import RUNS, TABLES, Noise, print_tables, series, show
 from inputs.change_points import e_divisive, pelt
+from inputs.programs import answer, environment
 
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
+from cbt_plugins.compare.statistics.changes import noise_of
+
+#: trials on a lab, and the scatter from trial to trial that they are scaled to
+SERIES, SCATTER = Path(__file__).parents[1] / "data" / "history" / "trials.json", 0.02
+#: of the other programs
+PACKAGES = ("apache-otava==0.8.0", "ruptures==1.1.10")
 
 
 def changes() -> None:
@@ -94,5 +111,46 @@ def _any(method: Callable[[np.ndarray], List[int]], noise: Noise) -> float:
     return sum(bool(method(noise(np.random.default_rng(seed), 60))) for seed in range(TABLES // 2)) / (TABLES // 2)
 
 
+def published() -> None:
+    """Ours (1 alarm a year) beside Otava, PELT and a t test: TCPD; steps in real series; alarms in a year of looks."""
+    planted = [_scaled(values) for values in json.loads(SERIES.read_text())["series"].values()]
+    chance = np.random.default_rng(0)
+    question = {
+        "tcpd": os.environ.get("TCPD"),
+        "planted": planted,
+        "shuffled": [list(chance.permutation(values)) for values in planted],
+        "every": int(os.environ.get("EVERY") or 1),
+    }
+    alpha = alpha_of_budget(1, 365.25)
+    found = {
+        "ours": detector_scores.scores(lambda values: [its.index for its in change_points(values, alpha)], question),
+        "t test": detector_scores.scores(detector_scores.t_test, question),
+    }
+    script = Path(__file__).with_name("inputs") / "other_detectors.py"
+    found.update(answer(environment("detectors", *PACKAGES), script, question))
+    head = ["method", "F1", "covering", *(f"found {step:.0%}" for step in detector_scores.STEPS)]
+    head += [f"delay {step:.0%}" for step in detector_scores.STEPS[-2:]]
+    show([*head, "alarms a year", "shuffled"], [_row(name, its) for name, its in found.items()])
+    number = found["ours"]["tcpd"] and found["ours"]["tcpd"]["series"]
+    print(f"TCPD: {number} series; {len(planted)} real series, steps at every {question['every']} positions\n")
+
+
+def _scaled(values: Sequence[float]) -> List[float]:
+    """Return a series of level 100 with the same ups and downs, whose logarithms scatter by SCATTER."""
+    logs = np.log(np.asarray(values))
+    return [float(value) for value in 100 * np.exp((logs - np.median(logs)) * SCATTER / noise_of(logs))]
+
+
+def _row(name: str, its: Dict[str, Any]) -> List[object]:
+    cells: List[object] = [name, *((its["tcpd"]["f1"], its["tcpd"]["covering"]) if its["tcpd"] else ("-", "-"))]
+    delays = its["planted"]
+    cells += [statistics.mean(delay is not None for delay in delays[str(step)]) for step in detector_scores.STEPS]
+    for step in detector_scores.STEPS[-2:]:
+        runs = sorted(math.inf if delay is None else delay for delay in delays[str(step)])
+        both = (statistics.median_low(runs), runs[math.ceil(0.9 * len(runs)) - 1])
+        cells.append(", ".join("> 30" if math.isinf(delay) else f"{delay:.0f}" for delay in both))
+    return [*cells, f"{its['alarms']:.1f}", f"{its['shuffled']:.1f}"]
+
+
 if __name__ == "__main__":
-    sys.exit(print_tables((changes, nights, dips), sys.argv[1:]))
+    sys.exit(print_tables((changes, nights, dips, published), sys.argv[1:]))

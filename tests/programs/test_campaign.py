@@ -25,7 +25,7 @@ from cbt_plugins.compare.statistics.sequential import Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.check import load_file
 from cbt_plugins.metrics import Direction
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.__main__ import main
 
 ARMS = {"old": {}, "new": {"benchmarks": {"warp": {"workers": 9}}}}
@@ -124,7 +124,16 @@ def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
     # more blocks would not tell, and nothing is decided
     assert state.ended and not state.decided and main(["campaign", "status", str(state.schedule.folder)]) == 3
-    assert headline(state) == "ended after 4 of 20 blocks: no number of blocks decides what is inconclusive"
+    assert headline(state) == "ended after 4 of 20 blocks: no number of blocks would decide the inconclusive rows"
+
+
+def lost_nothing(name: str) -> Dict[str, Any]:
+    """Return the losses of a failure without a bad second."""
+    total = dict.fromkeys(("requests", "errors", "waited", "bad_seconds", "obj_per_s", "longest_gap"), 0)
+    total.update(dict.fromkeys(("obj_per_s_percent", "p50_ms", "p99_ms", "p999_ms", "p99_ratio")))
+    back = {"seconds": 0.0, "between": None, "reason": None}
+    about: Dict[str, Any] = {"kind": "failure", "labels": ["kill"], "begin": 0.0, "seconds": 1.0, "back": back}
+    return {"name": name, **about, "ops": {}, "total": total, "gateways": [], "gateway_gap": None, "unstarted": 0}
 
 
 def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
@@ -137,7 +146,8 @@ def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
                 episode = {"labels": ["kill"], "kind": "failure", "recovery": None, "milestones": reached}
                 episode.update(begin=0.0, until=1.0)
                 milestones = {"version": 1, "episodes": [episode], "warnings": []}
-                impact = {"version": 1, "states": [], "baseline": None, "phases": [], "worst": None, "warnings": []}
+                impact = {"version": 2, "states": [], "baseline": None, "phases": [], "worst": None, "warnings": []}
+                impact["episodes"] = [lost_nothing("kill failure")]
                 summary["failure"] = {"milestones": milestones, "impact": impact, "timelines": {}}
                 path.write_text(json.dumps(summary))
 
@@ -148,7 +158,10 @@ def test_trials_that_did_not_recover_leave_no_verdict_to_the_others(tmp_path: Pa
     after(made, its, 5, {})
     seconds: Dict[str, List[Any]] = {"old": [100, 102, 99, 100, 101], "new": [60, 61, 59, 62, 60]}
     recovered_in(its, seconds)
-    assert evaluate(its).rows[-1].verdict is Verdict.BETTER
+    recovered = evaluate(its)
+    assert recovered.rows[-1].verdict is Verdict.BETTER
+    # no bad second in any trial: there is no ratio of these, and they keep the campaign from no decision
+    assert [row.id.metric for row in recovered.rows] == ["obj_per_s", "p99_ms", "recovery_s"]
     seconds[arm][1] = None
     recovered_in(its, seconds)
     state = evaluate(its)
@@ -175,7 +188,7 @@ def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
         after(made, schedule(tmp_path / "..", keys=["odd.p99_ms"]), 1, {})
     (tmp_path / "half").mkdir()
     half = after(made, schedule(tmp_path / "half", keys=["GET.obj_per_s", "odd.p99_ms"]), 1, {})
-    assert "no row of key odd.p99_ms: nothing of it is decided" in str(blocks(half))
+    assert "no row of key odd.p99_ms: the campaign does not decide it" in str(blocks(half))
 
 
 def fewer_osds(its: Schedule, block: int) -> None:

@@ -110,17 +110,17 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
     assert its.at_start["old"] == {"osd": {"osd_op_queue": "mclock_scheduler"}}
     assert its.at_start["new"] == {"osd": {"osd_op_queue": "wpq"}}
     assert its.left_out == {
-        "only old has it": ("osd_gone",),
-        "only new has it": ("osd_fresh",),
-        "the cluster sets it itself": ("osd_pool_default_size",),
-        "it counts only when something is made anew": ("bluestore_min_alloc_size",),
+        "only old has the option": ("osd_gone",),
+        "only new has the option": ("osd_fresh",),
+        "the cluster sets the option itself": ("osd_pool_default_size",),
+        "the option counts only when something is created": ("bluestore_min_alloc_size",),
         "a name, a path, an address or what is installed": ("container_image", "osd_class_dir"),
         "one default is empty, which cannot be set": ("osd_empty",),
     }
     said = list(describe_swap(its, restarts=False))
-    assert said[0] == "old gets the other's defaults of 1 options: osd_max_backfills"
+    assert said[0] == "old gets the other release's defaults of 1 options: osd_max_backfills"
     assert "left out, read when a daemon starts (give each arm `restart:`): osd_op_queue" in said
-    assert "left out, only new has it: osd_fresh" in said
+    assert "left out, only new has the option: osd_fresh" in said
 
 
 @pytest.mark.parametrize(
@@ -153,7 +153,8 @@ def test_an_option_that_one_release_reads_at_its_start_is_set_before(runtime: Tu
 def test_a_long_list_of_options_is_counted() -> None:
     fresh = {f"osd_{number}": ("1", "default") for number in range(31)}
     its = differing([{"osd": table(OLD)}, {"osd": table({**OLD, **fresh})}], [{}, {}], ["old", "new"])
-    assert "left out, only new has it: 31 options, named in options/options.json" in describe_swap(its, restarts=False)
+    text = "left out, only new has the option: 31 options, named in options/options.json"
+    assert text in describe_swap(its, restarts=False)
 
 
 def crossed(tmp_path: Path, **arm: Any) -> Schedule:

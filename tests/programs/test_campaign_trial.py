@@ -173,7 +173,7 @@ def test_what_cannot_be_undone_is_tried_again_after_the_preparation(
     reason = str(trial.reason)
     assert f"cbt_plugins.tools undo --data {killed}.partial-1/archive" in reason, "the folder as it is called now"
     assert "ended with status 1: Error: xxx" in reason and "the end" not in reason
-    assert "an earlier attempt has left something on the cluster" in reason
+    assert "an earlier attempt left changes on the cluster" in reason
 
 
 def test_nothing_is_left_on_a_cluster_that_was_made_anew(killed: Path, cluster: Path) -> None:

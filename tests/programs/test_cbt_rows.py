@@ -18,7 +18,7 @@ import pytest
 from request_rows import rows_of
 from waiting import wait_for
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 from cbt_plugins.tools import build
 
 np = pytest.importorskip("numpy")

@@ -10,7 +10,7 @@ from typing import Dict, List, Tuple
 
 import pytest
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 from cbt_plugins.tools import build
 
 

@@ -11,6 +11,7 @@ from typing import List
 
 import compare_archives
 import pytest
+from compare_archives import Load
 
 from cbt_plugins.results.summary_file import summarize, write_summary
 from cbt_plugins.tools.__main__ import main
@@ -23,21 +24,21 @@ SLOW = {"GET": 0.025}  # 25 % slower
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Sides of five short runs: base, the same again, one with a planted regression; and single ones."""
     place = tmp_path_factory.mktemp("archives")
-    MAKE(place / "base", runs=5, seed=1, seconds=10)
-    MAKE(place / "again", runs=5, seed=2, seconds=10, begin=500)
-    MAKE(place / "slow", runs=5, seed=3, seconds=10, begin=500, latency=SLOW)
+    MAKE(place / "base", Load(seconds=10), runs=5, seed=1)
+    MAKE(place / "again", Load(seconds=10), runs=5, seed=2, begin=500)
+    MAKE(place / "slow", Load(seconds=10, latency=SLOW), runs=5, seed=3, begin=500)
     MAKE(place / "one", seed=4)
     MAKE(place / "two", seed=5, begin=500)
-    MAKE(place / "late", seed=6, latency=SLOW)
+    MAKE(place / "late", Load(latency=SLOW), seed=6)
     for run in place.glob("*/results/*/*"):  # as after each run; the others are read from their files each time
         write_summary(summarize(run), run / "summary.json")
     shutil.copytree(place / "base", place / "copy")
     MAKE(place / "nights", runs=4, seed=10)
-    MAKE(place / "other", seed=7, seconds=10, size=65536)
-    MAKE(place / "damaged", runs=2, seed=8, seconds=10)
+    MAKE(place / "other", Load(seconds=10, size=65536), seed=7)
+    MAKE(place / "damaged", Load(seconds=10), runs=2, seed=8)
     for path in (place / "damaged").glob("results/00000001/*/phases/*/rows/*"):
         path.unlink()
-    MAKE(place / "broken-off", seed=9, seconds=10)
+    MAKE(place / "broken-off", Load(seconds=10), seed=9)
     for path in (place / "broken-off").glob("results/*/*/complete"):
         path.unlink()
     return place
@@ -126,7 +127,7 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "slow", "--pairs"], 0, "5 pairs"),
         (["base", "slow", "--releases"], 0, "read   measure  MiB/s"),
         (["base"], 2, "or two of its 5 runs, such as base/results/00000000/id-1a2b3c4d base/results/00000001/id"),
-        (["one"], 2, "one is one side: give what it is compared with\n"),
+        (["one"], 2, "one is one side only: give another archive to compare it with\n"),
         (["nowhere"], 2, "nowhere: no such file or directory"),
         (["--base", "one", "two", "--new", "late"], 0, "base: one and 1 more, 2 runs in one, two"),
     ],
@@ -147,7 +148,7 @@ def test_an_archive_compared_with_itself(capsys: pytest.CaptureFixture[str]) -> 
         assert {row["verdict"] for row in section["rows"]} <= {verdict, "inconclusive"} and section["rows"]
         assert {row["change"] for row in section["rows"]} == {0} and section["differences"] == []
         assert [its["text"] for its in section["warnings"] if its["code"] == "same-runs"] == [
-            "both sides are the same runs: there is nothing that could differ"
+            "both sides are the same runs: nothing can differ"
         ]
         assert verdict in {row["verdict"] for row in section["rows"]}
         assert "not-interleaved" not in {its["code"] for its in section["warnings"]}

@@ -150,7 +150,7 @@ def test_a_device_is_no_part_of_an_archive(whole: Path, tmp_path: Path, capsys: 
 def test_a_folder_that_is_no_archive_is_not_searched_for_minutes(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr("cbt_plugins.results.records._MOST_FILES", 10)
+    monkeypatch.setattr("cbt_plugins.results.record_reader.MOST_FILES", 10)
     for number in range(12):
         (tmp_path / f"{number}.txt").touch()
     assert main(["report", str(tmp_path)]) == 4

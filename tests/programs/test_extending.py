@@ -9,10 +9,11 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from config_files import CLUSTER, WARP
+from config_files import CLUSTER, RGWTEST, WARP
 from faults_world import ANYTHING, Connections, injector
 from waiting import wait_for
 
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
@@ -20,7 +21,7 @@ from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.load.generator import LoadStart, generator_of
 from cbt_plugins.monitors.lifecycle import watch
 from cbt_plugins.plan import Fault
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.__main__ import main
 
 PAGE = (Path(__file__).parents[2] / "docs" / "EXTENDING.md").read_text(encoding="utf-8")
@@ -71,6 +72,29 @@ def test_the_generator_is_found_by_its_name(tmp_path: Path, capsys: pytest.Captu
     assert "(tiny-s3, cbt-rows, aggregates)" in capsys.readouterr().out, "what is copied to the clients"
 
 
+def test_the_plan_of_the_generator_says_what_its_class_says(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Its class knows no mix, lists nothing and works on one bucket."""
+    file = tmp_path / "file.yaml"
+    cycle = "    engine: tiny\n    cycle: {phases: [{fill: {duration: 2m}}, {hybrid: {duration: 2h}}]}\n"
+    file.write_text(CLUSTER + WARP + cycle)
+    assert main(["plan", str(file)]) == 0
+    said = capsys.readouterr().out
+    assert "hybrid by tiny, which takes no mix: operations of its own" in said and "PUT by tiny" in said
+    assert "hybrid: tiny takes no mix: the number of its writes is unknown" in said
+    assert not re.search(r"GET 45|per 100 requests|LIMITED|read_objects|calibrate", said)
+    for keys, message in [
+        ("mix: {get: 100}", "hybrid.mix: tiny takes no mix: leave it out"),
+        ("rate: 5", "hybrid.rate: goes with engine: cbt-load, and the engine of this phase is tiny"),
+        ("workers: {get: 1, put: 1, stat: 1, delete: 1}", "hybrid.workers: is for engine: warp; tiny has the driver's"),
+    ]:
+        file.write_text(CLUSTER + WARP + cycle.replace("duration: 2h", f"duration: 2h, {keys}"))
+        with pytest.raises(ConfigError, match=re.escape(message)):
+            load_file(file)
+    file.write_text(CLUSTER + WARP + cycle + "    across_buckets: true\n")
+    with pytest.raises(ConfigError, match="tiny works on one bucket"):
+        load_file(file)
+
+
 def test_the_fault_is_checked_injected_and_undone(tmp_path: Path) -> None:
     file = tmp_path / "faults.yaml"
     file.write_text("events:\n  - {at: 0s, fault: {label: a, kind: reweight, osds: [1], options: {weight: 2}}}\n")
@@ -93,6 +117,34 @@ def test_the_importer_reads_its_file(tmp_path: Path) -> None:
     file.write_text("tally 300 10\n")
     (record,) = records_of(file)
     assert {its.metric: its.value for its in record.measurements}["obj_per_s"] == 30.0
+
+
+def test_the_transport_reaches_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    program = tmp_path / "systemd-run"
+    program.write_text(
+        '#!/bin/sh\n[ "$*" = "-q --pipe --wait -M $5 sh -c $8" ] || exit 125\n'
+        '[ "$5" = gone ] && { echo "Failed to start transient service unit: No such machine" >&2; exit 1; }\n'
+        'MACHINE=$5 exec sh -c "$8"\n'
+    )
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    nodes = [f"client{number}" for number in range(1, 6)]
+    remote = Remote.from_host({"clients": nodes, "transport": "nspawn"}, {})
+    results = remote.run(nodes, "echo $MACHINE; exit 3", check=False)
+    assert {node: (its.stdout, its.status) for node, its in results.items()} == {n: (f"{n}\n", 3) for n in nodes}
+    remote.put({nodes[0]: {f"{tmp_path}/in/file": b"content"}})
+    remote.fetch(nodes[:1], f"{tmp_path}/in", tmp_path / "back")
+    assert (tmp_path / "back" / nodes[0] / "file").read_bytes() == b"content"
+    with closing(remote.stream(nodes, "read line; echo $MACHINE $line")) as stream:
+        stream.send("end\n")
+        assert sorted(stream.lines(60.0)) == [(node, f"{node} end") for node in nodes]
+    hint = "No such machine; try: systemd-run -q --pipe --wait -M gone true"
+    with pytest.raises(RemoteError, match=hint):
+        remote.run(["gone"], "true")
+    assert remote.lost_statuses("client1") == [] and not remote.has_own_clock("client1")
+    file = tmp_path / "file.yaml"
+    file.write_text(f"{CLUSTER}  transport: {{client1: nspawn}}\n{RGWTEST}")
+    assert load_file(file).cluster["transport"] == {"client1": "nspawn"}
 
 
 def test_the_monitor_runs_on_this_machine_and_ends(tmp_path: Path) -> None:

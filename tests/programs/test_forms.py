@@ -19,8 +19,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins import formatting
-from cbt_plugins.formatting import Heading, Notes, Paper, TableGrid, TitledBlocks, Words, printable_output, side_by_side
+from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words
+from cbt_plugins.formatting.markdown import Markdown
+from cbt_plugins.formatting.screen import Paper, printable_output
+from cbt_plugins.formatting.terminal import Terminal, table_lines
 from cbt_plugins.tools.__main__ import main
 
 CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
@@ -215,11 +217,11 @@ def test_what_changes_a_cluster_goes_on_without_a_reader(tmp_path: Path) -> None
 # --- a terminal
 # --------------------------------------------------------------------------------------------------------
 
-Terminal = Callable[[List[str]], str]
+RunInTerminal = Callable[[List[str]], str]
 
 
 @pytest.fixture
-def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
+def terminal(monkeypatch: pytest.MonkeyPatch) -> RunInTerminal:
     """Runs a verb whose output is a terminal, and returns what it shows."""
     for name in ("NO_COLOR", "FORCE_COLOR"):
         monkeypatch.delenv(name, raising=False)
@@ -249,14 +251,14 @@ def terminal(monkeypatch: pytest.MonkeyPatch) -> Terminal:
     return run
 
 
-def test_a_terminal_gets_colours(terminal: Terminal, words: Dict[str, List[str]]) -> None:
+def test_a_terminal_gets_colours(terminal: RunInTerminal, words: Dict[str, List[str]]) -> None:
     shown = terminal(["compare", *words["compare"]])
     assert "\x1b[33minconclusive\x1b[0m" in shown
     assert " - \x1b[33mone-run\x1b[0m (" in shown  # by their severity
     assert "   \x1b[33mwarning\x1b[0m: " in terminal(["report", *words["report"], "--format", "text"])
 
 
-def test_no_color(terminal: Terminal, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_color(terminal: RunInTerminal, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     assert "\x1b" not in terminal(["compare", *words["compare"]])
 
@@ -277,7 +279,10 @@ def test_colours_elsewhere_only_if_forced(
 
 
 def test_a_table_is_as_wide_as_the_terminal(
-    terminal: Terminal, words: Dict[str, List[str]], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    terminal: RunInTerminal,
+    words: Dict[str, List[str]],
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
 ) -> None:
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "90")
@@ -291,7 +296,7 @@ def test_a_table_is_as_wide_as_the_terminal(
 
 
 def test_the_tables_of_a_plan_are_as_wide_as_the_terminal(
-    terminal: Terminal, words: Dict[str, List[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    terminal: RunInTerminal, words: Dict[str, List[str]], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     def phases(text: str) -> List[str]:
         return text[text.index("  phases ") : text.index("  time ")].splitlines()
@@ -305,13 +310,13 @@ def test_the_tables_of_a_plan_are_as_wide_as_the_terminal(
 
 def test_the_cells_of_a_narrow_table() -> None:
     rows = [["name", "what it is", "n"], ["a-long-name-of-a-run", "some words about it", "12.5"]]
-    assert list(side_by_side(rows, [True, True, False], 30)) == [
+    assert list(table_lines(rows, [True, True, False], 30)) == [
         "name          what it is     n",
         "a-long-name-  some words  12.5",
         "of-a-run      about it",
     ]
-    assert next(iter(side_by_side(rows, 2, 5))) == "name          what      n"  # not less than words need
-    rule = list(side_by_side(rows, 2, ruled=True))[1]
+    assert next(iter(table_lines(rows, 2, 5))) == "name          what      n"  # not less than words need
+    rule = list(table_lines(rows, 2, ruled=True))[1]
     assert rule == "--------------------  -------------------  ----"
 
 
@@ -325,7 +330,7 @@ def test_what_a_file_says_gives_no_colour() -> None:
         TableGrid((evil, "verdict"), ((evil, "worse"),), title=evil),
         TitledBlocks(evil, (Words((evil,)),)),
     ]
-    text = formatting.text(blocks, Paper(colours=True))
+    text = Terminal(Paper(colours=True)).text(blocks)
     assert text.count("\x1b") == 2 and "\x1b[31mworse\x1b[0m" in text
 
 
@@ -348,14 +353,14 @@ def test_what_a_file_says_gives_no_colour() -> None:
     ],
 )
 def test_markdown_shows_texts_as_they_are(text: str, shown: Optional[str]) -> None:
-    assert formatting.markdown([Words((text,))]) == f"{text if shown is None else shown}\n"
-    assert formatting.markdown([Notes(text, (text,))]) == f"{shown or text}:\n\n- {shown or text}\n"
-    assert formatting.markdown([TitledBlocks("t", (Words((text, text)),))]).count(f"- {shown or text}\n") == 2
+    assert Markdown().text([Words((text,))]) == f"{text if shown is None else shown}\n"
+    assert Markdown().text([Notes(text, (text,))]) == f"{shown or text}:\n\n- {shown or text}\n"
+    assert Markdown().text([TitledBlocks("t", (Words((text, text)),))]).count(f"- {shown or text}\n") == 2
 
 
 def test_a_cell_begins_no_block() -> None:
     grid = TableGrid(("# a", "b|c"), (("- ", "+5"), ("a\\|b\nc", "x\\")), title="# t")
-    lines = formatting.markdown([grid]).splitlines()
+    lines = Markdown().text([grid]).splitlines()
     assert lines == ["\\# t:", "", "| # a | b\\|c |", "| :--- | ---: |", "| -  | +5 |", "| a\\\\\\|b c | x\\\\ |"]
 
 
@@ -369,7 +374,7 @@ def test_what_a_reader_of_markdown_makes_of_it(text: str) -> None:
         (Notes("n", (text,)), {"p", "ul", "li"}),
         (TableGrid(("a",), ((text,),)), {"table", "thead", "tbody", "tr", "th", "td"}),
     ):
-        html = reader.render(formatting.markdown([block]))
+        html = reader.render(Markdown().text([block]))
         assert set(re.findall(r"<(\w+)", html)) <= tags, html
         its = unescape(re.sub(r"<[^>]*>", " ", html)).split()
         assert its[-len(text.split()) :] == text.split() or not text.split(), html
@@ -401,6 +406,6 @@ def test_a_cell_of_csv_is_no_formula(tmp_path: Path, capsys: pytest.CaptureFixtu
 
 def test_a_verdict_has_its_colour_also_where_its_cell_is_several_lines() -> None:
     grid = TableGrid(("outcome", "n"), (("regression: worse by 11.9 to 16.5 %", "50000"), ("better-than", "5")))
-    lines = formatting.text([grid], Paper(20, colours=True)).splitlines()
+    lines = Terminal(Paper(20, colours=True)).text([grid]).splitlines()
     assert lines[1] == "\x1b[31mregression\x1b[0m:    50000" and sum(line.count("\x1b") for line in lines) == 2
     assert " ".join(lines[2:4]).split() == ["worse", "by", "11.9", "to", "16.5", "%"]

@@ -15,10 +15,10 @@ import yaml
 from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.host import own_program
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import by_share
 from cbt_plugins.plan import Plan
+from cbt_plugins.programs import own_program
 from cbt_plugins.run.buckets import bucket_name
 
 CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
@@ -72,7 +72,7 @@ def jobs_of(plan: Plan) -> List[LoadJob]:
 
 
 def refusals(jobs: Iterable[LoadJob], folder: Path) -> List[str]:
-    """Return what cbt-load says against the orders of its jobs. Without keys it ends when it has read them."""
+    """Return the errors that cbt-load finds in the orders of its jobs. Without keys it ends when it has read them."""
     said = []
     environment = {name: value for name, value in os.environ.items() if not name.startswith("AWS_")}
     for job in jobs:

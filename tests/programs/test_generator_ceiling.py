@@ -17,9 +17,10 @@ from run_context import context
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.host import own_program
+from cbt_plugins.config.engines import wants_ceiling
 from cbt_plugins.load.session import Agents
 from cbt_plugins.plan import S3, Bucket, Driver, Goal, Ladder, Phase, Plan
+from cbt_plugins.programs import own_program
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run import generator_ceiling
 from cbt_plugins.run.context import RunArchive
@@ -41,10 +42,10 @@ def plan(*phases: Phase, workers: int = 4, urls: str = "http://nobody.invalid", 
 
 def test_it_is_for_long_measurements_or_where_it_is_asked_for() -> None:
     short = replace(HYBRID, duration=60.0)
-    assert plan(FILL, HYBRID).wants_ceiling and not plan(FILL, short).wants_ceiling
-    assert plan(short, generator_ceiling=True).wants_ceiling
-    assert not plan(HYBRID, generator_ceiling=False).wants_ceiling
-    assert not plan(FILL, generator_ceiling=True).wants_ceiling  # nothing is measured
+    assert wants_ceiling(plan(FILL, HYBRID)) and not wants_ceiling(plan(FILL, short))
+    assert wants_ceiling(plan(short, generator_ceiling=True))
+    assert not wants_ceiling(plan(HYBRID, generator_ceiling=False))
+    assert not wants_ceiling(plan(FILL, generator_ceiling=True))  # nothing is measured
     assert "cbt-load" in programs_of(plan(replace(HYBRID, engine="warp")))
 
 
@@ -108,7 +109,7 @@ def test_each_shape_is_measured_once(tmp_path: Path, cache: Path, monkeypatch: p
 def test_the_server_has_objects_of_the_size_that_is_expected() -> None:
     """cbt-load takes an answer of another length for a failure, and the server's objects have one size."""
     mixed = replace(plan(HYBRID), buckets=(Bucket("b", ((1000, 2000, 0.5), (9000, 9000, 0.5))),))
-    (job,) = generator_ceiling._Trial.of(mixed, HYBRID, "signed").jobs([NODE], {NODE: iter([1])})
+    (job,) = generator_ceiling.CeilingTrial.of(mixed, HYBRID, "signed").jobs([NODE], {NODE: iter([1])})
     size = int(job.argv[job.argv.index("--size") + 1])
     assert size == 5250 and job.spec and [space["sizes"] for space in job.spec["spaces"]] == [[[size, size, 1.0]]]
 

@@ -20,7 +20,7 @@ from waiting import wait_for
 from watched import lines, running
 
 from cbt_plugins.cluster import remote
-from cbt_plugins.host import Monitor
+from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.collectl import Collectl
 from cbt_plugins.monitors.resources import Resources

@@ -21,7 +21,7 @@ from cbt_plugins.cbt import checkout, layout
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt.layout import errors_of
 from cbt_plugins.cbt.run_loop import RunLoop
-from cbt_plugins.host import HostRun, RunFailed
+from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.journal import Journal, json_lines
 
 
@@ -114,9 +114,9 @@ def test_a_file_of_cbts_own_benchmarks_only_is_cbts_own_affair(tmp_path: Path, t
     assert errors_of(tmp_path / "none.yaml") == []
 
 
-def host_run(directory: Path) -> HostRun:
+def host_run(directory: Path) -> CbtRun:
     directory.mkdir(parents=True, exist_ok=True)
-    return HostRun(
+    return CbtRun(
         "x", {"k": 1, "benchmark": "x", "iteration": 0}, 0, directory, "/tmp/x", {}, {}, {}, None, None, None
     )  # type: ignore[arg-type]
 
@@ -124,7 +124,7 @@ def host_run(directory: Path) -> HostRun:
 class Counting:
     runs = 0
 
-    def __init__(self, run: HostRun) -> None:
+    def __init__(self, run: CbtRun) -> None:
         self.host_run = run
 
     def run(self) -> None:

@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.host import own_tool
+from cbt_plugins.programs import own_tool
 from cbt_plugins.tools.__main__ import main
 
 SECRET = "a line of the reader's own file"
@@ -161,15 +161,15 @@ def test_no_program_of_ours_imports_from_the_current_folder(module: str, tmp_pat
     done = subprocess.run(own_tool("--version"), cwd=tmp_path, capture_output=True, text=True, check=False)
     assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr
     from cbt_plugins.cluster.stream import NodeProgram
-    from cbt_plugins.run.endpoints import _PROBE
-    from cbt_plugins.run.preflight import _FACTS
+    from cbt_plugins.run.endpoints import PROBE
+    from cbt_plugins.run.preflight import FACTS
 
     (tmp_path / "program").write_text(f"import {module}\nprint('ran')\n" if module != "numpy" else "print('ran')\n")
     program = NodeProgram(tmp_path / "program")
     for line, text in (
         ([sys.executable, *program.words()], program.text),
-        ([sys.executable, *_PROBE.words()], f'{_PROBE.text}{{"urls": [], "keys": []}}\n'),
-        (["sh", "-c", _FACTS.read_text()], ""),
+        ([sys.executable, *PROBE.words()], f'{PROBE.text}{{"urls": [], "keys": []}}\n'),
+        (["sh", "-c", FACTS.read_text()], ""),
     ):
         done = subprocess.run(line, cwd=tmp_path, input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr

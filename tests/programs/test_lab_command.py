@@ -30,18 +30,18 @@ def parsed(*words: str) -> argparse.Namespace:
 )
 def test_what_follows_the_node_is_the_command(words: List[str], command: List[str]) -> None:
     args = parsed("exec", "--dir", "/d", "node0", *words)
-    assert (args.node, args.dir, lab._command(args.command)) == ("node0", Path("/d"), command)
+    assert (args.node, args.dir, lab.command_after_dashes(args.command)) == ("node0", Path("/d"), command)
 
 
 def test_options_before_the_dashes_are_the_labs() -> None:
     args = parsed("run", "--ec", "2+1", "--wipe", "--", "cmd", "--ec", "9")
-    assert (args.ec, args.wipe, lab._command(args.command)) == ((2, 1), True, ["cmd", "--ec", "9"])
+    assert (args.ec, args.wipe, lab.command_after_dashes(args.command)) == ((2, 1), True, ["cmd", "--ec", "9"])
 
 
 def test_shape_options_reach_the_topology() -> None:
     words = "--osd-nodes 3 --osds-per-node 1 --no-rgw --clients 1 --block 2GiB --osd-memory 1GiB --no-mux"
-    shape = lab._shape(parsed("up", *words.split(), "--bind", "/srv", "--root", "/r"))
-    assert shape == lab.Topology(3, 1, 0, 1, None, 32, 2 << 30, 1 << 30, 20, False, "/r", ("/srv",))
+    shape = lab.topology_of(parsed("up", *words.split(), "--bind", "/srv", "--root", "/r"))
+    assert shape == lab.Topology(3, 1, 0, 1, 1, 1, None, 32, 2 << 30, 1 << 30, 20, False, "/r", ("/srv",))
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Callable, Iterator, List, Tuple
 import pytest
 
 from cbt_plugins.tools.lab.needs import LabError
-from cbt_plugins.tools.lab.process import LabProcess, by_namespace, wait_until
+from cbt_plugins.tools.lab.process import LabProcess, by_namespace, wait_for
 
 
 @pytest.fixture
@@ -40,14 +40,14 @@ def test_a_zombie_is_not_alive(sleeper: subprocess.Popen[bytes]) -> None:
     found = LabProcess.of(sleeper.pid)
     assert found
     os.kill(sleeper.pid, signal.SIGKILL)
-    wait_until(lambda: not found.alive(), "death", 10)
+    wait_for(lambda: not found.alive(), "death", 10)
     assert sleeper.returncode is None
 
 
 def test_what_a_process_is(sleeper: subprocess.Popen[bytes]) -> None:
     found = LabProcess.of(sleeper.pid)
     assert found
-    wait_until(lambda: found.command() == ["sleep", "60"], "exec", 10)
+    wait_for(lambda: found.command() == ["sleep", "60"], "exec", 10)
     assert 0 < found.memory() < 64 << 20
     ours = LabProcess.of(os.getpid())
     assert ours
@@ -55,9 +55,9 @@ def test_what_a_process_is(sleeper: subprocess.Popen[bytes]) -> None:
 
 
 def test_waiting_ends_with_what_was_waited_for() -> None:
-    assert wait_until(lambda: 7, "seven", 1) == 7
+    assert wait_for(lambda: 7, "seven", 1) == 7
     with pytest.raises(LabError, match=r"timeout of 0.01 s: a blue moon"):
-        wait_until(lambda: False, "a blue moon", 0.01, pause=0.001)
+        wait_for(lambda: False, "a blue moon", 0.01, pause=0.001)
 
 
 #: as nsenter: a child runs the program, a signal ends the parent alone, and the child's end is the parent's

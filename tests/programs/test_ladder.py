@@ -13,13 +13,13 @@ import numpy as np
 import pytest
 from run_context import context
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.host import RunFailed
-from cbt_plugins.models.ladder import LadderStep, answer, judge, ladder_of, next_load
+from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, judge, ladder_of, next_load
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
-from cbt_plugins.results.record import measurements
+from cbt_plugins.results.run_record import measurements
 from cbt_plugins.results.summary import numbers_of
 from cbt_plugins.run import reporting
 from cbt_plugins.run.context import RunArchive
@@ -41,7 +41,7 @@ def climb(ladder: Ladder, meets: Callable[[float], bool]) -> List[LadderStep]:
 @pytest.mark.parametrize("true", [130.0, 437.0, 1999.0, 4990.0])
 def test_the_answer_is_between_two_close_loads(true: float) -> None:
     steps = climb(RATES, lambda load: load <= true)
-    found = answer(RATES, steps)
+    found = answer_of_ladder(RATES, steps)
     assert found.low and found.high and found.low <= true < found.high <= 1.1 * found.low
     assert steps[0].load == 100 and max(step.load for step in steps) <= 5000
     assert f"met at {found.low:g}/s" in found.text and f"missed at {found.high:g}/s" in found.text
@@ -51,32 +51,32 @@ def test_workers_are_whole_and_the_neighbours_of_the_answer_are_tried() -> None:
     steps = climb(WORKERS, lambda load: load <= 37)
     assert [step.load for step in steps[:7]] == [1, 2, 4, 8, 16, 32, 64]
     assert all(step.load == int(step.load) for step in steps)
-    found = answer(WORKERS, steps)
+    found = answer_of_ladder(WORKERS, steps)
     assert (found.low, found.high) == (37, 38) and "80 % of it: 29 workers per driver" in found.text
 
 
 def test_what_no_load_or_every_load_meets() -> None:
     none, every = climb(RATES, lambda _: False), climb(RATES, lambda _: True)
-    assert answer(RATES, none).low is None and {step.load for step in none} == {100}
-    assert "missed at 100/s in 12 of 12 steps, the lowest load (p99 99 ms)" in answer(RATES, none).text
-    assert answer(RATES, every).high is None
+    assert answer_of_ladder(RATES, none).low is None and {step.load for step in none} == {100}
+    assert "missed at 100/s in 12 of 12 steps, the lowest load (p99 99 ms)" in answer_of_ladder(RATES, none).text
+    assert answer_of_ladder(RATES, every).high is None
     assert [step.load for step in every].count(5000) > 3
-    assert answer(RATES, ()).text.startswith("no step was made")
+    assert answer_of_ladder(RATES, ()).text.startswith("no step was made")
 
 
 def test_one_disturbance_does_not_decide() -> None:
     """The fourth step misses for another reason than its load: it is repeated, and the search goes on above it."""
     ladder = Ladder("find", "rate", 100.0, 1000.0, 30, {"GET/p99_ms": 50.0})
     disturbed = iter([True, True, True, False])
-    found = answer(ladder, climb(ladder, lambda load: next(disturbed, True) and load <= 950))
+    found = answer_of_ladder(ladder, climb(ladder, lambda load: next(disturbed, True) and load <= 950))
     assert found.low and found.high and found.low <= 950 < found.high <= 1.1 * found.low
 
 
 def test_half_of_the_steps_is_not_enough_to_meet() -> None:
     steps = [LadderStep("a", 100, {}, ()), LadderStep("b", 100, {}, ("p99",)), LadderStep("c", 200, {}, ())]
-    found = answer(RATES, steps)
+    found = answer_of_ladder(RATES, steps)
     assert (found.low, found.high) == (None, 100) and "missed at 100/s in 1 of 2 steps" in found.text
-    assert answer(RATES, [*steps, LadderStep("d", 100, {}, ())]).high is None
+    assert answer_of_ladder(RATES, [*steps, LadderStep("d", 100, {}, ())]).high is None
 
 
 def phase(**line: Any) -> Dict[str, Any]:
@@ -243,7 +243,7 @@ def test_the_workers_of_all_drivers_have_a_limit(tmp_path: Path) -> None:
         ("{total/success_rate: 99.9, GET/p99_ms: 50", "total/success_rate: 99.9: percent? write 99.9%"),
         ("{total/success_rate: 1000, GET/p99_ms: 50", "must be a number more than 0 (0 to 1, or a percentage)"),
         ("{GET/p99_ms: .inf", "must be a number more than 0 (ms)"),
-        ("{GET/p999_ms: 50", "GET/p999_ms: needs 1000 requests, and the first step makes about 135: longer steps"),
+        ("{GET/p999_ms: 50", "GET/p999_ms: needs 1000 requests, and the first step makes about 135: make steps longer"),
     ],
 )
 def test_errors_of_an_objective(tmp_path: Path, objective: str, said: str) -> None:

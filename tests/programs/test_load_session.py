@@ -19,10 +19,10 @@ from waiting import wait_for
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result
-from cbt_plugins.host import own_program
 from cbt_plugins.load import session
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession, collect
+from cbt_plugins.programs import own_program
 
 NODE = socket.gethostname()
 FAKE = str(Path(__file__).with_name("fake_warp.py"))
@@ -327,7 +327,7 @@ def test_a_node_that_says_nothing_is_named_and_given_up_at_last(
     assert load.silent(1000.0) == {}
     wait_for(lambda: load.silent(0.01).get(NODE), "a silent moment")
     monkeypatch.setattr(session, "SILENT", 0.0)
-    with pytest.raises(LoadError, match=f"no word from {NODE} for 0 s"):
+    with pytest.raises(LoadError, match=f"no message from {NODE} for 0 s"):
         run_to_end(load)
 
 
@@ -350,7 +350,7 @@ def test_no_node_speaks_for_the_jobs_of_another(tmp_path: Path) -> None:
     folder = tmp_path / "scratch"
     (folder / "aggregates").mkdir(parents=True)
     (folder / "aggregates" / "a.aggregates").write_text("")
-    with pytest.raises(LoadError, match=f"{NODE}: it also has the file aggregates/a.aggregates of another node"):
+    with pytest.raises(LoadError, match=f"{NODE}: aggregates/a.aggregates came from another node already"):
         collect(Remote.from_host({}, {}), ["localhost", NODE], str(folder), tmp_path / "into")
     assert (folder / "aggregates" / "a.aggregates").exists()
 

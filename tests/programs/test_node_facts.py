@@ -20,7 +20,7 @@ def test_what_a_node_is(shell: str, tmp_path: Path) -> None:
     line = [str(daemon), "-S", "-c", "print(1, flush=True); input()"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stdout.readline()
-        done = subprocess.run([shell, str(preflight._FACTS)], capture_output=True, text=True, check=True)
+        done = subprocess.run([shell, str(preflight.FACTS)], capture_output=True, text=True, check=True)
         running.kill()
     assert done.stderr == ""
     facts = dict(row.split(" ", 1) for row in done.stdout.splitlines())

@@ -120,7 +120,7 @@ def test_a_sample_is_recorded_and_checked(file: Path, capsys: pytest.CaptureFixt
     assert "fsid and 4 objects are those of" in capsys.readouterr().out
     (file.parent / "pgs/1.0/a").write_text("other")
     assert main(["snapshot", "check", str(file), str(sample)]) == 1
-    assert "not what was recorded: object a of pool rbd: other content" in capsys.readouterr().err
+    assert "differs from the recorded sample: object a of pool rbd: other content" in capsys.readouterr().err
 
 
 def test_errors_in_the_files_are_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:

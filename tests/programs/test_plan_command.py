@@ -40,7 +40,8 @@ def _nothing_is_contacted(monkeypatch: pytest.MonkeyPatch) -> None:
         raise AssertionError("plan must not touch anything")
 
     monkeypatch.setenv("PATH", "")
-    for module, name in [(socket, "socket"), (socket, "getaddrinfo"), (subprocess, "Popen"), (os, "system")]:
+    sends = [(socket.socket, name) for name in ("connect", "connect_ex", "sendto")]
+    for module, name in [*sends, (socket, "getaddrinfo"), (subprocess, "Popen"), (os, "system")]:
         monkeypatch.setattr(module, name, refuse)
 
 
@@ -66,7 +67,7 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
     assert lines[0].endswith("1 run (1 iteration of 1 configuration), 5 phases, 1m30s")
     for line in [
         "Run 1 of 1: rgwtest",
-        "02-64KiB client2 64KiB 64KiB 8",
+        "02-64KiB client2 64KiB 64 KiB 8",
         "2 measure-new 20s measure hybrid by cbt-load: GET 45, PUT 35, STAT 15, DELETE 5",
         "3 warp-mixed 15s none warp mixed: GET 45, PUT 35, STAT 15, DELETE 5",
         "warp-mixed: warp uploads 600 objects of its own first",
@@ -98,14 +99,14 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
         "Run 2 of 4: warp, workers=16; as run 1, but:",
         "Runs 3 to 4: the same again, 2 iterations in all",
         "S3 http://rgw1:7480 (keys from env:A; weighed)",
-        "03-sizes-1 c3 sizes-1 4KiB 50%, 1MiB 50% 2",
+        "03-sizes-1 c3 sizes-1 4 KiB 50%, 1 MiB 50% 2",
         # 2 buckets x 1000 objects x (4 KiB + 1 MiB) / 2
         "data 2000 objects, about 1004 MiB by the fill (on the disks: x replicas or (k+m)/k, and at least an "
         "allocation unit each)",
         "fill-2 writes until 30% of MAX AVAIL",
         "hybrid adds 30 objects per 100 requests",
         "warp: warp uploads 7500 objects of its own first",
-        "hybrid: 2 workers per driver; this mix takes 5 at least, and gets them",
+        "hybrid: 2 workers per driver; this mix needs at least 5, so 5 are used",
     ]:
         assert line in lines, line
     second = lines[lines.index("Run 2 of 4: warp, workers=16; as run 1, but:") :]
@@ -152,7 +153,7 @@ def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     unknown = "verify: every object is read; delete: every object is deleted"
     assert lines[0].endswith(f"4h1m + unknown: fill: until 1000 objects per bucket; {unknown}")
     for line in [
-        "02-sizes c2 sizes-1, sizes-2 1KiB-2KiB 25%, 2KiB-4KiB 75% 1",
+        "02-sizes c2 sizes-1, sizes-2 1 KiB to 2 KiB 25%, 2 KiB to 4 KiB 75% 1",
         "1 fill 1000 objects per bucket fill PUT by cbt-load",
         "2 hybrid 10m measure hybrid by cbt-load: GET 50, PUT 10, DELETE 30, MULTIPART 10",
         "3 hybrid-2 10s ramp + 50s warm-up + 50m measure hybrid by cbt-load: GET 60, PUT 16, DELETE 14, LIST 10",
@@ -224,7 +225,7 @@ def test_without_ceph_commands_with_versions_and_several_sizes(
     )
     lines = squeezed(plan(capsys, write(tmp_path, text)))
     for line in [
-        "01-sizes c1 small, large 4KiB; 8GiB 8",
+        "01-sizes c1 small, large 4 KiB; 8 GiB 8",
         # each of the three drivers writes one object at least
         "data 1003 objects, 24 GiB by the fill (on the disks: x replicas or (k+m)/k, and at least an allocation "
         "unit each)",
@@ -239,14 +240,14 @@ def test_without_ceph_commands_with_versions_and_several_sizes(
 
 def test_idle_and_unequal_clients_are_pointed_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     one = plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "drivers: 1")))
-    assert "c2, c3: no driver runs there (1 for 3 nodes)" in one
+    assert "c2, c3: no driver runs on these nodes (1 for 3 nodes)" in one
     four = plan(capsys, write(tmp_path, SMALL.replace("buckets: 2", "drivers: 4")))
     assert "the client nodes have unequal loads (drivers: c1 2, c2 1, c3 1)" in four
 
 
 def test_what_holds_a_load_is_said_before_it_runs(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     text = plan(capsys, write(tmp_path, SMALL))
-    assert "hybrid: LIMITED: warp is held to rates, which the calibration finds" in text
+    assert "hybrid: LIMITED: the calibration or rps-limit limits the rates of warp; a limited phase" in text
     assert "LIMITED" not in plan(capsys, CONFIGS / "quickstart.yaml")
     rates = plan(capsys, CONFIGS / "openloop.yaml")
     assert "the rate is given: compare latencies; throughput is never better nor equivalent" in rates
@@ -365,7 +366,7 @@ def test_events_with_their_times_and_how_each_is_undone(tmp_path: Path, capsys: 
         f"undo: at 10m of hybrid, or at any end of the run; {killed}",
         "fault c: stop 1 OSD, chosen with seed 1, at 40m of hybrid",
         f"undo: at any end of the run; {killed}",
-        "config-key cbt-plugins/run/... on the cluster: says which run has it",
+        "config-key cbt-plugins/run/... on the cluster: names the run that has the cluster",
     ]:
         assert line in lines, line
 
@@ -383,7 +384,11 @@ def test_how_many_groups_would_serve_nobody(tmp_path: Path, capsys: pytest.Captu
     alone = two.replace("osd_nodes: 2", "osd_number: 2").replace("nodes: [o1]", "osds: [1]")
     assert "\n           3 single OSDs down at once\n" in plan(capsys, write(tmp_path, alone))
     out = alone.replace("kind: stop", "kind: out")  # they serve on
-    assert "down at once" not in plan(capsys, write(tmp_path, out))
+    gateways = alone.replace("osd_number: 2, seed: 7", "daemon_type: rgw, nodes: [g1]")
+    gateways = gateways.replace("osds: [1]", "daemons: [mgr.a]")
+    gateways = gateways.replace("osd_number: 1", "daemon_number: 1, daemon_type: rgw")
+    for text in (out, gateways):
+        assert "down at once" not in plan(capsys, write(tmp_path, text))
 
 
 def test_settings_and_that_nothing_else_is_changed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -410,7 +415,7 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
     text = plan(capsys, write(tmp_path, FAILURES))
     for line in [
         "a: lasts 10m, and OSDs are marked out after 10m unless mon_osd_down_out_interval says otherwise",
-        "c: in force until the end of the run, which undoes it",
+        "c: not undone by an event: in force until the end of the run",
         "c: refused by rule clean if PGs still recover from b then; accept: [clean] overrides",
         "d: recovers by itself after 20m, before its undo (1h10m30s): raise deadline",
     ]:
@@ -432,7 +437,7 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
     assert "d: SECRET is in the arguments of a command" in plan(capsys, write(tmp_path, FAILURES.replace(cut, off)))
     assert "stands in a command" not in text
     nobody = SMALL.replace("    workers:", "    settings: {recovery: aggressive}\n    workers:")
-    assert "is in force from the first fault on, and there is none" in plan(capsys, write(tmp_path, nobody))
+    assert "is in force from the first fault on, and the cycle has no fault" in plan(capsys, write(tmp_path, nobody))
 
 
 def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:

@@ -29,8 +29,8 @@ from cbt_plugins.config.validate import validate
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.recovery import Recovery, cluster_watch
-from cbt_plugins.results.recovery import milestones
-from cbt_plugins.results.samples import FILE, read_samples
+from cbt_plugins.results.recovery.cluster_samples import FILE, read_samples
+from cbt_plugins.results.recovery.milestones import milestones
 
 HERE = socket.gethostname()
 # One answer a line for what it reads; FOLDER/silent makes it say nothing, FOLDER/ending end instead, FOLDER/epoch is
@@ -136,9 +136,9 @@ def test_it_ends_when_the_one_who_asked_is_gone(ceph: Path, tmp_path: Path) -> N
     file = tmp_path / "node" / "recovery" / FILE
     wait_for(lambda: len(lines(file)) > 2)
     pid = int((tmp_path / "node" / "recovery" / "recovery.pid").read_text().split()[0])
-    assert its._connections is not None
-    its._connections.kill()  # as a crash of the machine that leads the run would
-    its._connections.wait()
+    assert its.connections_process is not None
+    its.connections_process.kill()  # as a crash of the machine that leads the run would
+    its.connections_process.wait()
     wait_for(lambda: not running(pid) and not any(map(running, pids_of(ceph))))
     its.stop(str(tmp_path / "node"))
 

@@ -15,9 +15,11 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins import formatting
-from cbt_plugins.formatting import TableGrid, TitledBlocks
+from cbt_plugins.formatting import screen
+from cbt_plugins.formatting.blocks import TableGrid, TitledBlocks
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.report.terminal import blocks, imported_blocks
-from cbt_plugins.results.records import read_imported
+from cbt_plugins.results.record_reader import read_imported
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
@@ -64,7 +66,7 @@ claimed
 
 
 def test_the_complete_text(tmp_path: Path) -> None:
-    assert formatting.text(blocks(summarize(made.small(tmp_path)))) == EXPECTED
+    assert Terminal().text(blocks(summarize(made.small(tmp_path)))) == EXPECTED
 
 
 def test_it_fits_the_terminal(tmp_path: Path) -> None:
@@ -81,8 +83,8 @@ def test_it_fits_the_terminal(tmp_path: Path) -> None:
         for op in ("GET", "PUT", "STAT", "DELETE")
     ]
     made.phase(directory, 1, "new", jobs)
-    text = formatting.text(blocks(summarize(directory)))
-    assert max(map(len, text.splitlines())) <= formatting.WIDTH
+    text = Terminal().text(blocks(summarize(directory)))
+    assert max(map(len, text.splitlines())) <= screen.WIDTH
     assert "INCOMPLETE" in text
     assert "04-256MiB" in text
 
@@ -113,7 +115,7 @@ def test_a_cut_is_shown(tmp_path: Path) -> None:
         for op in ops
     ]
     made.phase(directory, 1, "new", jobs)
-    text = formatting.text(blocks(summarize(directory)))
+    text = Terminal().text(blocks(summarize(directory)))
     assert "by driver, obj/s and mean ms; the first 5 of 6 operations\n" in text
     assert "   d1  4 KiB, 64 KiB, ...  " in text
 
@@ -121,7 +123,7 @@ def test_a_cut_is_shown(tmp_path: Path) -> None:
 def test_a_failed_request_of_another_program_is_never_100_percent() -> None:
     (record,) = read_imported(made.DATA / "imported" / "warp" / "aggregated.json.zst")
     few = tuple(replace(its, value=0.999999) if its.metric == "success_rate" else its for its in record.measurements)
-    assert "99.999 %" in formatting.text(imported_blocks([replace(record, measurements=few)]))
+    assert "99.999 %" in Terminal().text(imported_blocks([replace(record, measurements=few)]))
 
 
 def test_what_cbt_load_adds(tmp_path: Path) -> None:
@@ -132,7 +134,7 @@ def test_what_cbt_load_adds(tmp_path: Path) -> None:
     made.phase(directory, 1, "open", [made.cbt_load("h", rows, rate_limit=300.0)], **more)
     deletes = [row.replace("GET", "DELETE") for row in rows]
     made.phase(directory, 2, "delete", [made.cbt_load("d", deletes)], kind="delete", **more)
-    text = formatting.text(blocks(summarize(directory)))
+    text = Terminal().text(blocks(summarize(directory)))
     assert "01 open  measure  10.0 s  open loop, target 300.0 requests/s, 300.0 issued (0.0 %)\n" in text
     assert "   01-4KiB  64 KiB to 128 KiB  GET  100.0  6.676    20.00  20.00  20.00  20.00  20.00  20.00\n" in text
     assert "\n   4,200 objects deleted, 0 could not be; 9 are left\n" in text
@@ -159,7 +161,7 @@ def test_plain_numbers(value: float, text: str) -> None:
 
 
 def test_other_numbers() -> None:
-    assert [formatting.percent(v) for v in (0.1234, -0.00001, None)] == ["+12.3 %", "0.0 %", "-"]
+    assert [formatting.signed_percent(v) for v in (0.1234, -0.00001, None)] == ["+12.3 %", "0.0 %", "-"]
     assert [formatting.success(v) for v in (1, 0.9999999, 0.5, None)] == ["100 %", "99.999 %", "50.000 %", "-"]
     assert [formatting.seconds(v) for v in (59.96, 120, 725, 86400, 91800)] == [
         "60.0 s",
@@ -168,7 +170,7 @@ def test_other_numbers() -> None:
         "24 h",
         "25 h 30 min",
     ]
-    assert [formatting.size(v) for v in (4096, 4000, 2**20, 3 * 2**30)] == ["4 KiB", "4000 B", "1 MiB", "3 GiB"]
+    assert [formatting.size(v) for v in (4096, 4000, 2**20, 3 * 2**30)] == ["4 KiB", "4 KB", "1 MiB", "3 GiB"]
     assert formatting.when(made.T0) == "2023-11-14 22:13:20 UTC"
 
 

@@ -20,9 +20,9 @@ from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.monitors import lifecycle, node_daemons, resources_agent
 from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.monitors.resources import Resources
-from cbt_plugins.results import node_samples
-from cbt_plugins.results import resources as analysis
-from cbt_plugins.results.usage import Networks
+from cbt_plugins.results.nodes import counters
+from cbt_plugins.results.nodes import resources as analysis
+from cbt_plugins.results.nodes.usage import Networks
 
 HERE = socket.gethostname()
 FILE, PID = f"{HERE}.jsonl", f"resources/{HERE}.pid"
@@ -173,9 +173,9 @@ def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path) -> None:
     file = tmp_path / "node" / "resources" / FILE
     wait_for(lambda: len(lines(file)) > 2)
     pid = int((tmp_path / "node" / PID).read_text().split()[0])
-    assert its._connections is not None
-    its._connections.kill()  # as a crash of the head would
-    its._connections.wait()
+    assert its.connections_process is not None
+    its.connections_process.kill()  # as a crash of the head would
+    its.connections_process.wait()
     wait_for(lambda: not running(pid))
     assert lines(file)[-1]["end"] == "told"
     its.stop(str(tmp_path / "node"))
@@ -194,7 +194,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     finally:
         its.stop(str(tmp_path / "node"))
     assert f"{HERE} (1 times)" in caplog.text
-    node = node_samples.read_node(file, HERE)
+    node = counters.read_node(file, HERE)
     assert node is not None
     t = [line["t"] for line in lines(file)]
     missing = (t[-1] - t[0]) - node.processors.watched_seconds((t[0], t[-1]))[0]
@@ -211,7 +211,7 @@ def test_an_agent_that_cannot_run_is_told_while_the_run_goes_on(
         wait_for(lambda: said.append(capfd.readouterr().err) or "ended" in "".join(said))
     finally:
         its.stop(str(tmp_path / "node"))
-    text = f"resources: its agent does not run on {HERE}: it ended 3 times at once, exit status 1"
+    text = f"resources: its agent does not run on {HERE}: the agent ended 3 times at once, exit status 1"
     assert f"WARNING  - cbt_plugins.monitors - {text}; see {tmp_path}/node/resources/output.txt there" in "".join(said)
     assert text in caplog.text
     assert "no number" in (tmp_path / "node" / "resources" / "output.txt").read_text()
@@ -235,15 +235,15 @@ def test_one_that_has_lost_its_connection_is_replaced(tmp_path: Path) -> None:
     file, pid_file = tmp_path / "node" / "resources" / FILE, tmp_path / "node" / PID
     wait_for(lambda: len(lines(file)) > 2)
     first = int(pid_file.read_text().split()[0])
-    assert left._connections is not None
-    os.kill(left._connections.pid, signal.SIGSTOP)  # it does not see that its agent is replaced
+    assert left.connections_process is not None
+    os.kill(left.connections_process.pid, signal.SIGSTOP)  # it does not see that its agent is replaced
     try:
         its.start(str(tmp_path / "node"))
         wait_for(lambda: not running(first))
         wait_for(lambda: int(pid_file.read_text().split()[0]) != first)
     finally:
         its.stop(str(tmp_path / "node"))
-        left._connections.kill()
+        left.connections_process.kill()
         left.stop(str(tmp_path / "node"))
 
 
@@ -303,7 +303,7 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     *_, before, last = lines(tmp_path / "x.jsonl")
     assert "gap" not in before
     assert last["gap"] == [last["gap"][0], "the node was too busy"] and last["gap"][0] >= 7.4
-    node = node_samples.read_node(tmp_path / "x.jsonl", "x")
+    node = counters.read_node(tmp_path / "x.jsonl", "x")
     assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
 
 
@@ -337,8 +337,8 @@ def test_what_the_threads_of_a_process_ran_between_two_looks(
     process.last = process.counters()[:1]
     ((ms, name),) = process.look()
     assert name == "ceph-osd" and 600 <= ms <= 1040  # at most 1.0 s, less what it did before the first look
-    assert resources_agent.NodeSampler._busiest([(ms, name)], ms) == [["ceph-osd", 1.0]]
-    assert resources_agent.NodeSampler._busiest([(ms, name)], 2 * ms) == []  # not busy: half a core
+    assert resources_agent.NodeSampler.busiest_threads([(ms, name)], ms) == [["ceph-osd", 1.0]]
+    assert resources_agent.NodeSampler.busiest_threads([(ms, name)], 2 * ms) == []  # not busy: half a core
     threads = process.threads
     assert process.look() == [] and process.threads is threads  # it did nothing: its threads are not read
     assert node_daemons.WatchedThread.kept == int(kept)

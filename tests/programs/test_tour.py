@@ -6,9 +6,8 @@ import re
 import shlex
 from pathlib import Path
 
-import compare_archives
 import pytest
-from doc_examples import ROOT, play, sections
+from doc_examples import ROOT, make_files, play, sections
 
 from cbt_plugins.tools.__main__ import VERBS, main
 
@@ -18,8 +17,7 @@ def test_a_run_and_two_releases(
 ) -> None:
     pytest.importorskip("jinja2")
     monkeypatch.chdir(tmp_path)
-    compare_archives.archive(tmp_path / "quincy", runs=3, seconds=10, seed=1, ceph=compare_archives.QUINCY)
-    compare_archives.archive(tmp_path / "reef", runs=3, seconds=10, seed=2, latency={"GET": 0.023}, begin=500)
+    make_files(tmp_path)
 
     def run(command: str) -> str:
         line, _, status = command.partition("; ")
@@ -27,8 +25,8 @@ def test_a_run_and_two_releases(
         said = capsys.readouterr()
         return said.out + said.err + (f"{code}\n" if status else "")
 
-    assert play("A run: size, import, plan, report, sql, export, flame", tmp_path, run) == 9
-    assert play("Two releases: compare, gate, history, campaign, bisect", tmp_path, run) == 5
+    assert play("A run: size, import, plan, watch, report, sql, export, flame", tmp_path, run) == 10
+    assert play("Two releases: compare, gate, history, campaign, bisect, pr", tmp_path, run) == 6
 
 
 def test_no_verb_is_left_out() -> None:

@@ -15,7 +15,7 @@ from faults_world import MADE, Connections, injector, part
 from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults.undo import FILE, UndoJournal, given_up_in, open_in
+from cbt_plugins.faults.undo_journal import FILE, UndoJournal, given_up_in, open_in
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.tools.__main__ import main
 
@@ -104,7 +104,7 @@ def test_data_that_an_undo_removes_are_named(
 
 def test_the_manual_says_in_the_words_of_the_help_that_data_go() -> None:
     docs = Path(__file__).parents[2] / "docs"
-    manual = (docs / "FAULTS.md").read_text().replace("`--data`", "--data")
+    manual = " ".join((docs / "FAULTS.md").read_text().replace("`--data`", "--data").split())
     assert undo_tool.WITH_DATA in manual and undo_tool.SCRATCH in manual
     removed = undo_tool.WITH_DATA.rstrip(".").partition("undo ")[2]
     assert removed in (docs / "TROUBLESHOOTING.md").read_text()
@@ -218,7 +218,7 @@ def test_what_cannot_be_looked_into_is_said(
 
     monkeypatch.setattr(os, "scandir", refuse)
     assert main(["undo", str(tmp_path)]) == 1
-    assert f"{tmp_path}/closed: Permission denied: what is open there is not known" in capsys.readouterr().err
+    assert f"{tmp_path}/closed: Permission denied: its open changes are unknown" in capsys.readouterr().err
 
 
 def test_a_copy_does_not_end_what_a_run_does(
@@ -263,7 +263,7 @@ def test_undo_is_more_important_than_who_has_the_cluster(
         world.fail = ["config-key dump"]
     assert main(["undo", str(folder)]) == (1 if world.fail else 0)  # then the cluster cannot be given back
     assert world.differences() == set()
-    said = {"removed": "", "of another run": "run r2", "not to be had": "undoing all the same"}[lock]
+    said = {"removed": "", "of another run": "run r2", "not to be had": "undoing nevertheless"}[lock]
     assert said in caplog.text
     assert bool(world.state["keys"]) == (lock != "removed")
 

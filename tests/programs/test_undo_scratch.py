@@ -16,7 +16,7 @@ import pytest
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote, Result
 from cbt_plugins.faults import ClusterAccess, access, seal
-from cbt_plugins.faults.undo import UndoJournal
+from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.run import scratch
 from cbt_plugins.run.scratch import abandoned_folders
 from cbt_plugins.tools.__main__ import main

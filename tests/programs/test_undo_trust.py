@@ -14,7 +14,7 @@ from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
 from cbt_plugins.faults import FaultError, access, seal
-from cbt_plugins.faults.undo import FILE, open_in
+from cbt_plugins.faults.undo_journal import FILE, open_in
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.plan import Fault
 from cbt_plugins.tools.__main__ import main
@@ -172,7 +172,7 @@ def test_the_key_is_made_once_and_is_for_its_user(tmp_path: Path, monkeypatch: p
         seal.of({})
     folder.chmod(0o700)
     (folder / "key").write_bytes(b"short")
-    with pytest.raises(FaultError, match="damaged: remove it"):
+    with pytest.raises(FaultError, match="damaged: remove the file"):
         seal.of({})
 
 
@@ -232,7 +232,7 @@ def test_an_undo_changes_no_file_outside_the_archive(
     before = {path: path.read_bytes() for path in mine.iterdir()}
     assert main(["undo", str(tmp_path / "archive"), *option]) == 0  # nothing is open
     assert {path: path.read_bytes() for path in mine.iterdir()} == before
-    assert ("2 names (hard links)" in capsys.readouterr().err) == (way == "hard link")
+    assert ("2 hard links" in capsys.readouterr().err) == (way == "hard link")
 
 
 def test_nothing_is_written_before_the_seal_is_verified(tmp_path: Path, world: Connections) -> None:

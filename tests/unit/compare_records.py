@@ -6,7 +6,7 @@ import random
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.sides import Side
-from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
+from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord
 
 CONFIG: Dict[str, Any] = {
     "benchmark": "rgwtest",

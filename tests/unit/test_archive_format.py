@@ -8,7 +8,7 @@ import analysis_archives as made
 import pytest
 from run_context import engine_of
 
-from cbt_plugins.host import RunFailed
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.journal import archive_refusal
 from cbt_plugins.tools.__main__ import main
 
@@ -36,9 +36,9 @@ def test_what_answers_refuses_it(old: Path, verb: str, capsys: pytest.CaptureFix
 
 @pytest.mark.parametrize("dry", [[], ["--dry-run"]])
 def test_undo_refuses_it(old: Path, dry: Any, capsys: pytest.CaptureFixture[str]) -> None:
-    from cbt_plugins.faults import undo
+    from cbt_plugins.faults import undo_journal
 
-    (old / undo.FILE).write_text('{"t": 1.0, "event": "open"}\n')
+    (old / undo_journal.FILE).write_text('{"t": 1.0, "event": "open"}\n')
     assert main(["undo", str(old), *dry]) == 1
     assert SAID in capsys.readouterr().err
 

@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cbt_plugins.conditions import UNDO_BY_USER
 from cbt_plugins.results.attempts import Attempt, attempts, broken_off
-from cbt_plugins.results.episodes import Episode, episodes, is_planned
+from cbt_plugins.results.recovery.episodes import Episode, episodes, is_planned
 
 PHASES = ["no-failure", "one-down", "measure", "recover"]
 

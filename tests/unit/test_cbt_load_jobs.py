@@ -149,8 +149,8 @@ def test_encryption_and_versions_are_told_and_the_key_is_in_the_environment_only
     [
         ("sse: c", "engine: cbt-load", "c goes with https URLs"),
         ("sse: x", "engine: cbt-load", "must be c, s3, or kms:"),
-        ("sse: s3", "engine: warp", "goes with engine: cbt-load, not so fill"),
-        ("host_select: one", "versioned: true", "versioned: goes with engine: cbt-load, not so fill"),
+        ("sse: s3", "engine: warp", "goes with engine: cbt-load, but these phases have another engine: fill"),
+        ("host_select: one", "versioned: true", "versioned: goes with engine: cbt-load, but these phases have another"),
     ],
 )
 def test_what_encryption_and_versions_need(tmp_path: Path, s3: str, more: str, message: str) -> None:

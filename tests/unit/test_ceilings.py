@@ -10,7 +10,7 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins.report import terminal as words
-from cbt_plugins.results.ceilings import Unknown, Wiring, ceilings
+from cbt_plugins.results.nodes.ceilings import Unknown, Wiring, ceilings
 from cbt_plugins.tools.__main__ import main
 
 MIB, GBIT10 = 1 << 20, 1.25e9
@@ -256,7 +256,7 @@ def test_damage_and_pools_that_do_not_fit(archive: Archive) -> None:
 def test_in_words(archive: Archive) -> None:
     archive.write()
     found = ceilings(archive.run, summary(archive, phase("measure", 800.0, 600.0)), GBIT10)
-    assert words._ceiling_sentence(found) == (
+    assert words.ceiling_sentence(found) == (
         "network ceiling: default.rgw.buckets.data (EC 2+2) on 4 nodes, 2 nodes with gateways, on nodes of their own; "
         "10 Gbit/s as given"
     )

@@ -13,6 +13,7 @@ import pytest
 from resources_lines import Made, write
 from run_context import context
 
+from cbt_plugins.cluster.ceph_programs import CephPrograms
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.cluster.remote import RemoteError, Result
 from cbt_plugins.cluster.sampler import ClusterWatch
@@ -22,10 +23,10 @@ from cbt_plugins.load.generator import LoadStart
 from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.impact import failure
-from cbt_plugins.results.recovery import milestones
-from cbt_plugins.results.resources import read_nodes
-from cbt_plugins.results.samples import read_samples
+from cbt_plugins.results.nodes.resources import read_nodes
+from cbt_plugins.results.recovery.cluster_samples import read_samples
+from cbt_plugins.results.recovery.impact import failure
+from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.sql.monitor_tables import TABLES
 from cbt_plugins.results.sql.table import TableRun as Source
 from cbt_plugins.run import load_phase
@@ -108,6 +109,7 @@ class Head:
     """The cluster, its head node and a stream of status from there; host and timeline too."""
 
     failure, head, command, conf_file, open, left = None, "ceph1", "ceph", "/nowhere", True, 0
+    programs = CephPrograms.of({})
 
     def __init__(self, at: float) -> None:
         self.remote, self.at = self, at
@@ -172,7 +174,7 @@ def test_a_phase_begins_with_the_clocks_of_now(monkeypatch: pytest.MonkeyPatch, 
     monkeypatch.setattr(LoadPhase, "_jobs", begun)
     drivers = tuple(Driver(f"0{i}", node, ("b",), 1) for i, node in enumerate(("c1", "here")))
     plan = Plan("warp", S3(urls=("http://a",)), (), drivers, ())
-    remote = SimpleNamespace(transport=SimpleNamespace(is_local=lambda node: node == "here"))
+    remote = SimpleNamespace(has_own_clock=lambda node: node != "here")
     known = {"c1": Offset(0.0, 0.001), "here": Offset(0.0, 0.0), "rgw1": Offset(0.1, 0.001)}
     nothing = cast(Any, None)
     load = LoadPhase(context(plan=plan, remote=remote), Ready(nothing, known, {}, {}), nothing, nothing)

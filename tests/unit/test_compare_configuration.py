@@ -9,6 +9,7 @@ from typing import Any, Dict, Iterator, Tuple
 
 import compare_archives
 import pytest
+from compare_archives import Load
 
 from cbt_plugins import plan
 from cbt_plugins.compare.differences import is_essential
@@ -86,6 +87,8 @@ KEYS: Dict[str, Tuple[str, Any, str]] = {
     "Upgrade.image": (UPGRADE + "image", "quay.io/ceph/ceph:v18.2.8", "upgrade.measure"),
     "Event.at": ("phases.0.events.0.at", 9.0, MEASURED + "events"),
     "Event.inject": ("phases.0.events.0.inject", None, MEASURED + "events"),
+    "Event.after_clean": ("phases.0.events.0.after_clean", True, MEASURED + "events"),
+    "Event.optional": ("phases.0.events.0.optional", True, MEASURED + "events"),
     "Event.run": ("phases.0.events.1.run", None, MEASURED + "events"),
     "Event.upgrade": ("phases.0.events.2.upgrade", None, MEASURED + "events"),
     "Event.undo": ("phases.0.events.4.undo", ["a", "b"], MEASURED + "events"),
@@ -127,6 +130,7 @@ KEYS: Dict[str, Tuple[str, Any, str]] = {
         for name in (its.name for its in dataclasses.fields(plan.CbtLoad))
     },
     "Plan.buckets": ("buckets", [{}, {}], "objects.buckets"),
+    "Plan.objective": ("objective", {"GET/p99_ms": 50.0}, "objective"),
     "Plan.phases": ("phases", [{"name": "measure"}], "phases"),
     "Plan.read_objects": ("read_objects", 10, "load.read_objects"),
     "Plan.versioned": ("versioned", True, "objects.versioned"),
@@ -150,6 +154,7 @@ IRRELEVANT = {
     **{f"S3.{its}_source": "where a secret is" for its in ("access_key", "secret_key", "session_token")},
     **dict.fromkeys(("S3.verify_tls", "S3.ca_file"), "whose certificate is believed; the scheme is a key"),
     **dict.fromkeys(("Bucket.key", "Driver.id", "Ladder.name", "RunPool.key"), "a name, told where it is used"),
+    "Phase.failure": "a name in the scorecard",
     **dict.fromkeys(("Fault.label", "NodeCommand.label", "Upgrade.label", "Event.mark"), "a name in reports"),
     **dict.fromkeys(("Fault.seed", "NodeCommand.node", "NodeCommand.root"), "where, of nodes that are alike"),
     **dict.fromkeys(("Fault.accept", "NodeCommand.timeout", "Upgrade.timeout", "Settings.limits"), "when to give up"),
@@ -175,7 +180,7 @@ def fields() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("configuration")
-    compare_archives.archive(folder, seconds=2, phases=("measure", "pause"), mix={"GET": 50.0, "PUT": 50.0})
+    compare_archives.archive(folder, Load(seconds=2, mix={"GET": 50.0, "PUT": 50.0}), phases=("measure", "pause"))
     (found,) = folder.glob("results/*/*")
     return found
 

@@ -13,7 +13,7 @@ from compare_records import noise, record, runs, side, warning
 from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.formatting import text
+from cbt_plugins.formatting.terminal import Terminal
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 
@@ -92,7 +92,7 @@ def test_a_change_is_tested_against_the_limit() -> None:
     assert sum(its.outcome is GateOutcome.INCONCLUSIVE for its in outcomes) >= 85
     unsure = next(its for its in outcomes if its.outcome is GateOutcome.INCONCLUSIVE)
     assert re.fullmatch(r"worse by \d\.\d to \d\.\d %, limit 5 %", unsure.rulings[0].why)
-    assert unsure.rulings[0].why in text(blocks(unsure))
+    assert unsure.rulings[0].why in Terminal().text(blocks(unsure))
 
 
 def test_size_and_significance_are_both_needed() -> None:
@@ -143,7 +143,7 @@ def test_a_number_that_is_missing_cannot_be_told() -> None:
     assert [(its.row, its.outcome) for its in made.rulings] == [
         ("a return/cluster/recovery_s", GateOutcome.INCONCLUSIVE)
     ]
-    assert "missing numbers\n - a return/cluster/recovery_s: no number of b" in text(blocks(made))
+    assert "missing numbers\n - a return/cluster/recovery_s: no number of b" in Terminal().text(blocks(made))
 
 
 def test_a_configuration_that_the_new_side_lacks_cannot_be_told() -> None:
@@ -156,7 +156,7 @@ def test_a_configuration_that_the_new_side_lacks_cannot_be_told() -> None:
     row = "phase.measure-new.workers=64/measure-new/GET/obj_per_s"
     assert made.outcome is GateOutcome.INCONCLUSIVE
     assert [its.row for its in made.rulings if its.outcome is GateOutcome.INCONCLUSIVE][-1] == row
-    assert f"missing numbers\n - {row}: only in a: " in text(blocks(made))
+    assert f"missing numbers\n - {row}: only in a: " in Terminal().text(blocks(made))
     more = gate(side("a", few), [side("b", [*few, *many])], limits, Rules())
     assert len(more.rulings) == 1
 
@@ -236,7 +236,7 @@ def test_faults_of_a_file_have_their_places(tmp_path: Path) -> None:
 
 def test_the_answer_comes_last_and_in_the_json() -> None:
     made = gated(["GET.obj_per_s=10%", "p99_ms=10%"], 80)
-    assert text(blocks(made)).endswith("\nregression (exit status 1): 1 ok, 1 regression\n")
+    assert Terminal().text(blocks(made)).endswith("\nregression (exit status 1): 1 ok, 1 regression\n")
     told: Any = data(made)
     assert told["outcome"] == "regression"
     assert told["rulings"][0] == {
@@ -278,3 +278,55 @@ def test_the_interval_of_an_ok_ends_before_the_limit() -> None:
             assert ruling.outcome is not GateOutcome.OK or most < 10, ruling.why
             ok += ruling.outcome is GateOutcome.OK
     assert ok > 3
+
+
+BAD = ("node-a failure", "GET", "bad_s")
+
+
+def of_bad_seconds(base: List[float], new: List[float], *texts: str) -> Gated:
+    a, b = side("a", runs({BAD: base})), side("b", runs({BAD: new}, begin=0.5))
+    return gate(a, [b], GateLimits(tuple(of_texts(texts))), Rules())
+
+
+@pytest.mark.parametrize(
+    ("base", "new", "text", "outcome", "why"),
+    [
+        ([0] * 6, [0] * 6, "GET.bad_s=20%", GateOutcome.OK, "better by 0 to 0 s, limit 1 s"),
+        ([0] * 3, [0] * 3, "GET.bad_s=+2s", GateOutcome.OK, "better by 0 to 0 s, limit +2s"),
+        ([0, 0, 1, 0, 0, 0], [5, 6, 4, 7, 6, 5], "GET.bad_s=+2s", GateOutcome.REGRESSION, "worse by 4 to 6 s.*"),
+        ([20, 21, 19, 20, 22, 20], [21, 20, 20, 19, 22, 21], "GET.bad_s=20%", GateOutcome.OK, r".*, limit 4 s"),
+        ([20, 21, 19, 20, 22, 20], [27, 28, 29, 27, 26, 28], "GET.bad_s=20%", GateOutcome.REGRESSION, r".*, limit 4 s"),
+        ([0, 0, 1, 0, 0, 0], [2, 0, 3, 1, 2, 0], "GET.bad_s=20%", GateOutcome.INCONCLUSIVE, r".*, limit 1 s"),
+    ],
+)
+def test_counts_that_may_be_0_are_compared_by_differences(
+    base: List[float], new: List[float], text: str, outcome: GateOutcome, why: str
+) -> None:
+    made = of_bad_seconds(base, new, text)
+    (ruling,) = made.rulings
+    assert ruling.outcome is outcome and re.fullmatch(why.replace("+", r"\+"), ruling.why), ruling.why
+    assert made.compared.rows[0].comparison.unit == "s"
+    assert not {"not-positive", "no-base"} & {warning.code for warning in made.compared.rows[0].comparison.warnings}
+
+
+def test_a_name_with_a_space_is_that_of_a_failure() -> None:
+    total, cluster = ("a.b failure", "total", "longest_gap_s"), ("a.b failure", "cluster", "recovery_s")
+    values = {total: [1.0, 1.1, 0.9, 1.2, 1.0, 1.1], cluster: [50.0, 51, 49, 50, 52, 50]}
+    longer = {**values, total: [3.0, 3.1, 2.9, 3.2, 3.0, 3.1]}
+    a, b, c = (side(name, runs(its, begin=i / 3)) for i, (name, its) in enumerate(zip("abc", (values, values, longer))))
+    limits = GateLimits(tuple(of_texts(["a.b failure.longest_gap_s=+1s", "a.b failure.recovery_s=10%"])))
+    assert [its.row for its in gate(a, [b], limits, Rules()).rulings] == ["/".join(total), "/".join(cluster)]
+    assert gate(a, [b], limits, Rules()).outcome is GateOutcome.OK
+    outcomes = [its.outcome.word for its in gate(a, [c], limits, Rules()).rulings]
+    assert outcomes == ["regression", "ok"]
+
+
+@pytest.mark.parametrize(("text", "said"), [
+    ("GET.bad_s=+2ms", r"invalid limit '\+2ms': write \+2s, in the unit of bad_s"),
+    ("GET.bad_s=+0s", r"invalid limit '\+0s'"),
+    ("GET.bad_s=2s", r"invalid limit '2s': write 10%, \+1s"),
+    ("seconds=+2s", "metric seconds has no better direction"),
+])  # fmt: skip
+def test_errors_of_limits_in_a_unit(text: str, said: str) -> None:
+    with pytest.raises(ValueError, match=said):
+        of_texts([text])

@@ -10,8 +10,8 @@ from compare_records import noise, record
 
 from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
 from cbt_plugins.compare.table import Choice
-from cbt_plugins.formatting import text
-from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.results.run_record import ResultWarning, RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 DAY = 86400.0
@@ -65,7 +65,7 @@ def test_nights_whose_warnings_forbid_a_verdict_are_named_and_from_half_of_a_lev
         assert history.tracks[0].verdict(change) == wanted
         level = "before" if warned[0] < 9 else "after"
         said = f"daemon-down in {len(warned)} of 9 runs {level} it: osd.5 was down"
-        (night,) = [line for line in text(blocks([history])).splitlines() if said in line]
+        (night,) = [line for line in Terminal().text(blocks([history])).splitlines() if said in line]
         assert night.strip().startswith("- 1970-01-10 00:00:00 UTC (measure-new GET throughput)")
         (told,) = data([history])[0]["tracks"][0]["changes"]
         assert told["verdict"] == wanted and told["warnings"] == [
@@ -79,10 +79,10 @@ def test_nights_that_did_not_recover_are_counted() -> None:
     runs = [record({key: its if i < 12 else None}, started=i * DAY) for i, its in enumerate(values)]
     told = (
         "unrecovered-runs (kill failure cluster to active+clean): 8 of 20 runs have no time, the last one of "
-        "1970-01-20 00:00:00 UTC: not reached, or not seen; the levels are those of the others"
+        "1970-01-20 00:00:00 UTC: not reached, or not seen; the levels are of the other runs"
     )
-    assert told in " ".join(text(blocks([one(runs)])).split())
-    assert "unrecovered" not in text(blocks([one(runs[:12])]))
+    assert told in " ".join(Terminal().text(blocks([one(runs)])).split())
+    assert "unrecovered" not in Terminal().text(blocks([one(runs[:12])]))
 
 
 def test_noise_has_no_changes() -> None:
@@ -102,14 +102,14 @@ def test_a_budget_is_of_false_alarms_a_year() -> None:
     assert AlarmBudget(2).of(weekly) == pytest.approx(2 / 52.18, rel=1e-3)
     assert AlarmBudget().of(hourly) == pytest.approx(1 / 365.25) == AlarmBudget().of([])
     assert AlarmBudget(100).of(weekly) == 0.05 and AlarmBudget(alpha=0.2).of(nightly) == 0.2
-    told = text(blocks(histories(nights([100] * 9), Choice())))
+    told = Terminal().text(blocks(histories(nights([100] * 9), Choice())))
     assert "false alarms: at most 1 a year" in told
 
 
 def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
     asked = []
 
-    def found(values: List[float], alpha: float, seed: int) -> List[Any]:
+    def found(values: List[float], alpha: float, seed: int, settled: Any) -> List[Any]:
         asked.append((len(values), alpha, seed))
         return []
 
@@ -120,7 +120,8 @@ def test_alpha_is_shared_by_the_tracks(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def test_the_same_runs_give_the_same_bytes() -> None:
     runs = nights([100] * 9 + [85] * 9)
-    assert text(blocks(histories(runs, Choice()))) == text(blocks(histories(runs[::-1], Choice())))
+    backwards = blocks(histories(runs[::-1], Choice()))
+    assert Terminal().text(blocks(histories(runs, Choice()))) == Terminal().text(backwards)
 
 
 def test_other_configurations_have_a_history_of_their_own() -> None:
@@ -129,7 +130,7 @@ def test_other_configurations_have_a_history_of_their_own() -> None:
     first, second = histories(runs, Choice())
     assert (len(first.runs), len(second.runs)) == (8, 1)
     assert second.case == "phase.measure-new.workers=8"
-    assert text(blocks([first, second])).count("=====") >= 2
+    assert Terminal().text(blocks([first, second])).count("=====") >= 2
 
 
 def test_runs_that_are_not_usable_are_left_out_and_named() -> None:
@@ -137,18 +138,19 @@ def test_runs_that_are_not_usable_are_left_out_and_named() -> None:
     bad = record({GET: 1.0, P99: 1.0}, started=9 * DAY, usable=False, name="bad")
     made = one([*runs, bad])
     assert made.tracks[0].values[-1] is None and min(made.tracks[0].known_values) > 90
-    assert "not-usable (runs/bad): its numbers are left out" in text(blocks([made]))
+    assert "not-usable (runs/bad): its numbers are left out" in Terminal().text(blocks([made]))
 
 
 def test_a_run_that_was_killed_before_its_first_phase_ended() -> None:
     killed = record({}, usable=False, name="killed", started=None)
     made = one([*nights([100] * 8), killed])
-    assert "9 runs, " in text(blocks([made])) and "not-usable (runs/killed)" in text(blocks([made]))
-    assert text(blocks([one([killed])])).startswith("1 runs, at unknown times")
+    text = Terminal().text(blocks([made]))
+    assert "9 runs, " in text and "not-usable (runs/killed)" in text
+    assert Terminal().text(blocks([one([killed])])).startswith("1 runs, at unknown times")
 
 
 def test_few_runs_and_runs_without_a_time() -> None:
-    assert "too-few-runs: 2 of 2 series" in text(blocks([one(nights([100] * 5))]))
+    assert "too-few-runs: 2 of 2 series" in Terminal().text(blocks([one(nights([100] * 5))]))
     with pytest.raises(ValueError, match="they cannot be ordered"):
         histories([*nights([100] * 2), record({GET: 1.0})], Choice())
 

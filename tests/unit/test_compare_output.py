@@ -8,13 +8,16 @@ from typing import Any, Dict, Tuple
 import pytest
 from compare_records import noise, record, runs, side, warning
 
-from cbt_plugins import formatting
 from cbt_plugins.compare import output, releases
 from cbt_plugins.compare.differences import Scale
+from cbt_plugins.compare.gains import gains
 from cbt_plugins.compare.sides import ComparisonWarning
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
-from cbt_plugins.compare.table import Choice, Compared, Rules, compare, gains
-from cbt_plugins.formatting import Heading, Notes, TableGrid, Words
+from cbt_plugins.compare.table import Choice, Compared, Rules, compare
+from cbt_plugins.formatting import screen
+from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, Words
+from cbt_plugins.formatting.markdown import Markdown
+from cbt_plugins.formatting.terminal import Terminal
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 
@@ -30,7 +33,7 @@ def as_json(made: Compared) -> Any:
 
 
 def test_text() -> None:
-    assert formatting.text(output.blocks(compared())) == (
+    assert Terminal().text(output.blocks(compared())) == (
         """\
 base: old, 3 runs
 new:  young, 3 runs
@@ -56,7 +59,7 @@ better and worse need p < 0.05, equivalent needs a change that is surely within 
 
 
 def test_markdown_says_the_same() -> None:
-    text, markdown = (draw(output.blocks(compared())) for draw in (formatting.text, formatting.markdown))
+    text, markdown = (draw(output.blocks(compared())) for draw in (Terminal().text, Markdown().text))
     head, rule = "| phase | op | metric | unit | base | new | change | p | n | verdict |", "| :--- " * 4 + "| ---: " * 6
     assert f"{head}\n{rule}|\n" in markdown
     assert "| measure-new | GET | throughput | obj/s | 100.0 ±2.5% | 80.00 ±2.6% | -19.8% [-21.6, -18.0] |" in markdown
@@ -83,8 +86,8 @@ def test_csv_and_json_have_the_same_numbers() -> None:
 @pytest.mark.parametrize(
     "draw",
     [
-        lambda made: formatting.text(output.blocks(made)),
-        lambda made: formatting.markdown(output.blocks(made)),
+        lambda made: Terminal().text(output.blocks(made)),
+        lambda made: Markdown().text(output.blocks(made)),
         output.table,
         output.data,
     ],
@@ -98,8 +101,8 @@ def test_the_margin_of_each_row_is_told() -> None:
     both = side("a", runs({GET: [1.0, 2.0, 3.0], rate: [1.0, 0.9, 1.0]}))
     made = compare(both, [both])
     assert [row["margin"] for row in as_json(made)["sections"][0]["rows"]] == [0.05, 0.001]
-    assert "surely within ±5% (success rate: ±0.1%)" in formatting.text(output.blocks(made))
-    assert "surely within ±5%\n" in formatting.text(output.blocks(compared()))
+    assert "surely within ±5% (success rate: ±0.1%)" in Terminal().text(output.blocks(made))
+    assert "surely within ±5%\n" in Terminal().text(output.blocks(compared()))
 
 
 def test_what_cannot_be_computed_is_not_made_up() -> None:
@@ -155,7 +158,7 @@ def test_single_runs_and_several_contenders() -> None:
     series = {GET: noise(100.0, 60, scatter=0.1, seed=1)}
     one = side("one", [record(series, warnings=warning("generator-bound"))])
     made = compare(one, [side("two", [record(series)]), side("three", [record(series)])])
-    text = formatting.text(output.blocks(made))
+    text = Terminal().text(output.blocks(made))
     assert text.count("\ntwo\n===\n") == text.count("\nthree\n=====\n") == 1
     assert "n with ~: independent seconds of single runs" in text and "n: runs of the base" not in text
     assert "generator-bound (base 0 and 1 more): because of generator-bound" in text
@@ -165,7 +168,7 @@ def test_single_runs_and_several_contenders() -> None:
 def test_long_values_are_cut_and_pipes_are_no_columns() -> None:
     new = runs({GET: [1.0, 2.0]}, config={"ceph.osd.long": "x" * 100})
     made = compare(side("a", runs({GET: [1.0, 2.0]})), [side("b", [*new, record({GET: 3.0})])])
-    text, markdown = (draw(output.blocks(made)) for draw in (formatting.text, formatting.markdown))
+    text, markdown = (draw(output.blocks(made)) for draw in (Terminal().text, Markdown().text))
     assert "x" * 57 + "..." in text and "x" * 58 not in text
     assert as_json(made)["sections"][0]["differences"][0]["new"].startswith("x" * 100)
     assert "\\|" not in text and all("\\|" in line or line.count("|") in (0, 4, 11) for line in markdown.splitlines())
@@ -173,10 +176,10 @@ def test_long_values_are_cut_and_pipes_are_no_columns() -> None:
 
 def test_blocks() -> None:
     blocks = [Heading("h"), Words(()), Notes("n", ()), TableGrid(("a",), ()), Notes("n", ("word " * 40,))]
-    assert formatting.text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
-    assert all(len(line) <= formatting.WIDTH for line in formatting.text(blocks).splitlines())
-    assert formatting.markdown([Words(("a", "b"))]) == "- a\n- b\n" and formatting.markdown([Words(("a",))]) == "a\n"
-    assert formatting.markdown([Notes("n", ("i",))]) == "n:\n\n- i\n"
+    assert Terminal().text(blocks).splitlines()[:4] == ["h", "=", "", "n"]
+    assert all(len(line) <= screen.WIDTH for line in Terminal().text(blocks).splitlines())
+    assert Markdown().text([Words(("a", "b"))]) == "- a\n- b\n" and Markdown().text([Words(("a",))]) == "a\n"
+    assert Markdown().text([Notes("n", ("i",))]) == "n:\n\n- i\n"
 
 
 def study() -> Tuple[Compared, Dict[str, float]]:
@@ -201,7 +204,7 @@ def study() -> Tuple[Compared, Dict[str, float]]:
 
 def test_releases_side_by_side() -> None:
     made, _ = study()
-    lines = formatting.text(releases.blocks(made)).splitlines()
+    lines = Terminal().text(releases.blocks(made)).splitlines()
     cells = [[cell for cell in line.split("  ") if cell] for line in lines]
     told = [[part.strip() for part in row] for row in cells]
     assert ["read", "measure-new", "MiB/s", "100.0", "120.0", "+20.0%", "-", "inconclusive"] in told
@@ -217,7 +220,7 @@ def test_hours_keep_their_intervals() -> None:
     key = ("node-a return", "cluster", "recovery_s")
     hours = {"a": (79, 80, 81), "b": (39, 38, 37)}
     a, b = (side(name, runs({key: [3600.0 * hour for hour in its]})) for name, its in hours.items())
-    text = formatting.text(releases.blocks(compare(a, [b], releases.CHOICE)))
+    text = Terminal().text(releases.blocks(compare(a, [b], releases.CHOICE)))
     assert "to active+clean  node-a return  h     80.00 ±3.1%  38.00 ±6.7%" in text
 
 
@@ -226,14 +229,14 @@ def test_new_and_aged_are_said_where_a_phase_has_aged_the_cluster(between: str) 
     values = {(phase, "GET", "mib_per_s"): 1.0 for phase in ("one", "two", "three")}
     config = {f"phase.{name}.role": "measure" for name in ("one", "two", "three")}
     both = side("a", [record(values, config={**config, "phase.two.role": between})])
-    text = formatting.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = Terminal().text(releases.blocks(compare(both, [both], releases.CHOICE)))
     assert ("one (new)" in text) == ("three (aged)" in text) == (between == "age") and "two (" not in text
 
 
 def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
     rates = {"calm": 9.0, "calm / no failure": 9.0, "hurt": 5.0, "hurt / degraded": 4.0, "hurt / recovering": 6.0}
     both = side("a", [record({(phase, "GET", "mib_per_s"): rate for phase, rate in rates.items()})])
-    text = formatting.text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = Terminal().text(releases.blocks(compare(both, [both], releases.CHOICE)))
     assert [line.split("  ")[1].strip() for line in text.splitlines() if line.startswith("read")] == [
         "calm",
         "hurt",
@@ -244,7 +247,7 @@ def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
 
 def test_sides_say_which_runs_are_not_usable() -> None:
     bad = [record({P99: 1.0}), record({P99: 1.0}, usable=False)]
-    text = formatting.text(output.blocks(compare(side("a", bad), [side("b", bad)])))
+    text = Terminal().text(output.blocks(compare(side("a", bad), [side("b", bad)])))
     assert text.startswith("base: a, 2 runs, 1 unusable\n")
 
 
@@ -279,6 +282,6 @@ def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
     }
     told = [round(100 * (found[job].predicted or 0), 1) for job in expected]
     assert told == [-35.5, -48.7, -43.5] and found["randread"].latency == pytest.approx(-0.29)
-    text = formatting.text(output.blocks(made))
+    text = Terminal().text(output.blocks(made))
     assert "randread   total  +55.0%         82.5%        -29.0%                -35.5%" in text
     assert as_json(made)["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)

@@ -11,11 +11,12 @@ from typing import Any, Dict, List
 import analysis_archives
 import compare_archives
 import pytest
+from compare_archives import Cluster, Load
 
 from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.metrics import CLUSTER, METRICS
-from cbt_plugins.results.record import Measurement, RunRecord, warnings_of
-from cbt_plugins.results.records import _record, records_of
+from cbt_plugins.results.record_reader import record_of_summary, records_of
+from cbt_plugins.results.run_record import Measurement, RunRecord, result_warnings
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import summarize, write_summary
 
@@ -41,7 +42,7 @@ def test_each_number_is_that_of_the_summary(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_a_series_is_the_number_of_the_run(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, latency={"GET": 0.05}, noise=1.0, seconds=40)
+    compare_archives.archive(tmp_path, Load(latency={"GET": 0.05}, noise=1.0, seconds=40))
     (record,) = records_of(tmp_path)
     seen = 0
     for metric in ("obj_per_s", "mib_per_s", "mean_ms"):
@@ -66,8 +67,8 @@ def test_means_of_seconds_are_weighted_by_their_requests(tmp_path: Path) -> None
 
 
 def test_percentiles_have_no_series_and_short_phases_have_none(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path / "long", seconds=20)
-    compare_archives.archive(tmp_path / "short", seconds=9)
+    compare_archives.archive(tmp_path / "long", Load(seconds=20))
+    compare_archives.archive(tmp_path / "short", Load(seconds=9))
     (long,), (short,) = records_of(tmp_path / "long"), records_of(tmp_path / "short")
     assert of(long, "measure", "GET", "p99_ms").series is None
     assert of(long, "measure", "GET", "obj_per_s").series is not None
@@ -87,7 +88,7 @@ def test_seconds_that_the_window_cuts_are_no_samples(tmp_path: Path) -> None:
 
 
 def test_iterations_are_records_of_their_own(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, runs=3, seconds=2)
+    compare_archives.archive(tmp_path, Load(seconds=2), runs=3)
     assert [record.name[:8] for record in records_of(tmp_path)] == ["00000000", "00000001", "00000002"]
     started = [record.started for record in records_of(tmp_path)]
     assert started == sorted(started) and len(set(started)) == 3
@@ -140,7 +141,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_damaged_run_is_a_record_that_is_not_usable(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, seconds=2)
+    compare_archives.archive(tmp_path, Load(seconds=2))
     (run,) = tmp_path.glob("results/*/*")
     for path in run.glob("phases/*/rows/*"):
         path.unlink()
@@ -150,7 +151,8 @@ def test_a_damaged_run_is_a_record_that_is_not_usable(tmp_path: Path) -> None:
 
 def test_the_configuration_of_an_archive(tmp_path: Path) -> None:
     pool = {"size": 6, "type": 3, "erasure_code_profile": "ec"}
-    compare_archives.archive(tmp_path, seconds=2, config={"osd_max_backfills": "4", "rgw_secret": "s"}, pool=pool)
+    cluster = Cluster(config={"osd_max_backfills": "4", "rgw_secret": "s"}, pool=pool)
+    compare_archives.archive(tmp_path, Load(seconds=2), cluster)
     config = records_of(tmp_path)[0].config
     wanted = {
         "benchmark": "warp",
@@ -183,7 +185,7 @@ def test_the_configuration_of_an_archive(tmp_path: Path) -> None:
 
 def test_only_osds_that_serve_are_counted(tmp_path: Path) -> None:
     """An OSD that is down, and one that is out, have no data: runs with and without them are not alike."""
-    compare_archives.archive(tmp_path, seconds=2)
+    compare_archives.archive(tmp_path, Load(seconds=2))
     (tree,) = tmp_path.rglob("before/osd_tree.json")
     nodes = json.loads(tree.read_text())["nodes"]
     osds = [node for node in nodes if node["type"] == "osd"]
@@ -196,7 +198,7 @@ def test_only_osds_that_serve_are_counted(tmp_path: Path) -> None:
 
 
 def test_faults_of_a_phase_are_part_of_what_it_is(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, seconds=2)
+    compare_archives.archive(tmp_path, Load(seconds=2))
     (run,) = tmp_path.glob("results/*/*")
     plan = json.loads((run / "plan.json").read_text())
     stop = {"kind": "stop", "label": "a", "targets": ["node4", "node5"]}
@@ -212,7 +214,7 @@ def failed(*warnings: Dict[str, Any]) -> RunRecord:
     phases = [{"name": n, "loop": "closed", "jobs": (), "window": {"start": a, "end": b}} for n, a, b in _PHASES]
     episode = {"kind": "failure", "labels": ["kill"], "begin": 100.0, "until": 180.0, "end": 900.0}
     summary = {"warnings": warnings, "phases": phases, "failure": {"milestones": {"episodes": [episode]}}}
-    return RunRecord("x", "x", "cbt-plugins", {}, (), True, tuple(warnings_of(summary)))
+    return RunRecord("x", "x", "cbt-plugins", {}, (), True, tuple(result_warnings(summary)))
 
 
 _PHASES = (("before", 0.0, 50.0), ("fail", 50.0, 150.0), ("later", 150.0, 250.0), ("last", 250.0, 350.0))
@@ -258,7 +260,7 @@ def test_what_the_daemons_took(tmp_path: Path) -> None:
     series = {"start": 0, "step": 2, "cores": {"osd": [2.0, None, *[2.0] * 9], "rgw": [1.0]}}
     used = {"classes": classes, "ops_per_core": 300.0, "cores_per_gb_s": None, "series": series}
     summary["resources"] = {"nodes": [], "phases": {"new": used, "calibrate": used}}
-    (record,) = [_record(summary, run, run)]
+    (record,) = [record_of_summary(summary, run, run)]
     cores = of(record, "new", "osd", "cores")
     assert cores.value == 2.0 and cores.step == 2 and cores.series is not None
     assert len(cores.series) == 11 and math.isnan(cores.series[1])
@@ -270,10 +272,10 @@ def test_what_the_daemons_took(tmp_path: Path) -> None:
 
 
 def test_a_mean_of_nothing_is_no_series() -> None:
-    from cbt_plugins.results.record import _mean
+    from cbt_plugins.results.run_record import weighted_bins
 
-    assert _mean([0, 0], [None, None]) == []
-    assert not any(math.isnan(value) for value in _mean([1, 0, 3], [2.0, None, 4.0]))
+    assert weighted_bins([0, 0], [None, None]) == []
+    assert not any(math.isnan(value) for value in weighted_bins([1, 0, 3], [2.0, None, 4.0]))
 
 
 @pytest.mark.parametrize("planned", [True, False])

@@ -10,7 +10,7 @@ from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare
-from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.run_record import ResultWarning, RunRecord
 
 GET, PUT = ("measure-new", "GET", "obj_per_s"), ("measure-new", "PUT", "obj_per_s")
 P99 = ("measure-new", "GET", "p99_ms")

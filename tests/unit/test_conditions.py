@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 
 import analysis_archives as made
 import pytest
-from compare_archives import archive
+from compare_archives import Load, archive
 from faults_world import Connections
 from run_context import context
 
@@ -18,12 +18,13 @@ from cbt_plugins.cluster.sampler_agent import DaemonChanges
 from cbt_plugins.compare.sides import sides
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import compare
-from cbt_plugins.conditions import CLEAN, NAMES, found_in, of_own_faults, spans
+from cbt_plugins.conditions import CLEAN, NAMES, condition_spans, found_in, of_own_faults
 from cbt_plugins.plan import S3, Goal, Phase, Plan, Settings
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.samples import status_by_phase
+from cbt_plugins.results.recovery.cluster_samples import status_by_phase
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run import preflight
+from cbt_plugins.wait import Clock
 from cbt_plugins.warning_kinds import KINDS
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
@@ -46,16 +47,16 @@ def test_nodes_of_monitors_with_agents_need_python() -> None:
     run = context(host=host, plan=plan, ceph=SimpleNamespace(head="h"))
     versions = {"h": "3.6.8", "c": "3.13.1", "o1": "", "o2": "3.5.2", "r": "", "m": ""}
     facts = {node: {"python": version} for node, version in versions.items()}
-    assert preflight._python_errors(run, facts) == []
+    assert preflight.python_errors(run, facts) == []
     host.profiles = {"resources": {"nodes": ["osds"]}, "internals": None, "collectl": {}}
-    assert preflight._python_errors(run, facts) == [
+    assert preflight.python_errors(run, facts) == [
         "o1: python3 is not installed: resources, internals need 3.6 or newer there",
         "o2: python3 is 3.5.2: resources, internals need 3.6 or newer there",
         "r: python3 is not installed: internals needs 3.6 or newer there",
     ]
     facts["c"]["python"] = ""
     host.profiles = {}
-    assert preflight._python_errors(run, facts) == ["c: python3 is not installed: the run needs 3.6 or newer there"]
+    assert preflight.python_errors(run, facts) == ["c: python3 is not installed: the run needs 3.6 or newer there"]
 
 
 @pytest.mark.parametrize("release", ["pacific", "reef", "tentacle"])
@@ -122,12 +123,12 @@ def test_the_time_that_a_condition_covers() -> None:
     """A sample counts until the next one, and at most ten seconds; only the window counts."""
     states = [CLEAN_PGS, MOVING, {"pgs": {"peering": 2, "active+clean": 29}}, MOVING, CLEAN_PGS]
     samples = [{"t": 100.0 + 4 * i, **state} for i, state in enumerate(states)]
-    by_name = {span.condition.name: span for span in spans(samples, 106.0, 150.0)[0]}
+    by_name = {span.condition.name: span for span in condition_spans(samples, 106.0, 150.0)[0]}
     moving, peering = by_name["recovering"], by_name["not-clean"]
     assert (moving.first, moving.last, moving.seconds) == (106.0, 116.0, 6.0)
     assert (peering.first, peering.last, peering.seconds) == (108.0, 112.0, 4.0)
     assert peering.worst == "2 of 31 PGs: 2 peering"
-    assert spans(samples, 106.0, 150.0)[1] == 150.0 - 126.0
+    assert condition_spans(samples, 106.0, 150.0)[1] == 150.0 - 126.0
 
 
 def test_what_the_faults_of_a_run_explain() -> None:
@@ -223,7 +224,7 @@ def test_the_states_of_a_phase_are_in_the_samples_of_the_run(tmp_path: Path) -> 
 
 
 def test_compare_forbids_a_verdict_on_rows_of_a_cluster_that_moved_data(tmp_path: Path) -> None:
-    fast, slow = archive(tmp_path / "a", runs=4), archive(tmp_path / "b", runs=4, latency={"GET": 0.03}, seed=2)
+    fast, slow = archive(tmp_path / "a", runs=4), archive(tmp_path / "b", Load(latency={"GET": 0.03}), runs=4, seed=2)
 
     def verdicts() -> List[Verdict]:
         made = compare(*sides([[fast]]), sides([[slow]]))
@@ -246,8 +247,7 @@ def time_flies(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    clock = SimpleNamespace(monotonic=lambda: now[0], time=lambda: 1000.0 + now[0], sleep=sleep)
-    monkeypatch.setattr(preflight, "time", clock)
+    monkeypatch.setattr(preflight, "CLOCK", Clock(lambda: now[0], sleep))
 
 
 class State(Connections):
@@ -277,7 +277,7 @@ class State(Connections):
 def refused(state: State, *phases: Phase, events: Any = (), **settings: Any) -> List[str]:
     plan = Plan("warp", S3(("http://rgw1:7480",)), (), (), phases, settings=Settings(**settings))
     log = SimpleNamespace(records=list(events))
-    return preflight._conditions(context(plan=plan, ceph=state, events=log))
+    return preflight.violated_conditions(context(plan=plan, ceph=state, events=log))
 
 
 def test_a_clean_cluster_is_taken() -> None:

@@ -60,20 +60,20 @@ RGWTEST_FAULTS = [
     ("    fill: {max_avail: §30}\n", "benchmarks.rgwtest.fill.max_avail: 30: percent? write 30%"),
     ("    fill: {raw: §85%}\n", "benchmarks.rgwtest.fill.raw: must be below full_guard"),
     ("    fill: {raw: §80%}\n", "benchmarks.rgwtest.fill.raw: must be below full_guard (80%), which stops every"),
-    ("    mix: {get: 99.96, put: §0.04}\n", "benchmarks.rgwtest.mix.put: cbt-load keeps shares to 0.1 %, and this is"),
+    ("    mix: {get: 99.96, put: §0.04}\n", "benchmarks.rgwtest.mix.put: cbt-load keeps shares to 0.1 %: round 0.04"),
     ("    workers: §010\n", "to YAML this is the octal number 8: write it without the leading 0"),
-    ("    settings: {scrub: §on, flags: [noscrub]}\n", "benchmarks.rgwtest.settings.scrub: on, and flags has noscrub"),
+    ("    settings: {scrub: §on, flags: [noscrub]}\n", "benchmarks.rgwtest.settings.scrub: on, but flags has noscrub"),
     (
         "    pools: {§data: {replicas: 3, pg_num: 8}}\n",
         "benchmarks.rgwtest.pools.data: no bucket would be placed on this pool: name it under rgw: {placement: ...}",
     ),
     (
         "    pools: {rbd: {replicas: 3, §pg_num: 8, application: rbd}}\n    settings: {autoscaler: on}\n",
-        "benchmarks.rgwtest.pools.rbd.pg_num: settings: {autoscaler: on} would change it",
+        "benchmarks.rgwtest.pools.rbd.pg_num: settings: {autoscaler: on} would change this pool too",
     ),
     (
         "    rgw: {threads: 512}\n    settings: {config: §{client: {rgw_thread_pool_size: 64}}}\n",
-        "benchmarks.rgwtest.settings.config: rgw_thread_pool_size is said by rgw: already: keep one",
+        "benchmarks.rgwtest.settings.config: rgw_thread_pool_size is set by rgw: already: keep one of the two keys",
     ),
     ("    measure: {duration: §60}\n", "benchmarks.rgwtest.measure.duration: 60: seconds? write 60s"),
     (
@@ -106,7 +106,7 @@ WARP_FAULTS = [
         "benchmarks.warp.size[1]: the sum of the shares is 60%, not 100%",
     ),
     ("    size: {4KiB: §50, 1MiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: 50: percent? write 50%"),
-    ("    size: {4KiB: 50%, §4096B: 50%}\n" + CYCLE, "benchmarks.warp.size.4096B: 4KiB is here twice"),
+    ("    size: {4KiB: 50%, §4096B: 50%}\n" + CYCLE, "benchmarks.warp.size.4096B: 4KiB is in the list twice"),
     ("    size: {4KiB: 50%, §4KiB: 50%}\n" + CYCLE, "benchmarks.warp.size.4KiB: duplicate key"),
     ("    buckets: §0\n" + CYCLE, "benchmarks.warp.buckets: must be at least 1"),
     (
@@ -124,15 +124,15 @@ WARP_FAULTS = [
     ("    buckets: 3\n    drivers: §2\n" + CYCLE, "benchmarks.warp.drivers: 2 cannot serve 3 buckets"),
     (
         "    engine: cbt-load\n    size: §{4KiB: 99.96%, 1MiB: 0.04%}\n" + CYCLE,
-        "benchmarks.warp.size: cbt-load keeps shares to 0.1 %, and one is 0.04%: round it",
+        "benchmarks.warp.size: cbt-load keeps shares to 0.1 %: round 0.04%",
     ),
     (
         "    engine: cbt-load\n    §versioned: true\n    buckets: {names: [abc], existing: true}\n" + READ,
-        "benchmarks.warp.versioned: is of buckets that the run makes, and these are existing: remove it",
+        "benchmarks.warp.versioned: only for buckets that the run makes, and these exist already: remove the key",
     ),
     (
         "    rgw: {§index_shards: 11}\n    buckets: {names: [abc], existing: true}\n" + READ,
-        "benchmarks.warp.rgw.index_shards: is of buckets that the run makes",
+        "benchmarks.warp.rgw.index_shards: only for buckets that the run makes",
     ),
     (
         "    size: §[4KiB, 1MiB]\n    buckets: {a: {size: 8KiB}}\n" + CYCLE,

@@ -8,6 +8,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, WARP, errors_in, marked
 
+from cbt_plugins.config import registry
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
@@ -206,13 +207,13 @@ def _warp(text: str) -> str:
 
 ONLY_CBT_LOAD = "goes with engine: cbt-load, and the engine of this phase is warp"
 PHASE = "benchmarks.warp.cycle.phases[1].hybrid"
-KNOWN = "benchmarks.warp.engine: must be warp or cbt-load or hsbench"
+KNOWN = f"benchmarks.warp.engine: must be {' or '.join(registry.references(registry.GENERATORS))}"
 FAULTS = [
     ("    engine: §cbt-laod\n" + CYCLE, KNOWN + "; did you mean 'cbt-load'?"),
     ("    engine: §hybrid\n" + CYCLE, KNOWN + "; it is called 'cbt-load' now"),
     ("    §hybrid: {seed: 3}\n" + CYCLE, "benchmarks.warp.hybrid: unknown key; it is called 'cbt_load' now"),
     ("    keep_rows: §yes please\n" + CYCLE, "benchmarks.warp.keep_rows: must be true or false, not text"),
-    ("    §cbt_load: {seed: 3}\n" + CYCLE, "benchmarks.warp.cbt_load: says how cbt-load works, and nothing here has"),
+    ("    §cbt_load: {seed: 3}\n" + CYCLE, "benchmarks.warp.cbt_load: is for engine: cbt-load, and no phase here has"),
     (
         "    engine: cbt-load\n    cbt_load: {§verfy: true}\n" + CYCLE,
         "benchmarks.warp.cbt_load.verfy: unknown key; did you mean 'verify'?",
@@ -229,8 +230,8 @@ FAULTS = [
     (_warp("§warmup: 5s"), f"{PHASE}.warmup: {ONLY_CBT_LOAD}"),
     (_warp("§keys: {get: live}"), f"{PHASE}.keys: {ONLY_CBT_LOAD}"),
     (_warp("§roles: {get: [1]}"), f"{PHASE}.roles: {ONLY_CBT_LOAD}"),
-    (_warp("mix: {get: 50, list: §50}"), f"{PHASE}.mix.list: warp has no list among other operations; engine"),
-    (_warp("mix: {get: 50, multipart: §50}"), f"{PHASE}.mix.multipart: warp has no multipart among other"),
+    (_warp("mix: {get: 50, list: §50}"), f"{PHASE}.mix.list: warp cannot mix list with other operations: use engine"),
+    (_warp("mix: {get: 50, multipart: §50}"), f"{PHASE}.mix.multipart: warp cannot mix multipart with other"),
     (_warp("mix: {get: 50, put: 20, delete: §30}"), f"{PHASE}.mix.delete: delete (30) is more than put (20)"),
     (
         "    engine: cbt-load\n"
@@ -249,7 +250,7 @@ FAULTS = [
     (_cbt_load("rate: §5M/days"), f"{PHASE}.rate: unknown unit of time 'days'; did you mean '5M/day'?"),
     (_cbt_load("rate: §5/week"), f"{PHASE}.rate: unknown unit of time 'week'; use s, min, h or day"),
     (_cbt_load("rate: §50%"), f"{PHASE}.rate: a percentage of a closed loop: put a hybrid phase without rate"),
-    (_cbt_load("arrivals: §even"), f"{PHASE}.arrivals: is for an open loop, and this is a closed one: say rate:"),
+    (_cbt_load("arrivals: §even"), f"{PHASE}.arrivals: is for an open loop, and without rate: the loop is closed"),
     (_cbt_load("rate: 5, arrivals: §poison"), f"{PHASE}.arrivals: must be poisson or even; did you mean 'poisson'?"),
     (_cbt_load("warmup: §30"), f"{PHASE}.warmup: 30: seconds? write 30s"),
     (_cbt_load("mix: {get: 100}, keys: {§put: new}"), f"{PHASE}.keys.put: put has keys and no share of the mix"),
@@ -265,7 +266,7 @@ FAULTS = [
     ),
     (
         "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: [1, §3]}"),
-        f"{PHASE}.roles.get[1]: no bucket 3; they are 1 to 2",
+        f"{PHASE}.roles.get[1]: no bucket 3; the buckets are 1 to 2",
     ),
     (
         "    buckets: 2\n    across_buckets: true\n" + _cbt_load("roles: {get: [1, §4KB-2]}"),
@@ -289,11 +290,11 @@ FAULTS = [
     ),
     (
         "    engine: cbt-load\n" + _cycle("{§verify: {}}"),
-        "benchmarks.warp.cycle.phases[0].verify: compares what a fill with engine: cbt-load wrote: put one before it",
+        "benchmarks.warp.cycle.phases[0].verify: compares what a fill with engine: cbt-load wrote: put such",
     ),
     (
         _cycle("{fill: {objects: 5}}", "{§delete: {}}"),
-        "benchmarks.warp.cycle.phases[1].delete: deletes what a fill with engine: cbt-load wrote: put one before it",
+        "benchmarks.warp.cycle.phases[1].delete: deletes what a fill with engine: cbt-load wrote: put such",
     ),
     (
         _cycle("{fill: {objects: 5, engine: cbt-load}}", "{delete: {}}", "{§verify: {}}"),
@@ -301,22 +302,22 @@ FAULTS = [
     ),
     (
         _cycle("{fill: {objects: 5, engine: cbt-load}}", "{§hybrid: {duration: 60s}}"),
-        f"{PHASE}: nothing to read: warp finds what warp wrote; fill with engine: warp",
+        f"{PHASE}: nothing to read: warp finds only objects that warp wrote; fill with engine: warp",
     ),
     (
         _cycle("{fill: {objects: 5}}", "{§hybrid: {duration: 60s, engine: cbt-load}}"),
-        f"{PHASE}: nothing to delete: cbt-load deletes what it wrote itself; fill with engine: cbt-load",
+        f"{PHASE}: nothing to delete: cbt-load deletes only objects that cbt-load wrote; fill with engine: cbt-load",
     ),
     (
         _cycle(
             "{fill: {objects: 5}}",
             "{hybrid: {duration: 60s, engine: cbt-load, mix: {get: 100}, keys: {get: §'u(1,N)'}}}",
         ),
-        f"{PHASE}.keys.get: u(1,N) counts objects that a fill with engine: cbt-load wrote; put one before it",
+        f"{PHASE}.keys.get: u(1,N) counts objects of a fill with engine: cbt-load; put such",
     ),
     (
         _cycle("{warp: {op: mixed, duration: 60s, mix: {get: 50, list: §50}}}"),
-        "benchmarks.warp.cycle.phases[0].warp.mix.list: warp mixed has no list among other operations",
+        "benchmarks.warp.cycle.phases[0].warp.mix.list: warp mixed cannot mix list with other operations",
     ),
 ]
 
@@ -332,11 +333,11 @@ def test_errors_around_the_engine(tmp_path: Path, section: str, message: str) ->
 @pytest.mark.parametrize(
     ("section", "message"),
     [
-        ("    engine: warp\n    §cbt_load: {}\n", "benchmarks.rgwtest.cbt_load: says how cbt-load works, and nothing"),
-        ("    engine: warp\n    mix: {get: 50, list: §50}\n", "benchmarks.rgwtest.mix.list: warp has no list among"),
+        ("    engine: warp\n    §cbt_load: {}\n", "benchmarks.rgwtest.cbt_load: is for engine: cbt-load, and no phase"),
+        ("    engine: warp\n    mix: {get: 50, list: §50}\n", "benchmarks.rgwtest.mix.list: warp cannot mix list with"),
         (
             "    engine: cbt-load\n    mix: {get: 50, list: 50}\n    warp_mixed: §10m\n",
-            "benchmarks.rgwtest.warp_mixed: warp mixed has no list among other operations",
+            "benchmarks.rgwtest.warp_mixed: warp mixed cannot mix list with other operations",
         ),
         (
             "    engine: cbt-load\n    mix: {get: 50, put: 20, delete: 30}\n    warp_mixed: §10m\n",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import subprocess
 import sys
 from pathlib import Path
@@ -9,29 +10,19 @@ from typing import Any, Dict, List, Mapping, Optional
 
 import pytest
 from config_files import CLUSTER, RGWTEST, WARP, errors_in, marked
+from event_plans import FILL, S3, hybrid, warp
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.settings import LimitsSection
-from cbt_plugins.config.spans import spans
+from cbt_plugins.config.spans import fault_spans
 from cbt_plugins.faults.access import LIMITS
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.plan import Event, Fault, Plan, Settings
+from cbt_plugins.plan import Event, Fault, Settings
 
-S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}
-FILL: Dict[str, Any] = {"fill": {"objects": 100}}
 STOP = {"label": "a", "kind": "stop", "nodes": ["node1"]}
-
-
-def warp(*phases: Dict[str, Any], **keys: Any) -> Plan:
-    section = {"s3": S3, "engine": "cbt-load", "cycle": {"phases": list(phases)}, **keys}
-    return plan_of("warp", section, {"clients": ["c1"], "osds": {"root@node1": {}, "node2": {}}}, None)
-
-
-def hybrid(*events: Dict[str, Any], **keys: Any) -> Dict[str, Any]:
-    return {"hybrid": {"duration": "10m", "events": list(events), **keys}}
 
 
 def fault_of(**keys: Any) -> Fault:
@@ -154,7 +145,7 @@ def test_when_faults_are_in_force() -> None:
         {"wait": {"clean": True, "at_most": "1h"}},
         hybrid({"at": "3m", "undo": "b"}, {"at": "4m", "fault": {"label": "c", "kind": "out", "osds": [1]}}),
     )
-    found = [(s.fault.label, s.phase, s.undone, s.seconds, [f.label for f in s.beside]) for s in spans(made)]
+    found = [(s.fault.label, s.phase, s.undone, s.seconds, [f.label for f in s.beside]) for s in fault_spans(made)]
     assert found == [
         ("a", "fill", ("hybrid", 120.0), 420.0, []),
         ("b", "hybrid", ("hybrid-2", 180.0), None, ["a"]),  # nobody knows how long the wait takes
@@ -178,7 +169,7 @@ def fault(text: str) -> str:
 
 FAULTS = [
     (events("{at: §5, mark: x}"), "[0].at: 5: seconds? write 5s"),
-    (events("§{at: 5s}"), "[0]: needs one of fault, run, upgrade, undo, mark"),
+    (events("§{at: 5s}"), "[0]: needs one of fault, thrash, run, upgrade, undo, mark"),
     (events("§{at: 5s, mark: x, undo: a}"), "[0]: undo and mark exclude each other"),
     (events("{at: 5s, §marc: x}"), "[0].marc: unknown key; did you mean 'mark'?"),
     (events("{at: §10m, mark: x}"), "[0].at: 10m: the phase is over after 10m"),
@@ -213,9 +204,12 @@ FAULTS = [
     (events("{at: 0s, fault: {label: §Störung, kind: stop, osds: [1]}}"), "[0].fault.label: 'Störung': a label is"),
     (
         fault("kind: §stp, osds: [1]"),
-        "[0].fault.kind: unknown kind of fault 'stp'; known are crash, mark, network, out",
+        f"[0].fault.kind: unknown kind of fault 'stp'; known are {', '.join(registry.names(registry.FAULTS))}",
     ),
-    (events("{at: 0s, fault: §{label: a, kind: stop}}"), "[0].fault: needs one of nodes, osds, daemons, osd_nodes"),
+    (
+        events("{at: 0s, fault: §{label: a, kind: stop}}"),
+        "[0].fault: needs one of nodes, osds, daemons, crush, osd_nodes",
+    ),
     (
         events("{at: 0s, fault: §{label: a, kind: stop, osds: [1], osd_nodes: 1}}"),
         "[0].fault: osds and osd_nodes exclude each other: keep one",
@@ -225,7 +219,7 @@ FAULTS = [
     (fault("kind: stop, osds: [1, §1]"), "[0].fault.osds[1]: 1 is in the list twice"),
     (fault("kind: stop, osds: [§-1]"), "[0].fault.osds[0]: must be at least 0"),
     (fault("kind: stop, osd_nodes: §0"), "[0].fault.osd_nodes: must be at least 1"),
-    (fault("kind: stop, nodes: [node1], §seed: 7"), "[0].fault.seed: chooses, and nodes names already: keep one"),
+    (fault("kind: stop, nodes: [node1], §seed: 7"), "[0].fault.seed: chooses targets, and nodes names them already"),
     (fault("kind: out, §nodes: [node1]"), "[0].fault.nodes: out takes osd daemons: use osds or osd_number"),
     (fault("kind: reboot, §osd_number: 1"), "[0].fault.osd_number: reboot takes whole nodes: use nodes or osd_nodes"),
     (fault("kind: stop, osds: [1], accept: [§inactiv]"), "[0].fault.accept[0]: unknown safety rule: 'inactiv'; did"),
@@ -261,7 +255,7 @@ FAULTS = [
     ),
     (
         "    settings: {flags: [nodown]}\n" + fault("kind: stop, osds: [1]").replace("fault:", "§fault:"),
-        "[0].fault: settings: nodown hides it from the cluster (accept: [flags] overrides)",
+        "[0].fault: settings: nodown hides the fault from the cluster (accept: [flags] overrides)",
     ),
     (fault("kind: stop, osd_nodes: §2"), "[0].fault.osd_nodes: 2 nodes, and the cluster has 1 with OSDs"),
 ]
@@ -445,8 +439,22 @@ def names_in(text: str, words: List[str]) -> List[str]:
 
 
 def test_the_page_names_every_kind() -> None:
-    page = (Path(__file__).parents[2] / "docs" / "CONFIG.md").read_text(encoding="utf-8")
+    page = (Path(__file__).parents[2] / "docs" / "CONFIG-REFERENCE.md").read_text(encoding="utf-8")
     assert names_in(page, registry.names(registry.FAULTS)) == []
+
+
+def test_each_kind_has_its_row() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "FAULTS.md").read_text(encoding="utf-8")
+    assert [kind for kind in registry.built_in(registry.FAULTS) if f"\n| `{kind}` | " not in page] == []
+
+
+def test_no_kind_is_known_by_name_where_faults_are_checked() -> None:
+    kinds = registry.built_in(registry.FAULTS)
+    for name in ("fault.py", "spans.py"):
+        tree = ast.parse((Path(__file__).parents[2] / "cbt_plugins" / "config" / name).read_text(encoding="utf-8"))
+        constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
+        texts = [value for value in constants if isinstance(value, str)]
+        assert [kind for kind in kinds for text in texts if text == kind or f"`{kind}`" in text] == [], name
 
 
 @pytest.mark.parametrize(

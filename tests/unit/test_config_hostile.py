@@ -17,7 +17,7 @@ from cbt_plugins.cbt import layout, run_loop
 from cbt_plugins.config.check import load
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.source import YamlSource
-from cbt_plugins.formatting import printable
+from cbt_plugins.formatting.screen import printable
 from cbt_plugins.tools.__main__ import main
 
 CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
@@ -133,7 +133,7 @@ def test_what_shipped_files_and_users_write_there_is_fine(tmp_path: Path) -> Non
         (("60s", "§400d"), "duration: more than 366d, the longest duration"),
         (("60s", "60s, rate: §2000M/s"), "rate: more than 1000000000 requests a second"),
         (("100}", "§99999999999}"), "objects: must be at most 68719476736"),
-        (("cycle", "size: §6TiB\n    cycle"), "size: S3 takes objects of at most 5TiB"),
+        (("cycle", "size: §6TiB\n    cycle"), "size: S3 takes objects of at most 5 TiB"),
         (("cycle", "read_objects: §1000000001\n    cycle"), "must be at most 1000000000"),
         (("100}", "100, events: [{at: 0s, fault: {label: a, kind: out, osds: [§1000001]}}]}"), "at most 1000000"),
         (("benchmarks", "§benchmarks"), "10020 runs, and 10000 are the limit of a file: shorten it, or split it"),

@@ -112,7 +112,7 @@ def test_ranges_of_sizes(size: Any, sizes: Any, texts: Any) -> None:
         ("-2KiB", "size: not a size"),
         ({"1KiB-2KiB": "50%", "1536B-4KiB": "50%"}, "size.1536B-4KiB: overlaps 1KiB-2KiB"),
         ({"1KiB": "50%", "1KiB-2KiB": "50%"}, "size.1KiB-2KiB: overlaps 1KiB"),
-        ({"1KiB-2KiB": "50%", "1024B-2048B": "50%"}, "size.1024B-2048B: 1KiB-2KiB is here twice"),
+        ({"1KiB-2KiB": "50%", "1024B-2048B": "50%"}, "size.1024B-2048B: 1KiB-2KiB is in the list twice"),
     ],
 )
 def test_ranges_of_sizes_that_are_refused(size: Any, message: str) -> None:

@@ -30,7 +30,7 @@ def answer(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str], status
         (RGWTEST + "    keep_data: 'true'\n", "5:16: benchmarks.rgwtest.keep_data", "write it without quotes"),
         (RGWTEST + "    workers: '8'\n", "5:14: benchmarks.rgwtest.workers", "write it without quotes"),
         (RGWTEST + "    fill: {objects: 10k}\n", "benchmarks.rgwtest.fill.objects", "all of its digits"),
-        (RGWTEST + "    fault: {kind: stop}\n", "5:5: benchmarks.rgwtest.fault", "rgwtest has none, osdfailure has"),
+        (RGWTEST + "    fault: {kind: stop}\n", "5:5: benchmarks.rgwtest.fault", "unknown key of rgwtest; osdfailure"),
         (WARP + "        fill: {objects: 9}\n", "phases", "must be a list, not a mapping: write - before each"),
         (WARP + "        - hybrid: [duration: 9s]\n", "phases[0].hybrid", "remove the - before its keys"),
         (WARP + "        - hybrid: {duration: 9s, mix: {mix: {get: 1}}}\n", "mix.mix", "move its keys one level out"),

@@ -196,6 +196,15 @@ def test_a_sweep_over_one_and_two_nodes(tmp_path: Path) -> None:
     assert [len(run.plan.phases) for run in load_file(file).runs] == [5, 6]
 
 
+def test_an_open_loop_of_one_rate_in_each_measurement() -> None:
+    made = plan(rate="500/s", objective={"GET/p99_ms": 50, "success_rate": "99.5%"})
+    rates = {phase.name: phase.rate for phase in made.phases if phase.kind == "hybrid"}
+    assert rates == dict.fromkeys(("no-failure", "one-down", "two-down", "recover"), 500.0)
+    assert made.objective == {"GET/p99_ms": 50.0, "success_rate": 0.995}
+    assert {phase.rate for phase in plan().phases} == {None} and not plan().objective
+    assert classic(objective={"p99_ms": 50}).objective == {"p99_ms": 50.0}
+
+
 def test_a_node_may_be_named_without_its_domain(tmp_path: Path) -> None:
     file = tmp_path / "f.yaml"
     full = CLUSTER.replace("osds: [node1]", "osds: [node1.lab.example.com, node2.lab.example.com]")
@@ -210,26 +219,30 @@ REEF = [
     ("    down_nodes: §3\n", ".down_nodes: must be 1 or 2"),
     ("    shape: §clasic\n", ".shape: must be reef or classic; did you mean 'classic'?"),
     ("    engine: warp\n    shape: §classic\n", ".shape: classic writes and deletes by ranges of keys, which warp"),
-    ("    §workload: hybrid\n", ".workload: goes with shape: classic, and this is reef"),
-    ("    §settle: 30s\n", ".settle: goes with shape: classic, and this is reef"),
-    ("    engine: warp\n    mix: {get: 50, list: §50}\n", ".mix.list: warp has no list among other operations"),
-    ("    fault: {nodes: §[node1]}\n", ".fault.nodes: 1 named, and down_nodes is 2"),
+    ("    §workload: hybrid\n", ".workload: goes with shape: classic, but the shape here is reef"),
+    ("    §settle: 30s\n", ".settle: goes with shape: classic, but the shape here is reef"),
+    ("    engine: warp\n    mix: {get: 50, list: §50}\n", ".mix.list: warp cannot mix list with other operations"),
+    ("    fault: {nodes: §[node1]}\n", ".fault.nodes: 1 named here, but down_nodes is 2"),
     ("    fault: {nodes: [node1, §node2]}\n", ".fault.nodes[1]: node2 is not among the cluster's osds; did you mean"),
     ("    fault: {kind: §reboot}\n", ".fault.kind: reboot ends by itself, and its phase would measure nodes that"),
     ("    fault: {§osds: [3]}\n", ".fault.osds: unknown key"),
-    ("    fault: {nodes: [node1], §seed: 3}\n    down_nodes: 1\n", ".fault.seed: chooses, and nodes names already"),
+    ("    fault: {nodes: [node1], §seed: 3}\n    down_nodes: 1\n", ".fault.seed: chooses targets, and nodes names"),
     ("    fault: {accept_second: [§stedy]}\n", ".fault.accept_second[0]: unknown safety rule: 'stedy'; known are"),
     ("    fault: {kind: §out}\n", ".fault.kind: out takes osd daemons, not nodes"),
     ("    fault: {kind: power, options: §{'on': x}}\n", ".fault.options: power needs the option off: a command"),
     ("    wait: {at_most: 1h, stalled: §2h}\n", ".wait.stalled: is longer than at_most"),
-    ("    settings: §{flags: [nodown]}\n", ".settings: settings: nodown hides it from the cluster (accept: [flags] ov"),
+    ("    settings: §{flags: [nodown]}\n", ".settings: settings: nodown hides the fault from the cluster (accept: ["),
+    ("    engine: warp\n    rate: §500/s\n", ".rate: goes with engine: cbt-load, and the engine here is warp"),
+    ("    objective: {§p50_ms: 3}\n", ".objective.p50_ms: a second is judged by p99_ms and success_rate only"),
+    ("    objective: {success_rate: §99}\n", ".objective.success_rate: 99: percent? write 99%"),
     ("    §phases: []\n", ".phases: the phases of osdfailure are fixed; for your own use warp: {cycle: {phases: [...]"),
 ]
 CLASSIC = [
-    ("    §down_nodes: 1\n", ".down_nodes: goes with shape: reef, and this is classic"),
-    ("    §objects: {set: small}\n", ".objects: goes with shape: reef, and this is classic"),
-    ("    §warp_mixed: 10m\n", ".warp_mixed: goes with shape: reef, and this is classic"),
-    ("    §mix: {get: 100}\n", ".mix: goes with shape: reef, and this is classic"),
+    ("    §down_nodes: 1\n", ".down_nodes: goes with shape: reef, but the shape here is classic"),
+    ("    §rate: 500/s\n", ".rate: goes with shape: reef, but the shape here is classic"),
+    ("    §objects: {set: small}\n", ".objects: goes with shape: reef, but the shape here is classic"),
+    ("    §warp_mixed: 10m\n", ".warp_mixed: goes with shape: reef, but the shape here is classic"),
+    ("    §mix: {get: 100}\n", ".mix: goes with shape: reef, but the shape here is classic"),
     ("    faults: §{}\n", ".faults: needs device, network or reboot"),
     ("    faults: {network: §{}}\n", ".faults.network.options: network needs the option interfaces: [names]"),
     ("    faults: {device: {osds: [1], §osd_number: 1}}\n", ".faults.device.osd_number: either osd_number or osds"),

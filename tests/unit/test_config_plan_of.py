@@ -192,7 +192,7 @@ def test_what_is_written_beside_existing_data_stays_and_must_be_accepted() -> No
     existing = {"buckets": {"names": ["mine"], "existing": True}}
     with pytest.raises(ConfigError, match="accept that with keep_data: true"):
         warp([{"fill": {"objects": 5}}], **existing)
-    with pytest.raises(ConfigError, match="nothing to delete: only objects of this run's own are"):
+    with pytest.raises(ConfigError, match="nothing to delete: a run deletes only objects that it wrote"):
         warp([{"hybrid": {"duration": "1m"}}], keep_data=True, **existing)
     made = warp([{"fill": {"objects": 5}}, {"hybrid": {"duration": "1m"}}], keep_data=True, **existing)
     assert [p.kind for p in made.phases] == ["fill", "hybrid"]

@@ -41,16 +41,16 @@ def test_pools_of_a_plan() -> None:
     words = "EC 4+2, pg_num 4096, device_class hdd, plugin isa, w 8, application own"
     assert ", ".join(pool_words(made.pools[0])) == words
     said = {change.what: change.undo for change in changes(made, {})}
-    assert said[f"pool cbtp-<run id>-data: made: {words}"].startswith("removed with all that is in it")
+    assert said[f"pool cbtp-<run id>-data: made: {words}"].startswith("removed with its data")
     about = "compression_mode aggressive, compression_algorithm zstd"
-    assert said[f"existing pool default.rgw.log: {about}"].startswith("what it was before")
-    lock = "config-key cbt-plugins/run/... on the cluster: says which run has it"
-    kept = "removed at the end of the whole run; of one that is broken off by `cbt-tools undo ARCHIVE`"
+    assert said[f"existing pool default.rgw.log: {about}"].startswith("the value before")
+    lock = "config-key cbt-plugins/run/... on the cluster: names the run that has the cluster"
+    kept = "removed at the end of the whole run; after a run that is broken off by `cbt-tools undo ARCHIVE`"
     assert said[lock] == kept
     without_pools = {change.what: change.undo for change in changes(plan({}), {})}
     assert without_pools[lock] == "removed at the end; after a kill -9 by `cbt-tools undo ARCHIVE`"
     deleting = "configuration: mon mon_allow_pool_delete = true, while these are removed"
-    assert said[deleting] == "what it was before"
+    assert said[deleting] == "the value before"
     assert unchanged([made]) == "other pool, user, flag, other setting or daemon"
     assert "pools index: the autoscaler may split their PGs while phases run: give pg_num" in warnings(made, ["c1"])
 
@@ -119,12 +119,12 @@ ERRORS = [
     ("{ec: 2+1, pg_num: §65537}", ".pg_num: must be at most 65536"),
     ("{ec: 2+1, pg_num: 8, §bulk: true}", ".bulk: is for the autoscaler, which pg_num switches off: keep one"),
     ("{ec: 2+1, target_ratio: §0}", ".target_ratio: must be more than 0"),
-    ("{ec: 2+1, rule: x, §root: y}", ".root: is said by rule already: keep one"),
+    ("{ec: 2+1, rule: x, §root: y}", ".root: is set by rule already: keep one of the two keys"),
     ("{ec: 2+1, rule: §'x y'}", ".rule: must be a name of letters"),
     ("{ec: 2+1, device_class: §$(id)}", ".device_class: must be a name of letters"),
     ("{replicas: 2, §profile: {plugin: isa}}", ".profile: goes with ec"),
-    ("{ec: 2+1, profile: {§k: 3}}", ".profile.k: is said by another key of the pool"),
-    ("{ec: 2+1, profile: {§crush-root: x}}", ".profile.crush-root: is said by another key of the pool"),
+    ("{ec: 2+1, profile: {§k: 3}}", ".profile.k: is set by another key of the pool"),
+    ("{ec: 2+1, profile: {§crush-root: x}}", ".profile.crush-root: is set by another key of the pool"),
     ("{ec: 2+1, profile: {plugin: §true}}", ".profile.plugin: must be text or a whole number"),
     ("{ec: 2+1, compression: {mode: §hard}}", ".compression.mode: must be none or passive or aggressive or"),
     ("§{existing: true}", ": existing: and nothing to change: leave the pool out"),

@@ -14,7 +14,7 @@ import yaml
 
 from cbt_plugins.benchmarks.osdfailure import ClassicFaultsSection, NodesDownSection
 from cbt_plugins.config import schema
-from cbt_plugins.config.check import check_file
+from cbt_plugins.config.check import load_file
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import EventSection, FaultFileSection
@@ -61,7 +61,13 @@ def test_the_schema_takes_the_generator_of_another_distribution(
 @pytest.mark.skipif(not CURRENT, reason="the shipped files are made with a newer pydantic")
 def test_the_reference_page_is_what_the_models_say() -> None:
     page = schema.PAGE.read_text(encoding="utf-8")
-    assert page == schema.refresh(page), "run python -m cbt_plugins.config.schema --write"
+    assert page == schema.reference(), "run python -m cbt_plugins.config.schema --write"
+
+
+def test_cbt_load_itself_has_the_same_defaults() -> None:
+    assert schema.COMPANION.read_text(encoding="utf-8") == schema.go_defaults(), (
+        "run python -m cbt_plugins.config.schema --write"
+    )
 
 
 def test_the_reference_has_every_key_with_its_meaning() -> None:
@@ -80,7 +86,7 @@ def test_the_reference_says_each_row_once_and_links_to_it_elsewhere() -> None:
     lines = schema.tables().splitlines()
     rows = [line for line in lines if line.startswith("| `")]
     assert len(set(rows)) == len(rows)
-    headings = {re.sub(r"[^\w -]", "", line[4:].lower()).replace(" ", "-") for line in lines if line.startswith("### ")}
+    headings = {re.sub(r"[^\w -]", "", line[3:].lower()).replace(" ", "-") for line in lines if line.startswith("## ")}
     linked = {anchor for line in lines for anchor in re.findall(r"\]\(#([^)]+)\)", line)}
     assert linked and linked <= headings
 
@@ -183,7 +189,7 @@ def test_schema_and_check_refuse_the_same(
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
     with pytest.raises(ConfigError):
-        check_file(file)
+        load_file(file)
 
 
 def test_the_schema_takes_what_cbt_load_takes(validator: Any, tmp_path: Path) -> None:
@@ -212,7 +218,7 @@ def test_the_schema_takes_what_cbt_load_takes(validator: Any, tmp_path: Path) ->
     assert [error.message for error in validator.iter_errors(data)] == []
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
-    check_file(file)
+    load_file(file)
 
 
 def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_path: Path) -> None:
@@ -246,7 +252,7 @@ def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_pat
     assert [error.message for error in validator.iter_errors(data)] == []
     file = tmp_path / "f.yaml"
     file.write_text(yaml.safe_dump(data), encoding="utf-8")
-    check_file(file)
+    load_file(file)
     assert of_fault_files(validator).is_valid({"events": events, "settings": settings})
     assert not of_fault_files(validator).is_valid({"settings": settings})
 

@@ -35,7 +35,7 @@ def test_a_literal_key_is_a_errors_at_its_line_that_does_not_show_it(tmp_path: P
         load_file(write(tmp_path, "'${A}'", secret))
     text = str(refused.value)
     assert "f.yaml:7:" in text
-    assert "no secret in the YAML: use ${ENV}, file:/path, or user:" in text
+    assert "no secret in the YAML: use ${ENV}, file:/path, secret:NAME/KEY, or user:" in text
     assert "hunter2" not in text + repr(refused.value)
     assert "123456" not in text + repr(refused.value)
 

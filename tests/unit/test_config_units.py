@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from cbt_plugins import formatting
 from cbt_plugins.config import units
 
 
@@ -142,4 +143,4 @@ def test_sizes_are_written_as_people_would(size: int, text: str) -> None:
     ],
 )
 def test_sizes_for_people_have_three_digits(size: int, text: str) -> None:
-    assert units.about_size(size) == text
+    assert formatting.about_size(size) == text

@@ -13,7 +13,7 @@ import pytest
 from run_context import context
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
-from cbt_plugins.cluster.remote import Result, side_by_side
+from cbt_plugins.cluster.remote import Result, ask_at_once
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd
 from cbt_plugins.plan import S3, Bucket, Plan
@@ -45,7 +45,7 @@ def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
 
 def test_an_index_that_a_fault_took_along_costs_the_accounting_and_not_the_phase(tmp_path: Path) -> None:
     remote = Silent()
-    assert load_phase(tmp_path, remote, "settings", "recovery", "stop")._counts() == {}
+    assert load_phase(tmp_path, remote, "settings", "recovery", "stop").counts_before() == {}
     assert remote.limits == [FAULTY_STATS_TIMEOUT] and FAULTY_STATS_TIMEOUT < STATS_TIMEOUT
 
 
@@ -70,7 +70,7 @@ def test_a_lost_connection_costs_at_most_the_accounting(
 ) -> None:
     monkeypatch.setattr("cbt_plugins.cluster.remote.TRY_AGAIN", 0.0)
     phase = load_phase(tmp_path, cast(Any, Cut(times)))
-    assert phase._counts_after() == counts
+    assert phase.counts_after() == counts
     assert phase.buckets.untold == ("" if counts else "bucket stats of cbtp-r1-4kib: Connection reset by peer")
 
 
@@ -166,7 +166,7 @@ def test_a_bucket_that_is_still_there_was_not_removed(tmp_path: Path) -> None:
 def test_an_index_that_does_not_answer_without_a_fault_ends_the_run(tmp_path: Path) -> None:
     remote = Silent()
     with pytest.raises(CephTimeout, match="no reply within 120 s"):
-        load_phase(tmp_path, remote, "settings", "recovery")._counts()
+        load_phase(tmp_path, remote, "settings", "recovery").counts_before()
     assert remote.limits == [STATS_TIMEOUT]
 
 
@@ -225,8 +225,8 @@ def test_counts_settle(counts: List[int], looks: int, monkeypatch: pytest.Monkey
     assert of_buckets.settled(take, {"b": counts[0]}, judge) == {"b": counts[-1]} and len(asked) == looks
 
 
-def test_questions_side_by_side() -> None:
+def test_questions_ask_at_once() -> None:
     both = threading.Barrier(2, timeout=30)  # none ends before the other has begun
-    assert side_by_side(lambda: (both.wait(), "a")[1], lambda: (both.wait(), "b")[1]) == ["a", "b"]
+    assert ask_at_once(lambda: (both.wait(), "a")[1], lambda: (both.wait(), "b")[1]) == ["a", "b"]
     with pytest.raises(ZeroDivisionError):
-        side_by_side(lambda: 1, lambda: 1 / 0)
+        ask_at_once(lambda: 1, lambda: 1 / 0)

@@ -9,8 +9,8 @@ import analysis_archives as made
 import numpy as np
 import pytest
 
-from cbt_plugins.results.endpoint_stalls import _corrected
 from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.requests.endpoint_stalls import corrected_histogram
 from cbt_plugins.results.summary_file import summarize
 
 ASKED = {"duration": 28.0, "mix": {"GET": 100.0}}
@@ -50,7 +50,7 @@ def test_a_gateway_that_is_frozen_for_twenty_seconds(tmp_path: Path, generator: 
     phase, warnings = phase_of(tmp_path, rows, generator)
     text = warnings["stalled-endpoint"]
     assert text.startswith("http://rgw1:7480 answered nothing in 19 of 28 seconds while others did; the longest ")
-    assert "time is 19 s, from second 5 on; it answered 44 % of its share of the requests; the loop was closed" in text
+    assert "time is 19 s, from second 5 on; it answered 44 % of its share of the requests; closed loop" in text
     assert "stall" not in warnings and "littles-law" not in warnings
     # what was measured hides the outage; half of the requests of 20 s would have waited
     assert phase["total"]["latency_ms"]["p99"] == pytest.approx(25.0, rel=0.01)
@@ -116,7 +116,7 @@ def test_the_correction_is_that_of_hdrhistogram() -> None:
     histogram.record(values.astype(np.int64))
     interval = float(values[values < 3e9].mean())
     every = [*values, *(v - i * interval for v in values for i in range(1, int(v / interval)))]
-    line = _corrected(histogram)
+    line = corrected_histogram(histogram)
     assert line is not None
     assert line["interval"] == pytest.approx(interval / 1e6, rel=1e-3)
     assert line["n"] == pytest.approx(len(every), rel=1e-3)

@@ -17,14 +17,14 @@ import sql_archive
 from run_context import context, engine_of
 
 from cbt_plugins import evidence
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import seal
-from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.run import engine as engine_module
-from cbt_plugins.run import resume
+from cbt_plugins.run import rescue
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.engine import Engine, _clean_nodes, summarize
+from cbt_plugins.run.engine import Engine, clean_nodes, summarize
 
 
 def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -215,19 +215,19 @@ def test_files_of_an_earlier_version_are_fetched_from_the_folder_of_the_run_only
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: str, facts: Dict[str, str], fetches: bool
 ) -> None:
     fetched: List[str] = []
-    monkeypatch.setattr(resume, "bring_left", lambda cluster, common, nodes, folder, _: fetched.append(folder))
+    monkeypatch.setattr(rescue, "bring_left", lambda cluster, common, nodes, folder, _: fetched.append(folder))
     host = SimpleNamespace(cluster={"head": "node0"}, common={}, run_dir="/tmp/cbt/warp-1")
     last = {"event": "invocation", "run_dir": run_dir, "clients": [], **facts}
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     plan = SimpleNamespace(admin=True, drivers=[], phases=[])
-    resume.rescue(context(host=host, plan=plan, remote=None, journal=journal, archive=RunArchive(tmp_path)))
+    rescue.rescue(context(host=host, plan=plan, remote=None, journal=journal, archive=RunArchive(tmp_path)))
     assert fetched == ([run_dir] if fetches else [])
 
 
 def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cleaned: List[str] = []
     fetched: List[str] = []
-    monkeypatch.setattr(resume, "bring_left", lambda cluster, common, nodes, *folders: fetched.extend(nodes))
+    monkeypatch.setattr(rescue, "bring_left", lambda cluster, common, nodes, *folders: fetched.extend(nodes))
     remote = SimpleNamespace(run=lambda nodes, command, timeout: cleaned.extend(nodes))
     cluster = {"head": "node0", "clients": ["client1", "client2"], "osds": ["osd1"]}
     host = SimpleNamespace(cluster=cluster, common={}, run_dir="/var/tmp/cbt/00000000/warp-1")
@@ -236,6 +236,6 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     last.update(seal.mark(last, "r1"))
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
-    resume.rescue(run)
-    _clean_nodes(run)
+    rescue.rescue(run)
+    clean_nodes(run)
     assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]

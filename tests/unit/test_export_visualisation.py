@@ -4,16 +4,20 @@ from __future__ import annotations
 
 import json
 import math
+import random
+import re
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Sequence
 
 import analysis_archives as aa
 import export_archives as ea
 import pytest
 
-from cbt_plugins.report.export import visualisation as of
+from cbt_plugins.evidence import end_run
+from cbt_plugins.report.export import curves as of
+from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.summary_file import summary_of
 from cbt_plugins.tools.__main__ import main
 
@@ -25,9 +29,14 @@ def export(archive: Path, target: Path, *options: str) -> int:
     return main(["export", str(archive), "--format", "cbt", "-o", str(target), *options])
 
 
-def files(target: Path) -> Dict[str, Any]:
-    """Path below the target -> content."""
-    return {str(path.relative_to(target)): json.loads(path.read_text()) for path in sorted(target.rglob("*.json"))}
+def files(target: Path, pattern: str = "*[!s].json") -> Dict[str, Any]:
+    """Path below the target -> content; of curves, without time series."""
+    return {str(path.relative_to(target)): json.loads(path.read_text()) for path in sorted(target.rglob(pattern))}
+
+
+def nested(name: str) -> str:
+    """The folder of a phase's curves below OUT/main."""
+    return f"{name}/results/common-format/{name}/load/visualisation"
 
 
 def test_a_sweep_over_workers_makes_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -38,8 +47,8 @@ def test_a_sweep_over_workers_makes_a_curve(tmp_path: Path, capsys: pytest.Captu
     assert list(made) == [
         "head/A-fill/visualisation/4096B_67_33_randrw.json",
         "head/A-measure-new/visualisation/4096B_67_33_randrw.json",
-        "main/A-fill/visualisation/4096_1_67_33_randrw.json",
-        "main/A-measure-new/visualisation/4096_1_67_33_randrw.json",
+        f"main/{nested('A-fill')}/4096_1_67_33_randrw.json",
+        f"main/{nested('A-measure-new')}/4096_1_67_33_randrw.json",
     ]
     # 16 workers: 8 of GET with 10 ms and 8 of PUT with 20 ms, for 10 s
     latency, n = 40 / 3 * 1e6, 12000
@@ -63,7 +72,7 @@ def test_a_sweep_over_workers_makes_a_curve(tmp_path: Path, capsys: pytest.Captu
     assert (curve["maximum_iops"], curve["maximum_bandwidth"]) == ("2400.0", str(2400 * 4096.0))
     assert float(curve["latency_at_max_iops"]) == float(curve["latency_at_max_bandwidth"]) == pytest.approx(40 / 3)
     assert len(curve) == 6
-    assert {**made["main/A-fill/visualisation/4096_1_67_33_randrw.json"]} == {
+    assert {**made[f"main/{nested('A-fill')}/4096_1_67_33_randrw.json"]} == {
         **curve,
         "benchmark": "warp",
         "number_of_jobs": "1",
@@ -99,7 +108,7 @@ def test_what_has_no_place_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
     assert export(tmp_path / "A", tmp_path / "out") == 0
     said = capsys.readouterr().out
     assert "left out: measure-new: STAT, DELETE, LIST: the generators know reads and writes only" in said
-    content = files(tmp_path / "out")["main/A-measure-new/visualisation/4096_1_67_33_randrw.json"]
+    content = files(tmp_path / "out")[f"main/{nested('A-measure-new')}/4096_1_67_33_randrw.json"]
     assert content["10"]["iops"] == "300.0", "the depth is all workers: how they are split over operations varies"
 
 
@@ -179,10 +188,17 @@ def test_what_an_earlier_export_has_left_is_replaced(tmp_path: Path) -> None:
     ea.run(tmp_path / "A", CONFIG)
     folder = tmp_path / "out" / "head" / "A-measure-new" / "visualisation"
     folder.mkdir(parents=True)
-    for name in ("1B_read.json", "1B_read.png", "1B_read.svg", "notes.txt"):
-        (folder / name).touch()
-    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 0
+    flat = tmp_path / "out" / "main" / "A-measure-new" / "visualisation"
+    deep = tmp_path / "out" / "main" / nested("A-measure-new")
+    for directory in (folder, flat, deep):
+        directory.mkdir(parents=True, exist_ok=True)
+        for name in ("1B_read.json", "1B_read.png", "1B_read.svg", "notes.txt"):
+            (directory / name).touch()
+    for _ in range(2):
+        assert export(tmp_path / "A", tmp_path / "out") == 0
     assert sorted(path.name for path in folder.iterdir()) == ["4096B_67_33_randrw.json", "notes.txt"]
+    assert sorted(path.name for path in flat.iterdir()) == ["notes.txt"], "CBT refuses a JSON file there"
+    assert sorted(path.name for path in deep.iterdir()) == ["4096_1_67_33_randrw.json", "notes.txt"]
 
 
 def test_archives_of_one_name_have_folders_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -255,6 +271,177 @@ def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixt
     said = capsys.readouterr().out
     assert f"--baseline={root / 'A-measure-new'} --archives={root / 'A-measure-aged'} " in said
     assert said.count("--baseline=") == 1
+
+
+def random_rows(seconds: int, silent: Sequence[int] = ()) -> Dict[int, List[int]]:
+    """Second -> latencies in ns of the requests that end in it, up to 1.3 s."""
+    chance = random.Random(7)
+    return {
+        second: [int(chance.lognormvariate(16, 1)) % 1_300_000_000 for _ in range(chance.randrange(150, 400))]
+        for second in range(seconds)
+        if second not in silent
+    }
+
+
+@pytest.mark.parametrize("block", [1, 10])
+def test_quantiles_and_maximum_of_each_second_are_those_of_its_requests(tmp_path: Path, block: int) -> None:
+    latencies = random_rows(20, silent=(3, 12))
+    rows = []
+    for second, values in latencies.items():
+        for number, ns in enumerate(values):
+            end = second + (number + 1) / (len(values) + 1)
+            rows.append(aa.row("GET" if number % 3 else "PUT", end, ns / 1e9, size=4096, thread=number % 8))
+    job = aa.cbt_load("01-a", rows, sizes=[[4096, 4096, 1.0]], workers=8)
+    archive = phase_of(tmp_path, [job], engine="cbt-load", window=(0, 20), block=block)
+    assert export(archive, tmp_path / "out", "--dialect", "main") == 0
+    (path,) = (tmp_path / "out").rglob("*_timeseries.json")
+    assert path.parts[-4:-1] == ("load", "iodepth-8", "visualisation")
+    assert re.fullmatch(r"4096_1_6\d_3\d_randrw_8_timeseries.json", path.name)
+    content = json.loads(path.read_text())
+    points = content["timeseries"]
+    assert [point["timestamp_sec"] for point in points] == list(range(0, 20, block))
+    assert content["metadata"]["start_time_epoch"] == aa.T0
+    assert content["metadata"]["sampling_interval_ms"] == 1000 * block
+    for point in points:
+        at = int(point["timestamp_sec"])
+        values = sorted(ns for second in range(at, at + block) for ns in latencies.get(second, ()))
+        assert point["num_samples"] == len(values)
+        assert point["iops"] == len(values) / block
+        assert point["bandwidth_bytes"] == 4096 * len(values) / block
+        if not values:
+            assert block == 1 and at in (3, 12)
+            assert all(math.isnan(value) for key, value in point.items() if key.endswith("latency_ms"))
+            continue
+        assert point["max_latency_ms"] == values[-1] / 1e6
+        assert point["mean_latency_ms"] == pytest.approx(sum(values) / len(values) / 1e6)
+        for q in (50, 95, 99):
+            exact = values[math.ceil(len(values) * q / 100) - 1] / 1e6
+            assert point[f"p{q}_latency_ms"] == pytest.approx(exact, rel=0.0005), (at, q)
+    highest = max((point for point in points if point["num_samples"]), key=lambda point: point["max_latency_ms"])
+    assert float(content["maximum_latency"]) == highest["max_latency_ms"]
+    assert float(content["timestamp_at_max_latency"]) == highest["timestamp_sec"]
+    assert float(content["maximum_iops"]) == max(point["iops"] for point in points)
+
+
+def report(archive: Path, phase: str) -> int:
+    return main(["report", str(archive), "--visualisation", phase])
+
+
+def test_an_archive_gets_the_files_of_one_phase_and_stays_as_it_was(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    runs = []
+    for workers in (2, 4):
+        run = ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, phases=("fill", "m"))
+        (run / "complete").unlink()
+        end_run(run, {"t": 1.0, "run_id": "k3j9"})
+        runs.append(run)
+    assert main(["verify", str(tmp_path / "A")]) == 0
+    before = {run: (run / "SHA256SUMS").read_text() for run in runs}
+    for phase in ("fill", "m"):
+        assert report(tmp_path / "A", phase) == 0
+        made = files(tmp_path / "A" / "results" / "common-format")
+        assert list(made) == [f"A-{phase}/load/visualisation/4096_1_67_33_randrw.json"]
+        assert [key for key in made.popitem()[1] if key.isdigit()] == ["4", "8"]
+    (tmp_path / "A" / "results" / "common-format" / "A-m" / "load" / "visualisation" / "x.svg").touch()
+    link = tmp_path / "A" / "results" / "common-format" / "A-m" / "A-m"
+    assert sorted(path.name for path in (link / "visualisation").iterdir()) == ["4096_1_67_33_randrw.json", "x.svg"]
+    assert main(["verify", str(tmp_path / "A")]) == 0
+    assert before == {run: (run / "SHA256SUMS").read_text() for run in runs}
+    assert find_runs(tmp_path / "A") == sorted(runs)
+    assert f"generate_timeseries_performance_report.py --archive={tmp_path / 'A'} " in capsys.readouterr().out
+
+
+def test_files_in_an_archive_need_one_curve_of_a_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for engine in ("warp", "cbt-load"):
+        run = ea.run(tmp_path / "A", {**CONFIG, "engine": engine}, phases=("m",))
+    assert report(tmp_path / "A", "m") == 2
+    assert "(A-m-engine-cbt-load, A-m-engine-warp): use `cbt-tools export" in capsys.readouterr().err
+    assert report(tmp_path / "A", "measure") == 4
+    assert "no phase measure with reads or writes: there is m" in capsys.readouterr().err
+    assert report(run, "m") == 2
+    assert "no archive of CBT: it has no folder results" in capsys.readouterr().err
+    assert not (tmp_path / "A" / "results" / "common-format").exists()
+
+
+@pytest.mark.parametrize("place", ["common-format", "common-format/A-m", "common-format/A-m/load/visualisation"])
+def test_a_link_in_an_archive_leads_nowhere(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
+) -> None:
+    ea.run(tmp_path / "A", CONFIG, phases=("m",))
+    link = tmp_path / "A" / "results" / place
+    link.parent.mkdir(parents=True, exist_ok=True)
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine" / "x.json").touch()
+    link.symlink_to(tmp_path / "mine")
+    assert report(tmp_path / "A", "m") == 2
+    assert "is a link: remove it" in capsys.readouterr().err
+    assert [path.name for path in (tmp_path / "mine").iterdir()] == ["x.json"]
+
+
+def elbencho(archive: Path, client: str, threads: int, depth: int, *phases: str) -> None:
+    """A result of CBT's benchmark elbencho, at the place and in the form that it has."""
+    cell = f"write_small/elbencho/write_65536/threads-{threads:03d}/iodepth-{depth:03d}"
+    folder = archive / "results" / "00000000" / "id-0c9d41ab" / client / "osd_ra-00000000" / cell
+    folder.mkdir(parents=True)
+    command = f'"elbencho" "--write" "--threads" "{threads}" "--block" "64k" "--iodepth" "{depth}" "--size" "128k"'
+    table = f"OPERATION   RESULT TYPE         FIRST DONE   LAST DONE\n{'=' * 11} {'=' * 16}    {'=' * 10}   {'=' * 9}\n"
+    head = f"ISO DATE: 2026-09-22T14:23:41+0000\nCOMMAND LINE: {command} \n\n{table}"
+    (folder / "result.csv").write_text(head + "".join(f"{phase}---\n" for phase in phases))
+
+
+def written(objects: int, seconds: float, latency: str = "") -> str:
+    lines = {
+        "Elapsed time": (f"{seconds - 0.1:.3f}s", f"{seconds:.3f}s"),
+        "Objects/s": (f"{objects / seconds:.0f}",) * 2,
+        "IOPS": (f"{2 * objects / seconds:.0f}",) * 2,
+        "Throughput MiB/s": (f"{objects / 8 / seconds:.0f}",) * 2,
+        "Total MiB": (f"{objects / 8:.0f}",) * 2,
+        "Objects total": (str(objects),) * 2,
+    }
+    text = "".join(
+        f"{'' if number else 'WRITE':<11} {kind:<17}: {first:>11} {last:>11}\n"
+        for number, (kind, (first, last)) in enumerate(lines.items())
+    )
+    return text + (f"{'':<11} {'Objects latency':<17}: [ min=1us avg={latency} max=1.00s ]\n" if latency else "")
+
+
+def test_elbencho_of_cbts_own_benchmark_makes_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    buckets = "MKBUCKETS   Elapsed time     : 32ms 32ms\n            Buckets total    : 1 1"
+    for client in ("client1", "client2"):
+        elbencho(tmp_path / "A", client, 2, 4, f"{buckets}\n", written(1000, 10))
+        elbencho(tmp_path / "A", client, 8, 4, written(1600, 8))
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "main") == 0
+    ((path, content),) = files(tmp_path / "out").items()
+    assert path.endswith("A-write-small/load/visualisation/131072_2_write.json")
+    assert [key for key in content if key.isdigit()] == ["16", "64"]
+    assert float(content["16"]["iops"]) == pytest.approx(200, rel=1e-3)
+    assert float(content["16"]["bandwidth_bytes"]) == pytest.approx(200 * 131072, rel=1e-3)
+    assert float(content["16"]["latency"]) == pytest.approx(16 / 200 * 1e9, rel=1e-3), "Little's law"
+    assert float(content["64"]["iops"]) == pytest.approx(400, rel=1e-3)
+    assert content["benchmark"] == "elbencho"
+    assert "no latency in its results: the mean is the number of workers / rate" in capsys.readouterr().out
+    assert not list((tmp_path / "out").rglob("*_timeseries.json"))
+    assert report(tmp_path / "A", "write_small") == 0
+
+
+def test_latencies_of_elbencho_are_taken_where_it_wrote_them(tmp_path: Path) -> None:
+    for client, latency in (("client1", "61.4ms"), ("client2", "2.98ms")):
+        elbencho(tmp_path / "A", client, 2, 4, written(1000, 10, latency))
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "main") == 0
+    ((_, content),) = files(tmp_path / "out").items()
+    assert float(content["16"]["latency"]) == pytest.approx((61.4 + 2.98) / 2 * 1e6)
+
+
+def test_a_torn_result_of_elbencho_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    elbencho(tmp_path / "A", "client1", 2, 4, written(1000, 10))
+    elbencho(tmp_path / "A", "client1", 8, 4, written(1600, 8), written(1600, 8))
+    path = next((tmp_path / "A").rglob("threads-008/iodepth-004/result.csv"))
+    path.write_text(path.read_text()[:-200])
+    assert export(tmp_path / "A", tmp_path / "out", "--dialect", "main") == 4
+    assert "result: its last line has no end" in capsys.readouterr().err
+    ((_, content),) = files(tmp_path / "out").items()
+    assert [key for key in content if key.isdigit()] == ["8"]
 
 
 def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -23,9 +23,13 @@ def fuller(answers: Dict[str, Any]) -> None:
 def test_room_for_the_data() -> None:
     found = judge(ONE, fuller)
     assert text(found, "capacity").startswith("capacity: 96.0 % of the capacity left of default (")
-    assert ") would be used, full is 95 % (backfill stops at 90 %)" in text(found, "capacity")
+    assert ") would be used; full is 95 % (backfill stops at 90 %)" in text(found, "capacity")
     # with fewer hosts than members nothing is copied anywhere: nothing grows
     assert "capacity" not in rules(judge(taken(0, 1, 2, 3, 4, 5), fuller))
+    # nothing is left: no number that JSON does not have
+    everything = judge(taken(*range(8)))
+    assert text(everything, "capacity").startswith("capacity: no capacity would be left of default (")
+    assert json.loads(json.dumps([everything.numbers["full_after"]], allow_nan=False)) == [None]
     # what is given away, or will be, leaves no room either
     assert "112.0 %" in text(judge(taken(1, out=True), fuller, held=[Held(ONE)]), "capacity")
     assert "112.0 %" in text(judge(ONE, fuller, held=[Held(taken(1, out=True))]), "capacity")
@@ -48,7 +52,7 @@ def test_each_class_of_devices_has_to_hold_its_own() -> None:
 
     found = judge(ONE, classes)
     assert text(found, "capacity").startswith(
-        "capacity: 106.7 % of the capacity left of default, class ssd (rbd) would be used, full is 95 %"
+        "capacity: 106.7 % of the capacity left of default, class ssd (rbd) would be used; full is 95 %"
     )
     assert found.numbers["full_after"] == pytest.approx(4 * 0.8 / 3)
     both = " | ".join(map(str, judge(TWO, classes).findings))
@@ -64,6 +68,7 @@ def regular(hosts: int, per_host: int, used: float, racks: int = 0) -> Facts:
     answers = {question: json.loads(world.ceph(question.split())[0]) for question in QUESTIONS}
     rows = [{"id": osd, "kb": 1000, "kb_used": round(1000 * used)} for osd in range(hosts * per_host)]
     answers["osd df"] = {"nodes": rows}
+    answers["service dump"] = world._service_dump()
     nodes = answers["osd tree"]["nodes"]
     below = [node["id"] for node in nodes if node["type"] == "host"]
     for rack in range(racks):
@@ -82,7 +87,7 @@ def filled(facts: Facts, *osds: int, **more: Any) -> Tuple[List[str], List[str]]
 
 def test_a_host_keeps_its_data_where_no_other_may_take_it() -> None:
     """3 hosts, 3 copies: what one OSD of four had goes to the other three, although the cluster has much room."""
-    full = "96.0 % of the capacity left of host node1 (rbd, data) would be used, full is 95 % (backfill stops at 90 %)"
+    full = "96.0 % of the capacity left of host node1 (rbd, data) would be used; full is 95 % (backfill stops at 90 %)"
     assert filled(regular(3, 4, 0.72), 0) == ([f"capacity: {full}"], [])
     assert filled(regular(3, 4, 0.72), 0, 5)[0]  # the worst of two hosts
     assert filled(regular(3, 4, 0.69), 0) == (
@@ -104,7 +109,7 @@ def test_a_host_whose_other_osds_have_not_told_their_size_has_no_room() -> None:
     facts = regular(3, 2, 0.4)
     facts.answers["osd df"]["nodes"][1].update(kb=0, kb_used=0)  # as of one that has just been made
     ((found,), _) = filled(facts, 0)
-    assert found.startswith("capacity: inf % of the capacity left of host node1")
+    assert found.startswith("capacity: no capacity would be left of host node1")
 
 
 def test_a_rack_keeps_the_data_of_its_hosts() -> None:

@@ -16,7 +16,7 @@ from faults_world import ANYTHING, Connections, Time, injector
 from cbt_plugins import signals
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.undo import open_in
+from cbt_plugins.faults.undo_journal import open_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
@@ -65,7 +65,7 @@ def test_an_archive_that_cannot_be_written_can_be_undone(tmp_path: Path, monkeyp
     left = again.undo_all()
     assert world.differences() == set()
     assert len(left) == 2 and "could not be written" in left[0].why
-    with pytest.raises(FaultError, match="left this open"):  # and nothing new can be broken
+    with pytest.raises(FaultError, match="left open changes"):  # and nothing new can be broken
         again.apply(Settings(flags=("noscrub",)))
     assert world.differences() == set()
 

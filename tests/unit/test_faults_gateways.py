@@ -32,7 +32,7 @@ def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> Gatew
 
 
 def test_a_unit_is_stopped_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
-    step = maker("systemd", monkeypatch, gid="4114", rgw_thread_pool_size="512")._restarted(NAME)
+    step = maker("systemd", monkeypatch, gid="4114", rgw_thread_pool_size="512").restart_step(NAME)
     (inject,) = step.inject
     stop, start = inject.text.splitlines()
     assert inject.node == "rgw1" and inject.root
@@ -56,7 +56,7 @@ esac
 
 def test_cephadm_stops_and_starts_it_through_the_head(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     made = maker("cephadm", monkeypatch, gid="4114", rgw_thread_pool_size="512")
-    (inject,) = made._restarted(NAME).inject
+    (inject,) = made.restart_step(NAME).inject
     assert inject.node == "node0" and not inject.root
     ceph = tmp_path / "ceph"
     ceph.write_text(CEPH.format(folder=tmp_path))
@@ -72,12 +72,12 @@ def test_cephadm_stops_and_starts_it_through_the_head(monkeypatch: pytest.Monkey
 @pytest.mark.parametrize("manager", list(UNITS))
 def test_what_it_then_runs_with_is_seen(manager: str, monkeypatch: pytest.MonkeyPatch) -> None:
     made = maker(manager, monkeypatch, gid="4114", rgw_thread_pool_size="512")
-    (said,) = [check for check in made._restarted(NAME).took if "rgw_thread_pool_size" in check.text]
+    (said,) = [check for check in made.restart_step(NAME).took if "rgw_thread_pool_size" in check.text]
     assert said.node == "node0"
     assert (("rgw1", "gid"), {"not": "4114"}) in said.want
     assert (("rgw1", "rgw_thread_pool_size"), {"like": "2048"}) in said.want
-    after = made._restored(NAME)
-    assert after.inject == () and after.undo[0].text == made._restarted(NAME).inject[0].text
+    after = made.restore_step(NAME)
+    assert after.inject == () and after.undo[0].text == made.restart_step(NAME).inject[0].text
     assert (("rgw1", "rgw_thread_pool_size"), {"like": "512"}) in after.checks[-1].want
 
 

@@ -32,12 +32,12 @@ def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None
     (tmp_path / "b").mkdir()
     ready(tmp_path / "a", world)
     other = injector(tmp_path / "b", world)
-    other._lock._mine["run"] = "r2"
+    other.lock.identity["run"] = "r2"
     with pytest.raises(FaultError, match=r"run r1 \(pid .* has been using this cluster"):
         other.acquire()
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
-    with pytest.raises(FaultError, match=r"is dead: its own command resumes it, `cbt-tools undo .*/a` undoes"):
+    with pytest.raises(FaultError, match=r"is dead: the command of that run resumes it; `cbt-tools undo .*/a` undoes"):
         other.acquire()
     with pytest.raises(FaultError, match="is dead"):
         other.inject(STOP[1])
@@ -80,7 +80,7 @@ def test_an_attempt_to_take_the_cluster_is_fenced_off_once(tmp_path: Path, world
     for _ in range(3):
         with pytest.raises(FaultError, match="the stand-in fails"):
             made.acquire()
-    assert len(made._locking()) == 1
+    assert len(made._hold.late()) == 1
 
 
 def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Connections) -> None:
@@ -89,15 +89,15 @@ def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Con
         (tmp_path / name).mkdir()
     first, child = (injector(tmp_path / name, world) for name in ("first", "child"))
     first.acquire()
-    child._lock._mine.update(run="inject", pid=1)
+    child.lock.identity.update(run="inject", pid=1)
     with pytest.raises(FaultError, match="has been using this cluster"):
         child.acquire()
-    child._lock._parent = {key: first._lock._mine[key] for key in ("host", "pid", "started")}
+    child.lock.parent = {key: first.lock.identity[key] for key in ("host", "pid", "started")}
     child.acquire()
     child.apply(Settings(flags=("noout",)))
     child.undo_all()
     child.release()
-    first._lock.check()
+    first.lock.check()
 
 
 def test_a_lock_that_comes_after_its_run_was_undone_is_none(tmp_path: Path, world: Connections) -> None:
@@ -150,7 +150,7 @@ def test_another_head_undoes_what_the_first_has_done(tmp_path: Path) -> None:
     second.close()
     assert access.read(tmp_path).cluster["head"] == "node9"
     admin = Command("node0", "radosgw-admin -c /etc/ceph/ceph.conf user rm --uid=a")
-    assert str(second._runner._present(admin)) == "node9: radosgw-admin -c /etc/other.conf user rm --uid=a"
+    assert str(second._runner.for_present_head(admin)) == "node9: radosgw-admin -c /etc/other.conf user rm --uid=a"
     # and by the folder alone, after one more
     third = ready(tmp_path, world, settings=Settings(flags=("noscrub",)), cluster=second_head)
     third.apply()
@@ -183,7 +183,8 @@ def test_another_command_on_the_same_head_is_taken_once(
     was, now = (Ceph(remote, {**CLUSTER, **its}) for its in (before, after))
     runner = Runner(now, "r", ClusterLimits(), [Way.of(was)])
     for recorded in (was, now):
-        shown = runner._present(Command("node0", f"{recorded.admin} gc list; {recorded.command} osd unset noscrub"))
+        command = Command("node0", f"{recorded.admin} gc list; {recorded.command} osd unset noscrub")
+        shown = runner.for_present_head(command)
         assert str(shown) == f"node0: {now.admin} gc list; {now.command} osd unset noscrub"
 
 

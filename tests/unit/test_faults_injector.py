@@ -13,7 +13,7 @@ from faults_world import ANYTHING, SETTINGS, STOP, Connections, Died, injector
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.kinds.node import Power, Reboot
-from cbt_plugins.faults.undo import FILE, open_in
+from cbt_plugins.faults.undo_journal import FILE, open_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
@@ -60,6 +60,18 @@ def test_the_events_say_whether_a_fault_ends_by_itself(tmp_path: Path, world: Co
     assert Power.lasts and not Reboot.lasts
 
 
+def test_the_effect_of_a_fault_is_one_event_after_all_its_steps(tmp_path: Path, world: Connections) -> None:
+    """None of settings, and none where nothing was asked."""
+    events: List[Tuple[str, Mapping[str, Any]]] = []
+    made = ready(tmp_path, world, settings=SETTINGS, events=events)
+    made.apply()
+    both = Fault("both", "stop", ("node1", "node2"), accept=ANYTHING)
+    assert len(made.inject(both).steps) == 2
+    begun = ["fault-inject-begin", "fault-injected"]
+    for label, names in (("both", [*begun, "fault-in-effect"]), ("settings", begun)):
+        assert [name for name, facts in events if facts["label"] == label] == names
+
+
 def test_one_that_fails_stops_no_other(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world, settings=SETTINGS)
     made.apply()
@@ -94,7 +106,7 @@ def test_an_exit_status_is_no_proof(tmp_path: Path, world: Connections) -> None:
 def test_a_fault_that_does_not_take_is_taken_back(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world, settings=SETTINGS)
     world.fail = ["systemctl stop"]
-    with pytest.raises(FaultError, match="stand-in fails; what was done of it is undone"):
+    with pytest.raises(FaultError, match="stand-in fails; its steps so far are undone"):
         made.inject(STOP[1])
     world.fail = []
     world.world.systemctl = lambda node, words: ("", "", 0)
@@ -146,7 +158,7 @@ def test_a_refusal_names_rule_and_numbers_and_changes_nothing(tmp_path: Path, wo
         made.inject(Fault("second", "stop", ("node2",)))
     assert json.dumps(world.state) == before
     made.inject(STOP[2])
-    (accepted,) = [r for r in made._journal.records if r["event"] == "accepted" and r["label"] == "node2"]
+    (accepted,) = [r for r in made.records if r["event"] == "accepted" and r["label"] == "node2"]
     assert {"inactive", "domain"} <= {finding["rule"] for finding in accepted["findings"]}
 
 
@@ -154,7 +166,7 @@ def test_the_choice_is_written_down_and_made_again(tmp_path: Path, world: Connec
     fault = Fault("any", "stop", choose=2, seed=5, accept=ANYTHING)
     made = ready(tmp_path, world)
     chosen = made.inject(fault).targets.named
-    record = next(r for r in made._journal.records if r["event"] == "chosen")
+    record = next(r for r in made.records if r["event"] == "chosen")
     assert (record["seed"], tuple(record["targets"])) == (5, chosen)
     assert made.undo_all() == []
     world.state["osds"]["9"] = {"host": "node4", "up": 1, "in": 1, "weight": 1.0, "unit": "active"}
@@ -258,7 +270,7 @@ def test_what_an_operator_has_set_meanwhile_is_told(tmp_path: Path, world: Conne
         ("pools.pool_name=rbd.pg_autoscale_mode", "warn", "on"),
         ("section=osd,name=osd_max_scrubs.value", "1", "3"),
     ]
-    notes = [r for r in made._journal.records if r["event"] == "overwritten"]
+    notes = [r for r in made.records if r["event"] == "overwritten"]
     assert [note["was"] for note in notes] == ["warn", "1"]
 
 
@@ -298,7 +310,7 @@ def test_a_cut_that_ended_by_itself_is_told(tmp_path: Path, world: Connections) 
     ((_, recovered),) = [event for event in events if event[0] == "fault-recovered"]
     assert (recovered["label"], recovered["osds"]) == ("a", [0])
     assert before <= recovered["at"] + 20.25 + 0.01 and recovered["at"] + 20.25 <= time.time() + 0.01
-    assert [r["at"] for r in made._journal.records if r["event"] == "recovered"] == [recovered["at"]]
+    assert [r["at"] for r in made.records if r["event"] == "recovered"] == [recovered["at"]]
 
 
 def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world: Connections) -> None:
@@ -316,7 +328,7 @@ def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world:
 def test_a_command_whose_connection_was_cut_may_come_after_its_undo(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world)
     world.die_at_change = (world.changes + 1, "cut")
-    with pytest.raises(FaultError, match="Connection reset by peer; what was done of it is undone"):
+    with pytest.raises(FaultError, match="Connection reset by peer; its steps so far are undone"):
         made.inject(STOP[1])
     assert made.open == []
     world.arrive()

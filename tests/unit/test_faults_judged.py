@@ -13,16 +13,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.faults.facts import ask
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.faults.kinds.daemon import Stop
-from cbt_plugins.faults.scene import Targets
 from cbt_plugins.plan import Fault, Settings
-
-
-class Whole(Stop):
-    """Counts as one that takes the node as well."""
-
-    def blast_radius(self, targets: Targets) -> BlastRadius:
-        return BlastRadius(targets.daemons, targets.nodes)
 
 
 def begun(folder: Path, world: Connections, **more: Any) -> Injector:
@@ -32,7 +23,9 @@ def begun(folder: Path, world: Connections, **more: Any) -> Injector:
 
 
 def cut(made: Injector, node: str, *accept: str) -> Prepared:
-    return replace(made.prepare(Fault(node, "stop", (node,), accept=accept)), kind=Whole(Stop.Options()))
+    """Return the fault as one that takes the node as well."""
+    prepared = made.prepare(Fault(node, "stop", (node,), accept=accept))
+    return replace(prepared, taken=BlastRadius(prepared.targets.daemons, prepared.targets.nodes))
 
 
 def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: Path, world: Connections) -> None:
@@ -68,7 +61,7 @@ def test_a_head_or_client_is_known_by_an_address_or_another_name(tmp_path: Path,
 def test_a_gateway_is_known_by_an_address_or_another_name(tmp_path: Path, world: Connections) -> None:
     world.names = {"10.0.0.1": "node1.lab", "s3-vip": "node2"}
     made = begun(tmp_path, world, cluster={**CLUSTER, "rgws": ["10.0.0.1"]})
-    with pytest.raises(FaultError, match=r"refused\. rgw: none of 1 nodes with RADOS gateways .* takes 10\.0\.0\.1"):
+    with pytest.raises(FaultError, match=r"refused\. rgw: 0 of 1 nodes with RADOS gateways .* takes 10\.0\.0\.1"):
         made.ready(cut(made, "node1"))
     made.ready(cut(made, "node3"))
     made.release()

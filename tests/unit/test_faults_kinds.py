@@ -73,7 +73,7 @@ def error(tmp_path: Path, fault: str) -> str:
         ("kind: slow, osds: [1]", "3:12: events[0].fault.options.delay: this key is required"),
         ("kind: stop-rgw, nodes: [node1]", "3:39: events[0].fault.nodes: stop-rgw takes rgw daemons: use daemons"),
         ("kind: stop-rgw, daemons: [osd.1]", "3:39: events[0].fault.daemons: stop-rgw takes rgw daemons"),
-        ("kind: stop, daemons: [rgw.a]", "3:35: events[0].fault.daemons: stop takes osd daemons"),
+        ("kind: out, daemons: [rgw.a]", "3:34: events[0].fault.daemons: out takes osd daemons"),
         ("kind: lost, osds: [1]", "3:29: events[0].fault.kind: fault kind 'lost' of other_kinds:Lost: AttributeError"),
     ],
 )

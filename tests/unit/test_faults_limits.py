@@ -12,7 +12,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.access import limits_of
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.undo import open_in
+from cbt_plugins.faults.undo_journal import open_in
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 

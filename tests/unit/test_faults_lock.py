@@ -27,7 +27,7 @@ def lock(world: Any, folder: Path, run: str = "r1", name: str = "a") -> Lock:
 
 def left(lock: Lock, **other: Any) -> str:
     """What a process of the lock's run has written that is dead by now, or is what `other` says."""
-    return json.dumps({**lock._mine, "started": 1, "t": 1.0, **other})
+    return json.dumps({**lock.identity, "started": 1, "t": 1.0, **other})
 
 
 class Stepped:
@@ -136,7 +136,7 @@ def test_the_holder_is_not_disturbed_by_a_key_that_is_on_its_way_out(tmp_path: P
     world = Connections()
     first = lock(world, tmp_path)
     first.take("r1-lock-1")
-    world.state["keys"][f"{OLD}/r2-lock-1"] = left(first, run="r2", archive="/b", started=first._mine["started"])
+    world.state["keys"][f"{OLD}/r2-lock-1"] = left(first, run="r2", archive="/b", started=first.identity["started"])
     first.check()
 
 
@@ -174,7 +174,7 @@ def test_only_who_says_so_takes_another_machines_key_away(tmp_path: Path) -> Non
     mine = lock(world, tmp_path)
     world.state["keys"][f"{OLD}/r1-lock-1"] = left(mine, host="elsewhere")
     world.state["keys"][f"{OLD}/r2-lock-1"] = left(mine, host="elsewhere", run="r2")
-    world.state["keys"][f"{OLD}/r1-lock-2"] = left(mine, started=mine._mine["started"], archive="/a/copy")
+    world.state["keys"][f"{OLD}/r1-lock-2"] = left(mine, started=mine.identity["started"], archive="/a/copy")
     with pytest.raises(FaultError):
         mine.take("r1-lock-3")
     mine.release()
@@ -191,7 +191,7 @@ def test_another_machine_of_the_same_name_is_not_taken_for_a_dead_process(other:
     mine = lock(world, tmp_path)
     there = left(mine, run="r2", boot="another", **{other: "another"})
     world.state["keys"][f"{OLD}/r2-lock-1"] = there
-    with pytest.raises(FaultError, match="if it is dead, on that host" if other == "machine" else "held the cluster"):
+    with pytest.raises(FaultError, match="run is dead, run on that host" if other == "machine" else "held the cluster"):
         mine.take("r1-lock-1")
     assert world.state["keys"] == {f"{OLD}/r2-lock-1": there}
 

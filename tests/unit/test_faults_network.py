@@ -13,8 +13,8 @@ import pytest
 from faults_world import CLUSTER, MADE, Connections, injector
 
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.cluster.transport import Transport
-from cbt_plugins.faults.kinds.network import _link, _nft
+from cbt_plugins.cluster.transports.choice import TransportChoice
+from cbt_plugins.faults.kinds.network import link_cut, nft_cut
 from cbt_plugins.plan import Fault
 
 Node = Callable[[str], subprocess.CompletedProcess[str]]
@@ -61,7 +61,7 @@ def test_a_cut_interface_comes_back_with_all_its_routes(node: Node) -> None:
     show = "ip -4 route show table all; ip -6 route show table all | grep ^fd01 | cut -d' ' -f1-5"
     before = node(show).stdout
     assert before.count("10.128.0.1") == 3 and "fd01::/64 via fd00::1 dev eth9" in before
-    cut = _link(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
+    cut = link_cut(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
     assert node(cut.recovered).stdout == "recovered\n"
     node(cut.inject)
     assert node(show).stdout != before and node(cut.recovered).stdout == ""
@@ -80,7 +80,7 @@ def test_an_interface_that_lacks_a_route_has_not_recovered(node: Node) -> None:
         "ip link add eth9 type veth peer name p; ip link set eth9 up; ip link set p up\n"
         "ip addr add 10.1.0.1/24 dev eth9; ip route add 10.2.0.0/16 via 10.1.0.2 dev eth9"
     )
-    cut = _link(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
+    cut = link_cut(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
     node(f"{cut.inject}; ip addr flush dev eth9")
     done = node(cut.recover)
     assert done.returncode != 0 and "10.2.0.0/16 via 10.1.0.2" in done.stderr
@@ -91,7 +91,7 @@ def test_an_interface_that_lacks_a_route_has_not_recovered(node: Node) -> None:
 def test_dropped_packets_leave_ssh(node: Node) -> None:
     """In a network of its own: the table is made in one piece, taken away, and taken away once more."""
     scene: Any = Asked(node)
-    made = _nft(scene, "n", "r-n-0-1", 22)
+    made = nft_cut(scene, "n", "r-n-0-1", 22)
     cut, recover, recovered = made.inject, made.recover, made.recovered
     show = "nft list ruleset"
     text = "; ".join((recovered, cut, show, recovered, recover, recover, recovered))
@@ -116,7 +116,7 @@ def test_packets_of_our_own_ssh_pass(
     node: str, args: str, says: str, option: Optional[int], port: int, tmp_path: Path
 ) -> None:
     world = Connections()
-    world.transport = Transport.from_host({**CLUSTER, "osds": [node]}, {"pdsh_ssh_args": args})
+    world.transports = TransportChoice({**CLUSTER, "osds": [node]}, {"pdsh_ssh_args": args})
     play = world._play
 
     def shell(name: str, text: str) -> Result:

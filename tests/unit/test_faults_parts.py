@@ -141,6 +141,14 @@ def test_how_daemons_are_run_is_found_out() -> None:
         run_by("osd.3", answer=answer + line(99, "ceph-osd", "-i", "3"))
 
 
+@pytest.mark.parametrize(("daemon", "manager"), [("mon.a", "systemd"), ("mgr.a.xyz", "systemd"), ("rgw.a", "cephadm")])
+def test_what_the_orchestrator_needs_is_not_ordered_from_it(daemon: str, manager: str) -> None:
+    """Without a quorum or a manager nobody would take the order of the undo."""
+    answer = f"unit {daemon} ceph-{FSID}@{daemon}.service active\n"
+    (service,) = run_by(daemon, answer=answer)
+    assert (service.manager, service.unit) == (manager, f"ceph-{FSID}@{daemon}.service")
+
+
 @pytest.mark.parametrize(
     ("argv", "name"),
     [
@@ -210,7 +218,7 @@ def made(tmp_path: Path) -> Iterator[Injector]:
     [
         (Fault("f", "stopp", ("node1",)), "unknown kind of fault 'stopp'.*did you mean 'stop'"),
         (Fault("f", "stop", ("node1",), options={"deamons": "x"}), r"options\.deamons: unknown key"),
-        (Fault("f", "stop", ("node1",), options={"service_manager": "x"}), "must be systemd or cephadm or process"),
+        (Fault("f", "stop", ("node1",), options={"service_manager": "x"}), "be systemd or cephadm or rook or process"),
         (Fault("f", "stop"), "no targets, and no number"),
         (Fault("f", "stop", ("node9",)), "node9 is not a node of `cluster:` with osd daemons; there are node1, node2"),
         (Fault("f", "stop", ("node0",)), "node0 is not a node of `cluster:` with osd daemons"),
@@ -318,7 +326,7 @@ def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: 
     one = injector(tmp_path, world)
     one.acquire()
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"})
-    with pytest.raises(FaultError, match=r"safe-to-destroy: .*not say so of osd\.0 .*accept: \[safe-to-destroy\]"):
+    with pytest.raises(FaultError, match=r"safe-to-destroy: .*not confirm this for osd\.0 .*accept: \[safe-to-"):
         one.ready(fault)
     ((_, planned),) = preview(Ceph(world, CLUSTER), CLUSTER, [(fault, ())])
     assert isinstance(planned, Prepared) and [f.rule for f in planned.refused] == ["safe-to-destroy"]
@@ -412,7 +420,7 @@ def test_the_archive_says_how_the_cluster_is_reached(tmp_path: Path, made: Injec
     again = read(tmp_path / "x")
     assert again.cluster["mons"] == ["node0"] and again.run_id == "r1"
     assert again.ceph.head == "node0" and again.ceph.command == "ceph -c /c"
-    assert again.remote.transport.user == "root"
+    assert again.remote.login("node1") == "ssh root@node1"
     with pytest.raises(FaultError, match="cannot tell how to reach the cluster"):
         read(tmp_path / "nowhere")
 

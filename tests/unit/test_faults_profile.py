@@ -16,9 +16,9 @@ from typing import Any, Dict, List
 import pytest
 
 from cbt_plugins.cbt import delegate
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import profile as faults
-from cbt_plugins.host import RunFailed
 from cbt_plugins.monitors import lifecycle
 
 START = subprocess.Popen
@@ -147,9 +147,11 @@ def test_two_loads_within_a_second_have_folders_and_runs_of_their_own(
 
 def test_our_own_loop_fails_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Refused before the load: no load of hours for nothing. Failed in the middle: no success either."""
-    remote = SimpleNamespace(run=lambda nodes, *_, **__: {node: Result("", "", 0) for node in nodes})
+    remote = SimpleNamespace(
+        run=lambda nodes, *_, **__: {node: Result("", "", 0) for node in nodes}, transport_name=lambda node: "ssh"
+    )
     monkeypatch.setattr(lifecycle.Remote, "from_host", lambda *_: remote)
-    monkeypatch.setattr(lifecycle, "_fetch", lambda *_: None)
+    monkeypatch.setattr(lifecycle, "fetch_files", lambda *_: None)
 
     def watch(program: str) -> Any:
         profile = profile_of(tmp_path, monkeypatch, program)

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.undo import open_in
+from cbt_plugins.faults.undo_journal import open_in
 
 FAULTS = {**{f.label: f for f in STOP.values()}, "out": OUT}
 
@@ -49,7 +49,7 @@ class Promise(RuleBasedStateMachine):
 
     def _start(self) -> None:
         self.injector = injector(self.folder, self.connections, SETTINGS)
-        self.injector._lock._mine["pid"] = len(self.injector._journal.records)  # another process, as it were
+        self.injector.lock.identity["pid"] = len(self.injector.records)  # another process, as it were
         self.connections.state["keys"].clear()
         self.injector.acquire()
 

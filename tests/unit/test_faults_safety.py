@@ -128,11 +128,11 @@ def test_out_needs_domains_for_the_data() -> None:
     """What cannot leave the OSDs that are out is no better off than before, and depends on them."""
     most = judge(taken(*range(7), out=True))
     assert text(most, "domain").startswith("domain: 1 of 8 hosts would be left for the data of ")
-    assert ", 3 copies, min_size 2: it could not leave the OSDs that are out" in text(most, "domain")
+    assert ", 3 copies, min_size 2: the data could not leave the OSDs that are out" in text(most, "domain")
     # an erasure code of six needs five hosts; three copies on two hosts are warned of
     six = judge(taken(*range(6), out=True))
     assert {pool for its in six.findings for pool in its.numbers["pools"]} == {"ec42"}
-    assert any(", 3 copies: a part of it stays" in warning for warning in six.warnings)
+    assert any(", 3 copies: a part of the data stays" in warning for warning in six.warnings)
     assert "domain" not in rules(judge(taken(0, 1, out=True)))
 
 
@@ -154,7 +154,7 @@ def test_destroying_more_than_the_redundancy() -> None:
 
 def test_destroying_what_ceph_does_not_call_safe() -> None:
     both, answer = taken(0, 1, destroyed=True), Reply('{"safe_to_destroy": [0], "active": [1]}', 16)
-    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("does not say so of osd.1")
+    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("does not confirm this for osd.1")
     for said in (None, Reply("", 124)):  # no answer is no permission
         assert text(judge(both, safe_to_destroy=said), "safe-to-destroy").endswith("osd.0, osd.1")
     assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy=Reply('{"safe_to_destroy": [0, 1]}', 0)))
@@ -213,7 +213,7 @@ def test_a_manager_is_left() -> None:
     assert rules(judge(first, managers)) == rules(judge(second, managers)) == []
     both = judge(second, managers, held=[Held(first)])
     assert text(both, "mgr") == (
-        "mgr: none of 3 managers would be left, and no state of a PG would be known; the fault takes mgr.y, mgr.z"
+        "mgr: 0 of 3 managers would be left, and the states of PGs would be unknown; the fault takes mgr.y, mgr.z"
     )
     assert "mgr" not in rules(judge(taken(nodes=("node4",)), managers, held=[Held(first), Held(second)]))
     assert "mgr" not in rules(judge(taken(0), managers))  # the OSDs of a manager's node alone
@@ -261,7 +261,7 @@ def test_ok_to_stop_in_the_words_of_older_releases() -> None:
 @pytest.mark.parametrize(
     ("said", "why"),
     [
-        (Reply("", None), "it did not end"),
+        (Reply("", None), "the command did not end"),
         (Reply('{"ok_to_stop": tr', None), '{"ok_to_stop": tr'),
         (Reply("", 124), "exit status 124"),
         (Reply("Error EAGAIN: OSDs not reported in yet", 11), "Error EAGAIN: OSDs not reported in yet"),
@@ -277,8 +277,8 @@ def test_no_answer_of_ok_to_stop_is_no_yes(said: Reply, why: str) -> None:
 def test_who_leads_the_run_is_not_hit() -> None:
     roles = Roles(head="node9", own="driver")
     assert "node9 is the head" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
-    assert "nobody would be there to undo it" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
-    assert "leads this run: nobody" in text(judge(taken(nodes=("node1", "driver.lab")), roles=roles), "head")
+    assert "nothing could undo the fault" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
+    assert "leads this run: nothing" in text(judge(taken(nodes=("node1", "driver.lab")), roles=roles), "head")
     assert rules(judge(taken(nodes=("node1",)), roles=roles)) == []
     assert rules(judge(ONE, roles=Roles(head="node1", own="node1"))) == []  # its OSDs alone
 
@@ -305,9 +305,79 @@ def test_a_gateway_is_left() -> None:
     assert rules(found) == []
     assert found.warnings == ("1 of 2 nodes with RADOS gateways would be left, without node1",)
     for found in (judge(taken(nodes=("node1", "node2")), roles=roles), judge(second, roles=roles, held=[Held(first)])):
-        assert text(found, "rgw").startswith("rgw: none of 2 nodes with RADOS gateways would be left")
+        assert text(found, "rgw").startswith("rgw: 0 of 2 nodes with RADOS gateways would be left")
     assert rules(judge(taken(nodes=("node3",)), roles=roles, held=[Held(taken(nodes=("node1", "node2")))])) == []
     assert judge(ONE, roles=roles).warnings == ()
+
+
+def gateways(*hosts: str) -> Callable[[Dict[str, Any]], None]:
+    """The service map shows a gateway on each of these hosts: rgw.a, rgw.b ..."""
+
+    def change(answers: Dict[str, Any]) -> None:
+        rows = {str(i): {"metadata": {"id": "abc"[i], "hostname": host}} for i, host in enumerate(hosts)}
+        answers["service dump"] = {"services": {"rgw": {"daemons": {"summary": "", **rows}}}}
+
+    return change
+
+
+def rgw(*ids: str) -> BlastRadius:
+    return BlastRadius(tuple(DaemonName("rgw", id) for id in ids))
+
+
+def test_the_last_gateway_is_counted_from_the_service_map() -> None:
+    """Whether or not `rgws` names it; a node of `rgws` on which no gateway runs is none that stays."""
+    live = gateways("node1", "node2")
+    for roles in (Roles(), Roles(gateways=("node1", "node2")), Roles(gateways=("node1", "node2", "node5"))):
+        assert rules(judge(rgw("a"), live, roles=roles)) == []
+        assert "rgw" in rules(judge(rgw("a", "b"), live, roles=roles))
+        assert "rgw" in rules(judge(rgw("b"), live, roles=roles, held=[Held(rgw("a"), seen=True)]))
+        assert "rgw" in rules(judge(taken(nodes=("node2",)), live, roles=roles, held=[Held(rgw("a"))]))
+    assert "rgw" in rules(judge(rgw("a"), gateways("node1"), roles=Roles(gateways=("node1", "node5"))))
+    two_of_a_node = gateways("node1", "node1")
+    assert rules(judge(rgw("a"), two_of_a_node)) == []
+    assert "rgw" in rules(judge(rgw("a", "b"), two_of_a_node))
+
+
+def test_the_last_metadata_server_is_left() -> None:
+    def servers(answers: Dict[str, Any]) -> None:
+        answers["mds metadata"] = [{"name": n, "hostname": f"node{i}"} for i, n in enumerate("ab", 1)]
+
+    one = BlastRadius((DaemonName("mds", "a"),))
+    assert rules(judge(one, servers)) == []
+    both = judge(BlastRadius((*one.daemons, DaemonName("mds", "b"))), servers)
+    assert text(both, "mds") == "mds: 0 of 2 metadata servers would be left; the fault takes mds.a, mds.b"
+
+
+@pytest.mark.parametrize(
+    ("mon_host", "way"),
+    [
+        ("10.0.0.1", False),
+        ("[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]", False),
+        ("a", False),
+        ("10.0.0.1:6789, 10.0.0.12", False),  # of no monitor
+        ("10.0.0.1 10.0.0.2", True),
+        ("[v2:10.0.0.1:3300,v1:10.0.0.1:6789],[v2:10.0.0.3:3300,v1:10.0.0.3:6789]", True),
+        ("", True),  # not known
+        ("mons.example", True),
+    ],
+)
+def test_the_way_of_the_head_to_the_cluster_stays(mon_host: str, way: bool) -> None:
+    def addressed(answers: Dict[str, Any]) -> None:
+        monitors(answers)
+        for number, mon in enumerate(answers["quorum_status"]["monmap"]["mons"], 1):
+            mon["name"], mon["public_addrs"] = "abc"[number - 1], {"addrvec": [{"addr": f"10.0.0.{number}:6789"}]}
+
+    roles = Roles(head="node9", mon_host=mon_host)
+    one = BlastRadius((DaemonName("mon", "a"),))
+    assert ("head" in rules(judge(one, addressed, roles=roles))) is not way
+    assert "head" not in rules(judge(BlastRadius((DaemonName("mon", "b"),)), addressed, roles=roles))
+
+
+def test_what_is_paused_serves_nobody_although_it_is_up() -> None:
+    """Its step says so: the rules count it as gone, and Ceph is asked about it together with the next one."""
+    one = Held(taken(0), seen=False)
+    assert questions(taken(1), [one]) == {"ok_to_stop": "osd ok-to-stop 0 1"}
+    assert judge(taken(1), held=[one]).numbers == judge(TWO).numbers
 
 
 def test_a_monitor_host_has_another_form_of_its_name() -> None:

@@ -18,15 +18,16 @@ from waiting import wait_for
 
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.config.check import load_file
-from cbt_plugins.host import own_program
+from cbt_plugins.config.engines import wants_ceiling
 from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory, environment
 from cbt_plugins.load.hsbench import AGENT, HsbenchJobs
 from cbt_plugins.plan import Plan
+from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates import frames, places
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.job import JobAccumulator
-from cbt_plugins.results.phase import latency
-from cbt_plugins.results.series import TimeGrid, Timeline
+from cbt_plugins.results.requests.accumulator import JobAccumulator
+from cbt_plugins.results.requests.phase import latency
+from cbt_plugins.results.requests.series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.outcome import PhaseOutcome, window_of
 
@@ -104,7 +105,7 @@ def test_the_mesh_of_the_study_by_one_key(tmp_path: Path) -> None:
     places = [(job.node, job.urls) for job in puts]
     assert len(places) == len(set(places)) == 10 * 20, "each client has a process for each RGW"
     assert sum(int(options(job)["-n"]) for job in puts) == 512 * 3906 and len(made.buckets) == 512
-    assert {options(job)["-t"] for job in puts} == {"64"} and not made.wants_ceiling
+    assert {options(job)["-t"] for job in puts} == {"64"} and not wants_ceiling(made)
 
 
 def test_keys_are_in_no_argument(tmp_path: Path) -> None:
@@ -123,7 +124,7 @@ REFUSED = {
     "rows": ("    drivers: 4\n", "    drivers: 4\n    keep_rows: §true\n", "no single requests"),
     "ceiling": ("    drivers: 4\n", "    drivers: 4\n    generator_ceiling: §true\n", "no single requests"),
     "versions": ("    drivers: 4\n", "    drivers: 4\n    §versioned: true\n", "cbt-load"),
-    "another": (GET, "        - hybrid: {duration: 90s, mix: {get: 100}, engine: cbt-load}\n", "by this key"),
+    "another": (GET, "        - hybrid: {duration: 90s, mix: {get: 100}, engine: cbt-load}\n", "need engine: hsbench"),
     "mix": ("mix: {list: 100}", "§mix: {get: 60, put: 40}", "one thing at a time"),
     "keys": (", keys: {get: 'r(1,N)'}", "", "keys: {get: 'r(1,N)'}"),
     "rate": ("duration: 90s, ", "duration: 90s, §rate: 5/s, ", "cbt-load"),

@@ -4,69 +4,16 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List
 
 import pytest
-from aggregates_writer import NS, Request, write
+from aggregates_writer import NS, Request
+from impact_phases import FAULT, T0, load, phase, recovery, usual
 
-from cbt_plugins.formatting import text
-from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun
-from cbt_plugins.results.impact import blocks, breaks, impact, timeline
-from cbt_plugins.results.phase import PhaseAggregates, read_phase
-from cbt_plugins.results.samples import Sample, Samples
-
-T0 = 1_700_000_000
-MIB = 1 << 20
-
-
-def milestone(name: str, t: Optional[float]) -> Dict[str, Any]:
-    return {"name": name, "title": name.replace("-", " "), "t": None if t is None else T0 + t}
-
-
-def recovery(*episodes: Tuple[str, float, float, Dict[str, Optional[float]]]) -> Dict[str, Any]:
-    """(kind, begin, end, times of milestones): all in seconds since T0."""
-    made = []
-    for kind, begin, end, times in episodes:
-        line = {"kind": kind, "labels": ["a"], "begin": T0 + begin, "end": T0 + end, "effect": True}
-        made.append({**line, "milestones": [milestone(name, t) for name, t in times.items()]})
-    return {"episodes": made}
-
-
-FAULT = ("failure", 20.3, 100.0, {"injected": 20.9, "all-down": 25.6, "recovery-starts": 40.0, "clean": 60.0})
-
-
-def load(begin: float, end: float, every: float, latency: float, op: str = "GET", **more: Any) -> List[Request]:
-    """A request that ends every `every` seconds, in begin < t <= end, 3 MiB each."""
-    n = round((end - begin) / every)
-    more.setdefault("size", 3 * MIB)
-    return [
-        Request(op, T0 * NS + round((begin + (i + 0.5) * every) * NS), round(latency * NS), **more) for i in range(n)
-    ]
-
-
-def phase(
-    tmp_path: Path,
-    requests: Sequence[Request],
-    *,
-    block: int = 1,
-    name: str = "hybrid",
-    workers: int = 8,
-    begin: float = 0.0,
-    **job: Any,
-) -> PhaseAggregates:
-    path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
-    one = ArchivedJob("j", "d", "n", "GET", workers, 0.0, None, 0.0, aggregates=path, **job)
-    about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
-    about.update(window=(T0 + begin, T0 + begin + 100.0), duration=100.0, mix={}, load={}, accounting=(), warnings=())
-    return read_phase(ArchivedPhase(path.parent, 1, name=name, kind="hybrid", block=block, jobs=(one,), **about))
-
-
-def usual(tmp_path: Path, **more: Any) -> PhaseAggregates:
-    """10/s of 10 ms before; nothing from 20.3 to 27.1; 5/s of 40 ms after that; 10/s again from 60 on."""
-    calm = load(0, 20.3, 0.1, 0.01)
-    failed = [Request("GET", T0 * NS + round(25.2 * NS), 4 * NS, error="timeout: 4 s")] * 3
-    slow = load(27, 60, 0.2, 0.04)
-    return phase(tmp_path, [*calm, *failed, *slow, *load(60, 100, 0.1, 0.01)], **more)
+from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
+from cbt_plugins.results.recovery.impact import blocks, breaks, impact, timeline
 
 
 def by_state(made: Dict[str, Any]) -> Dict[str, Dict[str, Any]]:
@@ -134,7 +81,7 @@ def test_a_baseline_that_halves_is_unsteady(tmp_path: Path) -> None:
 
     assert warned(0.125) == []
     (text,) = warned(0.5)
-    assert text.startswith("for 5 s from second 8 of the time without a failure on, clients had 25 % of its throughput")
+    assert text.startswith("for 5 s from second 8 of the time without a failure, throughput was 25 % of its mean")
 
 
 def test_the_longest_gap_of_a_phase_is_not_cut_at_states(tmp_path: Path) -> None:
@@ -156,8 +103,8 @@ def test_operations_are_told_apart(tmp_path: Path) -> None:
 def test_requests_that_were_lost(tmp_path: Path) -> None:
     cut = [Request("GET", (T0 + 99) * NS, NS, error="cut: the run ends")] * 4
     made = impact([phase(tmp_path, [*load(0, 98, 0.1, 0.01), *cut], cut=True, ended=T0 + 100.0)], recovery(FAULT))
-    assert made["phases"][0]["lost"] == {"unfinished": 1, "oldest_seconds": 1.0, "cut": 4}
-    assert any("1 unfinished, 4 cut" in line for line in text(list(blocks(made))).splitlines())
+    assert made["phases"][0]["lost"] == {"unfinished": 1, "oldest_seconds": 1.0, "cut": 4, "unstarted": 0}
+    assert any("1 unfinished, 4 cut, 0 unstarted" in line for line in Terminal().text(list(blocks(made))).splitlines())
 
 
 def test_a_phase_without_failure_is_the_baseline(tmp_path: Path) -> None:
@@ -210,6 +157,7 @@ def test_the_cluster_on_the_time_axis_of_the_client(tmp_path: Path) -> None:
 
 
 def test_the_text_has_a_line_for_each_state(tmp_path: Path) -> None:
-    lines = text(list(blocks(impact([usual(tmp_path)], recovery(FAULT))))).splitlines()
-    assert len(lines) == 6
-    assert lines[4].split() == ["hybrid", "recovering", "20", "5.0", "50.0", "15.0", "50.0", "40.0", "0.20", "0", "0"]
+    lines = Terminal().text(list(blocks(impact([usual(tmp_path)], recovery(FAULT))))).splitlines()
+    assert len(lines[:6]) == 6 and not lines[6]
+    numbers = ["20", "5.0", "50.0", "15.0", "50.0", "40.0", "0.20", "0", "20", "0"]
+    assert lines[4].split() == ["hybrid", "recovering", *numbers]

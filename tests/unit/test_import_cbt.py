@@ -11,8 +11,8 @@ import pytest
 import resources_lines
 
 from cbt_plugins.results.importers import cbt
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import read_imported, records_of
+from cbt_plugins.results.record_reader import read_imported, records_of
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.tools.__main__ import main
 

@@ -12,8 +12,8 @@ import pytest
 
 from cbt_plugins.results.importers import cosbench
 from cbt_plugins.results.importers.cosbench import tables
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import read_imported
+from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "cosbench"
@@ -190,7 +190,7 @@ def test_nothing_that_ended_well_is_said(tmp_path: Path) -> None:
     (tmp_path / "workloads.csv").write_text("\n".join([lines[0], ",".join(fields)]) + "\n")
     (record,) = cosbench.read(tmp_path / "workloads.csv")
     (text,) = [warning.text for warning in record.warnings if warning.code == "no-requests"]
-    assert "no read ended well" in text and not record.usable
+    assert "no read succeeded" in text and not record.usable
 
 
 def test_a_torn_line_is_refused(tmp_path: Path) -> None:
@@ -215,7 +215,7 @@ def test_a_published_run_in_which_a_node_failed() -> None:
     worst = {its.phase for its in record.measurements if (its.op, its.metric) == ("delete", "max_ms")}
     assert worst == {"s1-no_failure", "s2-osd_failure"}  # then above all bins
     assert [its.text for its in record.warnings if its.code == "errors"] == [
-        "s3-node_failure: 0.01% of write failed; rates and latencies are without them"
+        "s3-node_failure: 0.01% of write failed; rates and latencies lack these requests"
     ]
 
 

@@ -8,8 +8,9 @@ from typing import Any
 
 import pytest
 
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import read_imported
+from cbt_plugins.results.importers import elbencho_text
+from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "elbencho"
@@ -129,3 +130,46 @@ def test_version_2_1_that_a_time_limit_ended() -> None:
     assert (value(record, "write", "write", "mean_ms"), value(record, "write", "write", "max_ms")) == (3.075, 33.274)
     (warning,) = [its for its in record.warnings if its.code == "common-window"]
     assert "57.4 of 95.1 s" in warning.text
+
+
+def test_text_that_people_showed() -> None:
+    """By hand: 400 objects and 4000 MiB in 2.374 s; 151705 objects in 1800.279 s."""
+    (record,) = read_imported(DATA / "resfile.txt")
+    assert value(record, "read", "read", "obj_per_s") == pytest.approx(400 / 2.3745)
+    assert value(record, "read", "read", "mib_per_s") == pytest.approx(4000 / 2.3745, rel=1e-3)
+    assert value(record, "write", "write", "obj_per_s") == pytest.approx(151705 / 1800.2795)
+    assert {its.phase for its in record.measurements} == {"read", "write"} and record.usable
+    assert "1.54 of 2.37 s" in next(its.text for its in record.warnings if its.code == "common-window")
+
+
+def test_latencies_of_text_are_rounded_to_their_digits() -> None:
+    (record,) = read_imported(DATA / "resfile-lat.txt")
+    (mean,) = [its for its in record.measurements if its.metric == "mean_ms"]
+    assert (mean.value, mean.bin) == (4.0, 0.01)
+    assert value(record, "write", "write", "max_ms") == 8.3
+    assert value(record, "write", "write", "obj_per_s") == pytest.approx(8 / 0.0325)
+    assert value(record, "write", "write", "mib_per_s") == pytest.approx(8 * 4096 / 2**20 / 0.0325)
+    assert record.config["load.threads"] == record.config["load.queue_depth"] == 1
+    assert record.config["load.size"] == 4096
+
+
+@pytest.mark.parametrize(
+    ("command", "columns"),
+    [
+        ('"elbencho" "--threads" "16" "--block=5m" "--iodepth" "4" "-s" "1g"', ("16", "5242880", "4", "1073741824")),
+        ('"elbencho" "-t" "2" "-b" "4KiB" "--hosts" "a,b" "-s" "[4k-1m]"', ("2", "4096", None, None)),
+        ('"elbencho "', (None, None, None, None)),
+    ],
+)
+def test_the_load_is_in_the_command(command: str, columns: Any) -> None:
+    text = (DATA / "resfile-lat.txt").read_text()
+    line = next(line for line in text.splitlines() if line.startswith("COMMAND"))
+    ((row,), torn) = elbencho_text.rows_of(text.replace(line, f"COMMAND LINE: {command}"))
+    assert tuple(map(row.get, ("threads", "block size", "IO depth", "file size"))) == columns
+    assert not torn and row.get("hosts") == ("2" if "--hosts" in command else None)
+
+
+def test_an_hour_in_text_is_whole_seconds() -> None:
+    text = (DATA / "resfile.txt").read_text().replace("30m0.279s", "1h30m9s")
+    rows, _ = elbencho_text.rows_of(text)
+    assert rows[-1]["time ms [last]"] == "5409000" and rows[-1][elbencho_text.WHOLE_SECONDS]

@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 import pytest
 
 from cbt_plugins.metrics import CLUSTER
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "faults"

@@ -13,8 +13,8 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.importers import fio
-from cbt_plugins.results.record import Measurement, RunRecord
-from cbt_plugins.results.records import read_imported
+from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.run_record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable, read_unpacked
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "fio"
@@ -283,8 +283,8 @@ def test_what_is_nothing_of_fio_is_refused(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("text", "size"), [("4K", 4096), ("4096B", 4096), ("4M", 4194304), ("64kiB", 65536), ("7", 7)])
 def test_sizes_of_fio(text: str, size: int) -> None:
-    assert fio._size(text) == size
-    assert fio._size("4k,64k") == "4k,64k"
+    assert fio.parse_block_size(text) == size
+    assert fio.parse_block_size("4k,64k") == "4k,64k"
 
 
 def test_of_several_documents_the_last_counts(tmp_path: Path) -> None:

@@ -15,8 +15,8 @@ import pytest
 
 from cbt_plugins.results.importers import hsbench
 from cbt_plugins.results.importers.parts import measurements
-from cbt_plugins.results.record import Measurement, RunRecord
-from cbt_plugins.results.records import read_imported
+from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.run_record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "hsbench"
@@ -41,7 +41,7 @@ def row(name: str, seconds: float, mode: str, ops: int, mbps: float, iops: float
 def text_of(rows: Sequence[Sequence[Any]]) -> str:
     out = io.StringIO()
     writer = csv.writer(out)
-    writer.writerow(hsbench._COLUMNS)
+    writer.writerow(hsbench.COLUMNS)
     writer.writerows(rows)
     return out.getvalue()
 

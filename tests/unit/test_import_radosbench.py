@@ -9,8 +9,8 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.results.record import Measurement, RunRecord
-from cbt_plugins.results.records import read_imported
+from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.run_record import Measurement, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "radosbench"

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cbt_plugins.config import registry
-from cbt_plugins.results.records import importers, records_of
+from cbt_plugins.results.record_reader import importers, records_of
 from cbt_plugins.results.source import Unreadable
 
 TALLY = '''

@@ -9,7 +9,8 @@ import pytest
 import yaml
 
 from cbt_plugins.config.check import load
-from cbt_plugins.config.cosbench import CosbenchError, convert
+from cbt_plugins.config.conversion import ConversionError
+from cbt_plugins.config.cosbench import convert
 from cbt_plugins.config.source import YamlSource
 from cbt_plugins.plan import Plan
 from cbt_plugins.tools.__main__ import main
@@ -149,14 +150,14 @@ def test_a_workload_on_data_of_another_one(tmp_path: Path) -> None:
         (WORKLOAD.replace('ratio="60"', 'ratio="nan"'), "ratio=nan: must be a number from 0 to 100"),
         (WORKLOAD.replace("h(1|1|50,", "h(1|1|,"), "must be h(low|high|weight,...)"),
         (WORKLOAD.replace("<workload", '<!DOCTYPE a [<!ENTITY b "c">]><workload', 1), "has no DOCTYPE"),
-        (WORKLOAD.replace("prepare", "x").replace('name="Hybrid 2x"', 'type="y"'), "no work in it"),
+        (WORKLOAD.replace("prepare", "x").replace('name="Hybrid 2x"', 'type="y"'), "no work that makes load"),
         ("<workload>" + " " * (1 << 20), "larger than 1 MiB"),
     ],
 )
 def test_what_is_no_workload(tmp_path: Path, text: str, said: str) -> None:
     path = tmp_path / "w.xml"
     path.write_text(text)
-    with pytest.raises(CosbenchError) as error:
+    with pytest.raises(ConversionError) as error:
         convert(path)
     assert said in str(error.value)
 

@@ -17,9 +17,9 @@ import pytest
 from cbt_plugins.monitors import backlog_agent, internals_agent
 from cbt_plugins.monitors.backlog import Backlog
 from cbt_plugins.monitors.internals import Internals
-from cbt_plugins.results import internals
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.internals import DaemonCounters, counter_rows, warnings_of
+from cbt_plugins.results.nodes import internals
+from cbt_plugins.results.nodes.internals import DaemonCounters, counter_rows, internals_warnings
 from cbt_plugins.results.summary_file import summarize
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
@@ -136,14 +136,14 @@ def test_warnings(tmp_path: Path) -> None:
     looks += [{"t": T0 + 15, "s": 1.0, "gc": 5000, "reshard": [], "sync": 4}]
     files = {"internals.n1/n1.jsonl": lines, "backlog.n0/backlog.jsonl": looks}
     made = made_of(archive(tmp_path, files), (0.0, 10.0))
-    found = {its["code"]: its["text"] for its in warnings_of(made)}
+    found = {its["code"]: its["text"] for its in internals_warnings(made)}
     assert found == {
         "spillover": "RocksDB took 5.000 MiB more of slow devices, most on osd.1",
-        "garbage-grew": "RGW's garbage grew from 10 to 5,000 entries: its collection falls into what follows",
+        "garbage-grew": "RGW's garbage grew from 10 to 5,000 entries: RGW collects it during the phases that follow",
         "resharded": "1 bucket had to be resharded: b",
-        "sync-behind": "4 shards of this zone behind another one at the end, 0 at the begin",
+        "sync-behind": "4 shards of this zone behind another zone at the end, 0 at the start",
     }
-    assert not list(warnings_of(None))
+    assert not list(internals_warnings(None))
 
 
 def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
@@ -155,8 +155,8 @@ def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
     folder = archive(tmp_path, files)
     found = [its["text"] for its in summarize(folder)["warnings"] if its["code"] == "monitor-limited"]
     assert found == [
-        f"internals saw less than it was to see on 2 nodes: n1: {closed}; n2: {closed}",
-        f"stacks saw less than it was to see on 1 node: n3: {full}",
+        f"internals could not watch all of its targets on 2 nodes: n1: {closed}; n2: {closed}",
+        f"stacks could not watch all of its targets on 1 node: n3: {full}",
     ]
 
 
@@ -290,7 +290,7 @@ esac
     assert json.loads(its.argument()) == {"admin": "podman exec r radosgw-admin -c /etc/ceph/ceph.conf", "interval": 5}
     assert its.nodes == ["h"] and Internals({}, cluster, {}).nodes == ["o1", "r1"]
     assert Backlog({"nodes": ["rgws", "osds"]}, cluster, {}).nodes == ["r1"]
-    with pytest.raises(ValueError, match="backlog: no node to ask the cluster from; check its nodes:"):
+    with pytest.raises(ValueError, match="backlog: no node from which the cluster can be asked; check nodes:"):
         Backlog({"nodes": "mgrs"}, cluster, {})
 
 
@@ -309,16 +309,16 @@ def test_garbage_that_was_not_counted_at_the_end_is_not_known(tmp_path: Path) ->
     looks += [{"t": T0 + 600 * i, "s": 121.0, "gc": None} for i in (1, 2, 3)]
     made = made_of(archive(tmp_path, {"backlog.n0/backlog.jsonl": looks}), (0.0, 1700.0))
     assert made["phases"]["x"]["backlog"]["gc"] == [10, None] and made["phases"]["x"]["backlog"]["sync"] == [2, None]
-    (warning,) = warnings_of(made)
+    (warning,) = internals_warnings(made)
     assert warning["code"] == "garbage-unknown"
-    assert warning["text"] == "RGW's garbage was 10 entries at the begin, and could not be counted at the end"
+    assert warning["text"] == "RGW's garbage was 10 entries at the start, and could not be counted at the end"
     rows = {row[0]: row[1:] for row in counter_rows(made)}
     assert rows["garbage entries"] == ["", "10 → -"]
     again = made_of(tmp_path, (0.0, 61.0))  # one look that failed is not the end of it
     assert again["phases"]["x"]["backlog"]["gc"] == [10, 400]
     late = made_of(tmp_path, (700.0, 1700.0))
     assert late["phases"]["x"]["backlog"]["gc"] == [None, None]
-    (warning,) = warnings_of(late)
+    (warning,) = internals_warnings(late)
     assert warning["text"] == "RGW's garbage could not be counted"
 
 

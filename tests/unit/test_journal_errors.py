@@ -35,7 +35,8 @@ def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "link.jsonl").symlink_to("journal.jsonl")
     (tmp_path / "long.jsonl").write_bytes(bytes(2))
     monkeypatch.setattr(journal_module, "_LONGEST_LINE", 2)
-    for name, why in (("link.jsonl", "is or leads through a link"), ("long.jsonl", "has a line of more than 2 bytes")):
+    reasons = {"link.jsonl": "is a link or is reached through a link", "long.jsonl": "has a line of more than 2 bytes"}
+    for name, why in reasons.items():
         with pytest.raises(JournalError, match=f"^{tmp_path}/{name}: {why}"):
             Journal(tmp_path / name)
 

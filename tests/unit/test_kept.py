@@ -17,10 +17,10 @@ import pytest
 from faults_world import Connections, injector, mark_of, part
 from run_context import context, engine_of
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.remote import Pending, RemoteError
 from cbt_plugins.faults.pools import Part
-from cbt_plugins.faults.undo import open_in
-from cbt_plugins.host import RunFailed
+from cbt_plugins.faults.undo_journal import open_in
 from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.session import LoadError
 from cbt_plugins.plan import S3, Phase, Plan, Settings
@@ -107,7 +107,7 @@ class Accidents:
 class Session:
     """Stands for the load of a phase: it is over as soon as it has begun."""
 
-    go_at, deadline, over = None, None, True
+    go_at, latest_end, over = None, None, True
 
     def __init__(self, moment: Callable[[], None]) -> None:
         self.start = moment
@@ -164,7 +164,7 @@ class Run:
         monkeypatch.setattr(Engine, "_snapshot", at("snapshot"))
         monkeypatch.setattr(Engine, "_context", lambda engine, *journals: self._context(engine, *journals))
         monkeypatch.setattr(PhaseOutcome, "note_capacity", at("capacity"))
-        monkeypatch.setattr(engine_module, "_clean_nodes", at("clean nodes"))
+        monkeypatch.setattr(engine_module, "clean_nodes", at("clean nodes"))
         monkeypatch.setattr(engine_module, "summarize", at("summary"))
         monkeypatch.setattr(engine_module, "after_phases", at("after the phases"))
         buckets = SimpleNamespace(claim=at("buckets"), remove=at("remove buckets"), counts=dict, empty=at("empty"))
@@ -193,7 +193,7 @@ class Run:
             folder.mkdir(parents=True)
             outcome = PhaseOutcome(index, phase)
             session: Any = Session(lambda: self.accidents.moment(phase.name))
-            load._make_load(session, outcome, schedule, folder, cast(Any, Pending(dict)))
+            load.make_load(session, outcome, schedule, folder, cast(Any, Pending(dict)))
             return outcome
 
         return SimpleNamespace(run=play)

@@ -40,6 +40,17 @@ def test_every_rgw_has_nagle_switched_off() -> None:
     ] * 3
 
 
+def test_every_mon_and_mgr_is_known() -> None:
+    shape = Topology(mons=3, mgrs=2)
+    conf = parsed(ceph_conf(shape, "f"))["global"]
+    assert conf["mon_initial_members"] == "node0,node1,node2"
+    assert conf["mon_host"] == ",".join(f"[v2:10.77.0.{n}:3300,v1:10.77.0.{n}:6789]" for n in (10, 11, 12))
+    assert [name for name in parsed(keyring(shape, PACIFIC_KEY)).sections() if name.startswith("mgr.")] == [
+        "mgr.node0",
+        "mgr.node1",
+    ]
+
+
 def test_no_run_time_option_stands_in_ceph_conf_where_it_would_win() -> None:
     shape = Topology(out_interval=77)
     conf = parsed(ceph_conf(shape, "f"))

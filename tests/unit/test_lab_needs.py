@@ -82,7 +82,7 @@ def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refused_user_namespaces_name_the_sysctl(
     monkeypatch: pytest.MonkeyPatch, knob: str, value: str, cure: str
 ) -> None:
-    monkeypatch.setattr(needs, "_sysctl", {knob: value}.get)
+    monkeypatch.setattr(needs, "sysctl_value", {knob: value}.get)
     with pytest.raises(LabError) as caught:
         needs.refuse_without_namespaces(privileged=False)
     assert (
@@ -99,7 +99,7 @@ def test_powerless_root_is_told_apart() -> None:
 
 def test_no_room_for_more_osds_is_said_before_one_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"fs/aio-nr": "61440", "fs/aio-max-nr": "65536"}
-    monkeypatch.setattr(needs, "_sysctl", values.get)
+    monkeypatch.setattr(needs, "sysctl_value", values.get)
     needs.refuse_without_aio(2)
     with pytest.raises(LabError, match=r"3 OSDs need 6144 of fs\.aio-max-nr, which has 4096 of 65536 left: end other"):
         needs.refuse_without_aio(3)

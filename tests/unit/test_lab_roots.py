@@ -51,7 +51,7 @@ esac""")
     asked = (tmp_path / "asked").read_text().splitlines()
     assert [line.split()[0] for line in asked] == ["create", "create", "export", "rm"]
     assert any("missing: sshd" in line and f"chroot {tmp_path}/roots/mine" in line for line in said)
-    assert "no python3 in it: cycles cannot run in its nodes" in said
+    assert "the root folder has no python3: cycles cannot run in its nodes" in said
 
 
 def test_an_image_without_ceph_is_no_root(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -72,10 +72,10 @@ def test_an_image_without_ceph_is_no_root(programs: Path, tmp_path: Path, monkey
 def test_the_mirror_is_that_of_the_machines_sources(programs: Path, targets: str, mirror: str) -> None:
     stand_in(programs / "apt-get", f"echo '{targets}'")
     if mirror:
-        assert root_builder._mirror() == mirror
+        assert root_builder.debian_mirror() == mirror
     else:
         with pytest.raises(LabError, match="no mirror of Debian"):
-            root_builder._mirror()
+            root_builder.debian_mirror()
 
 
 def test_a_build_trees_files_replace_those_of_the_same_name(tmp_path: Path) -> None:

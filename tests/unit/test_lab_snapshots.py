@@ -72,7 +72,7 @@ def begin_of(path: Path) -> bytes:
 
 def test_a_copy_has_the_holes_and_not_the_logs(tmp_path: Path) -> None:
     lab = lab_of(tmp_path / "lab", "one", [])
-    assert "MiB" in copy_cluster(lab.dir, tmp_path / "copy")
+    assert "KiB" in copy_cluster(lab.dir, tmp_path / "copy")
     block = tmp_path / "copy/nodes/node1/lib/osd/block"
     assert block.stat().st_size == 1 << 30
     assert begin_of(block) == b"one\0"
@@ -85,8 +85,8 @@ def test_a_disk_without_room_is_said_before_anything_is_copied(
 ) -> None:
     lab = lab_of(tmp_path / "lab", "one", [])
     monkeypatch.setattr("shutil.disk_usage", lambda _: argparse.Namespace(free=10))
-    monkeypatch.setattr("cbt_plugins.tools.lab.snapshots._shares", lambda *_: False)
-    with pytest.raises(LabError, match="are needed, 0 MiB are free"):
+    monkeypatch.setattr("cbt_plugins.tools.lab.snapshots.shares_blocks", lambda *_: False)
+    with pytest.raises(LabError, match="are needed, 10 B are free"):
         copy_cluster(lab.dir, tmp_path / "copy")
     assert list((tmp_path / "copy").iterdir()) == []
 
@@ -152,7 +152,7 @@ def test_snapshots_are_listed_and_removed(tmp_path: Path, capsys: pytest.Capture
 
 def test_what_is_in_use_is_not_removed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     snapshots = kept(tmp_path, "aged", PACIFIC)
-    with snapshots._locked("aged"):
+    with snapshots.locked("aged"):
         assert main(["lab", "snapshots", "--snapshots", str(tmp_path), "--remove", "aged"]) == 1
     assert "another command uses snapshot aged" in capsys.readouterr().err
     assert snapshots.get("aged")

@@ -7,7 +7,7 @@ import pytest
 
 from cbt_plugins.journal import write_json
 from cbt_plugins.tools.lab.needs import LabUsage
-from cbt_plugins.tools.lab.topology import LabRecord, Topology, parse_ec, parse_size
+from cbt_plugins.tools.lab.topology import LabRecord, Topology, parse_bytes, parse_ec
 
 
 def test_every_node_has_an_address_and_a_mac_of_its_own() -> None:
@@ -51,14 +51,23 @@ def test_counts_out_of_range_are_named(wrong: dict[str, int]) -> None:
 
 def test_systemd_is_for_nodes_with_osds() -> None:
     assert [node.name for node in Topology(systemd=("node2",)).nodes.values() if node.systemd] == ["node2"]
-    with pytest.raises(LabUsage, match="--systemd node0: runs no OSDs"):
-        Topology(systemd=("node0",))
+    for shape in ({"systemd": ("node0",)}, {"systemd": ("node2",), "mons": 3}, {"systemd": ("node1",), "mgrs": 2}):
+        with pytest.raises(LabUsage, match=r"--systemd node\d: must be a node that runs OSDs only"):
+            Topology(**shape)
     with pytest.raises(LabUsage, match="no node node9"):
         Topology(systemd=("node9",))
 
 
+def test_mons_and_mgrs_begin_at_the_head() -> None:
+    nodes = Topology(mons=3, mgrs=2).nodes.values()
+    assert [node.name for node in nodes if node.mon] == ["node0", "node1", "node2"]
+    assert [node.name for node in nodes if node.mgr] == ["node0", "node1"]
+    with pytest.raises(LabUsage, match="--mons 6: there are 5 nodes for them"):
+        Topology(mons=6)
+
+
 def test_record_comes_back_as_it_was(tmp_path: Path) -> None:
-    shape = Topology(ec=(2, 1), bind=("/srv/data",), mux=False, systemd=("node2",))
+    shape = Topology(ec=(2, 1), bind=("/srv/data",), mux=False, systemd=("node2",), mons=2, mgrs=2)
     record = LabRecord(shape, "f-s-i-d", {"0": "u"}, "created")
     record.save(tmp_path)
     assert LabRecord.load(tmp_path) == record
@@ -82,7 +91,7 @@ def test_secret_file_is_never_readable_by_others(tmp_path: Path) -> None:
 
 def test_units() -> None:
     assert parse_ec("4+2") == (4, 2)
-    assert (parse_size("896MiB"), parse_size("10GiB"), parse_size("4096"), parse_size("1B")) == (
+    assert (parse_bytes("896MiB"), parse_bytes("10GiB"), parse_bytes("4096"), parse_bytes("1B")) == (
         896 << 20,
         10 << 30,
         4096,
@@ -93,4 +102,4 @@ def test_units() -> None:
             parse_ec(text)
     for text in ("10G", "1.5GiB", "", "GiB"):
         with pytest.raises(ValueError, match=r"10GiB"):
-            parse_size(text)
+            parse_bytes(text)

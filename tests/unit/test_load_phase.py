@@ -4,24 +4,26 @@ from __future__ import annotations
 
 import errno
 import math
-import time
+from contextlib import closing
 from dataclasses import replace
-from functools import partial
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List, cast
+from typing import Any, Dict, List, Mapping, Tuple, cast
 
 import pytest
 from run_context import context
 
 from cbt_plugins import journal
-from cbt_plugins.load.generator import Counts, LoadStart
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.journal import LineWriter
+from cbt_plugins.load.generator import Counts, JobEnd, LoadStart
 from cbt_plugins.load.session import Beat, LoadError
 from cbt_plugins.plan import S3, Phase, Plan
-from cbt_plugins.run import load_phase, preflight
+from cbt_plugins.run import load_observer, preflight
 from cbt_plugins.run import outcome as outcome_module
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.load_phase import LoadPhase, refusal
+from cbt_plugins.run.load_observer import LoadObserver, refusal
+from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.outcome import PhaseOutcome
 
 
@@ -42,60 +44,112 @@ def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words
     assert refusal(beat_of(0, 1000, 95.1), "a") is None  # too short a time
 
 
-def test_a_phase_is_stopped_as_soon_as_its_rows_are_lost() -> None:
-    stopped: List[str] = []
-    outcome = PhaseOutcome(1, Phase("age", "hybrid"))
-    observer = SimpleNamespace(outcome=outcome, session=SimpleNamespace(stop=lambda: stopped.append("stop")))
-    observer._stopping = None
-    observer._abort = partial(load_phase._Observer._abort, observer)
-    observer._stop = partial(load_phase._Observer._stop, observer)
-    whole = beat_of(10, 0, 95.0)
-    load_phase._Observer._note_loss(cast(Any, observer), whole, "a")
-    assert outcome.status == "ok" and not stopped
-    for _ in range(2):
-        beat = replace(whole, lost={"a": "cannot write: no space left on device"})
-        load_phase._Observer._note_loss(cast(Any, observer), beat, "a")
-    assert (outcome.status, stopped) == ("failed", ["stop"])
-    assert outcome.why == "c1: a: cannot write: no space left on device: make room on the node"
+class Session:
+    """A session whose generators run for as many looks as there are lists of silent clients."""
+
+    go_at, latest_end, all_ready = 1000.0, math.inf, False
+
+    def __init__(self, *silence: Dict[str, float]) -> None:
+        self.silence, self.stopped = list(silence), 0
+
+    over = property(lambda self: not self.silence)
+    jobs = property(lambda self: [SimpleNamespace(id="a", node="c1", start="self", lead=0.0)])
+
+    def beats(self, _: float) -> List[Beat]:
+        return []
+
+    def silent(self, _: float) -> Dict[str, float]:
+        return self.silence.pop(0)
+
+    def ends(self) -> Dict[str, JobEnd]:
+        return {}
+
+    def stop(self) -> None:
+        self.stopped += 1
+
+
+def observer_of(folder: Path, session: Session) -> LoadObserver:
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), (Phase("age", "hybrid"),))
+    watch = SimpleNamespace(poll=lambda: (), latest=None)
+    parts = (PhaseOutcome(1, plan.phases[0]), session, watch, SimpleNamespace(failure=None, begun=True))
+    return LoadObserver(context(plan=plan), {"c1": Offset(0.0, 0.0)}, *cast(Any, parts), folder, cast(Any, None))
+
+
+def test_a_phase_is_stopped_as_soon_as_its_rows_are_lost(tmp_path: Path) -> None:
+    session, whole = Session(), beat_of(10, 0, 95.0)
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.take(whole)
+        assert observer.outcome.status == "ok" and not session.stopped
+        for _ in range(2):
+            observer.take(replace(whole, lost={"a": "cannot write: no space left on device"}))
+    assert (observer.outcome.status, session.stopped) == ("failed", 1)
+    assert observer.outcome.why == "c1: a: cannot write: no space left on device: make room on the node"
 
 
 def test_a_client_that_is_away_is_waited_for_and_told_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    silence = [{"c1": 31.0}, {"c1": 299.0}, {}]
-    session = SimpleNamespace(go_at=1000.0, deadline=1060.0, over=False, beats=lambda _: (), ends=dict)
-    session.silent = lambda limit: silence.pop(0)
-    outcome, nothing = PhaseOutcome(1, Phase("age", "hybrid")), cast(Any, None)
-    watch = SimpleNamespace(poll=lambda: (), latest=None)
-    schedule = SimpleNamespace(failure=None, begun=True)
-    observer = load_phase._Observer(
-        nothing, outcome, cast(Any, session), cast(Any, watch), cast(Any, schedule), tmp_path, nothing
-    )
-    monkeypatch.setattr(observer, "_show", lambda: setattr(session, "over", not silence))
-    observer.until_over()  # its deadline is over, and it may have ended in time
-    assert outcome.warnings == [{"code": "client-silent", "text": "c1 said nothing for 299 s: its load went on unseen"}]
-    assert [r.getMessage() for r in caplog.records] == ["age: no word from c1 for 30 s: its load goes on unseen"]
-    silence[:], session.over = [{"c1": 31.0}, {}], False
-    observer._stopping = time.monotonic() - 1000.0
-    observer.until_over()  # it has not heard that it is to stop
-    observer._away_at = -math.inf
-    silence[:], session.over = [{}], False
-    with pytest.raises(LoadError, match="did not end"):
+    now = [1000.0]
+    monkeypatch.setattr(load_observer.time, "monotonic", lambda: now[0])
+    session = Session({"c1": 31.0}, {"c1": 299.0}, {})
+    session.latest_end = 1060.0
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.until_over()  # its latest end is over, and it may have ended in time
+        silent = {"code": "client-silent", "text": "c1 sent no message for 299 s: its load went on unobserved"}
+        assert observer.outcome.warnings == [silent] and not session.stopped
+        told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
+        assert told == ["age: no message from c1 for 30 s: its load goes on unobserved"]
+        now[0] += load_observer.BACK + 1
+        session.silence = [{}]
         observer.until_over()
-    observer.close()
+        assert session.stopped == 1 and [warning["code"] for warning in observer.outcome.warnings][1:] == ["late"]
+        now[0] += 1000.0
+        session.silence = [{"c1": 31.0}, {}]
+        observer.until_over()  # it has not heard that it is to stop
+        now[0] += 1000.0
+        session.silence = [{}]
+        with pytest.raises(LoadError, match="did not end"):
+            observer.until_over()
 
 
-def test_a_heartbeat_without_room_costs_no_phase(tmp_path: Path) -> None:
-    outcome, nothing = PhaseOutcome(1, Phase("age", "hybrid")), cast(Any, None)
-    observer = load_phase._Observer(nothing, outcome, nothing, nothing, nothing, tmp_path, nothing)
-    observer._beats.close()
-    observer._beats._file = open("/dev/full", "w", encoding="utf-8")  # noqa: SIM115 (the observer closes it)
-    for _ in range(3):
-        observer._write({"t": 1.0})
-    observer.close()
-    (warning,) = outcome.warnings
+def test_a_heartbeat_without_room_costs_no_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class FullDisk(LineWriter):
+        def write(self, value: Mapping[str, Any]) -> None:
+            raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr(load_observer, "LineWriter", FullDisk)
+    with closing(observer_of(tmp_path, Session())) as observer:
+        for second in (100.0, 101.0, 102.0):
+            observer.take(replace(beat_of(10, 0, 95.0), at=second))
+    (warning,) = observer.outcome.warnings
     assert warning == {"code": "resources-gap", "text": "heartbeat.jsonl lacks lines: No space left on device"}
-    assert outcome.status == "ok"
+    assert observer.outcome.status == "ok"
+
+
+def test_a_phase_that_nobody_guards_says_so(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The last sample is no news for ever: its disk may be full, or its node gone."""
+    now = [1000.0]
+    monkeypatch.setattr(load_observer.time, "monotonic", lambda: now[0])
+    session = Session()
+    with closing(observer_of(tmp_path, session)) as observer:
+        watch: Any = observer.watch
+        watch.latest, watch.latest_at = SimpleNamespace(raw_used=0.3, checks={}, not_clean=0), now[0]
+
+        def look() -> List[Tuple[str, str]]:
+            session.silence = [{}]
+            observer.until_over()
+            return [(warning["code"], warning["text"]) for warning in observer.outcome.warnings]
+
+        for passed in (0.0, 120.0, 1.0, 30.0):
+            now[0] += passed
+            warnings = look()
+        text = "no sample of the cluster for 121 s: full_guard does not know how full it is"
+        assert warnings == [("unguarded", text)]
+        watch.latest_at = now[0]
+        assert len(look()) == 1
+        now[0] += 200.0
+        assert [code for code, _ in look()] == ["unguarded"] * 2
+    assert observer.outcome.status == "ok"
 
 
 def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -115,13 +169,13 @@ def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkey
     session = SimpleNamespace(collect=collect, ends=dict, go_at=None)
     monkeypatch.setattr(LoadPhase, "_jobs", lambda *_: [])
     monkeypatch.setattr(LoadPhase, "_session", lambda *_: session)
-    monkeypatch.setattr(LoadPhase, "_make_load", lambda *_: None)
+    monkeypatch.setattr(LoadPhase, "make_load", lambda *_: None)
     monkeypatch.setattr(LoadPhase, "_account", lambda *_: None)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
     run = context(
         plan=plan,
         archive=RunArchive(tmp_path),
-        remote=SimpleNamespace(transport=None),
+        remote=None,
         watch=SimpleNamespace(ask=lambda *_: [{}, {}]),
         injector=SimpleNamespace(open=[]),
     )

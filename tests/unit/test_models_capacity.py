@@ -16,12 +16,9 @@ from cbt_plugins.models.capacity import (
     parse_cosbench,
     per_day,
     per_second,
-    percent_used,
-    rados_mean,
-    rados_objects,
     raw_bytes,
     raw_mean,
-    warp_random_mean,
+    used_share,
 )
 from cbt_plugins.models.pools import Redundancy, copies
 
@@ -33,7 +30,7 @@ EC42, THREE = Redundancy(4, 2), copies(3)
 def test_available_space() -> None:
     assert max_avail(524 * TIB, EC42) / TIB == pytest.approx(331.8667, abs=1e-4)
     assert max_avail(300.0, THREE, full=1.0) == 100.0
-    assert percent_used(95.9, 199) == pytest.approx(0.3252, abs=1e-4)
+    assert used_share(95.9, 199) == pytest.approx(0.3252, abs=1e-4)
 
 
 def test_the_mean_of_the_study() -> None:
@@ -123,35 +120,6 @@ def test_raw_space_of_a_mix() -> None:
     spread = [(1 * KIB, 64 * KIB, 1.0)]
     tried = sum(raw_bytes(chance.randint(1 * KIB, 64 * KIB), EC42) for _ in range(50_000)) / 50_000
     assert raw_mean(spread, EC42) == pytest.approx(tried, rel=0.01)
-
-
-def test_rados_objects() -> None:
-    assert [rados_objects(size) for size in (0, 1, 4 * MIB, 4 * MIB + 1, 1_048_576_000)] == [1, 1, 1, 2, 250]
-    sizes = parse_cosbench(STUDY)
-    assert 2_000_000 * rados_mean(sizes) == pytest.approx(31_700_000)
-    assert 2_000_000 * rados_mean(as_cosbench_draws(sizes)) == pytest.approx(26_720_000)
-
-
-def drawn_by_warp(largest: int, chance: random.Random) -> int:
-    """One size as warp's generator draws it."""
-    top = math.log2(largest - 1)
-    low = max(7.0, top - 8)
-    u = chance.random()
-    exponent = u * (top - low)
-    return 1 + int(2 ** (exponent + low)) if exponent > 1 else 1 + int(u * 2 ** (low + 1))
-
-
-@pytest.mark.parametrize("largest", [64 * MIB, 10_000, 1000])
-def test_warps_random_sizes(largest: int) -> None:
-    chance = random.Random(11)
-    tried = sum(drawn_by_warp(largest, chance) for _ in range(300_000)) / 300_000
-    assert warp_random_mean(largest) == pytest.approx(tried, rel=0.005)
-
-
-def test_warps_own_factor_is_a_little_high() -> None:
-    assert warp_random_mean(1 << 40) / (1 << 40) == pytest.approx(0.178989, abs=1e-6)
-    with pytest.raises(ValueError, match="257 bytes"):
-        warp_random_mean(256)
 
 
 def test_a_day() -> None:

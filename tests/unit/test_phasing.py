@@ -15,10 +15,10 @@ import pytest
 from faults_world import ANYTHING, Connections, injector
 from run_context import context
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.clock import Offset
 from cbt_plugins.faults import FaultError
-from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
 from cbt_plugins.run import events, phases
@@ -340,6 +340,23 @@ def test_a_fault_that_is_refused_or_fails(tmp_path: Path, world: Recovery, fails
     world.fail = []
     world.state["flags"] = list(world.first["flags"])
     assert run.go() == [True] * 4 and run.load.begun == ["one-down", "two-down", "recover"]
+
+
+def test_a_failure_of_a_scorecard_that_is_refused_makes_no_load(
+    tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The reason is noted once, the run goes on, and the phase is not repeated when the run is resumed."""
+    monkeypatch.setattr(events, "ONCE_MORE", 0.0)
+    two = Fault("two", "stop", ("node1", "node3"))
+    refused = load("two-nodes", Event(0.0, inject=two, optional=True), Event(0.0, undo=("two",)))
+    other = load("node-down", Event(0.0, inject=A, optional=True), Event(0.1, undo=("a",)))
+    run = Run(tmp_path, world, (replace(refused, failure="two nodes"), replace(other, failure="node down")))
+    assert run.go() == [True, True] and run.load.begun == ["node-down"]
+    (skipped,) = run.events("fault-skipped")
+    assert skipped["label"] == "two" and "inactive" in skipped["why"]
+    record = json.loads((tmp_path / "phases" / "01-two-nodes" / "phase.json").read_text())
+    assert (record["status"], record["jobs"]) == ("ok", [])
+    assert run.go() == [True, True] and run.load.begun == [] and len(run.events("fault-skipped")) == 1
 
 
 def test_recovery_is_fast_again_where_it_was(tmp_path: Path, world: Recovery) -> None:

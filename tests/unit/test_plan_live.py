@@ -15,7 +15,7 @@ from cbt_plugins.faults.kinds.network import Network
 from cbt_plugins.faults.lock import KEY
 from cbt_plugins.faults.node_shell import script
 from cbt_plugins.tools.__main__ import main
-from cbt_plugins.tools.plan_live import _with_programs_once
+from cbt_plugins.tools.plan_live import with_programs_once
 
 FILE = """\
 cluster: {user: root, head: node0, clients: [c1], osds: [node1, node2, node3, node4], mons: [node0], iterations: 1}
@@ -185,7 +185,7 @@ def test_an_option_that_the_cluster_does_not_know(
 def test_a_program_is_shown_once() -> None:
     lines = [f"  undo    node4: {script('process', action='start', program=name)}" for name in ("ceph-osd", "radosgw")]
     both = f"{lines[0]}\n{script('process', action='count')}"
-    shown = list(_with_programs_once([both, lines[1], f"  arm  sh -c {shlex.quote(script('interfaces'))}", "  plain"]))
+    shown = list(with_programs_once([both, lines[1], f"  arm  sh -c {shlex.quote(script('interfaces'))}", "  plain"]))
     assert shown[:2] == [
         "  undo    node4: action=start; program=ceph-osd (process.sh)\n" + " " * 14 + "action=count (process.sh)",
         "  undo    node4: action=start; program=radosgw (process.sh)",
@@ -218,7 +218,7 @@ def test_a_cluster_that_is_not_as_a_run_needs_it(
     assert main(["plan", "--live", write(tmp_path, quiet)]) == 1
     err = capsys.readouterr().err
     assert "Error: run r7 (pid 7 on elsewhere, archive /a/7) has held the cluster since 1970-01-01" in err
-    assert "daemon-down: 1 of 4 OSDs are down and out: start it" in err and err.count("Error: ") == 3
+    assert "daemon-down: 1 of 4 OSDs are down and out: start the daemon" in err and err.count("Error: ") == 3
     accepted = quiet + "    settings: {accept: [daemon-down, not-clean]}\n"
     assert main(["plan", "--live", write(tmp_path, accepted)]) == 1
     assert capsys.readouterr().err.count("Error: ") == 1
@@ -248,3 +248,17 @@ def test_two_runs_that_differ_are_both_asked_for(
     out = capsys.readouterr().out
     live = out[out.index("The cluster now") :].splitlines()
     assert [line for line in live if line.startswith("  Run ")] == ["  Run 1", "  Run 3"]  # workers make no difference
+
+
+def test_a_failure_of_a_scorecard_that_is_refused_is_skipped_then(
+    tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """It is no reason to refuse the run."""
+    head, _, _ = FILE.partition("  osdfailure:")
+    failures = "{node down: {kind: stop, nodes: [node1]}, two nodes: {kind: stop, nodes: [node1, node3]}}"
+    text = f"{head}  resilience:\n    s3: {{urls: ['http://rgw1:7480'], user: cbt}}\n    failures: {failures}\n"
+    assert main(["plan", "--live", write(tmp_path, text)]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and "no fault would be refused" in out
+    live = out[out.index("The cluster now, asked on node0") :]
+    assert "node-down: stop node1\n" in live and "skipped then: two-nodes: refused by rule inactive" in live

@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import pytest
 from recovery_times import reasons, seconds
 
-from cbt_plugins.results.episodes import STATES, stretches
-from cbt_plugins.results.recovery import blocks, milestones
-from cbt_plugins.results.recovery_rates import series
-from cbt_plugins.results.samples import Samples, read_samples
+from cbt_plugins.results.recovery.cluster_samples import Samples, read_samples
+from cbt_plugins.results.recovery.episodes import STATES, stretches
+from cbt_plugins.results.recovery.milestones import blocks, milestones
+from cbt_plugins.results.recovery.rates import series
 from cbt_plugins.warning_kinds import forbids_verdict
 
 CLEAN = {"active+clean": 10}
@@ -42,7 +42,8 @@ def watched(tmp_path: Path, *lines: Dict[str, Any], end: float = 100.0, interval
 DOWN = {"t": 11.0, "down": [6, 7], "settled": False, "health": "HEALTH_WARN"}
 DOWN["map"] = [{"epoch": 2, "t": 10.4, "down": [6, 7]}]
 FAULT = [event(10.0, "inject-begin"), event(10.5, "injected")]
-BACK = [event(60.0, "undo-begin"), event(63.0, "undone")]
+BACK_TIMES = ((60.0, "undo-begin"), (63.0, "undone"))
+BACK = [event(t, name) for t, name in BACK_TIMES]
 SETTLED = {"t": 16.0, "settled": True}
 
 
@@ -299,9 +300,29 @@ def test_without_samples_the_events_are_what_there_is() -> None:
 def test_a_fault_without_effect(tmp_path: Path) -> None:
     made = milestones(watched(tmp_path), [*FAULT, *BACK])
     failure = made["episodes"][0]
-    assert failure["effect"] is False and failure["outcome"] == "unknown"
+    assert failure["effect"] is False and failure["outcome"] == "unchanged"
     assert reasons(failure)["clean"] == "no OSD changed and all PGs stayed active+clean"
-    assert [s.state for s in stretches(made, 0, 100)][:3] == ["no failure", "failing", "no effect"]
+    states = [(s.state, s.start) for s in stretches(made, 0, 100)][1:]
+    assert states == [("failing", 10.0), ("no effect", 11.0), ("returning", 60.0), ("clean again", 63.0)]
+
+
+def test_the_effect_of_a_fault_that_takes_no_osd_is_what_the_run_has_seen(tmp_path: Path) -> None:
+    """Of a gateway: its port refused connections before the run had asked all; no PG tells of it."""
+    seen = {**event(14.0, "in-effect", osds=()), "milestones": {"refused": 12.5}}
+    fault = [event(10.0, "inject-begin", osds=()), event(10.5, "injected", osds=()), seen]
+    made = milestones(watched(tmp_path), [*fault, *(event(t, name, osds=()) for t, name in BACK_TIMES)])
+    failure, back = made["episodes"]
+    assert (failure["effect"], failure["outcome"], seconds(failure)["in-effect"]) == (False, "unchanged", 2.5)
+    assert (back["outcome"], back["left"]) == ("unchanged", None)
+    states = [(s.state, s.start) for s in stretches(made, 0, 100)][1:]
+    assert states == [("failing", 10.0), ("in effect", 13.0), ("returning", 60.0), ("clean again", 63.0)]
+    # read errors: PGs are repaired meanwhile, and the fault is in force all the same
+    repairs = [{"t": 20.0, "pgs": RECOVERING}, {"t": 30.0, "pgs": CLEAN}]
+    made = milestones(watched(tmp_path, *repairs), [*fault, *(event(t, name, osds=()) for t, name in BACK_TIMES)])
+    assert [s.state for s in stretches(made, 0, 60)] == ["no failure", "failing", "in effect"]
+    # of OSDs that are down, the OSD maps tell more
+    made = milestones(watched(tmp_path, DOWN), [*FAULT, event(12.0, "in-effect")])
+    assert [s.state for s in stretches(made, 0, 60)] == ["no failure", "failing", "degraded"]
 
 
 def test_a_cut_that_ends_by_itself_ends_there(tmp_path: Path) -> None:

@@ -10,10 +10,10 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 import pytest
 from recovery_times import reasons, seconds
 
-from cbt_plugins import formatting
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.journal import json_lines
-from cbt_plugins.results.recovery import blocks, milestones
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
+from cbt_plugins.results.recovery.milestones import blocks, milestones
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 
@@ -134,7 +134,7 @@ def test_not_recovered_is_a_result_with_data() -> None:
     assert "osd.7 stayed in" in reasons(failure)["out"]
     assert [w["code"] for w in made["warnings"]] == ["not-recovered"]
     assert back["left"] is None
-    assert any("17 down" in line for line in formatting.text(list(blocks(made))).splitlines())
+    assert any("17 down" in line for line in Terminal().text(list(blocks(made))).splitlines())
 
 
 def test_the_rates_are_those_of_the_counters() -> None:

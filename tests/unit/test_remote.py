@@ -15,16 +15,8 @@ import pytest
 
 from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.clock import offsets
-from cbt_plugins.cluster.remote import (
-    Remote,
-    RemoteError,
-    _by_node,
-    _cut_status,
-    _told_apart,
-    script,
-    subject_of,
-)
-from cbt_plugins.cluster.transport import Transport
+from cbt_plugins.cluster.remote import Remote, RemoteError, script, subject_of
+from cbt_plugins.cluster.transports.pdsh import Pdsh, cut_status, distinguishable_nodes, lines_by_node
 from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()
@@ -68,7 +60,7 @@ def test_a_copy_from_which_nothing_more_comes_is_ended(tmp_path: Path, monkeypat
     process = subprocess.Popen(["sleep", "1000"])
     sizes = iter([1, 2, 3])
     folder: Any = SimpleNamespace(rglob=lambda pattern: [tmp_path] * next(sizes, 3))
-    assert remote._end_of_copy(process, folder, 0.2) == b"nothing more came for 0.2 s"
+    assert remote._end_of_copy(process, folder, 0.2) == b"no more data came for 0.2 s"
     assert process.returncode == -9 and next(sizes, None) is None
 
 
@@ -80,7 +72,7 @@ def test_a_folder_that_is_not_there_arrives_empty(tmp_path: Path) -> None:
 def test_what_pdsh_prints_is_taken_apart() -> None:
     """pdsh 2.34: "node: " before every line, and its own messages before the node's name."""
     text = "node1: a: b\nnode2:  two\nnode1: \npdsh@node0: node3: ssh exited with exit code 255\n"
-    apart = _by_node(["node1", "node2", "node3"], text)
+    apart = lines_by_node(["node1", "node2", "node3"], text)
     assert apart["node1"] == "a: b\n\n"
     assert apart["node2"] == " two\n"
     assert "exit code 255" in apart["node3"]
@@ -129,13 +121,13 @@ def test_pdsh_with_names_of_every_form(pdsh: Remote, nodes: List[str]) -> None:
     ],
 )
 def test_pdsh_reaches_what_its_labels_tell_apart(nodes: List[str], apart: List[str]) -> None:
-    assert _told_apart(nodes) == apart
+    assert distinguishable_nodes(nodes) == apart
 
 
 def test_an_ipv6_address_takes_ssh() -> None:
-    transport = Transport.from_host({"user": "u"}, {"pdsh_cmd": "sh"})
-    assert not transport.by_pdsh("fe80::1") and transport.by_pdsh("10.0.0.1")
-    assert transport.ssh("fe80::1", "true")[-2:] == ["u@fe80::1", "true"]
+    remote = Remote.from_host({"user": "u"}, {"pdsh_cmd": "sh"})
+    assert [remote.transport_name(node) for node in ("fe80::1", "10.0.0.1")] == ["ssh", "pdsh"]
+    assert remote.command("fe80::1", "true")[-2:] == ["u@fe80::1", "true"]
 
 
 @pytest.mark.parametrize("nodes", [["one.invalid"], ["one.invalid", "two.invalid"]])
@@ -152,23 +144,23 @@ def test_a_node_out_of_reach_is_told_once_with_what_to_try(nodes: List[str]) -> 
 
 def test_messages_of_pdsh_itself_reach_nodes_with_a_domain() -> None:
     text = "pdsh@here: b: ssh exited with exit code 255\n"
-    assert "255" in _by_node(["a.lab.example.com", "b.lab.example.com"], text)["b.lab.example.com"]
+    assert "255" in lines_by_node(["a.lab.example.com", "b.lab.example.com"], text)["b.lab.example.com"]
 
 
 def test_a_port_of_its_own_takes_ssh() -> None:
-    transport = Transport.from_host({"user": "u", "osds": ["ceph@a:2222", "b"]}, {"pdsh_cmd": "sh"})
-    assert transport.ssh("a", "true")[-4:] == ["2222", "--", "ceph@a", "true"]
-    assert transport.ssh("b", "true")[-2:] == ["u@b", "true"]
-    assert [transport.by_pdsh(node) for node in ("a", "b")] == [False, True]
+    remote = Remote.from_host({"user": "u", "osds": ["ceph@a:2222", "b"]}, {"pdsh_cmd": "sh"})
+    assert remote.command("a", "true")[-4:] == ["2222", "--", "ceph@a", "true"]
+    assert remote.command("b", "true")[-2:] == ["u@b", "true"]
+    assert [remote.transport_name(node) for node in ("a", "b")] == ["ssh", "pdsh"]
 
 
 @pytest.mark.parametrize("of_all", ["-p 22", "-oPort=22", "-o Port=22"])
 def test_a_port_of_its_own_wins_over_that_of_all(of_all: str) -> None:
-    transport = Transport.from_host({"osds": ["a:2222", "b"]}, {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": of_all})
-    for line in (transport.ssh("a", "true"), transport.login("a").split()):
+    remote = Remote.from_host({"osds": ["a:2222", "b"]}, {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": of_all})
+    for line in (remote.command("a", "true"), remote.login("a").split()):
         place = line.index("-p")  # ssh takes the first one: `ssh -G -p 2222 -p 22 host`
         assert line[place + 1] == "2222" and place < line.index(of_all.split()[0], place + 1)
-    assert (transport.port("a"), transport.port("b")) == (2222, 22) and "2222" not in transport.ssh("b", "true")
+    assert (remote.port("a"), remote.port("b")) == (2222, 22) and "2222" not in remote.command("b", "true")
 
 
 @pytest.mark.parametrize(
@@ -186,14 +178,13 @@ def test_errors_name_the_command_and_the_node(command: str, subject: str) -> Non
 
 
 def test_status_line_and_its_line_break_are_cut_off() -> None:
-    assert _cut_status("hi\n\ntoken 3\n", "token") == ("hi\n", 3)
-    assert _cut_status("no end\ntoken 0\n", "token") == ("no end", 0)
-    assert _cut_status("killed", "token") == ("killed", 255)
+    assert cut_status("hi\n\ntoken 3\n", "token") == ("hi\n", 3)
+    assert cut_status("no end\ntoken 0\n", "token") == ("no end", 0)
+    assert cut_status("killed", "token") == ("killed", 255)
 
 
 def test_percent_signs_reach_the_node_and_not_pdsh() -> None:
-    transport = Transport(user="root", pdsh="/usr/bin/pdsh", ssh_args=(), own_names=frozenset())
-    line, _ = transport.pdsh_line(["a", "b"], "date +%h %n %u %%")
+    line, _ = Pdsh({"user": "root"}, {"pdsh_cmd": "sh"}).line(["a", "b"], "date +%h %n %u %%")
     assert line[-1] == "date +%%h %%n %%u %%%%"
     assert "root@a,root@b" in line
 
@@ -214,23 +205,23 @@ def test_a_full_disk_here_is_no_error_of_a_node(tmp_path: Path, monkeypatch: pyt
 def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PDSH_SSH_ARGS_APPEND", "-p 2222")
     common = {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": "-a -x -l%u %h"}
-    transport = Transport.from_host({"user": "perf"}, common)
-    assert transport.pdsh is None  # ssh is used where pdsh is missing
-    line = transport.ssh("node1", "true")
+    remote = Remote.from_host({"user": "perf"}, common)
+    assert remote.transport_name("node1") == "ssh"  # it is used where pdsh is missing
+    line = remote.command("node1", "true")
     assert line[-2:] == ["perf@node1", "true"]
     assert line[-7:-2] == ["-a", "-x", "-p", "2222", "--"]
 
 
 def test_a_network_may_be_silent_for_as_long_as_a_connection_has_patience() -> None:
-    ssh = Transport.from_host({}, {}).ssh
-    alive = [word for word in ssh("node1", "true") + ssh("node1", "true", 600.0) if "Alive" in word]
+    command = REMOTE.command
+    alive = [word for word in command("node1", "true") + command("node1", "true", 600.0) if "Alive" in word]
     each = "-oServerAliveInterval=15"
     assert alive == [each, "-oServerAliveCountMax=4", each, "-oServerAliveCountMax=40"]
 
 
 def test_this_machine_needs_no_ssh_unless_another_user_is_asked_for() -> None:
-    assert Transport.from_host({}, {}).is_local(HERE)
-    assert not Transport.from_host({"user": "nobody-else"}, {}).is_local(HERE)
+    assert REMOTE.transport_name(HERE) == "local"
+    assert Remote.from_host({"user": "nobody-else"}, {}).transport_name(HERE) != "local"
 
 
 def test_lines_come_while_the_command_runs() -> None:

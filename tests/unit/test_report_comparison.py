@@ -86,6 +86,15 @@ def test_what_is_not_significant_has_none(compared: Compared) -> None:
     assert "verdict-" not in html and 'class="interval "' in html
 
 
+def test_a_small_difference_is_marked_as_equivalent(compared: Compared) -> None:
+    """Its cell says "equivalent (worse)"."""
+    small = with_verdicts(compared, Verdict.EQUIVALENT)
+    (row,) = small.rows
+    row = replace(row, comparison=replace(row.comparison, differs="worse"))
+    html = page(replace(small, sections=(replace(small.sections[0], rows=(row,)),)))
+    assert "equivalent (worse)" in html and '<span class="mark ">=</span>' in html
+
+
 def test_a_metric_without_direction_has_none(compared: Compared) -> None:
     odd = with_verdicts(compared, Verdict.WORSE)
     row = replace(odd.sections[0].rows[0], metric="rgw_osd_ratio")

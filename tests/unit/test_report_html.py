@@ -12,7 +12,7 @@ import analysis_archives as made
 import pytest
 from report_archives import add_failure, add_resources, both_engines
 
-from cbt_plugins import formatting
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.report.plot_data import chart_data, factor, flight_data, highs, lows, means, phase_charts, weighted
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.histogram import tail_quantiles
@@ -272,11 +272,15 @@ def test_what_was_broken_is_shaded_and_in_tables(tmp_path: Path) -> None:
         "first OSD down 0.250",
         "Percentages are relative to calm",
         "degraded 2.000 12.00 54.50",
+        "node-a failure total 2 2 7 1,234 2.50 54.50 3.000 99.00 - 3.300",
+        "bad second: p99 of total 90.10 ms or more (3 times the p99 of the baseline), success of less than 99.9 %",
+        "for 30 s: not in 2 s; http://rgw2:7480 answered nothing for 2 s; 5 due requests never started",
     ):
         assert part in text, part
     assert 'data-chart="copies"' in html
     drawn = data_of(html)
     assert drawn["phases"][0]["failure"]["degraded"] == [0, 9, 4]
+    assert drawn["phases"][0]["failure"]["bad"] == [[1, 3]]
     curves = {curve["name"]: curve for curve in drawn["tails"][0]["curves"]}
     assert list(curves) == ["new", "new: degraded", "aged"]
     assert curves["new: degraded"]["ms"][:3] == [1.0, 1.5, 2.25] and curves["new: degraded"]["dash"]
@@ -374,7 +378,7 @@ def test_the_top_says_how_long_and_how_many(tmp_path: Path) -> None:
 
 def test_a_table_of_operations_has_a_column_for_each_metric_of_the_registry(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path))
-    page, text = run_page(summary, tmp_path), formatting.text(terminal.blocks(summary))
+    page, text = run_page(summary, tmp_path), Terminal().text(terminal.blocks(summary))
     head = re.findall(r"<tr><th></th>(?:<th[^>]*>[^<]*</th>)+", page.split('id="phases"')[-1])
     shown = next(re.findall(r"<th[^>]*>([^<]+)</th>", row) for row in head if ">max<" in row)
     wanted = [metric.heading for metric in (*RATES, *LATENCIES)]

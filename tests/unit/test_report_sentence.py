@@ -15,12 +15,12 @@ from report_archives import add_failure
 pytest.importorskip("scipy")
 pytest.importorskip("jinja2")
 
-from cbt_plugins import formatting
 from cbt_plugins.compare.table import Rules, compare
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.report import terminal
 from cbt_plugins.report.page import run_page
 from cbt_plugins.report.sentence import Sentence, first, of_aging, of_comparison, of_run
-from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.run_record import ResultWarning, RunRecord
 from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import summarize
 
@@ -145,7 +145,7 @@ def test_what_happened_in_a_failure(tmp_path: Path) -> None:
     add_failure(summary, "new")
     _, impact = of_run(summary, CONFIG)
     assert impact.text == (  # its share is of two seconds, and says nothing
-        "Until all PGs were active+clean again, in 2.0 s with load: 7 requests failed; "
+        "Until all PGs were active+clean again, in 2.0 s with load: 2 seconds were bad; 7 requests failed; "
         "the longest time without a success was 2.5 s."
     )
     for state in summary["failure"]["impact"]["phases"][0]["states"]:
@@ -155,7 +155,7 @@ def test_what_happened_in_a_failure(tmp_path: Path) -> None:
     assert impact.text == (
         "Until all PGs were active+clean again, in 12.0 s with load: clients had 54 % (degraded) of the throughput "
         "without a failure; "
-        "7 requests failed; the longest time without a success was 2.5 s."
+        "2 seconds were bad; 7 requests failed; the longest time without a success was 2.5 s."
     )
     worst = {"phase": "new", "state": "rebuilding", "seconds": 23, "lowest": 2.0, "percent": 16.2}
     side = summary["failure"]["impact"]
@@ -183,7 +183,7 @@ def test_two_equal_measurements_without_aging_are_compared_by_their_names(tmp_pa
     renamed = json.loads(text)
     (sentence,) = of_run(renamed, CONFIG)
     assert sentence.text.startswith("Operations of phase two were 33.3 % slower than those of phase new in this run;")
-    text = formatting.text(terminal.blocks(renamed))
+    text = Terminal().text(terminal.blocks(renamed))
     assert "two compared with new: " in text and "(aged)" not in text and "(new)" not in text
     page = run_page(renamed, tmp_path)
     assert "First and last measurement" in page and ">aged<" not in page and "(aged)" not in page

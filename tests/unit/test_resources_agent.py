@@ -147,9 +147,9 @@ def test_every_node_is_watched_by_default() -> None:
 
 def test_counters_that_begin_anew_count_from_zero() -> None:
     last: Dict[int, Any] = {}
-    assert resources_agent._difference(last, 3, [10, 500]) == []  # the first reading says nothing
-    assert resources_agent._difference(last, 3, [10, 500]) == []
-    assert resources_agent._difference(last, 3, [14, 20]) == [[3, 4, 20]]
+    assert resources_agent.difference(last, 3, [10, 500]) == []  # the first reading says nothing
+    assert resources_agent.difference(last, 3, [10, 500]) == []
+    assert resources_agent.difference(last, 3, [14, 20]) == [[3, 4, 20]]
 
 
 def test_addresses_of_an_interface() -> None:

@@ -7,7 +7,7 @@ from typing import Any, Dict, List, Optional
 
 import pytest
 
-from cbt_plugins.results.bottleneck import bottleneck
+from cbt_plugins.results.nodes.bottleneck import bottleneck
 
 LOAD: Dict[str, Any] = {"made": True, "per_s": 800.0, "bytes_per_s": 1e8, "ops": {"GET": 500.0, "PUT": 300.0}}
 
@@ -182,7 +182,7 @@ def test_without_daemons_a_node_is_what_it_is_for() -> None:
     assert bottleneck(full, LOAD)["what"] == "RGW CPU"
     both = put(line, nodes=[{**FULL_RGW, "cores": {}, "roles": ["rgw", "osd"]}])
     made = bottleneck(both, LOAD)
-    assert made["what"] == "unknown" and "who uses them is not known" in made["evidence"][0]
+    assert made["what"] == "unknown" and "the programs that use them are unknown" in made["evidence"][0]
 
 
 def test_disks_of_osd_nodes_count_when_their_osds_are_not_known() -> None:

@@ -9,8 +9,8 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.results import collectl, resources
-from cbt_plugins.results.usage import Networks
+from cbt_plugins.results.nodes import collectl, resources
+from cbt_plugins.results.nodes.usage import Networks
 
 DATA = Path(__file__).parent.parent / "data" / "resources"
 SECOND = 1795275201.0  # 15:33:21, when the first line of node2 ends
@@ -113,7 +113,7 @@ def test_a_jump_that_is_no_summer_time_ends_what_is_known(tmp_path: Path) -> Non
         assert its.processors.watched_seconds((begin - 4000, begin + 4000))[0] == pytest.approx(31)
         assert "its local time jumps by" in its.clock
         about = {"nodes": [{"node": "x", "clock": its.clock}], "phases": {}}
-        (warning,) = resources.warnings_of(about, [])
+        (warning,) = resources.resource_warnings(about, [])
         assert warning["code"] == "resources-gap" and its.clock in warning["text"]
 
 
@@ -152,7 +152,7 @@ def test_nodes_of_one_machine_are_found(tmp_path: Path) -> None:
     assert [disk["node"] for disk in made["devices"]] == ["node2"]
     assert made["nodes"][0]["busy"] > 0.9
     assert made["bottleneck"]["what"] == "unknown"
-    assert "who uses them is not known" in made["bottleneck"]["evidence"][0]
+    assert "the programs that use them are unknown" in made["bottleneck"]["evidence"][0]
 
 
 def test_the_monitor_of_daemons_goes_before_it(tmp_path: Path) -> None:

@@ -11,13 +11,14 @@ import jsonschema
 import pytest
 from resources_lines import T0, Made, write
 
-from cbt_plugins import evidence, formatting
+from cbt_plugins import evidence
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.terminal import blocks
-from cbt_plugins.results import resources, usage
-from cbt_plugins.results.node_samples import Counter
+from cbt_plugins.results.nodes import resources, usage
+from cbt_plugins.results.nodes.counters import Counter
+from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.summary_file import json_schema, summarize, write_summary
-from cbt_plugins.results.usage import Networks
 
 ROLES = {"n1": ["osd"], "n2": ["osd"], "r1": ["rgw"], "c1": ["client"]}
 OSDS = [("osd", "1", 0.5, 400), ("osd", "2", 0.25, 500)]
@@ -103,7 +104,7 @@ def test_without_samples_nothing_is_known(tmp_path: Path) -> None:
     assert node["watched"] == pytest.approx(0.7)
     assert made["daemons"][0]["cores"] == pytest.approx(1.0)
     assert made["series"]["cores"]["osd"] == [1.0] * 8 + [None] * 6 + [1.0] * 6
-    found = resources.warnings_of({"phases": {"x": made}}, [{"name": "x", "generator": None}])
+    found = resources.resource_warnings({"phases": {"x": made}}, [{"name": "x", "generator": None}])
     assert [(w["code"], w["phase"]) for w in found] == [("resources-gap", "x")] and "n1 (70 %)" in found[0]["text"]
 
 
@@ -265,7 +266,7 @@ def test_many_bytes_are_read_by_several_processes(tmp_path: Path, monkeypatch: p
     write(tmp_path, "n1", Made(OSDS), offset=3.0)
     write(tmp_path, "n2", Made([("osd", "10", 1.0, 600)]))
     alone = of(tmp_path, offsets={"n1": 3.0})
-    monkeypatch.setattr(resources, "_MANY", 0)
+    monkeypatch.setattr(resources, "MANY", 0)
     assert of(tmp_path, offsets={"n1": 3.0}) == alone
 
 
@@ -400,9 +401,9 @@ def test_the_summary_of_a_run_without_monitors_has_none(tmp_path: Path) -> None:
 
 
 def test_the_text_has_a_table_of_the_classes(watched: Path) -> None:
-    text = formatting.text(blocks(summarize(watched)))
+    text = Terminal().text(blocks(summarize(watched)))
     (osd,) = [line.split() for line in text.splitlines() if line.split()[:1] == ["OSD"]]
     assert osd == ["OSD", "2", "0.750", "0.750", "900.0", "2.000", "4.000"]
     assert "RGW:OSD 2.000 (2/1), 133.3 requests/s per core of RGW and OSD, 1831 cores per GB/s" in text
-    assert "bottleneck: media. node1: sda (of which OSD is not known) was busy 97 % of the time" in text
+    assert "bottleneck: media. node1: sda (its OSD is unknown) was busy 97 % of the time" in text
     assert max(map(len, text.splitlines())) <= 120

@@ -8,8 +8,8 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.results import resources
-from cbt_plugins.results.usage import Networks
+from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.usage import Networks
 
 DATA = Path(__file__).parent.parent / "data" / "resources" / "lab"
 WINDOW = (1795280510.0, 1795280521.0)

@@ -11,11 +11,11 @@ from typing import Any, Dict, List, Sequence, Tuple
 import pytest
 from resources_lines import T0, Made, write
 
-from cbt_plugins.results import resources
-from cbt_plugins.results.cpu_time import cpu_time_rows
-from cbt_plugins.results.record import of_resources
-from cbt_plugins.results.thread_groups import ENDED, OTHER, group_of
-from cbt_plugins.results.usage import Networks
+from cbt_plugins.results.nodes import resources
+from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
+from cbt_plugins.results.nodes.thread_groups import ENDED, OTHER, group_of
+from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.results.run_record import of_resources
 
 #: what threads of an OSD, two gateways, mon and mgr had used after warp had run for 12 s: daemon, thread, number, ticks
 RECORDED = Path(__file__).parent.parent / "data" / "resources" / "threads"
@@ -39,7 +39,7 @@ def looked(folder: Path, looks: Looks, seconds: int = 20) -> None:
 
 
 def of(folder: Path, window: Tuple[float, float] = (0.0, 20.0), rates: Sequence[float] = ()) -> Dict[str, Any]:
-    served = resources._counter([(T0, 1, rates)] if rates else [])
+    served = resources.counter_of_rates([(T0, 1, rates)] if rates else [])
     load = {"made": True, "per_s": fmean(rates or [0]), "bytes_per_s": 1.0, "ops": {}, "served": served}
     low, high = window
     return resources.of_window(resources.read_nodes(folder, {}), (T0 + low, T0 + high), load, {}, Networks())
@@ -113,14 +113,14 @@ def test_limits_and_memory_are_warnings(tmp_path: Path) -> None:
     (node,), (osd,) = made["nodes"], made["daemons"]
     assert (node["load"], node["available_mib"], node["swapped_mib"]) == (3.0, 2.0, 6.0)
     assert osd["throttled"] == pytest.approx(0.4)
-    found = {its["code"]: its["text"] for its in resources.warnings_of({"phases": {"x": made}}, [])}
+    found = {its["code"]: its["text"] for its in resources.resource_warnings({"phases": {"x": made}}, [])}
     assert found == {
         "throttled": "CPU limits of cgroups stopped 1 daemon: osd.1 in 40 % of their periods",
         "swapping": "memory was swapped on n1 (6 MiB)",
     }
     before = of(tmp_path, (0.0, 4.0))  # no look in it
     assert before["daemons"][0]["throttled"] == 0 and before["nodes"][0]["load"] is None
-    assert not resources.warnings_of({"phases": {"x": before}}, [])
+    assert not resources.resource_warnings({"phases": {"x": before}}, [])
 
 
 def test_files_of_before_say_nothing_of_threads(tmp_path: Path) -> None:

@@ -18,13 +18,14 @@ from aggregates_writer import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.results import aggregates, job_files
+from cbt_plugins.results import aggregates
 from cbt_plugins.results.aggregates import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.job import JobAccumulator, JobAggregates, kind
-from cbt_plugins.results.job_files import Read, Task, frames_of_rows, read_jobs
-from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
+from cbt_plugins.results.requests import job_files
+from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates, kind
+from cbt_plugins.results.requests.job_files import Read, Task, frames_of_rows, read_jobs
+from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.source import Unreadable
 
 T0, NS = made.T0 // 60 * 60, made.NS  # a whole minute
@@ -243,7 +244,7 @@ def test_a_damaged_frame_takes_no_other_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["zlib", "isal.isal_zlib"])
 def test_both_ways_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
-    monkeypatch.setattr(aggregates, "_unpack", pytest.importorskip(which))
+    monkeypatch.setattr(aggregates, "inflate", pytest.importorskip(which))
     path = aggregates_writer.write(tmp_path / "j.aggregates", steady())
     assert read(path).jobs["j"].rows == 40
     at, _ = places(path)[0][1]
@@ -326,11 +327,11 @@ def test_aggregates_come_before_rows(tmp_path: Path) -> None:
 def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     path = aggregates_writer.write(tmp_path / "f", steady(100))
     used: List[Task] = []
-    lots = job_files._lots
+    lots = job_files.lots_of
     monkeypatch.setattr(job_files, "MANY", 0)
-    monkeypatch.setattr(job_files, "_TASK", 1)
+    monkeypatch.setattr(job_files, "TASK_BYTES", 1)
     monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(job_files, "_lots", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
+    monkeypatch.setattr(job_files, "lots_of", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
     found = read(path)
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))

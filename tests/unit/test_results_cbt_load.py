@@ -11,9 +11,9 @@ import analysis_archives as made
 import pytest
 
 from cbt_plugins.formatting import size_class
-from cbt_plugins.results import flight
-from cbt_plugins.results.record import warnings_of
-from cbt_plugins.results.series import TimeGrid
+from cbt_plugins.results.requests import flight
+from cbt_plugins.results.requests.series import TimeGrid
+from cbt_plugins.results.run_record import result_warnings
 from cbt_plugins.results.summary_file import dumps, summarize
 from cbt_plugins.warning_kinds import KINDS
 
@@ -102,7 +102,7 @@ def test_an_open_loop(tmp_path: Path) -> None:
     assert phase["loop"] == "open"
     assert phase["rate"] == {"asked": 300.0, "issued": 300.0, "deviation": 0.0, "chance": 0.0, "unstarted": 0.0}
     assert phase["littles_law"]["jobs"][0]["paced"]
-    (given,) = warnings_of(summary)  # a reader of the table sees `open`, a comparison has to be told
+    (given,) = result_warnings(summary)  # a reader of the table sees `open`, a comparison has to be told
     assert (given.code, given.phase, given.op) == ("rate-given", phase["name"], None)
     assert "300 requests/s were asked for" in given.text
 
@@ -294,7 +294,7 @@ def test_phases_that_are_not_paired(tmp_path: Path) -> None:
     assert beside(tmp_path / "open", {}, rate_limit=300.0) == []
     assert beside(tmp_path / "get", {"asked": {"duration": 10.0, "mix": {}}}) == []
     (entry,) = beside(tmp_path / "hybrid", {"kind": "hybrid", "role": "measure"})
-    assert "one process per operation" in entry["note"]
+    assert "one process for each operation" in entry["note"]
 
 
 def test_other_workers_are_said(tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.histogram import buckets
-from cbt_plugins.results.series import Seconds, TimeGrid, Timeline
+from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
 
 
 def latencies(timeline: Timeline, block: int, values: Sequence[int], op: str = "GET") -> None:
@@ -39,14 +39,14 @@ def seconds(grid: TimeGrid, *ends: Tuple[int, float, float]) -> Seconds:
 def test_bins_cover_the_window_exactly() -> None:
     grid = TimeGrid.of(100.25, 110.5, 1, everything=True)
     assert (grid.first, grid.step, grid.bins) == (100, 1, 11)
-    assert grid.spans()[[0, 1, 10]].tolist() == [0.75, 1, 0.5]
-    assert grid.spans().sum() == grid.length
+    assert grid.seconds_of_bins()[[0, 1, 10]].tolist() == [0.75, 1, 0.5]
+    assert grid.seconds_of_bins().sum() == grid.length
 
 
 def test_long_windows_get_wider_bins() -> None:
     grid = TimeGrid.of(0, 38 * 3600, 60)
     assert (grid.step, grid.bins, grid.block_step, grid.block_bins) == (19, 7200, 60, 2280)
-    assert grid.spans().sum() == pytest.approx(grid.length)
+    assert grid.seconds_of_bins().sum() == pytest.approx(grid.length)
     fine = TimeGrid.of(0, 38 * 3600, 1)
     assert (fine.step, fine.bins, fine.block_step, fine.block_bins) == (19, 7200, 19, 7200)
     assert TimeGrid.of(0, 20 * 86400, 60).block_step == 240

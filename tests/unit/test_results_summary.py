@@ -12,13 +12,13 @@ import analysis_archives as made
 import pytest
 from analysis_archives import codes
 
-from cbt_plugins import formatting
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.report.terminal import blocks
-from cbt_plugins.results import job_files
-from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.archive import find_runs, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.requests import job_files
+from cbt_plugins.results.requests import phase as of_phase
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
@@ -194,13 +194,13 @@ def test_what_a_rate_holds_says_so_in_every_place(tmp_path: Path) -> None:
     rows = [made.row("GET", i / 50 - 2, 0.01, thread=w) for i in range(700) for w in range(2)]
     summary = one(tmp_path, [made.job("g", "GET", rows, rate_limit=100), made.job("h", "GET", rows, workers=2)])
     (warning,) = (its for its in summary["warnings"] if its["code"] == "paced")
-    assert warning["op"] == "GET" and "GET was held to 100 requests/s in 1 of 2 jobs: it could" in warning["text"]
+    assert warning["op"] == "GET" and "GET was limited to 100 requests/s in 1 of 2 jobs: it could" in warning["text"]
     # 100/s of 300/s: that it is slower than before would be no fault of the limit
     slow = one(tmp_path / "slow", [made.job("g", "GET", rows, rate_limit=300)])
     assert "paced" in codes(slow) and "at-limit" not in codes(slow)
-    assert "LIMITED: GET to 100.0/s: not what the cluster can do" in formatting.text(blocks(summary))
+    assert "LIMITED: GET to 100.0/s: not what the cluster can do" in Terminal().text(blocks(summary))
     again = {**summary["phases"][0], "name": "again"}
-    assert "held to a rate, and no word on aging: GET" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
+    assert "rate limited, so no answer on aging: GET" in (new_vs_aged([summary["phases"][0], again]) or {})["note"]
 
 
 def aged_archive(tmp_path: Path, limit: int) -> Dict[str, Any]:
@@ -226,8 +226,8 @@ def test_the_share_of_the_objects_that_reads_could_find(tmp_path: Path) -> None:
         }  # fmt: skip
         texts_ = [its["text"] for its in summary["warnings"] if its["code"] == "read-share"]
         assert bool(texts_) == warned and all(f"reads know {limit} of 800 objects" in text for text in texts_)
-        assert ("none of those of fill" in " ".join(texts_)) == bool(unread)
-        assert ("reads know" in formatting.text(blocks(summary))) == warned
+        assert ("no objects of fill" in " ".join(texts_)) == bool(unread)
+        assert ("reads know" in Terminal().text(blocks(summary))) == warned
 
 
 def test_littles_law_does_not_warn_of_a_job_that_had_nothing_to_delete(tmp_path: Path) -> None:

@@ -142,7 +142,7 @@ def test_a_daemon_that_says_nothing_is_told(world: Connections) -> None:
 
     world.run = run  # type: ignore[method-assign]
     (wrong,) = not_in_force(ceph(world), [NINE], 30.0)
-    assert str(wrong) == "osd.3: osd_max_backfills is not told, not 9"
+    assert str(wrong) == "osd.3: osd_max_backfills is unknown, not 9"
     assert asked[0].count("config show osd.") == 4
 
 
@@ -153,7 +153,7 @@ def test_what_is_read_at_the_start_is_refused_before_it_is_set(
     tmp_path: Path, world: Connections, option: str, who: str
 ) -> None:
     """Ceph says itself that the second can be changed at runtime."""
-    with pytest.raises(FaultError, match=rf"{option} is .*, not 600: it is read when the daemon starts"):
+    with pytest.raises(FaultError, match=rf"{option} is .*, not 600: daemons read this option when they start"):
         applied(tmp_path, world, (who, option, "600"))
     assert not any("config set" in text for _, text in world.said)
     shows(world, **{"osd_0": "600", "osd_1": "600", "osd_2": "600", "osd_3": "600", "rgw_4114": "600"})
@@ -250,8 +250,8 @@ def test_what_was_set_of_a_pool_that_is_gone_is_undone(
     world.fail = []
     assert made.undo_all() == []
     assert world.state["autoscale"] == {"rbd": "on"}
-    assert "pool_name=data is gone: nothing of it is set back" in caplog.text
-    assert not [r for r in made._journal.records if r["event"] == "overwritten"]
+    assert "pool_name=data no longer exists: its values are not set back" in caplog.text
+    assert not [r for r in made.records if r["event"] == "overwritten"]
 
 
 def test_what_was_set_of_a_pool_of_others_is_undone_with_it(tmp_path: Path) -> None:

@@ -181,7 +181,7 @@ def test_scaling_and_odds(capsys: pytest.CaptureFixture[str]) -> None:
         ("pgs --osds 10 --pool x=5/many", "'many' is not a pool"),
         ("network --nodes 3 --nic 25Gbit --pool 4+2", "EC 4+2: needs 6 nodes, there are 3"),
         ("network --nodes 3 --nic 25GB --pool 3", "not the speed of an interface"),
-        ("network --nodes 3 --nic 25Gbit --pool 3 --client-nic 1Gbit", "--client-nic is about"),
+        ("network --nodes 3 --nic 25Gbit --pool 3 --client-nic 1Gbit", "--client-nic is for clients"),
         ("network --nodes 3 --nic 25Gbit --pool 3 --put fast", "not a size"),
         ("workers", "nothing to calculate"),
         ("workers --step 8@12ms", "needs its steps"),

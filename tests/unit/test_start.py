@@ -10,8 +10,8 @@ from typing import Any, Iterator, Optional, cast
 import pytest
 from run_context import context
 
+from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.host import RunFailed
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
 from cbt_plugins.run import preflight
@@ -101,9 +101,9 @@ def test_the_preflight_refuses_it_with_all_its_errors(
     nothing = ("_facts", "offsets", "authority_of", "s3_keys", "owners_of")
     for name in nothing:
         monkeypatch.setattr(preflight, name, lambda *_: {})
-    for name in ("_python_errors", "_scratch_errors", "keys_of_users", "errors_of_endpoints"):
+    for name in ("python_errors", "_scratch_errors", "keys_of_users", "errors_of_endpoints"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
-    monkeypatch.setattr(preflight, "_conditions", lambda _: ["not clean"])
+    monkeypatch.setattr(preflight, "violated_conditions", lambda _: ["not clean"])
     ceph = SimpleNamespace(**vars(used(0.029)), json=lambda _: {}, bucket=lambda _: None)
     plan = replace(PLAN, phases=(CLOSED, replace(FILL, goal=Goal(raw=0.02))))
     host = cast(Any, SimpleNamespace(cluster={"head": "node0"}, run_dir="/nowhere"))

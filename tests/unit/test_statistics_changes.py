@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cbt_plugins.compare.statistics import alpha_of_budget, change_points
+from cbt_plugins.compare.statistics import alpha_of_budget, change_points, changes
 
 
 def runs(seed: int, *levels: float, length: int = 15) -> np.ndarray:
@@ -94,3 +94,20 @@ def test_a_budget_over_a_year_needs_a_smaller_p_and_finds_a_change_soon() -> Non
     values = np.concatenate([runs(6, 100, length=7), runs(7, 90, length=5)])
     (point,) = change_points(values, alpha)  # no order of 12 runs has a p as small: Student's t helps
     assert point.index == 7 and 0 < point.p < alpha
+
+
+def test_new_runs_move_no_change_of_long_ago_and_cost_one_window(monkeypatch: pytest.MonkeyPatch) -> None:
+    runs = np.random.default_rng(0).normal(100, 1, 800)
+    for at, step in ((200, 6), (410, -6), (620, 6), (650, -6)):
+        runs[at:] += step
+    looks = []
+    cuts_of_window = changes._cuts_of_window
+    monkeypatch.setattr(changes, "_cuts_of_window", lambda *about: looks.append(1) or cuts_of_window(*about))
+    settled: changes.Settled = {}
+    before = change_points(runs[:799], 1e-4, settled=settled)
+    assert [point.index for point in before] == pytest.approx([200, 410, 620, 650], abs=1)
+    first_looks = len(looks)
+    after = change_points(runs, 1e-4, settled=settled)
+    assert len(looks) == first_looks + 1 and [point.index for point in after] == [point.index for point in before]
+    assert change_points(runs, 1e-4) == after
+    assert change_points(runs, 1e-5, settled=settled) == change_points(runs, 1e-5)

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cbt_plugins.compare.statistics import runs as exact
+from cbt_plugins.compare.statistics import ranks as exact
 
 DISTINCT = st.lists(st.integers(-1000, 1000), min_size=2, max_size=14, unique=True)
 TIED = st.lists(st.integers(0, 4), min_size=2, max_size=5)

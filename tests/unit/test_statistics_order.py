@@ -179,7 +179,7 @@ def test_runs_without_a_time_are_left_out_of_the_order_and_named() -> None:
     assert "drift-of-runs" in codes(whole) and codes(part) - codes(whole) == {"order-unknown"}
     assert "drift-of-runs" in codes(part)
     (text,) = (its.text for its in part.warnings if its.code == "order-unknown")
-    assert text == "1 of 18 runs have no start time: only the order of the others was looked at"
+    assert text == "1 of 18 runs have no start time: only the order of the other runs was checked"
     turns = compare_runs(made[::2], made[1::2], times=([np.nan, *range(2, 18, 2)], range(1, 18, 2)))
     assert (turns.blocks, codes(turns) & {"drift-of-runs"}) == (0, set())
     alone = compare_runs(made[base], made[new], times=([np.nan] * 9, new))

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import stats
 
-from cbt_plugins.compare.statistics import Comparison, Estimate, compare_runs, estimate
-from cbt_plugins.compare.statistics.runs import KNOWN_SCATTER
+from cbt_plugins.compare.statistics import Comparison, Estimate, compare_differences, compare_runs, estimate
+from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Scatter
 
 RUNS = st.lists(st.floats(1, 1000), min_size=3, max_size=4, unique=True)
@@ -229,3 +229,24 @@ def test_units_do_not_matter_and_sides_are_alike(seed: int, n: int, unit: float,
     assert back.p == pytest.approx(here.p)
     assert back.change == pytest.approx(1 / (1 + here.change) - 1)
     assert back.change_high == pytest.approx(1 / (1 + here.change_low) - 1)
+
+
+@pytest.mark.parametrize(("runs", "paired"), [(3, False), (5, False), (10, False), (7, True)])
+def test_differences_of_small_counts_keep_their_error(runs: int, paired: bool) -> None:
+    """Counts of about 2 a run, many of them 0: unchanged they differ in 5 of 100 cases at most."""
+    chance = np.random.default_rng(5)
+    differ = held = 0
+    for _ in range(200):
+        base, new = chance.poisson(2.0, runs), chance.poisson(4.0, runs)
+        same = compare_differences(base, chance.poisson(2.0, runs), paired)
+        differ += same.p is not None and same.p < 0.05
+        found = compare_differences(base, new, paired)
+        held += found.change_low is not None and found.change_low <= 2.0 <= (found.change_high or 0.0)
+    assert differ <= 0.08 * 200 and held >= 0.92 * 200
+
+
+def test_differences_are_in_the_unit_of_the_values() -> None:
+    found = compare_differences([0.0, 0, 1, 0, 0, 0], [5.0, 6, 4, 7, 6, 5])
+    assert (found.change, found.change_low, found.change_high) == (5.0, 4.0, 6.0) and codes(found) == []
+    nothing = compare_differences([0.0] * 5, [0.0] * 5)
+    assert (nothing.change, nothing.p, nothing.inner_high) == (0.0, 1.0, 0.0)

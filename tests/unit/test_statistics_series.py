@@ -166,3 +166,12 @@ def test_series_without_noise() -> None:
     assert (differs.p, differs.within) == (None, None)
     assert "no-scatter" in codes(differs)
     assert "no-base" in codes(compare_series(np.zeros(100), np.full(80, 6.0)))
+
+
+def test_negative_values_give_no_relative_change() -> None:
+    """Their noise can be a thousand times the mean, whose logarithm has no limit."""
+    noise = np.tile([-30.0, 30.0], 50)
+    for base, new in ((noise + 0.01, np.full(100, 6.0)), (np.full(100, 6.0), noise + 0.01)):
+        compared = compare_series(base, new)
+        assert (compared.change, compared.change_low, compared.p) == (None, None, None)
+        assert "no-base" in codes(compared)

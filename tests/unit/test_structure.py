@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import configparser
 import importlib.util
 import os
 import re
@@ -12,9 +13,11 @@ import sys
 from collections import defaultdict
 from functools import cache
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Dict, Iterator, List, Set
 
 import pytest
+
+from cbt_plugins.config import registry
 
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDERS = ("cbt_plugins", "monitors", "tools")
@@ -24,9 +27,18 @@ PRONOUNS = re.compile("_*(its|theirs|made|found|known|told|said|asked|there|one|
 #: what files, templates and documented examples call so, and the argument of Python's own operators
 KEPT = {"planning.found", "sequential.found", "preview.what", "step.what", "sentence.more"}
 KEPT |= {"generator.other", "histogram.other"}
+#: with what a docstring begins that says neither what a function does nor what it returns
+NO_VERBS = re.compile(
+    "(A|An|The|It|Its|What|How|Whether|When|Where|Why|Which|Who|None|No|Of|One|All|Every|Each|There|Those|That|True|False"
+    "|Only|Everything|Until|Without|Seconds|Bytes|Mean|Means|Median|Probability|[^A-Z].*|[A-Z]+)"
+)
 PARAMETERS = 6
-
-
+#: lines of what is read in one sitting
+FUNCTION, MODULE = 60, 500
+#: where engines have names because no class is there to ask: the archives of earlier runs
+ENGINES_OF_ARCHIVES = "cbt_plugins.results.engines"
+#: names of generators that stand for something else: of result files, of processes on a node
+OTHER_NAMES = ("cbt_plugins.results.importers.", "cbt_plugins.monitors.node_daemons")
 
 def modules() -> Dict[str, Path]:
     """Dotted name, as installed, -> file."""
@@ -59,6 +71,15 @@ def test_imports_run_one_way_and_in_no_circle(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stdout[done.stdout.find("Contracts") :] + done.stderr
 
 
+def test_every_test_file_has_a_name_of_its_own() -> None:
+    """Pytest imports the files of folders without `__init__.py` by their bare names."""
+    folders: Dict[str, List[str]] = defaultdict(list)
+    for path in sorted((PROJECT / "tests").rglob("test_*.py")):
+        if not (path.parent / "__init__.py").exists():
+            folders[path.name].append(str(path.parent.relative_to(PROJECT)))
+    assert {name: places for name, places in folders.items() if len(places) > 1} == {}
+
+
 def test_every_module_can_be_imported() -> None:
     """In a process of its own: also what is imported when it is needed only, and what `./run bench` runs."""
     names = [name for name in modules() if not name.endswith("__main__")]
@@ -71,6 +92,14 @@ def test_every_module_can_be_imported() -> None:
     environment = {**os.environ, "PYTHONPATH": str(perf)}
     done = subprocess.run(words, cwd=PROJECT, env=environment, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_each_package_is_installed() -> None:
+    parser = configparser.ConfigParser()
+    parser.read(PROJECT / "setup.cfg", encoding="utf-8")
+    listed = parser["options"]["packages"].split()
+    packages = {name.rpartition(".")[0] for name in modules() if name != "cbt_plugins"}
+    assert sorted(listed) == sorted(packages)
 
 
 def test_each_class_name_stands_for_one_thing() -> None:
@@ -91,6 +120,21 @@ def test_docstrings_name_the_thing_that_is_returned() -> None:
         and re.match(r"(Return|Yield)s? what\b", ast.get_docstring(node) or "")
     ]
     assert not vague
+
+
+def is_property(function: ast.FunctionDef) -> bool:
+    return any("property" in ast.unparse(decorator) for decorator in function.decorator_list)
+
+
+def test_docstrings_of_functions_begin_with_a_verb() -> None:
+    """Of a property, which is read like a value, with a noun."""
+    openings = {
+        f"{name}.{node.name}": (ast.get_docstring(node) or "Nothing").split()[0].rstrip(",:;.")
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef) and not is_property(node)
+    }
+    assert {name: word for name, word in openings.items() if NO_VERBS.fullmatch(word) and word != "SIGKILL"} == {}
 
 
 def names_in(tree: ast.Module) -> Iterator[str]:
@@ -115,6 +159,20 @@ def test_names_are_nouns_not_pronouns() -> None:
     assert vague == KEPT
 
 
+def test_no_form_asks_for_the_kind_of_a_block() -> None:
+    """A block names its method of a form (formatting/blocks.py), so that no form forgets a kind."""
+    blocks = trees()["cbt_plugins.formatting.blocks"]
+    kinds = {node.name for node in blocks.body if isinstance(node, ast.ClassDef)}
+    asked = [
+        f"{module}:{call.lineno}"
+        for module, tree in trees().items()
+        for call in ast.walk(tree)
+        if isinstance(call, ast.Call) and isinstance(call.func, ast.Name) and call.func.id == "isinstance"
+        if kinds & {node.id for node in ast.walk(call) if isinstance(node, ast.Name)}
+    ]
+    assert {"TableGrid", "Words"} <= kinds and not asked
+
+
 def test_no_function_has_more_than_six_parameters() -> None:
     """Without self and cls: parameters that travel together are one object."""
     long: Dict[str, int] = {}
@@ -128,8 +186,92 @@ def test_no_function_has_more_than_six_parameters() -> None:
     assert long == {}
 
 
+def test_functions_and_modules_are_read_in_one_sitting() -> None:
+    long = {
+        f"{name}.{node.name}": (node.end_lineno or 0) - node.lineno + 1
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+    }
+    assert {name: lines for name, lines in long.items() if lines > FUNCTION} == {}
+    assert [name for name, path in modules().items() if path.read_text().count("\n") > MODULE] == []
+
+
 def test_modules_are_named_after_nouns(capsys: pytest.CaptureFixture[str]) -> None:
     names = modules()
     assert [name for name in names if name.rpartition(".")[2].strip("_") in VAGUE] == []
     with capsys.disabled():
         print(f"\n{len(names)} modules")
+
+
+def names_of_engines(node: ast.AST, displays: Dict[str, Set[str]]) -> Set[str]:
+    """The names of our engines in an operand: a text, a set, tuple, list or dict of texts, or a variable with one."""
+    if isinstance(node, ast.Name):
+        return displays.get(node.id, set())
+    elements = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [node])
+    texts = {element.value for element in elements if isinstance(element, ast.Constant)}
+    return texts & set(registry.built_in(registry.GENERATORS))
+
+
+def decides_by(tree: ast.Module) -> Iterator[str]:
+    """Yield "line: engines" of each decision by the name of an engine: it is compared, looked up, or fallen back to."""
+    assigned = [node for node in ast.walk(tree) if isinstance(node, ast.Assign)]
+    displays = {
+        target.id: names_of_engines(node.value, {})
+        for node in assigned
+        for target in node.targets
+        if isinstance(target, ast.Name)
+    }
+    for node in ast.walk(tree):
+        operands: List[ast.AST] = []
+        if isinstance(node, ast.Compare):
+            operands = [node.left, *node.comparators]
+        elif isinstance(node, ast.BoolOp):
+            operands = list(node.values)
+        elif isinstance(node, ast.BinOp) and isinstance(node.op, (ast.BitAnd, ast.Sub)):
+            operands = [node.left, node.right]
+        elif isinstance(node, ast.IfExp):
+            operands = [node.body, node.orelse]
+        elif isinstance(node, ast.Subscript):
+            operands = [node.value]
+        elif isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get":
+            operands = [node.func.value]
+        elif isinstance(node, ast.Return) and isinstance(node.value, ast.Constant):
+            operands = [node.value]
+        for operand in operands:
+            for name in names_of_engines(operand, displays):
+                yield f"{getattr(node, 'lineno', 0)}: {name}"
+
+
+def test_no_decision_is_made_by_the_name_of_an_engine() -> None:
+    """Whoever wants to know what an engine can do asks its class; only the file of an engine knows its name."""
+    references = registry.references(registry.GENERATORS).items()
+    own = {(reference.partition(":")[0], engine) for engine, reference in references}
+    decisions = [
+        f"{name}:{decision}"
+        for name, tree in trees().items()
+        if name != ENGINES_OF_ARCHIVES and not name.startswith(OTHER_NAMES)
+        for decision in decides_by(tree)
+        if (name, decision.partition(": ")[2]) not in own
+    ]
+    assert decisions == []
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        'phase.engine == "warp"',
+        '"warp" != engine',
+        'engine in ("warp", "cbt-load")',
+        'ENGINES = ("warp", "cbt-load")\nself.engine in ENGINES',
+        'checks = {"warp": 1, "cbt-load": 2}\nchecks[engine]',
+        'checks = {"warp": 1}\nchecks.get(engine)',
+        '{"hsbench": 1}[engine]',
+        'so_far.by & {"cbt-load", None}',
+        'usual or "cbt-load"',
+        'None if self.wait else "cbt-load"',
+        'def f():\n    return "warp"',
+    ],
+)
+def test_a_decision_by_the_name_of_an_engine_is_seen(text: str) -> None:
+    assert list(decides_by(ast.parse(text)))

@@ -6,6 +6,7 @@ import os
 import signal
 import threading
 import time
+from types import SimpleNamespace
 from typing import Any, List, Tuple, cast
 
 import pytest
@@ -53,6 +54,18 @@ def timeline(notes: Notes, *events: Event) -> EventSchedule:
     return EventSchedule(events, cast(Injector, notes), notes.note, "p")
 
 
+@pytest.mark.parametrize(("at", "kept"), [(0.0, True), (3600.0, False)])
+def test_a_check_before_the_load_is_that_of_a_fault_that_comes_soon(at: float, kept: bool) -> None:
+    notes = Notes()
+    made = timeline(notes, Event(at, inject=A, optional=True))
+    assert made.refusal() == "" and notes.seen == [("ready", "a")]
+    if kept:
+        made.begin(time.time())
+        wait_for(lambda: made.left == 0)
+    assert (made._ready is None) and (notes.seen[1:] == [("event", "a"), ("inject", "a")]) == kept
+    made.close()
+
+
 def test_what_takes_time_is_done_before_the_load_begins() -> None:
     notes = Notes()
     made = timeline(notes, Event(0.0, inject=A), Event(0.0, undo=("a",)), Event(0.0, mark="after"))
@@ -94,6 +107,51 @@ def test_a_mark_does_not_keep_what_takes_time_from_being_done_before() -> None:
     made = timeline(notes, Event(0.0, mark="before"), Event(5.0, inject=A))
     made.prepare()
     assert notes.seen == [("ready", "a")]
+
+
+class Moving(Notes):
+    """The rule `clean` refuses the first looks; another rule refuses none of them."""
+
+    def __init__(self, refused: List[str]) -> None:
+        super().__init__()
+        self.rules = refused
+
+    def prepare(self, fault: Fault) -> Any:
+        self.seen.append(("look", fault.label))
+        return SimpleNamespace(refused=[SimpleNamespace(rule=rule) for rule in self.rules[:1] if self.rules.pop(0)])
+
+
+def test_a_fault_that_waits_for_a_clean_cluster_makes_what_follows_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cbt_plugins.run.events.ONCE_MORE", 0.5)
+    notes = Moving(["clean", "clean", "domain"])
+    made = timeline(notes, Event(0.0, inject=A, after_clean=True), Event(0.2, undo=("a",)))
+    made.prepare()
+    assert notes.seen == []
+    begun = time.time()
+    made.begin(begun)
+    wait_for(lambda: made.left == 0)
+    made.close()
+    assert notes.seen[:4] == [("look", "a")] * 3 + [("ready", "a")] and notes.seen[-1] == ("undo", ("a",))
+    assert made.failure is None and time.time() - begun >= 1.2
+
+
+def test_a_fault_of_a_thrash_that_is_refused_is_skipped_with_its_undo() -> None:
+    notes = Notes(refuses="domain: too many")
+    made = timeline(notes, Event(0.0, inject=A, optional=True), Event(0.1, undo=("a",)), Event(0.2, mark="after"))
+    made.prepare()
+    made.begin(time.time())
+    wait_for(lambda: made.left == 0, limit=60.0)
+    made.close()
+    assert [name for name, _ in notes.seen] == ["fault-skipped", "mark"] and made.failure is None
+
+
+def test_a_phase_that_ends_ends_the_wait_for_a_clean_cluster() -> None:
+    notes = Moving(["clean"] * 1000)
+    made = timeline(notes, Event(0.0, inject=A, after_clean=True))
+    made.begin(time.time())
+    wait_for(lambda: notes.seen)
+    made.close()
+    assert made.unmade == ["a"] and ("inject", "a") not in notes.seen
 
 
 def test_a_later_fault_is_looked_at_shortly_before() -> None:

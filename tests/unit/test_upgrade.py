@@ -15,13 +15,13 @@ from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.spans import event_text
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.runner import Clock
 from cbt_plugins.plan import NodeCommand, Upgrade
 from cbt_plugins.report.sentence import of_run
+from cbt_plugins.results.recovery.upgrade import blocks
 from cbt_plugins.results.summary import numbers_of
-from cbt_plugins.results.upgrade import blocks
 from cbt_plugins.run.upgrade import Upgrader, change
 from cbt_plugins.tools.__main__ import main
+from cbt_plugins.wait import Clock
 
 OLD, NEW = "ceph version 16.2.15 (618f) pacific (stable)", "ceph version 18.2.7 (6b0e) reef (stable)"
 BY_COMMAND = Upgrade("u", "18.2", command="switch {daemon} {type} {id} ${x}")
@@ -210,7 +210,7 @@ def test_what_an_upgrade_needs(tmp_path: Path, text: str, error: str) -> None:
 def test_a_fault_file_has_no_upgrade(tmp_path: Path) -> None:
     file = tmp_path / "faults.yaml"
     file.write_text("events:\n  - {at: 0s, upgrade: {to: '18.2', command: x, irreversible: true}}\n")
-    with pytest.raises(Exception, match=r"faults\.yaml:2:.*is for a phase of a cycle"):
+    with pytest.raises(Exception, match=r"faults\.yaml:2:.*is for a phase, not for a fault file"):
         load_fault_file(file)
 
 

@@ -10,7 +10,7 @@ import pytest
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.run import wait_phase
-from cbt_plugins.run.wait_phase import _Garbage, _Waiting
+from cbt_plugins.run.wait_phase import Garbage, Waiting
 
 
 class Bin:
@@ -29,10 +29,10 @@ class Bin:
 
 
 def waited(bin: Bin, limit: float) -> Optional[str]:
-    waiting = _Waiting("gc", lambda status: 0)
+    waiting = Waiting("gc", lambda status: 0)
     waiting.at_most = limit
     ceph: Any = bin
-    garbage = _Garbage(ceph, limit)
+    garbage = Garbage(ceph, limit)
     waiting.of_garbage(garbage)
     garbage.start()
     watch: Any = SimpleNamespace(poll=lambda timeout: [])
@@ -109,6 +109,6 @@ def test_a_wait_that_is_over_collects_no_more(monkeypatch: pytest.MonkeyPatch) -
             garbage.give_up()
 
     bin: Any = Endless(7, lot=0)
-    garbage = _Garbage(bin, 600.0)
+    garbage = Garbage(bin, 600.0)
     garbage._count()
     assert bin.collected == 1

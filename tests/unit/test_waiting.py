@@ -101,7 +101,7 @@ def follow(
         looks += 1
         return [(at, status(at, left)) for at, left in samples[looks - 1 : looks]]
 
-    waited = waiting._Waiting("w", lambda status: status.left, at_most=at_most)  # type: ignore[attr-defined]
+    waited = waiting.Waiting("w", lambda status: status.left, at_most=at_most)  # type: ignore[attr-defined]
     given_up = waited.follow(cast(Any, SimpleNamespace(poll=poll)), lambda: False, lambda: looks <= busy)
     return given_up, looks
 

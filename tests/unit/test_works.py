@@ -10,19 +10,19 @@ import analysis_archives as made
 import pytest
 from config_files import CLUSTER, WARP, errors_in, marked
 
-from cbt_plugins import formatting
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.check import load_file
 from cbt_plugins.config.preview import changes, forecast, warnings
 from cbt_plugins.faults.gateways import GatewayMaker
 from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import Plan
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.record import warnings_of
+from cbt_plugins.results.run_record import result_warnings
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
@@ -122,7 +122,7 @@ def test_a_fill_writes_what_each_group_asks_for(tmp_path: Path) -> None:
         ("across_buckets: true", "across_buckets: false", ""),
         ("number: 2", "§nunber: 2", "buckets.small.nunber: unknown key; did you mean 'number'?"),
         ("large: {", "§small-2: {", "buckets.small-2: 'small-2' has the name of a bucket of another group"),
-        ("{objects: 40}", "{duration: 40s}", "warp.buckets.small.objects: goes with fill: {objects: ...}"),
+        ("{objects: 40}", "{duration: 40s}", "warp.buckets.small.objects: needs a phase fill: {objects: ...}"),
     ],
 )
 def test_errors_have_a_place(tmp_path: Path, old: str, new: str, said: str) -> None:
@@ -234,8 +234,8 @@ def test_numbers_of_each_work(tmp_path: Path) -> None:
     little = {line["op"]: line["deviation"] for line in phase["littles_law"]["jobs"]}
     assert little == {"readers:MIXED": 0.0, "writers:MIXED": -0.5}
     # compare may judge the throughput of the closed loop
-    assert [(its.code, its.op) for its in warnings_of(summary)] == [("rate-given", "writers:PUT")]
-    assert "open loop in writers" in formatting.text(blocks(summary))
+    assert [(its.code, its.op) for its in result_warnings(summary)] == [("rate-given", "writers:PUT")]
+    assert "open loop in writers" in Terminal().text(blocks(summary))
     known = configuration(summary, None)
     assert known["phase.new.mix"] == "readers:GET:100 writers:PUT:100"
 

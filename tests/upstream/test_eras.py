@@ -11,7 +11,7 @@ from typing import Any, Tuple
 import pytest
 from cbt_trees import Trees
 
-from .conftest import Cbt, Outcome
+from .conftest import Cbt, Outcome, run
 
 pytestmark = pytest.mark.upstream
 
@@ -223,6 +223,36 @@ def test_an_unknown_profile_is_named(cbt: Cbt, tree: Path) -> None:
     outcome = cbt.cbt(tree, config)
     assert outcome.status == 1
     assert "unheard" in outcome.output.split("Error: ")[-1].splitlines()[0]
+
+
+@pytest.mark.parametrize("tree", ["newest"], indirect=True)
+def test_progress_bars_know_how_long_our_runs_take(cbt: Cbt, tree: Path) -> None:
+    """A run that is complete takes no time; a benchmark without a plan is not counted."""
+    s3 = {"urls": ["http://192.0.2.5:7480"], "user": "cbt"}
+    hybrid = {"hybrid": {"duration": "10s", "mix": {"get": 60, "put": 40}}}
+    cycle = {"phases": [{"fill": {"duration": "30s"}}, hybrid, {"wait": {"duration": "20s"}}]}
+    sections = {"warp": {"s3": s3, "workers": [2, 4], "cycle": cycle}, "example": {"size": 4}}
+    config = cbt.config(sections, iterations=1, user="cbt")
+    first = cbt.cbt(tree, config)
+    assert "estimated: 130 s" in (first.archive / "cbt.log").read_text(), first.output
+    runs = {path.name for path in first.runs() if not (path / "summary.json").exists()}
+    (first.archive / "results" / "00000000" / runs.pop() / "complete").write_text("{}")
+    second = cbt.cbt(tree, config)
+    assert "estimated: 65 s" in (second.archive / "cbt.log").read_text(), second.output
+
+
+@pytest.mark.parametrize("tree", ["newest"], indirect=True)
+def test_the_registry_of_monitors_has_our_profiles(cbt: Cbt, tree: Path) -> None:
+    program = (
+        "import settings; settings.cluster = {'clients': ['192.0.2.2'], 'osds': [], 'mons': [], 'rgws': []}\n"
+        "from monitoring.monitoring_factory import MonitoringFactory as factory\n"
+        "from monitoring.monitoring import Monitoring\n"
+        "monitor = factory._REGISTRY['witness']({'nodes': ['clients']})\n"
+        "print(isinstance(monitor, Monitoring), monitor.PROFILE, 'resources' in factory._REGISTRY)"
+    )
+    argv = [str(cbt.python), "-W", "ignore", "-c", program]
+    done = run(argv, env={**cbt.environment, "PYTHONPATH": str(tree)}, cwd=str(cbt.tmp))
+    assert done.stdout == "True witness True\n", done.stdout + done.stderr
 
 
 OF_CBT = {"hsbench": {"size": ["4K", "8K"], "client_endpoints": "s3", "duration": 1}}

@@ -10,6 +10,8 @@ import time
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
+from cbt_plugins.formatting import about_size
+
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
 from ..forms import JSON, TEXT, add_forms, add_renamed, put
 from .cluster import Lab, as_text, status_of, to_stderr
@@ -17,9 +19,9 @@ from .foreground import attend
 from .needs import LabError
 from .root_builder import RootBuilder
 from .roots import root_of
-from .snapshots import Snapshots, mib
+from .snapshots import Snapshots
 from .spaces import cache_home
-from .topology import HEAD, Topology, parse_ec, parse_size
+from .topology import HEAD, Topology, parse_bytes, parse_ec
 
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 
@@ -56,7 +58,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     root = verb("root", "make the root folder of a release for `up --release`; kept in the cache", " reef")
     root.add_argument("name", help="pacific, reef, tentacle: from Debian's mirror; any other with --image or --tree")
     source = root.add_mutually_exclusive_group()
-    source.add_argument("--image", default="", help="from a container image that is there")
+    source.add_argument("--image", default="", help="from a container image on this machine")
     source.add_argument("--tree", type=Path, help="from a Ceph build tree (bin, lib) and a root of its distribution")
     status = verb("status", "nodes, daemons, health, memory")
     add_forms(status, TEXT, JSON)
@@ -85,22 +87,22 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
     taken = verb("snapshot", "keep the cluster under a name; one that runs is stopped and started again", " aged")
     taken.add_argument("name")
-    restored = verb("restore", "make the lab's cluster that of a snapshot, start it and check its objects", " aged")
+    restored = verb("restore", "restore the cluster of a snapshot, start it and check its objects", " aged")
     restored.add_argument("name")
     _add_release(restored)
     listed = verb("snapshots", "list the snapshots, or remove one")
-    listed.add_argument("--remove", metavar="NAME", help="remove this one")
+    listed.add_argument("--remove", metavar="NAME", help="remove this snapshot")
     add_forms(listed, TEXT, JSON)
     for subparser in (taken, restored, listed):
         subparser.add_argument(
-            "--snapshots", type=Path, default=Snapshots.default(), metavar="DIR", help="where they are (%(default)s)"
+            "--snapshots", type=Path, default=Snapshots.default(), metavar="DIR", help="their folder (%(default)s)"
         )
 
 
 def _add_release(parser: argparse.ArgumentParser, default: Optional[str] = None) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--root", type=os.path.abspath, default=default, help="root folder of another release")
-    which.add_argument("--release", help="one of those that are there: reef, 18.2 (`lab root` makes one)")
+    which.add_argument("--release", help="a release that is on this machine: reef, 18.2 (`lab root` makes one)")
     parser.add_argument(
         "--bind",
         type=os.path.abspath,
@@ -125,16 +127,18 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
     counted("rgws", "nodes with an RGW")
     parser.add_argument("--no-rgw", dest="rgws", action="store_const", const=0, help="the same as --rgws 0")
     counted("clients", "client nodes")
+    counted("mons", "ceph-mons, on node0 and the nodes after it")
+    counted("mgrs", "ceph-mgrs, likewise")
     counted("data_pgs", "placement groups of the bucket data pool")
     counted("out_interval", "seconds until a down OSD is marked out")
     parser.add_argument(
         "--ec", type=_argument(parse_ec), metavar="K+M", help="erasure coded bucket data, e.g. 2+1"
     )
     parser.add_argument(
-        "--block", type=_argument(parse_size), default=shape.block, help="size of an OSD (sparse; 10GiB)"
+        "--block", type=_argument(parse_bytes), default=shape.block, help="size of an OSD (sparse; 10GiB)"
     )
     parser.add_argument(
-        "--osd-memory", type=_argument(parse_size), default=shape.osd_memory, help="default 896MiB"
+        "--osd-memory", type=_argument(parse_bytes), default=shape.osd_memory, help="default 896MiB"
     )
     parser.add_argument(
         "--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command"
@@ -191,12 +195,14 @@ def run(args: argparse.Namespace) -> int:
     return OK
 
 
-def _shape(args: argparse.Namespace) -> Topology:
+def topology_of(args: argparse.Namespace) -> Topology:
     names = (
         "osd_nodes",
         "osds_per_node",
         "rgws",
         "clients",
+        "mons",
+        "mgrs",
         "ec",
         "data_pgs",
         "block",
@@ -220,7 +226,7 @@ def _make_root(lab: Lab, args: argparse.Namespace) -> int:
 def _snapshot(lab: Lab, args: argparse.Namespace) -> int:
     _terminate_in_order()
     snapshot = Snapshots(args.snapshots).take(lab, args.name)
-    size, objects = mib(snapshot.bytes), len(snapshot.sample.objects)
+    size, objects = about_size(snapshot.bytes), len(snapshot.sample.objects)
     print(f"{snapshot.folder}: Ceph {snapshot.release}, {size}, {objects} objects sampled")
     return OK
 
@@ -237,9 +243,7 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
         snapshots.remove(args.remove)
         return OK
     all_snapshots = snapshots.all()
-    rows = [
-        (snapshot.name, snapshot.taken_at, str(snapshot.release), mib(snapshot.bytes)) for snapshot in all_snapshots
-    ]
+    rows = [(each.name, each.taken_at, str(each.release), about_size(each.bytes)) for each in all_snapshots]
     text = "".join(f"{name:24} {moment}  {release:18} {much:>10}\n" for name, moment, release, much in rows)
     put(
         args, {TEXT: lambda: text or "no snapshots\n", JSON: lambda: [snapshot.as_json() for snapshot in all_snapshots]}
@@ -249,7 +253,7 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
 
 def _up(lab: Lab, args: argparse.Namespace) -> int:
     _terminate_in_order()
-    lab.up(_shape(args), detach=not args.foreground)
+    lab.up(topology_of(args), detach=not args.foreground)
     if not args.foreground:
         return 0
     try:
@@ -261,11 +265,11 @@ def _up(lab: Lab, args: argparse.Namespace) -> int:
 
 
 def _run(lab: Lab, args: argparse.Namespace) -> int:
-    command = _command(args.command)
+    command = command_after_dashes(args.command)
     if not command:
         raise CommandError("no command: lab run [options] -- COMMAND", USAGE)
     _terminate_in_order()
-    lab.up(_shape(args), detach=False)
+    lab.up(topology_of(args), detach=False)
     try:
         return attend(lab.enter(HEAD, command), lab.environment())
     finally:
@@ -285,10 +289,10 @@ def _status(lab: Lab, args: argparse.Namespace) -> int:
 
 
 def _exec(lab: Lab, args: argparse.Namespace) -> int:
-    return attend(lab.enter(args.node, _command(args.command) or ["bash"]), lab.environment())
+    return attend(lab.enter(args.node, command_after_dashes(args.command) or ["bash"]), lab.environment())
 
 
-def _command(words: List[str]) -> List[str]:
+def command_after_dashes(words: List[str]) -> List[str]:
     return words[1:] if words[:1] == ["--"] else words
 
 

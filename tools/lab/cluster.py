@@ -19,9 +19,10 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from cbt_plugins.cluster.remote import own_here
+from cbt_plugins.formatting import about_size
 
 from .conf import write_links, write_ssh
-from .daemons import Daemons, bring_up, finish
+from .daemons import BringUp, Daemons, bring_up, finish
 from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
@@ -120,10 +121,10 @@ class Lab:
         """Return a shell for many `ceph` commands; it is a context."""
         return CephShell(self.spaces.enter(HEAD), self.spaces.environment(), self.record.fsid)
 
-    def up(self, topology: Topology, detach: bool = True) -> None:
+    def up(self, topology: Topology, detach: bool = True, bring_up: BringUp = bring_up) -> None:
         """Start this folder's cluster, or make one of that shape. After an error everything is down again.
 
-        Without `detach` the lab ends with this process, however that ends.
+        Without `detach` the lab ends with this process, however that ends. `bring_up` starts the nodes and the daemons.
         """
         self._born = time.monotonic()
         self._own()
@@ -221,11 +222,9 @@ class Lab:
                 raise LabError(f"already running: {name}")
             spaces.start_nodes([node])
             with Daemons(spaces) as daemons:
-                if name == HEAD:
-                    finish(daemons.start_mon())
-                    finish(daemons.start_mgr())
-                for job in daemons.start_osds([node]):
-                    finish(job)
+                for start in (daemons.start_mons, daemons.start_mgrs, daemons.start_osds):
+                    for job in start([node]):
+                        finish(job)
                 if node.rgw:
                     finish(daemons.start_rgw(node))
                     daemons.await_rgws([node])
@@ -233,9 +232,10 @@ class Lab:
     def switch(self, daemon: str, root: str) -> None:
         """Restart a daemon ("osd.3") with the programs of a root folder, from the machine or from the daemon's node."""
         record, (kind, _, name) = self.record, daemon.partition(".")
-        places = {"rgw": name, "mon": HEAD, "mgr": HEAD}
         osds = {str(osd): node.name for node in self.nodes.values() for osd in node.osds}
-        node = record.topology.node(osds.get(name, f"of {daemon}") if kind == "osd" else places.get(kind, daemon))
+        node = record.topology.node(osds.get(name, f"of {daemon}") if kind == "osd" else name)
+        if kind != "osd" and not getattr(node, kind, False):
+            raise LabUsage(f"{daemon}: not a daemon of this lab")
         if node.systemd:
             raise LabUsage(f"{daemon}: its unit on {node.name} starts the machine's own programs")
         argv = ["sh", str(Path(__file__).with_name("switch.sh")), root, daemon]
@@ -412,9 +412,9 @@ def as_text(status: Dict[str, Any]) -> List[str]:
     if status["urls"]:
         lines.append(f"S3       {' '.join(status['urls'])}  (keys: {status['dir']}/s3.json)")
     total = sum(node["memory"] for node in status["nodes"].values())
-    lines.append(f"memory   {total >> 20} MiB")
+    lines.append(f"memory   {about_size(total)}")
     for name, node in status["nodes"].items():
         daemons = " ".join(f"{daemon}:{pid}" for daemon, pid in node["daemons"].items())
-        state = f"{node['memory'] >> 20:5} MiB  {daemons}" if node["up"] else "down"
+        state = f"{about_size(node['memory']):>8}  {daemons}" if node["up"] else "down"
         lines.append(f"{name:8} {node['address']:12} {state}")
     return lines

@@ -19,13 +19,13 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 import cbt_plugins
 
 from .needs import LabError
-from .topology import HEAD, MASK, PREFIX, S3_PORT, S3_TLS_PORT, Topology
+from .topology import MASK, PREFIX, S3_PORT, S3_TLS_PORT, LabNode, Topology
 
 _GLOBAL = """\
 [global]
 fsid = {fsid}
-mon_host = [v2:{mon}:3300,v1:{mon}:6789]
-mon_initial_members = {head}
+mon_host = {addresses}
+mon_initial_members = {mons}
 public_network = {network}
 ms_bind_ipv6 = false
 auth_client_required = cephx
@@ -110,12 +110,18 @@ rgw_dynamic_resharding = false
 """
 
 
+def mon_addresses(node: LabNode) -> str:
+    """Return the two addresses of a node's ceph-mon, as ceph.conf and monmaptool take them."""
+    return f"[v2:{node.address}:3300,v1:{node.address}:6789]"
+
+
 def ceph_conf(topology: Topology, fsid: str, tls: bool = False) -> str:
-    """The one ceph.conf that all nodes share; `tls`: RGWs have https, too."""
+    """Return the one ceph.conf that all nodes share; `tls`: RGWs have https, too."""
+    mons = [node for node in topology.nodes.values() if node.mon]
     values = {
         "fsid": fsid,
-        "head": HEAD,
-        "mon": topology.nodes[HEAD].address,
+        "mons": ",".join(mon.name for mon in mons),
+        "addresses": ",".join(map(mon_addresses, mons)),
         "network": f"{PREFIX}.0.0/{MASK}",
         "copies": topology.copies,
         "least": 2 if topology.copies == 3 else 1,
@@ -129,8 +135,8 @@ def ceph_conf(topology: Topology, fsid: str, tls: bool = False) -> str:
 
 
 def runtime_commands(topology: Topology, option_names: Sequence[str]) -> List[str]:
-    """`ceph` commands for what belongs into the monitors' database: recovery at full speed, `out` soon,
-    gateways as small as the lab. `option_names`: the names of all options of this release.
+    """Return `ceph` commands for the monitors' database: recovery at full speed, `out` soon, gateways as small as the
+    lab. `option_names`: the names of all options of this release.
 
     osd_recovery_sleep = 0 alone means "by the class of the disk", and files count as hdd. 20.2 has sleeps of their own
     for degraded PGs.
@@ -143,7 +149,7 @@ def runtime_commands(topology: Topology, option_names: Sequence[str]) -> List[st
 
 
 def pool_commands(topology: Topology) -> Tuple[List[str], int]:
-    """`ceph` commands that make the pools, and the number of placement groups in them."""
+    """Return `ceph` commands that make the pools, and the number of placement groups in them."""
     pools = [("rbd", 16, "replicated", "rbd")]
     profile: List[str] = []
     if topology.rgws:
@@ -169,7 +175,7 @@ def pool_commands(topology: Topology) -> Tuple[List[str], int]:
 
 
 def key_like(pattern: str) -> str:
-    """A new random key of the same type and length as `pattern`, which the release itself printed.
+    """Make a new random key of the same type and length as `pattern`, which the release itself printed.
 
     Type 1 is AES-128; Tentacle 20.2.4 accepts only type 2 (32 bytes) and refuses the other with EACCES.
     Layout: le16 type, le32 seconds, le32 nanoseconds, le16 length, secret.
@@ -182,10 +188,12 @@ def key_like(pattern: str) -> str:
 
 
 def keyring(topology: Topology, pattern: str) -> str:
-    """Every daemon's and the administrator's key and capabilities: `ceph-mon --mkfs` takes all at once."""
+    """Return the key and capabilities of every daemon and the administrator: `ceph-mon --mkfs` takes all at once."""
     everything = {who: "allow *" for who in ("mon", "osd", "mds", "mgr")}
     caps: Dict[str, Dict[str, str]] = {"mon.": {"mon": "allow *"}, "client.admin": everything}
-    caps[f"mgr.{HEAD}"] = {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"}
+    for node in topology.nodes.values():
+        if node.mgr:
+            caps[f"mgr.{node.name}"] = {"mon": "allow profile mgr", "osd": "allow *", "mds": "allow *"}
     for osd in topology.osds:
         caps[f"osd.{osd}"] = {"mon": "allow profile osd", "mgr": "allow profile osd", "osd": "allow *"}
     for node in topology.nodes.values():

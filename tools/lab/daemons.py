@@ -11,9 +11,9 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 
 from cbt_plugins.journal import write_json
 
-from .conf import ceph_conf, keyring, pool_commands, runtime_commands, write_tls
+from .conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands, write_tls
 from .needs import LabError
-from .process import CephShell, LabProcess, by_namespace, default_signals, wait_until
+from .process import CephShell, LabProcess, by_namespace, default_signals, wait_for
 from .roots import Release
 from .spaces import Spaces
 from .topology import HEAD, S3_PORT, LabNode, LabRecord, Topology
@@ -57,14 +57,18 @@ class Daemons:
         self._begun.append(process)
         return f"{node}: {script.replace(_RAISE_FILES, '')}", process
 
-    def make_mon(self, address: str, fsid: str) -> LabJob:
-        return self.begin(
-            HEAD,
-            f"mkdir -p /var/lib/ceph/mon/ceph-{HEAD} /var/lib/ceph/mgr/ceph-{HEAD} && "
-            f"monmaptool --create --clobber --fsid {fsid} "
-            f"--addv {HEAD} '[v2:{address}:3300,v1:{address}:6789]' /run/monmap && "
-            f"ceph-mon --mkfs -i {HEAD} --monmap /run/monmap --keyring /etc/ceph/keyring",
-        )
+    def make_mons(self, nodes: Iterable[LabNode], fsid: str) -> List[LabJob]:
+        mons = [node for node in nodes if node.mon]
+        addresses = " ".join(f"--addv {mon.name} '{mon_addresses(mon)}'" for mon in mons)
+        return [
+            self.begin(
+                mon.name,
+                f"mkdir -p /var/lib/ceph/mon/ceph-{mon.name} && "
+                f"monmaptool --create --clobber --fsid {fsid} {addresses} /run/monmap && "
+                f"ceph-mon --mkfs -i {mon.name} --monmap /run/monmap --keyring /etc/ceph/keyring",
+            )
+            for mon in mons
+        ]
 
     def make_osds(self, nodes: Iterable[LabNode], uuids: Mapping[str, str]) -> List[LabJob]:
         return [
@@ -77,11 +81,14 @@ class Daemons:
             for osd in node.osds
         ]
 
-    def start_mon(self) -> LabJob:
-        return self.begin(HEAD, f"{_RAISE_FILES}ceph-mon -i {HEAD} --pid-file /run/ceph/mon.{HEAD}.pid")
+    def start_mons(self, nodes: Iterable[LabNode]) -> List[LabJob]:
+        names = [node.name for node in nodes if node.mon]
+        return [self.begin(n, f"{_RAISE_FILES}ceph-mon -i {n} --pid-file /run/ceph/mon.{n}.pid") for n in names]
 
-    def start_mgr(self) -> LabJob:
-        return self.begin(HEAD, f"ceph-mgr -i {HEAD} --pid-file /run/ceph/mgr.{HEAD}.pid")
+    def start_mgrs(self, nodes: Iterable[LabNode]) -> List[LabJob]:
+        names = [node.name for node in nodes if node.mgr]
+        make = "mkdir -p /var/lib/ceph/mgr/ceph-{0}"
+        return [self.begin(n, f"{make.format(n)} && ceph-mgr -i {n} --pid-file /run/ceph/mgr.{n}.pid") for n in names]
 
     def start_osds(self, nodes: Iterable[LabNode]) -> List[LabJob]:
         """Start every OSD of the nodes that does not run yet, all at once."""
@@ -99,17 +106,17 @@ class Daemons:
         gone = [process for name, process in processes.items() if name.startswith("osd.")]
         for process in gone:
             process.kill(number)
-        wait_until(
+        wait_for(
             lambda: not any(process.alive() for process in gone), f"end of the OSDs of {node.name}", 60
         )
 
     def stop_monitors(self) -> None:
-        """Stop mgr and mon with SIGTERM."""
-        processes = self.running().get(HEAD, {})
-        gone = [processes[name] for name in ("mgr", "mon") if name in processes]
+        """Stop all mgrs and mons with SIGTERM."""
+        running = self.running().values()
+        gone = [processes[name] for name in ("mgr", "mon") for processes in running if name in processes]
         for process in gone:
             process.kill(signal.SIGTERM)
-        wait_until(lambda: not any(process.alive() for process in gone), "end of mgr and mon", 60)
+        wait_for(lambda: not any(process.alive() for process in gone), "end of mgrs and mons", 60)
 
     def start_rgw(self, node: LabNode) -> LabJob:
         name = f"client.{node.name}"
@@ -133,7 +140,7 @@ class Daemons:
             return False
 
         for node in nodes:
-            wait_until(lambda node=node: answered(node), f"RGW on {node.name}", seconds, pause=0.1)  # type: ignore[misc]
+            wait_for(lambda node=node: answered(node), f"RGW on {node.name}", seconds, pause=0.1)  # type: ignore[misc]
 
     def _answers(self, node: LabNode) -> bool:
         ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
@@ -195,6 +202,8 @@ def daemon_name(command: Sequence[str]) -> Optional[str]:
 
 S3_USER = "cbt"
 Step = Callable[[str], None]
+#: `bring_up`, or another way to the daemons of a lab
+BringUp = Callable[[Path, LabRecord, Spaces, bool, Step], None]
 
 
 def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, step: Step) -> None:
@@ -205,9 +214,10 @@ def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, st
     step(f"{len(nodes)} nodes")
     with Daemons(spaces) as daemons:
         stores = _make_stores(directory, record, daemons) if fresh else []
-        finish(daemons.start_mon())
-        mgr = daemons.start_mgr()
-        step("mon")
+        for job in daemons.start_mons(nodes):
+            finish(job)
+        mgrs = daemons.start_mgrs(nodes)
+        step(f"{shape.mons} mons" if shape.mons > 1 else "mon")
         with CephShell(spaces.enter(HEAD), spaces.environment(), record.fsid) as ceph:
             if fresh:
                 for osd in shape.osds:
@@ -217,7 +227,7 @@ def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, st
                 step(f"{len(stores)} OSD stores")
             starting = daemons.start_osds(nodes)
             placement_groups = _make_pools(ceph, shape) if fresh else 1
-            for job in [*starting, mgr]:
+            for job in [*starting, *mgrs]:
                 finish(job)
             step(f"{len(shape.osds)} OSDs started")
             await_up(ceph, shape)
@@ -239,7 +249,7 @@ def bring_up(directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, st
 
 
 def _make_stores(directory: Path, record: LabRecord, daemons: Daemons) -> List[LabJob]:
-    """Make configuration, keys and the monitor's store; the OSDs' stores are still being made when this returns."""
+    """Make configuration, keys and the monitors' stores; the OSDs' stores are still being made when this returns."""
     shape, config = record.topology, directory / "etc" / "ceph"
     text = keyring(shape, daemons.run(HEAD, "ceph-authtool --gen-print-key").strip())
     # The second name is where CBT and people look for the administrator's key.
@@ -247,8 +257,10 @@ def _make_stores(directory: Path, record: LabRecord, daemons: Daemons) -> List[L
         with open(os.open(config / name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600), "w") as out:
             out.write(text)
     (config / "ceph.conf").write_text(ceph_conf(shape, record.fsid, write_tls(config, shape)))
-    stores = daemons.make_osds(shape.nodes.values(), record.osd_uuids)
-    finish(daemons.make_mon(shape.nodes[HEAD].address, record.fsid))
+    nodes = list(shape.nodes.values())
+    stores = daemons.make_osds(nodes, record.osd_uuids)
+    for job in daemons.make_mons(nodes, record.fsid):
+        finish(job)
     return stores
 
 
@@ -275,7 +287,7 @@ def _make_s3_user(directory: Path, daemons: Daemons, shape: Topology) -> None:
 def await_up(ceph: CephShell, shape: Topology, seconds: float = 120) -> None:
     """Wait until every OSD is up; LabError with those that are not, and their nodes."""
     try:
-        wait_until(
+        wait_for(
             lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", seconds, pause=0.1
         )
     except LabError as error:
@@ -317,7 +329,7 @@ def await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: floa
         return settled and up == osds and health["status"] == "HEALTH_OK"
 
     try:
-        wait_until(clean, "clean cluster", seconds, 0.1)
+        wait_for(clean, "clean cluster", seconds, 0.1)
     except LabError as error:
         raise LabError(f"{error}: {seen}") from None
     return seen

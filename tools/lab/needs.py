@@ -126,7 +126,7 @@ def refuse_without_aio(osds: int) -> None:
 
     All labs on a machine share them; an OSD without its share exits at once, and its log alone would say why.
     """
-    used, most = (int(_sysctl(f"fs/{name}") or 0) for name in ("aio-nr", "aio-max-nr"))
+    used, most = (int(sysctl_value(f"fs/{name}") or 0) for name in ("aio-nr", "aio-max-nr"))
     if most and most - used < osds * AIO_PER_OSD:
         raise LabError(
             f"{osds} OSDs need {osds * AIO_PER_OSD} of fs.aio-max-nr, which has {most - used} of {most} left: "
@@ -140,12 +140,12 @@ def _refused_by() -> str:
         ("user/max_user_namespaces", "0", "15000"),
         ("kernel/apparmor_restrict_unprivileged_userns", "1", "0"),
     ):
-        if _sysctl(name) == bad:
+        if sysctl_value(name) == bad:
             return f"sysctl -w {name.replace('/', '.')}={good}"
     return "ask whoever runs this machine or container to allow them"
 
 
-def _sysctl(name: str) -> Optional[str]:
+def sysctl_value(name: str) -> Optional[str]:
     try:
         return (Path("/proc/sys") / name).read_text().strip()
     except OSError:

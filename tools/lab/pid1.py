@@ -34,7 +34,7 @@ HIDDEN = {"/root": "mode=700", "/tmp": "mode=1777", "/var/tmp": ""}
 
 
 def mount(source: str, target: str, kind: str = "none", flags: int = 0, data: str = "") -> None:
-    """mount(2) itself: mount(8) would resolve a /proc/self/fd path to a name that is hidden by now."""
+    """Call mount(2) itself: mount(8) would resolve a /proc/self/fd path to a name that is hidden by now."""
     if LIBC.mount(source.encode(), target.encode(), kind.encode(), ctypes.c_ulong(flags), data.encode()):
         code = ctypes.get_errno()
         raise OSError(code, f"mount {source} on {target}: {os.strerror(code)}")
@@ -97,6 +97,16 @@ def optional_bcrypt(root: str, private: str) -> None:
         bind(f"{private}/mgr_util.py", path)
 
 
+def show_throttles(top: str) -> None:
+    """Show the control groups that limit disks, where the machine has them in version 1: /sys here is a new one."""
+    try:
+        mount("tmpfs", top, "tmpfs", data="mode=755")
+        os.mkdir(f"{top}/blkio")
+        mount("cgroup", f"{top}/blkio", "cgroup", data="blkio")
+    except OSError:
+        pass
+
+
 def furnish_lab(order: Dict[str, Any]) -> None:
     mount("proc", "/proc", "proc")
     socket.sethostname("lab")
@@ -104,8 +114,9 @@ def furnish_lab(order: Dict[str, Any]) -> None:
 
 
 def furnish_node(order: Dict[str, Any]) -> None:
-    """order: {name, address, mask, dir, root ("" = the machine's), keep: [path], sshd: bool, mgr: bool,
-    systemd: null or {group, binds: {source: target}, argv}}"""
+    """Furnish the node of an order: {name, address, mask, dir, root ("" = the machine's), keep: [path], sshd: bool,
+    mgr: bool, systemd: null or {group, binds: {source: target}, argv}}
+    """
     home, root = order["dir"], order["root"]
     private = f"{home}/nodes/{order['name']}"
     for part in ("lib", "log", "tmp"):
@@ -119,6 +130,8 @@ def furnish_node(order: Dict[str, Any]) -> None:
     if order["systemd"]:
         devices(root)
     mount("sysfs", f"{root}/sys", "sysfs")
+    if not order["systemd"]:
+        show_throttles(f"{root}/sys/fs/cgroup")
     mount("tmpfs", f"{root}/dev/shm", "tmpfs", data="mode=1777")
     os.makedirs(f"{root}/run", exist_ok=True)
     mount("tmpfs", f"{root}/run", "tmpfs", data="mode=755,size=256m")
@@ -155,7 +168,7 @@ def furnish_node(order: Dict[str, Any]) -> None:
 
 
 def devices(root: str) -> None:
-    """A /dev of its own: systemd makes links in it, and looks for consoles and watchdogs."""
+    """Make a /dev of its own: systemd makes links in it, and looks for consoles and watchdogs."""
     names = ("null", "zero", "full", "random", "urandom", "tty")
     numbers = {name: os.stat(f"/dev/{name}").st_rdev for name in names}
     mount("tmpfs", f"{root}/dev", "tmpfs", data="mode=755")
@@ -169,7 +182,8 @@ def devices(root: str) -> None:
 
 
 def furnish_systemd(root: str, order: Dict[str, Any]) -> None:
-    """Units, and a control group that is the top of all for what runs in it; no way to the kernel's own settings."""
+    """Bind units, and a control group that is the top of all for what runs in it; no way to the kernel's own settings.
+    """
     for source, target in order["binds"].items():
         if not os.path.exists(root + target):
             if os.path.isdir(source):

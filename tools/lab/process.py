@@ -16,6 +16,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
+from cbt_plugins import wait
+
 from .needs import LabError
 
 T = TypeVar("T")
@@ -89,16 +91,9 @@ def default_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def wait_until(condition: Callable[[], T], event: str, seconds: float, pause: float = 0.02) -> T:
+def wait_for(condition: Callable[[], T], event: str, seconds: float, pause: float = 0.02) -> T:
     """Return the first true value of `condition`; LabError naming `event` after `seconds`."""
-    deadline = time.monotonic() + seconds
-    while True:
-        value = condition()
-        if value:
-            return value
-        if time.monotonic() > deadline:
-            raise LabError(f"timeout of {seconds:g} s: {event}")
-        time.sleep(pause)
+    return wait.wait_until(condition, seconds, pause, lambda _: LabError(f"timeout of {seconds:g} s: {event}"))
 
 
 class CephShell:
@@ -143,10 +138,10 @@ class CephShell:
             self._process.stdin.flush()
         except OSError:
             raise LabError(f"ceph {command}: the ceph command ended") from None
-        deadline = time.monotonic() + seconds
+        until = time.monotonic() + seconds
         lines: List[str] = []
         while True:
-            line = self._line(command, deadline)
+            line = self._line(command, until)
             if line == self._end:
                 break
             lines.append(line)
@@ -160,10 +155,10 @@ class CephShell:
         answer = self.ask("status")
         return dict(json.loads(answer[answer.index("{") :]))
 
-    def _line(self, command: str, deadline: float) -> str:
+    def _line(self, command: str, until: float) -> str:
         assert self._process.stdout
         while b"\n" not in self._unread:
-            left = deadline - time.monotonic()
+            left = until - time.monotonic()
             if left <= 0 or not select.select([self._process.stdout], [], [], left)[0]:
                 raise LabError(f"ceph {command}: no reply within the timeout")
             data = os.read(self._process.stdout.fileno(), 1 << 16)

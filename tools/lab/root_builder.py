@@ -66,7 +66,7 @@ class RootBuilder:
             self._say(line.replace(str(root), str(target)))
         version, _, folder = inside(str(root), "python3", "-c", _PYTHON).partition(" ")
         if not folder:
-            self._say("no python3 in it: cycles cannot run in its nodes")
+            self._say("the root folder has no python3: cycles cannot run in its nodes")
             return
         site = Path(f"{root}{folder}")
         own = site / "cbt-plugins-of-the-lab.pth"
@@ -81,7 +81,7 @@ class RootBuilder:
     def _bootstrap(self, name: str, root: Path) -> None:
         if name not in SUITES:
             raise LabUsage(f"{name}: Debian's mirror has {', '.join(SUITES)}; or give --image or --tree")
-        suite, mirror, proxy = SUITES[name], _mirror(), _apt_proxy()
+        suite, mirror, proxy = SUITES[name], debian_mirror(), _apt_proxy()
         if shutil.which("debootstrap") is None:
             raise LabError("missing: debootstrap (package debootstrap): apt-get install debootstrap")
         self._say(f"debootstrap {suite} from {mirror} (minutes)")
@@ -129,7 +129,7 @@ def requirements() -> List[str]:
     return [re.sub(r"\s*(and|;)\s*extra == .report.", "", line) for line in wanted]
 
 
-def _mirror() -> str:
+def debian_mirror() -> str:
     """Return the mirror of Debian in the machine's own apt sources."""
     form = "$(ORIGIN) $(CODENAME) $(REPO_URI)"
     for line in _run(["apt-get", "indextargets", "--format", form, "Created-By: Packages"]).splitlines():

@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Dict, List, Optional, Tuple
 
-from cbt_plugins.host import cache_dir
+from cbt_plugins.programs import cache_dir
 
 from .needs import LabError, LabUsage, unshare_flags
 

@@ -17,13 +17,14 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.cluster.object_sample import ObjectSample, Shell
-from cbt_plugins.host import cache_dir
+from cbt_plugins.formatting import about_size
 from cbt_plugins.journal import sync_folder, write_json
+from cbt_plugins.programs import cache_dir
 
 from .cluster import Lab
 from .daemons import Daemons, await_clean
 from .needs import LabError, LabUsage
-from .process import wait_until
+from .process import wait_for
 from .roots import Release, release_of
 from .topology import HEAD, LabRecord
 
@@ -87,7 +88,7 @@ class Snapshots:
         return Snapshot.load(self._of(name))
 
     def remove(self, name: str) -> None:
-        with self._locked(name):
+        with self.locked(name):
             folder = self.get(name).folder
             gone = folder.with_name(f"{name}.partial")
             shutil.rmtree(gone, ignore_errors=True)
@@ -96,10 +97,10 @@ class Snapshots:
 
     def take(self, lab: Lab, name: str) -> Snapshot:
         """Make a snapshot of a lab; one that runs is stopped for it and started again."""
-        with self._locked(name):
+        with self.locked(name):
             target = self._of(name)
             if target.exists():
-                raise LabUsage(f"{target} is there: choose another name, or `cbt-tools lab snapshots --remove {name}`")
+                raise LabUsage(f"{target} exists: choose another name, or `cbt-tools lab snapshots --remove {name}`")
             record, was = lab.record, lab.running
             if not was:
                 lab.up(record.topology)
@@ -134,7 +135,7 @@ class Snapshots:
 
         What the lab held before is gone. A newer release opens a copy, and completes the upgrade.
         """
-        with self._locked(name, fcntl.LOCK_SH):
+        with self.locked(name, fcntl.LOCK_SH):
             snapshot = self.get(name)
             record = LabRecord.load(snapshot.folder / "data")
             if not record:
@@ -163,7 +164,7 @@ class Snapshots:
         return self.folder / name
 
     @contextlib.contextmanager
-    def _locked(self, name: str, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
+    def locked(self, name: str, kind: int = fcntl.LOCK_EX) -> Iterator[None]:
         """Hold the lock of one name: nobody removes what somebody copies."""
         self._of(name)
         self.folder.mkdir(parents=True, exist_ok=True, mode=0o700)
@@ -207,7 +208,7 @@ def _forget_gateways(lab: Lab) -> None:
                 daemons["rgw"].kill(signal.SIGTERM)
     shell = shell_of(lab)
     shell("ceph config set mgr mgr_service_beacon_grace 1")
-    wait_until(lambda: not json.loads(shell("ceph versions -f json")).get("rgw"), "Ceph to forget the gateways", 120)
+    wait_for(lambda: not json.loads(shell("ceph versions -f json")).get("rgw"), "Ceph to forget the gateways", 120)
     shell("ceph config rm mgr mgr_service_beacon_grace")
 
 
@@ -218,20 +219,16 @@ def copy_cluster(source: Path, target: Path) -> str:
     nodes = (path for path in source.glob("nodes/*/*") if path.name not in _LEFT)
     parts = [*(source / part for part in PARTS if part != "nodes"), *nodes]
     paths = [str(path.relative_to(source)) for path in parts if path.exists()]
-    shared, needed = _shares(source / "lab.json", target), sum(occupied(source / path) for path in paths)
+    shared, needed = shares_blocks(source / "lab.json", target), sum(occupied(source / path) for path in paths)
     free = shutil.disk_usage(target).free
     if not shared and needed > free:
-        raise LabError(f"{target}: {mib(needed)} are needed, {mib(free)} are free")
+        raise LabError(f"{target}: {about_size(needed)} are needed, {about_size(free)} are free")
     argv = ["cp", "-a", "--parents", "--reflink=auto", "--", *paths, str(target)]
     done = subprocess.run(argv, cwd=source, stdin=subprocess.DEVNULL, capture_output=True, text=True)
     if done.returncode:
         raise LabError(done.stderr.strip()[-300:])
     how = "shared copy-on-write" if shared else "copied without holes"
-    return f"{mib(needed)} {how} in {time.monotonic() - begun:.1f} s"
-
-
-def mib(value: int) -> str:
-    return f"{value / 2**20:,.0f} MiB"
+    return f"{about_size(needed)} {how} in {time.monotonic() - begun:.1f} s"
 
 
 def occupied(path: Path) -> int:
@@ -241,7 +238,7 @@ def occupied(path: Path) -> int:
     return sum(entry.lstat().st_blocks * 512 for entry in path.rglob("*"))
 
 
-def _shares(file: Path, folder: Path) -> bool:
+def shares_blocks(file: Path, folder: Path) -> bool:
     """Return whether files of one folder can share their blocks with copies in the other."""
     with open(file, "rb") as source, tempfile.TemporaryFile(dir=folder) as copy:
         try:

@@ -25,8 +25,8 @@ import cbt_plugins
 from cbt_plugins.journal import write_json
 
 from .needs import PATH, LabError, unshare_flags
-from .process import LabProcess, wait_until
-from .topology import HEAD, MASK, LabNode
+from .process import LabProcess, wait_for
+from .topology import MASK, LabNode
 
 PID1 = str(Path(__file__).resolve().with_name("pid1.py"))
 
@@ -177,7 +177,7 @@ class Spaces:
         """SIGKILL a first process and wait until nothing of its namespaces is left running."""
         first = self._need(name)
         first.kill(signal.SIGKILL)
-        wait_until(lambda: not first.alive(), f"end of {name}", 120)
+        wait_for(lambda: not first.alive(), f"end of {name}", 120)
         (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
 
     def _need(self, name: str) -> LabProcess:
@@ -232,7 +232,7 @@ class Spaces:
     def _await_systemd(self, name: str) -> None:
         """Wait until it has started what it starts at boot."""
         argv = [*self._entered(name), "systemctl", "is-active", "multi-user.target"]
-        wait_until(
+        wait_for(
             lambda: subprocess.run(argv, capture_output=True).returncode == 0, f"systemd on {name}", 60, 0.1
         )
 
@@ -245,7 +245,7 @@ class Spaces:
             "root": self._root,
             "keep": self._keep,
             "sshd": self.privileged,
-            "mgr": node.name == HEAD,
+            "mgr": node.mgr,
             "systemd": systemd_order(self._dir, node.name, self._root) if node.systemd else None,
         }
 
@@ -341,7 +341,7 @@ def remove_groups(directory: Path) -> None:
     def gone() -> bool:
         return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
 
-    wait_until(gone, "removal of the lab's control groups", 30)
+    wait_for(gone, "removal of the lab's control groups", 30)
 
 
 def _group(directory: Path) -> str:

@@ -23,11 +23,15 @@ FORMAT = 1
 
 @dataclass(frozen=True)
 class LabNode:
-    """One machine of the lab. `osds` are OSD numbers; `rgw`: an RGW runs there; `systemd`: it is the first process."""
+    """One machine of the lab. `osds` are OSD numbers; `mon`, `mgr`, `rgw`: such a daemon runs there; `systemd`: it is
+    the first process.
+    """
 
     name: str
     address: str
     osds: Tuple[int, ...] = ()
+    mon: bool = False
+    mgr: bool = False
     rgw: bool = False
     systemd: bool = False
 
@@ -46,6 +50,8 @@ class Topology:
     osds_per_node: int = 2
     rgws: int = 2
     clients: int = 2
+    mons: int = 1
+    mgrs: int = 1
     ec: Optional[Tuple[int, int]] = None
     data_pgs: int = 32
     block: int = 10 << 30
@@ -62,14 +68,20 @@ class Topology:
             ("osds_per_node", 1),
             ("rgws", 0),
             ("clients", 0),
+            ("mons", 1),
+            ("mgrs", 1),
             ("data_pgs", 1),
         ):
             if not least <= getattr(self, name) <= 200:
                 option = name.replace("_", "-")
                 raise LabUsage(f"--{option} {getattr(self, name)}: must be between {least} and 200")
+        for name in ("mons", "mgrs"):
+            if getattr(self, name) > self.osd_nodes + 1:
+                raise LabUsage(f"--{name} {getattr(self, name)}: there are {self.osd_nodes + 1} nodes for them")
         for name in self.systemd:
-            if not self.node(name).osds:
-                raise LabUsage(f"--systemd {name}: runs no OSDs")
+            node = self.node(name)
+            if not node.osds or node.mon or node.mgr:
+                raise LabUsage(f"--systemd {name}: must be a node that runs OSDs only")
         if self.ec and sum(self.ec) > self.places:
             raise LabUsage(
                 f"--ec {self.ec[0]}+{self.ec[1]} needs {sum(self.ec)} {self.failure_domain}s, "
@@ -94,10 +106,11 @@ class Topology:
     @property
     def nodes(self) -> Dict[str, LabNode]:
         """Every node by name, the head first."""
-        nodes, per = [LabNode(HEAD, f"{PREFIX}.0.10")], self.osds_per_node
-        for i in range(1, self.osd_nodes + 1):
-            name, osds = f"node{i}", tuple(range((i - 1) * per, i * per))
-            nodes.append(LabNode(name, f"{PREFIX}.0.{10 + i}", osds, systemd=name in self.systemd))
+        nodes, per = [], self.osds_per_node
+        for i in range(self.osd_nodes + 1):
+            name, osds = f"node{i}", tuple(range((i - 1) * per, i * per)) if i else ()
+            runs = {"mon": i < self.mons, "mgr": i < self.mgrs, "systemd": name in self.systemd}
+            nodes.append(LabNode(name, f"{PREFIX}.0.{10 + i}", osds, **runs))
         nodes += [LabNode(f"rgw{i}", f"{PREFIX}.1.{i}", rgw=True) for i in range(1, self.rgws + 1)]
         nodes += [LabNode(f"client{i}", f"{PREFIX}.2.{i}") for i in range(1, self.clients + 1)]
         return {node.name: node for node in nodes}
@@ -163,7 +176,7 @@ def parse_ec(text: str) -> Tuple[int, int]:
     return int(match[1]), int(match[2])
 
 
-def parse_size(text: str) -> int:
+def parse_bytes(text: str) -> int:
     """Parse `10GiB` as bytes; a bare number is bytes; ValueError for anything else."""
     match = re.fullmatch(r"(\d+)(?:([KMGT])iB|B)?", text)
     if not match:

@@ -12,7 +12,7 @@ from cbt_plugins.compare.statistics.planning import (
     minimum_runs,
     smallest_p,
 )
-from cbt_plugins.compare.statistics.runs import compare_runs, estimate, pooled_scatter
+from cbt_plugins.compare.statistics.runs import compare_differences, compare_runs, estimate, pooled_scatter
 from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, series_warnings
 from cbt_plugins.compare.statistics.verdicts import (
     ChangePoint,
@@ -39,6 +39,7 @@ __all__ = [
     "alpha_of_budget",
     "chances",
     "change_points",
+    "compare_differences",
     "compare_runs",
     "compare_series",
     "effective_size",

@@ -15,25 +15,33 @@ orders are those of blocks of runs (Kuensch, 1989). r is the smaller one of two:
 steps, which other changes of the level hardly touch: those over two runs have 1 + r times the variance of those over
 one. In the end each change point must hold in
 an exact rank sum test of the runs between its neighbours (as in Hunter's second step).
+
+More than `WINDOW` runs are looked at in windows: the next one begins at the last change point that is not near the end
+of its window, or half a window later. So a new run moves no change point of long ago, and costs no more than a window.
 """
 
 from __future__ import annotations
 
+import hashlib
 import math
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import List, MutableMapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.runs import rank_sum_p
+from cbt_plugins.compare.statistics.ranks import rank_sum_p
 from cbt_plugins.compare.statistics.verdicts import ChangePoint
 
 #: runs that a level has at least
 SHORTEST = 3
 #: a run is at most so many standard deviations of the noise from the median
 CLIP = 3.0
+#: runs that are looked at together
+WINDOW = 250
 #: the smallest part of the random orders that is looked at, and how many orders there are
 GUARD, _ORDERS = 0.01, 499
+#: a p of Student's t that needs no random orders: winsorized runs have no tails that could explain it
+_SURE = 1e-10
 #: p of the rank sum test in which a change point must hold between its neighbours
 HOLDS = 0.05
 #: median of the absolute value of normal noise, in standard deviations
@@ -63,44 +71,73 @@ def alpha_of_budget(alarms: float, looks: float) -> float:
     return min(0.05, alarms / looks)
 
 
-def change_points(values: Union[Sequence[float], np.ndarray], alpha: float = 0.01, seed: int = 0) -> List[ChangePoint]:
+#: the cuts of a window, each with its p
+_Cuts = List[Tuple[int, float]]
+#: digest of a window -> its cuts: what a later look at the same runs need not work out again
+Settled = MutableMapping[str, _Cuts]
+
+
+def change_points(
+    values: Union[Sequence[float], np.ndarray], alpha: float = 0.01, seed: int = 0, settled: Optional[Settled] = None
+) -> List[ChangePoint]:
     """Return the change points of a sequence of runs, in order. Values that are not finite are passed over.
 
-    `alpha` is the chance of finding any in a sequence that has none. Time and memory grow with the square of the number
-    of runs. ValueError when alpha is not between 0 and 1.
+    `alpha` is the chance of finding any in a window that has none. What `settled` has of an earlier look is used, and
+    what it lacks is added. ValueError when alpha is not between 0 and 1.
     """
     if not 0 < alpha < 1:
         raise ValueError(f"alpha {alpha}")
     runs = np.asarray(values, dtype=float)
     places = np.flatnonzero(np.isfinite(runs))
     finite_runs = runs[places]
-    chance = np.random.default_rng(seed)
-    scores = _scores(finite_runs)
-    steps = _resemblance(scores) if len(finite_runs) >= 2 * SHORTEST else 0.0
-    cuts = sorted(_cuts(scores, finite_runs, (0, len(finite_runs)), _Rules(alpha, steps, chance)))
+    cuts: _Cuts = []
+    start, end = 0, 0
+    while end < len(finite_runs):
+        end = min(start + WINDOW, len(finite_runs))
+        own_cuts = _settled_cuts(finite_runs[start:end], alpha, seed, {} if settled is None else settled)
+        firm = [(start + cut, p) for cut, p in own_cuts if end == len(finite_runs) or 4 * cut <= 3 * WINDOW]
+        cuts += firm
+        start = firm[-1][0] if firm else start + WINDOW // 2
+    edges = [0, *(cut for cut, _ in cuts), len(finite_runs)]
+    levels = [float(np.median(finite_runs[start:end])) for start, end in zip(edges, edges[1:]) if end > start]
+    return [ChangePoint(int(places[cut]), p, levels[i], levels[i + 1]) for i, (cut, p) in enumerate(cuts)]
+
+
+def _settled_cuts(runs: np.ndarray, alpha: float, seed: int, settled: Settled) -> _Cuts:
+    digest = hashlib.sha256(f"{alpha!r} {seed} ".encode() + runs.tobytes()).hexdigest()
+    if digest not in settled:
+        settled[digest] = _cuts_of_window(runs, alpha, seed)
+    return settled[digest]
+
+
+def _cuts_of_window(runs: np.ndarray, alpha: float, seed: int) -> _Cuts:
+    """Return the cuts of a window that hold between their neighbours."""
+    scores = _scores(runs)
+    steps = _resemblance(scores) if len(runs) >= 2 * SHORTEST else 0.0
+    cuts = sorted(_cuts(scores, runs, (0, len(runs)), _Rules(alpha, steps, np.random.default_rng(seed))))
     while cuts:
-        edges = [0, *(cut for cut, _ in cuts), len(finite_runs)]
+        edges = [0, *(cut for cut, _ in cuts), len(runs)]
         weak = [
-            rank_sum_p(finite_runs[edges[i] : edges[i + 1]], finite_runs[edges[i + 1] : edges[i + 2]])
-            for i in range(len(cuts))
+            rank_sum_p(runs[edges[i] : edges[i + 1]], runs[edges[i + 1] : edges[i + 2]]) for i in range(len(cuts))
         ]
         worst = int(np.argmax(weak))
         if weak[worst] < HOLDS:
             break
         del cuts[worst]
-    edges = [0, *(cut for cut, _ in cuts), len(finite_runs)]
-    levels = [float(np.median(finite_runs[start:end])) for start, end in zip(edges, edges[1:]) if end > start]
-    return [ChangePoint(int(places[cut]), p, levels[i], levels[i + 1]) for i, (cut, p) in enumerate(cuts)]
+    return cuts
 
 
 def _scores(runs: np.ndarray) -> np.ndarray:
     """Return the runs, winsorized."""
     if len(runs) < 2 * SHORTEST:
         return runs
-    middle = float(np.median(runs))
-    steps = np.abs(np.diff(runs))
-    noise = float(np.median(steps)) / _MEDIAN / math.sqrt(2) or float(np.std(runs))
+    middle, noise = float(np.median(runs)), noise_of(runs)
     return np.asarray(np.clip(runs, middle - CLIP * noise, middle + CLIP * noise))
+
+
+def noise_of(runs: np.ndarray) -> float:
+    """Return the standard deviation of two runs or more without the changes of their level: that of their steps."""
+    return float(np.median(np.abs(np.diff(runs)))) / _MEDIAN / math.sqrt(2) or float(np.std(runs))
 
 
 def _cuts(scores: np.ndarray, runs: np.ndarray, between: Tuple[int, int], rules: _Rules) -> List[Tuple[int, float]]:
@@ -116,10 +153,11 @@ def _cuts(scores: np.ndarray, runs: np.ndarray, between: Tuple[int, int], rules:
     p = _p(part, stretch, rules.resemblance) if rules.alpha < GUARD else 0.0
     if p >= rules.alpha:
         return []
-    by_orders = _p_of_orders(part, stretch, rules)
-    if by_orders is None:
-        return []
-    p = p or by_orders
+    if not 0 < p < _SURE:
+        by_orders = _p_of_orders(part, stretch, rules)
+        if by_orders is None:
+            return []
+        p = p or by_orders
     edges = [start, *(start + cut for cut in stretch[:2] if 0 < cut < end - start), end]
     places = [_placed(runs, *around) for around in zip(edges, edges[1:], edges[2:])]
     edges = sorted({start, *places, end})

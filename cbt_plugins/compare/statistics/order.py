@@ -4,7 +4,8 @@ Runs are independent only if nothing changes while they are made. Where one side
 the cluster looks like a change, and so does a slow wandering (correlated runs). Where sides were interleaved, both hit
 either side alike.
 
-`runs.compare_runs` chooses between the two; `compare.sides` warns of sides that were not interleaved.
+`exact.ExactBlocks` compares within blocks; `order_warnings` looks at other runs for drift; `compare.sides` warns of
+sides that were not interleaved.
 
 - **Interleaved**: the sequence is cut into blocks that have both sides in the same proportion as the whole, or nearly
   so where runs are missing. Runs are compared within their block (a randomized block design; Fisher, The Design of
@@ -19,10 +20,12 @@ from __future__ import annotations
 
 import math
 from functools import reduce
-from typing import List, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
 from scipy import special, stats
+
+from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 
 #: fewer runs of a side, or of both, show no drift
 FEWEST, FEWEST_OF_BOTH = 3, 8
@@ -183,3 +186,43 @@ def resembling_p(x: np.ndarray, y: np.ndarray) -> Optional[float]:
         seen += float((np.diff(side) ** 2).sum())
         random += (np.diff(chance.permuted(np.tile(side, (_ORDERS, 1)), axis=1), axis=1) ** 2).sum(axis=1)
     return (1 + int((random <= seen * (1 + 1e-9)).sum())) / (_ORDERS + 1)
+
+
+def order_warnings(
+    sides: Tuple[np.ndarray, np.ndarray],
+    when: Tuple[np.ndarray, np.ndarray],
+    alpha: float,
+    run_blocks: List[Block],
+    shown: Callable[[float], str],
+) -> Iterator[StatisticsWarning]:
+    """Yield warnings against a change by the order of the runs, where they were not made in turns.
+
+    `shown` returns a shift on the scale of the sides as people read it.
+    """
+    x, y = sides
+    seen = [np.isfinite(at) for at in when]
+    lost = sum(int((~has_time).sum()) for has_time in seen)
+    if lost:
+        text = f"{lost} of {len(x) + len(y)} runs have no start time: only the order of the other runs was checked"
+        yield StatisticsWarning("order-unknown", text)
+        x, y, when = x[seen[0]], y[seen[1]], (when[0][seen[0]], when[1][seen[1]])
+    if not len(x) or not len(y) or not (in_groups(*when) or one_after_other(*when)):
+        return
+    fitted = line(x, y, when) if one_after_other(*when, run_blocks) else None
+    p = resembling_p(*(values[np.argsort(at, kind="stable")] for values, at in zip((x, y), when)))
+    if fitted and fitted.p < SEEN and fitted.change_p >= alpha:
+        text = f"the runs drift by about {shown(fitted.drift)} in all, and the change may be that drift"
+        yield StatisticsWarning("drift-of-runs", f"{text} (with it taken out p is {fitted.change_p:.2g}): interleave")
+    if p is not None and p < ALPHA:
+        text = "runs resemble those before and after them, so their scatter does not say how far sides differ by chance"
+        yield StatisticsWarning("correlated-runs", f"{text} (p = {p:.2g}): interleave")
+
+
+def trend_warnings(base: np.ndarray, new: np.ndarray) -> Iterator[StatisticsWarning]:
+    """Yield warnings of sides whose runs rise or fall one by one: of 5 runs by chance in one of 60 cases."""
+    for side, runs in (("base", base), ("new", new)):
+        steps = np.diff(runs)
+        if len(runs) >= 5 and (np.all(steps > 0) or np.all(steps < 0)):
+            way = "rise" if steps[0] > 0 else "fall"
+            text = f"the runs of {side} {way} one by one: interleave base and new, and compare pairs"
+            yield StatisticsWarning("drift", text)

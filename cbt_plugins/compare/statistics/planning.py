@@ -14,7 +14,8 @@ from typing import NamedTuple, Optional, Tuple
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.runs import compare_runs, rank_sum_floor, signed_rank_floor
+from cbt_plugins.compare.statistics.ranks import rank_sum_floor, signed_rank_floor
+from cbt_plugins.compare.statistics.runs import compare_runs
 from cbt_plugins.compare.statistics.verdicts import Verdict, judge
 from cbt_plugins.metrics import MARGIN, Direction
 

@@ -239,6 +239,23 @@ def outlook(effect: float, scatter: Scatter, rows: int, design: Design, wanted: 
     return Outlook(effect, int(enough[0]) if len(enough) else None, *ends)
 
 
+def detectable(scatter: Scatter, rows: int, design: Design, power: float = 0.9) -> Optional[float]:
+    """Return the smallest change of one of so many rows that this share of campaigns says better or worse of.
+
+    To 0.05 points. None: no change of up to 100 %.
+    """
+    low, high = 0.0, 1.0
+    if outlook(high, scatter, rows, design).found < power:
+        return None
+    while high - low > 0.0005:
+        middle = (low + high) / 2
+        if outlook(middle, scatter, rows, design).found >= power:
+            high = middle
+        else:
+            low = middle
+    return high
+
+
 def _ends(
     effect: float, scatter: Scatter, rows: int, design: Design, campaigns: int = 4000
 ) -> Tuple[np.ndarray, np.ndarray]:

@@ -16,11 +16,14 @@ Gaps (nan) are left out; what stands on both sides of one is not taken for neigh
 from __future__ import annotations
 
 import math
-from typing import List, NamedTuple, Optional, Tuple
+from dataclasses import dataclass
+from functools import cached_property
+from typing import List, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 from scipy import special
 
+from cbt_plugins.compare.statistics.assumption import Assumption, assumption_of, first_summary
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
 
 BLOCKS = 10
@@ -52,23 +55,14 @@ def effective_size(values: np.ndarray) -> float:
 
 
 def estimate_series(values: np.ndarray, confidence: float = 0.95) -> Estimate:
-    """The mean of a series (nan: a gap), in its unit; `n` is the effective number of samples.
+    """Estimate the mean of a series (nan: a gap), in its unit; `n` is the effective number of samples.
 
     It speaks for this run alone: what differs from run to run is not in the interval. ValueError without any value.
     """
     series = np.asarray(values, dtype=float)
-    finite_samples = series[np.isfinite(series)]
-    if not len(finite_samples):
+    if not np.isfinite(series).any():
         raise ValueError("the series has no value")
-    if len(finite_samples) < 2:
-        return Estimate(float(finite_samples[0]), None, None, 1.0, confidence, (_short(1.0, 1),))
-    level = _level(series)
-    if level.size < FEWEST:
-        return Estimate(level.mean, None, None, level.size, confidence, (_short(level.size, len(finite_samples)),))
-    reach = float(special.stdtrit(level.freedom, (1 + confidence) / 2)) * level.error
-    return Estimate(
-        level.mean, level.mean - reach, level.mean + reach, level.size, confidence, _warnings(series, level)
-    )
+    return first_summary(ASSUMPTIONS, series, confidence)
 
 
 def series_warnings(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
@@ -84,68 +78,146 @@ def compare_series(
     The interval holds the change at the begin of the window and at its end, and what differs from run to run by
     `scatter`. Without a scatter it is about these two runs alone, and says nothing about what they are runs of: the
     warning `one-run` forbids a verdict. ValueError when a side has no value.
+    """
+    estimates = estimate_series(base, confidence), estimate_series(new, confidence)
+    sides = TwoSeries(*estimates, np.asarray(base, dtype=float), np.asarray(new, dtype=float), scatter)
+    return assumption_of(ASSUMPTIONS, sides).compare(sides)
+
+
+@dataclass(frozen=True)
+class TwoSeries:
+    """The series of one run of each side, with gaps (nan)."""
+
+    base: Estimate
+    new: Estimate
+    first: np.ndarray  # values of the base
+    second: np.ndarray
+    scatter: Optional[Scatter]  # from run to run; None: not known
+
+    @property
+    def change(self) -> Optional[float]:
+        """The relative change of the mean; None: a mean is not above 0, or a value is below 0."""
+        is_positive = self.base.value > 0 and self.new.value > 0
+        negative = any((series < 0).any() for series in (self.first, self.second))
+        return self.new.value / self.base.value - 1 if is_positive and not negative else None
+
+    @cached_property
+    def levels(self) -> Tuple[_Level, _Level]:
+        """The levels of both series."""
+        return _level(self.first), _level(self.second)
+
+    @cached_property
+    def variances(self) -> Tuple[float, float, float]:
+        """The variances, relative, of the end of the base's line, of the new one's, and from run to run."""
+        first, second = self.levels
+        between = 2 * self.scatter.value**2 if self.scatter else 0.0
+        return (2 * first.error / first.mean) ** 2, (2 * second.error / second.mean) ** 2, between
+
+    @property
+    def ends(self) -> Tuple[float, float]:
+        """The logarithms of the change at the begin and at the end of the window, the smaller one first."""
+        first, second = self.levels
+        middle, apart = math.log(self.new.value / self.base.value), second.half / second.mean - first.half / first.mean
+        return min(middle - apart, middle + apart), max(middle - apart, middle + apart)
+
+    def comparison(self, shift: SeriesShift, *warnings: StatisticsWarning) -> Comparison:
+        """Return the comparison with the warnings of both series and these."""
+        one_run = "one run each, and how much runs differ is not known: repeat them, or give --scatter or --history"
+        of_both = [] if self.scatter else [StatisticsWarning("one-run", one_run)]
+        of_both += dict.fromkeys((*self.base.warnings, *self.new.warnings))
+        return Comparison(
+            *(self.base, self.new, self.change, *shift.interval, shift.p, shift.method, None, (*of_both, *warnings)),
+            inner_low=shift.narrower[0],
+            inner_high=shift.narrower[1],
+        )
+
+
+class SeriesShift(NamedTuple):
+    """The relative change of two series, with intervals at 1 - alpha and 1 - 2 alpha, and the p of "there is none"."""
+
+    interval: Tuple[Optional[float], Optional[float]] = (None, None)
+    narrower: Tuple[Optional[float], Optional[float]] = (None, None)
+    p: Optional[float] = None
+    method: str = "none"
+
+
+class NoRatio(Assumption[TwoSeries]):
+    """A mean that is not above 0, or a value below 0: no relative change."""
+
+    def applies(self, data: TwoSeries) -> bool:
+        return data.change is None
+
+    def summary(self, values: np.ndarray, confidence: float) -> Optional[Estimate]:
+        return None
+
+    def compare(self, data: TwoSeries) -> Comparison:
+        warning = StatisticsWarning("no-base", "a mean is not above 0, or a value is negative: no relative change")
+        return data.comparison(SeriesShift(), warning)
+
+
+class ShortSeries(Assumption[TwoSeries]):
+    """Samples that are worth fewer than `FEWEST` independent ones: a mean without an interval."""
+
+    def applies(self, data: TwoSeries) -> bool:
+        return data.base.low is None or data.new.low is None
+
+    def summary(self, values: np.ndarray, confidence: float) -> Optional[Estimate]:
+        samples = values[np.isfinite(values)]
+        size = _level(values).size if len(samples) > 1 else 1.0
+        if size >= FEWEST:
+            return None
+        return Estimate(float(samples.mean()), None, None, size, confidence, (_short(size, len(samples)),))
+
+    def compare(self, data: TwoSeries) -> Comparison:
+        return data.comparison(SeriesShift())
+
+
+class ConstantSeries(Assumption[TwoSeries]):
+    """Series without any noise: two of one level are equal, others have no p."""
+
+    def applies(self, data: TwoSeries) -> bool:
+        return not sum(data.variances)
+
+    def summary(self, values: np.ndarray, confidence: float) -> Optional[Estimate]:
+        return None  # a line is through all of its values
+
+    def compare(self, data: TwoSeries) -> Comparison:
+        warning = StatisticsWarning("no-scatter", "the series are constant: the noise is unknown")
+        equal = SeriesShift((0.0, 0.0), (0.0, 0.0), 1.0, "series")
+        return data.comparison(equal if data.ends == (0.0, 0.0) else SeriesShift(method="series"), warning)
+
+
+class SeriesLines(Assumption[TwoSeries]):
+    """Series about a straight line each: the t of the change at the line's ends.
 
     The three variances are added; the degrees of freedom of the sum are those of Welch (1947) and Satterthwaite (1946).
     """
-    base_estimate, new_estimate = estimate_series(base, confidence), estimate_series(new, confidence)
-    warnings = list(dict.fromkeys((*base_estimate.warnings, *new_estimate.warnings)))
-    if scatter is None:
-        text = "one run each, and how much runs differ is not known: repeat them, or give --scatter or --history"
-        warnings.insert(0, StatisticsWarning("one-run", text))
-    if base_estimate.value <= 0 or new_estimate.value <= 0:
-        warnings.append(StatisticsWarning("no-base", "a mean is not above 0: no relative change"))
-        return Comparison(base_estimate, new_estimate, None, None, None, None, "none", None, tuple(warnings))
-    change = new_estimate.value / base_estimate.value - 1
-    if base_estimate.low is None or new_estimate.low is None:
-        return Comparison(base_estimate, new_estimate, change, None, None, None, "none", None, tuple(warnings))
-    first, second = (_level(np.asarray(values, dtype=float)) for values in (base, new))
-    parts = (2 * first.error / first.mean) ** 2, (2 * second.error / second.mean) ** 2
-    between = 2 * scatter.value**2 if scatter else 0.0
-    total = sum(parts) + between
-    middle, apart = math.log1p(change), second.half / second.mean - first.half / first.mean
-    if not total:
-        same = not change and not apart
-        warnings.append(StatisticsWarning("no-scatter", "the series are constant: the noise is unknown"))
-        end = 0.0 if same else None
-        p = 1.0 if same else None
-        return Comparison(
-            base_estimate,
-            new_estimate,
-            change,
-            end,
-            end,
-            p,
-            "series",
-            None,
-            tuple(warnings),
-            inner_low=end,
-            inner_high=end,
-        )
-    weights = sum(part**2 / level.freedom for part, level in zip(parts, (first, second)))
-    weights += between**2 / scatter.freedom if scatter else 0.0
-    freedom, error = total**2 / weights if weights else 1e9, math.sqrt(total)
-    ends = sorted((middle - apart, middle + apart))
-    nearest = 0.0 if ends[0] < 0 < ends[1] else min(abs(end) for end in ends)
-    p = 2 * float(special.stdtr(freedom, -nearest / error))
-    wide, narrow = (
-        float(special.stdtrit(freedom, 1 - part)) * error for part in (0.5 - confidence / 2, 1 - confidence)
-    )
-    low, high, inner_low, inner_high = (
-        math.expm1(end) for reach in (wide, narrow) for end in (ends[0] - reach, ends[1] + reach)
-    )
-    return Comparison(
-        base_estimate,
-        new_estimate,
-        change,
-        low,
-        high,
-        p,
-        "series",
-        None,
-        tuple(warnings),
-        inner_low=inner_low,
-        inner_high=inner_high,
-    )
+
+    def applies(self, data: TwoSeries) -> bool:
+        return True
+
+    def summary(self, values: np.ndarray, confidence: float) -> Optional[Estimate]:
+        level = _level(values)
+        reach = float(special.stdtrit(level.freedom, (1 + confidence) / 2)) * level.error
+        ends = level.mean - reach, level.mean + reach
+        return Estimate(level.mean, *ends, level.size, confidence, _warnings(values, level))
+
+    def compare(self, data: TwoSeries) -> Comparison:
+        freedoms = [level.freedom for level in data.levels] + ([data.scatter.freedom] if data.scatter else [])
+        total = sum(data.variances)
+        weights = sum(variance**2 / freedom for variance, freedom in zip(data.variances, freedoms))
+        freedom, error = total**2 / weights if weights else 1e9, math.sqrt(total)
+        low, high = data.ends
+        nearest = 0.0 if low < 0 < high else min(abs(low), abs(high))
+        alpha = 1 - data.base.confidence
+        reaches = (float(special.stdtrit(freedom, 1 - part)) * error for part in (alpha / 2, alpha))
+        wide, narrow = ((math.expm1(low - reach), math.expm1(high + reach)) for reach in reaches)
+        p = 2 * float(special.stdtr(freedom, -nearest / error))
+        return data.comparison(SeriesShift(wide, narrow, p, "series"))
+
+
+#: in the order in which they are tried
+ASSUMPTIONS: Sequence[Assumption[TwoSeries]] = (NoRatio(), ShortSeries(), ConstantSeries(), SeriesLines())
 
 
 def _level(series: np.ndarray) -> _Level:
@@ -174,7 +246,7 @@ def _level(series: np.ndarray) -> _Level:
 
 
 def _independent(left: np.ndarray, finite: np.ndarray) -> float:
-    """Effective number of samples by lag-1 autocorrelation; left are 0 in gaps. Never more than there are."""
+    """Return the effective number of samples by lag-1 autocorrelation, at most all; `left` is 0 in gaps."""
     n, pairs = int(finite.sum()), int((finite[1:] & finite[:-1]).sum())
     total = float(left @ left)
     if not pairs or not total:
@@ -185,7 +257,7 @@ def _independent(left: np.ndarray, finite: np.ndarray) -> float:
 
 
 def _blocks(series: np.ndarray) -> np.ndarray:
-    """Means of the blocks that have a value in half of their seconds at least."""
+    """Return the means of the blocks that have a value in half of their seconds at least."""
     parts = [part[np.isfinite(part)] for part in np.array_split(series, BLOCKS)]
     return np.asarray([part.mean() for part in parts if len(part) * 2 * BLOCKS >= len(series)])
 

@@ -75,7 +75,8 @@ class Estimate:
 class Comparison:
     """A change between base and new; `verdict` is None until `judge` has seen the table.
 
-    `change` and its interval `change_low` to `change_high` are relative: new / base - 1. `p` is of the two-sided test
+    `change` and its interval `change_low` to `change_high` are relative: new / base - 1; with a `unit` they are new -
+    base in it, and so is the margin. `p` is of the two-sided test
     that `method` names. The inner interval has the confidence 1 - 2 alpha, each of its ends alone 1 - alpha:
     it decides "equivalent". None: cannot be computed.
     """
@@ -103,6 +104,7 @@ class Comparison:
     margin: Optional[float] = None
     key: bool = True
     differs: str = ""
+    unit: str = ""
 
     @property
     def within(self) -> Optional[float]:
@@ -155,7 +157,7 @@ _HELPED = "{} rows and few runs: valid only if the logarithms of runs are about 
 
 
 def holm(p_values: Sequence[float]) -> List[float]:
-    """Adjusted p-values (Holm, 1979), each to be compared with alpha: that is the chance of any false one, then."""
+    """Adjust p-values (Holm, 1979): each is compared with alpha, which then is the chance of any false one."""
     adjusted, highest = [1.0] * len(p_values), 0.0
     for place, index in enumerate(sorted(range(len(p_values)), key=p_values.__getitem__)):
         highest = max(highest, min(1.0, (len(p_values) - place) * p_values[index]))
@@ -164,7 +166,7 @@ def holm(p_values: Sequence[float]) -> List[float]:
 
 
 def false_discovery(p_values: Sequence[float]) -> List[float]:
-    """Adjusted p-values (Benjamini and Hochberg, 1995), each to be compared with q.
+    """Adjust p-values (Benjamini and Hochberg, 1995): each is compared with q.
 
     Of the rows below q, on average a part q at most is false, for rows that are independent or move together
     (Benjamini and Yekutieli, 2001).
@@ -265,12 +267,12 @@ def judge(
 
 
 def _too_few(comparison: Comparison, wanted: float) -> bool:
-    """Whether the exact test of so few runs can give no p as small as is wanted."""
+    """Return whether the exact test of so few runs can give no p as small as is wanted."""
     return comparison.second is not None and comparison.floor > wanted
 
 
 def _helped(comparison: Comparison, alpha: float) -> float:
-    """The p of few runs in a table so long that the exact test could not give one as small as it would need.
+    """Return the p of few runs in a table so long that their exact test could not give the p that it needs.
 
     It is that of the t test on the same runs, if the exact test alone says yes.
     """
@@ -294,7 +296,7 @@ def _verdict(comparison: Comparison, margin: float, differs: str) -> Tuple[Verdi
         return Verdict.INCONCLUSIVE, []
     low, high = comparison.inner_low, comparison.inner_high
     if low is not None and high is not None and -margin < low and high < margin:
-        text = small_difference(differs, (low, high), margin)
+        text = small_difference(differs, (low, high), margin, comparison.unit)
         return Verdict.EQUIVALENT, [StatisticsWarning("small-difference", text)] if differs else []
     if differs in ("higher", "lower"):
         text = f"surely {differs}, but the metric has no better direction"
@@ -302,7 +304,9 @@ def _verdict(comparison: Comparison, margin: float, differs: str) -> Tuple[Verdi
     return Verdict(differs) if differs else Verdict.INCONCLUSIVE, []
 
 
-def small_difference(differs: str, ends: Tuple[float, float], margin: float) -> str:
+def small_difference(differs: str, ends: Tuple[float, float], margin: float, unit: str = "") -> str:
     """Return both that are known of a change: "worse by 2.1 to 3.9 %, within 5 %"."""
     near, far = sorted(map(abs, ends))
+    if unit:
+        return f"{differs} by {near:.3g} to {far:.3g} {unit}, within {margin:.3g} {unit}"
     return f"{differs} by {100 * near:.1f} to {100 * far:.1f} %, within {100 * margin:.3g} %"

@@ -4,36 +4,48 @@ from __future__ import annotations
 
 from typing import List, Sequence, Tuple
 
-from cbt_plugins.faults import services
+from cbt_plugins.faults import effects, services
 from cbt_plugins.faults.facts import names
 from cbt_plugins.faults.kind import Kind, ServiceOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.services import Service
 from cbt_plugins.faults.step import Command, Step
+from cbt_plugins.plan import DAEMON_TYPES
 
 
 class Stop(Kind):
-    """Stops daemons (here OSDs: all of a node, or single ones) in good order; services.py knows those of every type."""
+    """Stops daemons in good order: all of a node, or single ones.
 
+    A bare `process` is started again with its former command line. Orders to `cephadm` are repeated for up to 3 minutes
+    until their effect is seen; mons and mgrs of cephadm are stopped and started by their units. With
+    `cluster: kubernetes:` the service manager is `rook`. An RGW waits for the requests under way, for up to
+    `rgw_exit_timeout_secs` (120 s); it refuses connections before.
+    """
+
+    daemon_types = DAEMON_TYPES
     Options = ServiceOptions
     options: ServiceOptions
     verb = "stop"
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "")
-        return [self._step(scene, node, node_services) for node, node_services in services_by_node.items()]
+        return [
+            self._step(scene, targets, f"{scene.name}-{i}", node_services)
+            for i, node_services in enumerate(services_by_node.values(), 1)
+        ]
 
-    def _step(self, scene: Scene, node: str, node_services: Sequence[Service]) -> Step:
-        daemons = [service.name for service in node_services]
-        osds = [int(name.id) for name in daemons if name.type == "osd"]
+    def _step(self, scene: Scene, targets: Targets, name: str, node_services: Sequence[Service]) -> Step:
+        node, daemons = node_services[0].node, [service.name for service in node_services]
+        osds = [int(daemon.id) for daemon in daemons if daemon.type == "osd"]
         how = {"service_manager": node_services[0].manager, "units": [service.unit for service in node_services]}
+        watch = effects.watch(scene, node_services, targets.daemons, name)
         return Step(
             what=f"{self.verb} {names(daemons)} on {node}",
             node=node,
-            inject=self.end(scene, node_services),
-            undo=(*services.start(scene, node_services), *scene.mark_in(osds)),
-            checks=services.up(scene, node_services),
-            took=services.down(scene, node_services),
+            inject=(*watch.begin, *self.end(scene, node_services)),
+            undo=(*services.start(scene, node_services), *scene.mark_in(osds), *watch.end),
+            checks=effects.back(scene, node_services),
+            took=(*effects.gone(scene, node_services), *watch.seen),
             former={**scene.former(osds), **how},
             daemons=tuple(map(str, daemons)),
         )
@@ -44,7 +56,7 @@ class Stop(Kind):
 
 
 class Crash(Stop):
-    """Kills them by SIGKILL, and keeps systemd from starting them again."""
+    """Kills daemons by SIGKILL, by process ID and start time, and keeps systemd from starting them again."""
 
     verb = "kill"
 

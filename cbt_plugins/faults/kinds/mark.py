@@ -20,7 +20,7 @@ class Mark(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         if _FLAG in scene.facts.flags:
-            raise FaultError(f"{_FLAG} is set already: it would stay set, and the OSDs would never come up again")
+            raise FaultError(f"{_FLAG} is set already: the flag would stay set, and the OSDs would never come up again")
         osds = targets.osds
         inside = [o for o in osds if scene.facts.osds[o]["in"]]
         lines = [f"osd set {_FLAG}", f"osd down {_numbers(osds)}"]

@@ -7,51 +7,42 @@ import shlex
 from dataclasses import dataclass
 from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Sequence
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import Field, model_validator
 
 from cbt_plugins.config.patterns import Interface
 from cbt_plugins.faults import node_shell, services
 from cbt_plugins.faults.facts import osd_names
-from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, Seconds, ServiceOptions
+from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, ServiceOptions
 from cbt_plugins.faults.node_shell import FOLDER
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.faults.step import Command, FaultError, Step
+from cbt_plugins.faults.switch import DeadlineOptions, Switch
 
-#: seconds
-_SHORTEST, _LONGEST = 5.0, 7 * 86400.0
 #: part of a route that a router has told, as it is shown: other in each look, and to be set without the unit
 _EXPIRES, _SECONDS = re.compile(r" expires ([0-9]+)sec"), r" expires \1"
-
-
-def _possible(deadline: float) -> float:
-    if not _SHORTEST <= deadline <= _LONGEST:
-        raise ValueError("must be 5s to 7d: the node recovers by itself then")
-    return deadline
 
 
 class Network(Kind):
     """Cuts nodes off. A dead man's switch on each ends that at the deadline, although nobody can reach it.
 
-    It brings the network back, no more: OSDs that were marked out meanwhile wait for the undo.
+    It brings the network back, no more: OSDs that were marked out meanwhile wait for the undo. A fault that also cuts
+    the ssh of the run lasts until the deadline.
     """
 
     takes = "node"
 
-    class Options(ServiceOptions):
+    class Options(DeadlineOptions, ServiceOptions):
         """How the network is cut, and for how long at most."""
 
         method: Literal["link", "nft"] = Field(
             "link", description="`link`: interfaces down; `nft`: packets dropped, except ssh's."
         )
         interfaces: Annotated[List[Interface], LISTED, LISTED_SCHEMA] = Field(
-            [], description="For `link`: these.", json_schema_extra={"default": []}
+            [], description="For `link`: these interfaces.", json_schema_extra={"default": []}
         )
-        deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
-            900.0,
-            description="Then the node recovers by itself; 5s to 7d.",
-            json_schema_extra={"default": "15m"},
+        ssh_port: Optional[int] = Field(
+            None, ge=1, le=65535, description="For `nft`: port of ssh. Default: the port of the run's connection."
         )
-        ssh_port: Optional[int] = Field(None, ge=1, le=65535, description="For `nft`. Default: that of our connection.")
 
         @model_validator(mode="after")
         def _complete(self) -> Network.Options:
@@ -66,37 +57,36 @@ class Network(Kind):
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
         osds, options, limits = scene.on_node(node), self.options, scene.limits
-        osd_services = services.find(scene, osd_names(osds), options.service_manager or "").get(node, [])
+        of_nodes = services.find(scene, osd_names(osds), options.service_manager or "", on_node=True)
+        osd_services = of_nodes.get(node, [])
         if options.method == "link":
-            cut = _link(scene, node, options.interfaces)
+            cut = link_cut(scene, node, options.interfaces)
         else:
-            cut = _nft(scene, node, name, options.ssh_port or _ssh_port(scene, node))
+            cut = nft_cut(scene, node, name, options.ssh_port or ssh_port(scene, node))
+        timeout = options.deadline + 120.0 if cut.former["cuts_us_off"] else limits.back
+        switch = Switch(name, node, cut.recover, cut.recovered, options.deadline, timeout, limits)
         # The cut may end the connection that it came by, so a process that outlives the connection makes it a moment
         # later. One that hangs is ended: it might have its effect after its undo.
         bounded = f"timeout -k 5 {node_shell.ATTEMPT:g} sh -c {shlex.quote(cut.inject)}"
         moment = shlex.quote(f'sleep 0.3; [ -e "$0" ] || {bounded}')
         later = f'{FOLDER}; setsid sh -c {moment} "$d/{name}.recovered" </dev/null >/dev/null 2>&1 &'
-        back = f'{FOLDER}; : > "$d/{name}.recovered"; {cut.recover}'
-        timeout = options.deadline + 120.0 if cut.former["cuts_us_off"] else limits.back
         return Step(
             what=f"{cut.description} on {node}, which recovers by itself after {options.deadline:g} s",
             node=node,
             inject=(Command(node, later, limits.quick, root=True),),
             undo=(
-                Command(node, back, limits.quick, root=True),
-                Command(node, node_shell.disarm(name), limits.quick, root=True),
+                *switch.undo,
                 *services.start(scene, osd_services),
                 *scene.mark_in(osds),
             ),
             checks=(
-                Check(node, cut.recovered, (((), "recovered"),), timeout, root=True),
-                Check(node, node_shell.is_disarmed(name), (((), "disarmed"),), timeout, root=True),
+                *switch.checks,
                 *((scene.back(osds, max(timeout, limits.back)),) if osds else ()),
             ),
             took=(scene.gone(osds),) if osds else (),
             former={**cut.former, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
-            arm=Command(node, node_shell.arm(name, back, options.deadline), limits.quick, root=True),
+            arm=switch.arm,
             deadline=options.deadline,
         )
 
@@ -110,7 +100,7 @@ class _Cut:
     former: Mapping[str, Any]  # cuts_us_off: nobody can reach the node meanwhile
 
 
-def _link(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
+def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
     look = node_shell.script("interfaces", devices=" ".join(devices))
     answer = scene.ask(node, look, root=True)
     routes: List[List[str]] = []
@@ -165,13 +155,13 @@ def _all_of(wanted: Sequence[str], look: str) -> str:
     )
 
 
-def _ssh_port(scene: Scene, node: str) -> int:
+def ssh_port(scene: Scene, node: str) -> int:
     """Return the port by which we reach a node: as its sshd sees it, else as the sections have it."""
     seen = scene.ask(node, 'echo "${SSH_CONNECTION##* }"').strip()
-    return int(seen) if seen.isdecimal() else scene.ceph.remote.transport.port(node)
+    return int(seen) if seen.isdecimal() else scene.ceph.remote.port(node)
 
 
-def _nft(scene: Scene, node: str, name: str, port: int) -> _Cut:
+def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
     scene.ask(node, "command -v nft >/dev/null || { echo nft is missing >&2; exit 1; }", root=True)
     table = "cbt_plugins_" + "".join(c if c.isalnum() else "_" for c in name)
     chain = "type filter hook {} priority -300; policy drop;"

@@ -21,7 +21,7 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
 _SHOWN = (
     "{} is in the arguments of a command, which everybody on this machine can read while it runs (ps): let the command "
-    "take it from the environment (ipmitool -E) or from a file"
+    "take the value from the environment (ipmitool -E) or from a file"
 )
 #: commands that a shell carries out itself
 _NO_PROCESS = ("echo", "printf", "export", "test", "[", ":", "read", "unset")
@@ -60,11 +60,15 @@ class _WholeNode(Kind):
     def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[services.Service]]:
         """Return the OSDs of a node, and how they are run."""
         osds = scene.on_node(node)
-        return osds, services.find(scene, osd_names(osds), self.options.service_manager or "").get(node, [])
+        of_nodes = services.find(scene, osd_names(osds), self.options.service_manager or "", on_node=True)
+        return osds, of_nodes.get(node, [])
 
 
 class Reboot(_WholeNode):
-    """Reboots nodes; their OSDs must come back, and are started if they do not."""
+    """Reboots nodes; their OSDs must come back, and are started if they do not.
+
+    A node whose boot ID has not changed after 15 minutes has not rebooted: the fault had no effect.
+    """
 
     lasts = False
 
@@ -108,16 +112,20 @@ class Reboot(_WholeNode):
 
 
 class Power(_WholeNode):
-    """Takes the power of nodes away by a command of the user's, on the machine that leads the run."""
+    """Takes the power of nodes away by a command of the user's, on the machine that leads the run.
+
+    Quote the keys `off` and `on`. `ps` shows arguments: take passwords from the environment (`ipmitool -E`), and name
+    these variables in `secrets`.
+    """
 
     class Options(ServiceOptions):
-        """The commands; the values of secrets are in no file."""
+        """The two commands; no file has the values of secrets."""
 
         off: str = Field("", description="Takes the power away; `{node}` is the name of the node.")
         on: str = Field("", description="Gives the power back.")
         secrets: Names = Field(
             [],
-            description="Environment variables they need, beside `${NAME}` in them; never in a file.",
+            description="More environment variables for the two commands; `${NAME}` in a command needs no entry.",
             json_schema_extra={"default": []},
         )
 

@@ -21,8 +21,9 @@ class Out(Kind):
     """Marks OSDs out: they stay up and give their data to others."""
 
     takes = "daemon"
+    stays_up = True
 
-    def blast_radius(self, targets: Targets) -> BlastRadius:
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius(targets.daemons, out=True)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
@@ -46,12 +47,15 @@ class Out(Kind):
 
 
 class Replace(Kind):
-    """Destroys the data of an OSD, as a dead disk does; the undo makes an empty OSD with the same number."""
+    """Destroys the data of an OSD, as a dead disk does; the undo makes an empty OSD with the same number.
+
+    It needs `accept: [safe-to-destroy]` unless the data of the OSD is on other OSDs too. An OSD of cephadm is refused.
+    """
 
     takes = "daemon"
 
     class Options(ServiceOptions):
-        """What must be said before data is destroyed."""
+        """The consent to destroy data."""
 
         consent: str = Field("", description="`osd.3 will be destroyed`, word for word.")
 
@@ -64,12 +68,13 @@ class Replace(Kind):
         elif self.options.consent != wanted:
             yield "options", f"replace destroys data: it needs consent: {wanted!r}, word for word"
 
-    def blast_radius(self, targets: Targets) -> BlastRadius:
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius(targets.daemons, destroyed=True)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         steps = []
-        for node, node_services in services.find(scene, targets.daemons, self.options.service_manager or "").items():
+        manager = self.options.service_manager or ""
+        for node, node_services in services.find(scene, targets.daemons, manager, on_node=True).items():
             for service in node_services:
                 osd = int(service.name.id)
                 if service.manager == "cephadm":

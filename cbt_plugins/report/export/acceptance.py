@@ -47,7 +47,7 @@ def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any
 
 
 def _usable(name: str, run: Path) -> Optional[Dict[str, Any]]:
-    """The summary of a run whose numbers may be used."""
+    """Return the summary of a run whose numbers may be used."""
     try:
         summary = summary_of(run) if run.is_dir() else None
         why = "there is no such run" if summary is None else why_unusable(run, summary)
@@ -86,14 +86,15 @@ def _judge(
 def _warn_of_chance(where: str, target: Target, stmt: str, check: Check, phase: Mapping[str, Any]) -> None:
     share = false_alarms(phase, target.op, target.metric, check)
     if share is not None and share > CHANCE:
-        text = "%s: %s: %s rejects about %.0f %% of equal runs: so much do the seconds of the baseline scatter"
+        text = "%s: %s: %s rejects about %.0f %% of equal runs, because the seconds of the baseline scatter"
         logger.warning(text, where, target.metric, stmt, 100 * share)
 
 
 def _places(
     target: Target, current: Mapping[str, Any], baseline: Mapping[str, Any]
 ) -> Iterator[Tuple[str, Optional[float], Optional[float]]]:
-    """Phases that the target is about, by name, with the numbers of both; a phase of one run only is a place too."""
+    """Yield the phases that the target is about, by name, with the numbers of both runs; also a phase of one run only.
+    """
     phases: Dict[str, List[Optional[float]]] = {}
     for index, summary in enumerate((current, baseline)):
         judged_phases = measured(summary) if target.phase is None else summary["phases"]
@@ -113,7 +114,7 @@ _STEPS = 1000
 
 
 def false_alarms(phase: Mapping[str, Any], op: str, metric: str, check: Check) -> Optional[float]:
-    """Share, 0..1, of comparisons of two runs that differ by chance only which `check` rejects.
+    """Return the share, 0..1, that `check` rejects of comparisons of two runs that differ by chance only.
 
     `phase` is that of a summary. Both runs' means are taken as normal, with the standard error of this one's: that of
     its effective number of seconds. What differs from run to run is not in it. None: not a rate, too few seconds, or

@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.compare.differences import text
-from cbt_plugins.formatting import csv_cell, printable
+from cbt_plugins.formatting.data import csv_cell
+from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.metrics import COLUMNS, METRICS, read
 from cbt_plugins.report.sweep import Run, differing_keys
@@ -43,7 +44,7 @@ def prometheus(runs: Iterable[Tuple[Mapping[str, Any], bool]]) -> str:
     for summary, complete in runs:
         for name, about, labels, value in _samples(summary, complete):
             helps.setdefault(name, about)
-            inner = ",".join(f'{key}="{_escaped(value)}"' for key, value in labels.items())
+            inner = ",".join(f'{key}="{escaped(value)}"' for key, value in labels.items())
             series.setdefault(name, {}).setdefault(inner, value)
     return "".join(
         f"# HELP {name} {about}\n# TYPE {name} gauge\n"
@@ -76,7 +77,8 @@ def _samples(summary: Mapping[str, Any], complete: bool) -> Iterator[Tuple[str, 
                     yield metric.prometheus, metric.text, labels, value * _BASE.get(metric.unit, 1.0)
 
 
-def _escaped(text: str) -> str:
+def escaped(text: str) -> str:
+    """Return the value of a label in quotes."""
     return printable(text).replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
 
 

@@ -1,263 +1,128 @@
-"""visualisation/*.json: the input of CBT's report generators, in both of its dialects.
+"""visualisation/*.json: the input of CBT's report programs, in its dialects.
 
-One file for each operation and object size, with a point for each queue depth. All values are text. A reader takes the
-first key of a file for a point, so keys are sorted, which puts digits first.
+One file for each operation and object size, with a point for each queue depth, and one of time series for each depth.
+Values of curves are text. A reader takes the first key of a file for a point, so keys are sorted, which puts digits
+first.
 
     head   <bytes>B_<op>.json, <bytes>B_<reads>_<writes>_<op>.json: the branch `master`, 2025
     main   <bytes>_<drivers>_<op>.json, <bytes>_<drivers>_<reads>_<writes>_<op>.json, and what it adds: 2026
+
+Since June 2026 `main` refuses files in ARCHIVE/visualisation, and wants them four folders below the archive:
+
+    ARCHIVE/results/common-format/NAME/load/visualisation/            curves
+    ARCHIVE/results/common-format/NAME/load/iodepth-N/visualisation/  time series
+    ARCHIVE/results/common-format/NAME/NAME -> load                   an archive for trees of May 2026
+
+Its comparison draws what lies in folders of one name (`load`), with the name of the folder above as label. `results/`
+holds these files outside of the folders of runs, because the programs write their plots beside them.
 """
 
 from __future__ import annotations
 
+import contextlib
 import json
-import math
-import re
+import os
 from collections import defaultdict
-from dataclasses import dataclass
+from operator import itemgetter
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-import numpy as np
-
-from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
-from cbt_plugins.results.histogram import Histogram, middles
-from cbt_plugins.results.job import JobAggregates, OpAggregates
-from cbt_plugins.results.phase import PhaseAggregates, rank, read_phase
-from cbt_plugins.results.source import Unreadable, reading
-from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
-
-#: our operations -> fio's, as far as there is one: complete objects, from their first byte to their last
-_READ, _WRITE = "GET", "PUT"
-#: what a curve or its file has a place for; runs that differ in anything else are no points of one curve
-_PLACED = frozenset({"benchmark", "iteration", "workers", "size", "objects", "acceptable"})
-
-
-@dataclass(frozen=True)
-class CurvePoint:
-    """A point: the result of the drivers of one object size in one phase of one run."""
-
-    size: int  # bytes of an object; the mean where there are several sizes
-    op: str  # "read", "write" or "randrw", which are both
-    shares: Optional[Tuple[str, str]]  # of randrw: percent of reads and of writes that were asked for
-    depth: int  # workers, of all drivers
-    jobs: int  # drivers
-    seconds: float
-    requests: int
-    bytes: int
-    latency_ns: float  # mean
-    deviation_ns: float  # standard deviation of the latency of the requests
-    cpu: Optional[float]  # percent of one core that the generators took; None: no monitor, or others ran too
-
-
-@dataclass(frozen=True)
-class Curves:
-    """A directory of the generator's input."""
-
-    name: str  # "ARCHIVE-PHASE"; of archives that vary more than a curve can: "-KEY-VALUE" too
-    benchmark: str
-    points: Tuple[CurvePoint, ...]
-
-
-class ArchivedCurves(NamedTuple):
-    """The curves of an archive or run."""
-
-    curves: List[Curves]
-    left: List[str]  # what has no place in them
-    broken: List[str]  # unusable runs
-
-
-def names_of(archives: Sequence[Path]) -> Dict[Path, str]:
-    """Return the names of the archives' folders: each its own, after folders above it that tell them apart."""
-    folders = {path.resolve().parts[1:]: path for path in archives}
-    for depth in range(1, max(1, *map(len, folders)) + 1):
-        names = {path: _clean("-".join(parts[-depth:])) for parts, path in folders.items()}
-        if len(set(names.values())) == len(names):
-            break
-    return names
-
-
-def curves_of(archive: Path, called: str) -> ArchivedCurves:
-    """Return the curves of an archive or run, in folders that begin with `called`. Raises Unreadable."""
-    runs, broken, left = [], [], []
-    for path in find_runs(archive):
-        if not is_ours(path):
-            left.append(f"{path.parent.name}/{path.name}: a benchmark of CBT's own")
-            continue
-        try:
-            with reading(path):
-                summary = summary_of(path)
-                why = why_unusable(path, summary)
-                if why:
-                    broken.append(f"{path}: left out: {why}")
-                else:
-                    runs.append((read_run(path), summary))
-        except Unreadable as error:
-            broken.append(str(error))
-    suffixes = _suffixes([run for run, _ in runs])
-    points_of_curve: Dict[Tuple[str, str], List[CurvePoint]] = defaultdict(list)
-    for (run, summary), suffix in zip(runs, suffixes):
-        for phase in run.phases:
-            if phase.calibrates or not phase.jobs:
-                continue
-            points, phase_left = _points(read_phase(phase), summary)
-            left += phase_left
-            name = _clean("-".join([called, phase.name, *suffix]))
-            points_of_curve[name, str(run.config.get("benchmark") or run.plan.get("benchmark") or "")] += points
-    curves = [Curves(name, benchmark, tuple(points)) for (name, benchmark), points in points_of_curve.items() if points]
-    return ArchivedCurves(curves, list(dict.fromkeys(left)), broken)
-
-
-def _clean(name: str) -> str:
-    """The generators put names into shell commands, and `_` into LaTeX."""
-    return re.sub(r"[^A-Za-z0-9.+-]+", "-", name).strip("-")
-
-
-def _suffixes(runs: Sequence[ArchivedRun]) -> List[List[str]]:
-    """For each run what tells its curves from those of the others."""
-    suffixes: List[List[str]] = []
-    benchmarks = {run.config.get("benchmark") for run in runs}
-    for run in runs:
-        config = run.config
-        alike = [other_run.config for other_run in runs if other_run.config.get("benchmark") == config.get("benchmark")]
-        suffix = [str(config.get("benchmark"))] if len(benchmarks) > 1 else []
-        for key in sorted({key for other_config in alike for key in other_config} - _PLACED):
-            values = list(
-                dict.fromkeys(json.dumps(other_config.get(key), sort_keys=True, default=str) for other_config in alike)
-            )
-            if len(values) > 1:
-                value = config.get(key)
-                number = values.index(json.dumps(value, sort_keys=True, default=str)) + 1
-                suffix.append(f"{key}-{number if isinstance(value, (dict, list)) else value}")
-        if len({other_config.get("iteration") for other_config in alike}) > 1:
-            suffix.append(f"iteration-{config.get('iteration')}")
-        suffixes.append(suffix)
-    return suffixes
-
-
-def _points(aggregates: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[CurvePoint], List[str]]:
-    """The points of a phase, and what has no place in them."""
-    phase, left = aggregates.phase, []
-    others = sorted((op for op, of in aggregates.ops.items() if of.latency.n and op not in (_READ, _WRITE)), key=rank)
-    if others:
-        left.append(f"{phase.name}: {', '.join(others)}: the generators know reads and writes only")
-    if not aggregates.length or not any(aggregates.ops[op].latency.n for op in (_READ, _WRITE) if op in aggregates.ops):
-        return [], left
-    if any(job.open_loop for job in phase.jobs):
-        return [], [*left, f"{phase.name}: an open loop, which has a rate and no queue depth"]
-    if not all(of.latency.has_buckets for of in aggregates.ops.values()):
-        left.append(f"{phase.name}: its generator tells sums only: the deviation 0 stands for one that is not known")
-    by_size: Dict[Tuple[Tuple[int, int, float], ...], List[ArchivedJob]] = defaultdict(list)
-    for job in phase.jobs:
-        by_size[job.sizes].append(job)
-    points = []
-    for sizes, jobs in by_size.items():
-        cpu = _cpu(summary, phase.name) if len(by_size) == 1 else None
-        point = _point(aggregates, sizes, jobs, cpu)
-        if point:
-            points.append(point)
-            if len(sizes) > 1 or any(low != high for low, high, _ in sizes):
-                left.append(f"{phase.name}: objects of several sizes are shown as their mean, {point.size} B")
-    return points, left
-
-
-def _point(
-    aggregates: PhaseAggregates,
-    sizes: Sequence[Tuple[int, int, float]],
-    jobs: Sequence[ArchivedJob],
-    cpu: Optional[float],
-) -> Optional[CurvePoint]:
-    by_op = {_READ: OpAggregates(), _WRITE: OpAggregates()}
-    for job in jobs:
-        for op, of in aggregates.jobs.get(job.id, JobAggregates()).ops.items():
-            if op in by_op:
-                by_op[op].merge(of)
-    reads, writes = by_op[_READ], by_op[_WRITE]
-    both = OpAggregates()
-    both.merge(reads)
-    both.merge(writes)
-    if not both.latency.n:
-        return None
-    mixed = bool(reads.latency.n and writes.latency.n)
-    return CurvePoint(
-        size=_mean(sizes) or round(both.bytes / max(1, both.objects)),
-        op="randrw" if mixed else "read" if reads.latency.n else "write",
-        shares=_shares(aggregates.phase.mix, reads, writes) if mixed else None,
-        depth=sum(job.workers for job in jobs),
-        jobs=len({job.driver for job in jobs}),
-        seconds=aggregates.length,
-        requests=both.latency.n,
-        bytes=both.bytes,
-        latency_ns=both.latency.mean,
-        deviation_ns=_deviation(both.latency),
-        cpu=cpu,
-    )
-
-
-def _mean(sizes: Sequence[Tuple[int, int, float]]) -> Optional[int]:
-    """Mean size in bytes of what was asked for, so that it is the same in archives that are compared."""
-    shares = math.fsum(share for _, _, share in sizes)
-    return round(math.fsum((low + high) / 2 * share for low, high, share in sizes) / shares) if shares else None
-
-
-def _shares(mix: Mapping[str, float], reads: OpAggregates, writes: OpAggregates) -> Tuple[str, str]:
-    if mix.get(_READ) and mix.get(_WRITE):
-        return f"{mix[_READ]:g}", f"{mix[_WRITE]:g}"
-    read = round(100 * reads.latency.n / (reads.latency.n + writes.latency.n))
-    return str(read), str(100 - read)
-
-
-def _deviation(latency: Histogram) -> float:
-    """Sample standard deviation in ns, from the middles of the buckets."""
-    if latency.n < 2:
-        return 0.0
-    squares = (middles(latency.numbers) - latency.mean) ** 2
-    return math.sqrt(float(np.dot(squares, latency.counts)) / (latency.n - 1))
-
-
-def _cpu(summary: Mapping[str, Any], phase: str) -> Optional[float]:
-    watched: Mapping[str, Any] = (summary.get("resources") or {}).get("phases", {}).get(phase) or {}
-    cores = (watched.get("classes") or {}).get("generator", {}).get("cores")
-    return None if cores is None else 100.0 * float(cores)
-
+from cbt_plugins.journal import write_whole
+from cbt_plugins.report.export.curve_point import CurvePoint
+from cbt_plugins.report.export.curves import Curves
+from cbt_plugins.report.export.latency_seconds import LatencyBin
 
 DIALECTS = ("head", "main")
+#: in results/, beside the iterations
+FOLDER = "common-format"
+_WORKLOAD = "load"
+#: what an export writes, and the plots that the programs draw only where there are none
+_SUFFIXES = (".json", ".png", ".svg")
 
-
-#: file -> queue depths of its points
-Files = Dict[Path, List[int]]
+#: file -> its content in a few words
+Files = Dict[Path, str]
 
 
 def write(directory: Path, curves: Curves, dialect: str, config: Optional[str]) -> Tuple[Files, List[str]]:
-    """Write a directory that a generator takes for an archive.
+    """Write a directory that a report program takes for an archive.
 
     Returns the files, and points that have the place of another one. `config` is the text of
-    cbt_config.yaml, which the generators print.
+    cbt_config.yaml, which the programs print. Raises OSError.
     """
-    folder, left = directory / "visualisation", []
-    folder.mkdir(parents=True, exist_ok=True)
-    for old in folder.iterdir():
-        if old.suffix in (".json", ".png", ".svg"):  # a plot that is there is not drawn again
-            old.unlink()
+    results = directory / "results"
+    results.mkdir(parents=True, exist_ok=True)
+    (results / "cbt_config.yaml").write_text(config or "", encoding="utf-8")
+    top = directory / "visualisation"
+    _clear(top)
+    return _write_curves(top, curves, dialect) if dialect == "head" else write_into(results, curves)
+
+
+def write_into(results: Path, curves: Curves) -> Tuple[Files, List[str]]:
+    """Write curves and time series into the results/ of an archive, in place of earlier ones.
+
+    Returns the same as `write`. Raises OSError.
+    """
+    _clear(results / FOLDER)
+    folder = results / FOLDER / curves.name
+    files, left = _write_curves(folder / _WORKLOAD / "visualisation", curves, "main")
+    os.symlink(_WORKLOAD, folder / curves.name)
+    for name, points in _by_file(curves, "main").items():
+        for depth, point in points.items():
+            if point.bins:
+                path = folder / _WORKLOAD / f"iodepth-{depth}" / "visualisation" / f"{name}_{depth}_timeseries.json"
+                _write(path, _time_series(point, curves.benchmark))
+                files[path] = f"{len(point.bins)} times"
+    return files, left
+
+
+def _clear(folder: Path) -> None:
+    """Remove what earlier exports and the report programs left in a folder. Raises OSError where a link leads away."""
+    if folder.is_symlink():
+        raise OSError(0, "is a link: remove it", str(folder))
+    for top, folders, names in os.walk(folder, topdown=False):
+        for path in (Path(top, name) for name in (*names, *folders)):
+            if path.is_symlink() and path.name != path.parent.name:
+                raise OSError(0, "is a link: remove it", str(path))
+            if path.is_symlink() or path.suffix in _SUFFIXES:
+                path.unlink()
+            elif path.is_dir():
+                with contextlib.suppress(OSError):  # it holds a user's files
+                    path.rmdir()
+
+
+def _by_file(curves: Curves, dialect: str) -> Mapping[str, Mapping[int, CurvePoint]]:
+    """Return name without suffix -> queue depth -> the first point there."""
     files: Dict[str, Dict[int, CurvePoint]] = defaultdict(dict)
     for point in curves.points:
+        files[_name(point, dialect)].setdefault(point.depth, point)
+    return files
+
+
+def _write_curves(folder: Path, curves: Curves, dialect: str) -> Tuple[Files, List[str]]:
+    files = {}
+    by_file = _by_file(curves, dialect)
+    for name, points in sorted(by_file.items()):
+        path = folder / f"{name}.json"
+        _write(path, _content(points, curves.benchmark, dialect))
+        files[path] = f"queue depth {', '.join(map(str, sorted(points)))}"
+    return files, list(_doubled(curves, by_file, dialect))
+
+
+def _doubled(curves: Curves, by_file: Mapping[str, Mapping[int, CurvePoint]], dialect: str) -> Iterator[str]:
+    for point in curves.points:
         name = _name(point, dialect)
-        file_points = files[name]
-        if point.depth in file_points:
-            left.append(f"{curves.name}: a second run with {point.depth} workers: {name} has the first")
-        else:
-            file_points[point.depth] = point
-    for name, points in files.items():
-        content = _content(points, curves.benchmark, dialect)
-        (folder / name).write_text(json.dumps(content, indent=4, sort_keys=True) + "\n", encoding="utf-8")
-    results = directory / "results"
-    results.mkdir(exist_ok=True)
-    (results / "cbt_config.yaml").write_text(config or "", encoding="utf-8")
-    return {folder / name: sorted(points) for name, points in sorted(files.items())}, left
+        if by_file[name][point.depth] is not point:
+            yield f"{curves.name}: a second run with {point.depth} workers: {name}.json has the first"
+
+
+def _write(path: Path, content: Mapping[str, Any]) -> None:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    write_whole(path, json.dumps(content, indent=4, sort_keys=True) + "\n")
 
 
 def _name(point: CurvePoint, dialect: str) -> str:
     size = f"{point.size}B" if dialect == "head" else f"{point.size}_{point.jobs}"
-    return "_".join([size, *(point.shares or ()), point.op]) + ".json"
+    return "_".join([size, *(point.shares or ()), point.op])
 
 
 def _content(points: Mapping[int, CurvePoint], benchmark: str, dialect: str) -> Dict[str, Any]:
@@ -295,3 +160,50 @@ def _values(point: CurvePoint, dialect: str) -> Dict[str, str]:
     if dialect == "main" and point.cpu is not None:
         values["cpu"] = str(point.cpu)
     return values
+
+
+def _time_series(point: CurvePoint, benchmark: str) -> Dict[str, Any]:
+    """Return the file of a point's time series: points are numbers, all else is text."""
+    step_ms = round(1000 * max(latency_bin.seconds for latency_bin in point.bins))
+    seconds = [_second(latency_bin) for latency_bin in point.bins]
+    content: Dict[str, Any] = {
+        "benchmark": benchmark,
+        "operation": point.op,
+        "blocksize": str(point.size),
+        "numjobs": str(point.jobs),
+        "iodepth": str(point.depth),
+        "metadata": {
+            "start_time_epoch": point.start,
+            "end_time_epoch": point.start + point.seconds,
+            "duration_seconds": point.seconds,
+            "num_volumes": point.jobs,
+            "sampling_interval_ms": step_ms,
+            "log_avg_msec": step_ms,
+        },
+        "timeseries": seconds,
+    }
+    busy = [second for second in seconds if second["num_samples"]]
+    maxima = {"iops": "iops", "bandwidth": "bandwidth_bytes", "latency": "max_latency_ms"}
+    for key, column in maxima.items():
+        highest = max(busy, key=itemgetter(column))
+        content[f"maximum_{key}"] = str(highest[column])
+        content[f"timestamp_at_max_{key}"] = str(highest["timestamp_sec"])
+        if key != "latency":
+            content[f"latency_at_max_{key}"] = str(highest["mean_latency_ms"])
+    if point.cpu is not None:
+        content["maximum_cpu_usage"] = str(point.cpu)
+    return content
+
+
+def _second(latency_bin: LatencyBin) -> Dict[str, float]:
+    return {
+        "timestamp_sec": latency_bin.start,
+        "iops": latency_bin.requests / latency_bin.seconds,
+        "bandwidth_bytes": latency_bin.bytes / latency_bin.seconds,
+        "mean_latency_ms": latency_bin.mean_ns / 1e6,
+        "max_latency_ms": latency_bin.max_ns / 1e6,
+        "p50_latency_ms": latency_bin.p50_ns / 1e6,
+        "p95_latency_ms": latency_bin.p95_ns / 1e6,
+        "p99_latency_ms": latency_bin.p99_ns / 1e6,
+        "num_samples": latency_bin.requests,
+    }

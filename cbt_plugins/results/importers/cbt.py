@@ -15,10 +15,10 @@ import numpy as np
 
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import json_lines, read_text
-from cbt_plugins.results.episodes import stretches
-from cbt_plugins.results.record import STATE, Measurement, ResultWarning, of_episode
-from cbt_plugins.results.recovery import milestones
-from cbt_plugins.results.samples import files_of, read_samples
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
+from cbt_plugins.results.recovery.episodes import stretches
+from cbt_plugins.results.recovery.milestones import milestones
+from cbt_plugins.results.run_record import STATE, Measurement, ResultWarning, of_episode
 from cbt_plugins.warning_kinds import LATE_EVENT
 
 Pairs = Iterator[Tuple[str, Any]]
@@ -65,7 +65,7 @@ def cluster_of(run: Path) -> Mapping[str, Any]:
 
 
 def _document(run: Path) -> Mapping[str, Any]:
-    """The archive's cbt_config.yaml."""
+    """Read the archive's cbt_config.yaml."""
     for directory in list(run.resolve().parents)[:2]:
         document = _yaml(directory / "cbt_config.yaml")
         if isinstance(document.get("cluster"), dict):
@@ -186,7 +186,7 @@ def _is(event: _JournalEvent, name: str) -> bool:
 
 
 def _happened(events: Sequence[_JournalEvent]) -> Iterator[str]:
-    """The faults and undos that the file asked for, at the times it named."""
+    """Yield the faults and undos that the file asked for, at the times it named."""
     begun = next((event["at"] for event in events if _is(event, "begun")), None)
     kinds: Dict[str, _JournalEvent] = {event["label"]: event for event in events if _is(event, "fault-inject-begin")}
     for event in events:
@@ -222,7 +222,7 @@ def _late(run_journals: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWar
 
 
 def _in_states(line: Measurement, recovery: Mapping[str, Any]) -> Iterator[Measurement]:
-    """A state that comes twice has its number behind its name."""
+    """Yield the measurements of the states of a failure; a state that comes twice has its number behind its name."""
     assert line.series is not None and line.start is not None
     edges = line.start + line.step * np.arange(len(line.series) + 1)
     upto = np.concatenate(([0.0], np.cumsum(line.series) * line.step))

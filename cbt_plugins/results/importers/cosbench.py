@@ -18,7 +18,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord
+from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable, read_unpacked, unpacked_name
 
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
@@ -106,7 +106,7 @@ def read(path: Path) -> List[RunRecord]:
     for line in lines(path):
         workloads.setdefault(line.workload, []).append(line)
     if not workloads:
-        raise Unreadable(f"{path}: no operation in it")
+        raise Unreadable(f"{path}: the file has no operation")
     history_of_workload = history(folder)
     return [_record(path, id, workload_lines, history_of_workload.get(id)) for id, workload_lines in workloads.items()]
 
@@ -157,7 +157,7 @@ def _line(path: Path, row: Mapping[str, str]) -> CosbenchLine:
 
 
 def _number(text: str) -> Optional[float]:
-    """Java's largest integer stands for what is above all bins, or was never counted."""
+    """Read a number; None for Java's largest integer, which stands for a value above all bins, or never counted."""
     return None if text == "N/A" or float(text) >= _NEVER else float(text)
 
 
@@ -176,7 +176,7 @@ def history(folder: Path) -> Dict[str, CosbenchWorkload]:
 
 
 def _time(text: str) -> Optional[datetime]:
-    """Its controller's local time."""
+    """Read a time in the controller's local time."""
     try:
         return datetime.strptime(text, "%Y-%m-%d %H:%M:%S")
     except (TypeError, ValueError):
@@ -194,10 +194,10 @@ def _record(
     measurements = [measurement for line in workload_lines for measurement in _measurements(line)]
     for line in workload_lines:
         if not line.count and line.op not in _UNCOUNTED:
-            text = f"{line.stage}: no {line.op} ended well: all failed, or none was tried"
+            text = f"{line.stage}: no {line.op} succeeded: all requests failed, or there were no requests"
             warnings.append(ResultWarning("no-requests", text))
         if line.success is not None and line.success < 1:
-            text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; rates and latencies are without them"
+            text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; rates and latencies lack these requests"
             warnings.append(ResultWarning("errors", text))
     return RunRecord(
         source=str(path),
@@ -212,7 +212,7 @@ def _record(
 
 
 def _measurements(line: CosbenchLine) -> Iterator[Measurement]:
-    """Of an operation that moved no bytes no bandwidth."""
+    """Yield the measurements of an operation; no bandwidth where it moved no bytes."""
     where, n = (line.stage, line.op), line.count
     yield Measurement(*where, "obj_per_s", line.throughput, n=n, bin=ROUNDED)
     if line.bytes:
@@ -279,7 +279,7 @@ def _scaled(value: float, units: Sequence[str]) -> str:
 
 
 def _plain(value: float) -> str:
-    """At most two digits behind the point."""
+    """Format a number with at most two digits behind the point."""
     return f"{value:.2f}".rstrip("0").rstrip(".")
 
 

@@ -1,10 +1,14 @@
-"""elbencho's results: --csvfile (a table with a line for each phase) and --jsonfile (a document for each phase).
+"""elbencho's results: --csvfile (a table with a line for each phase), --jsonfile (a document for each phase) and
+--resfile (text), which CBT's own benchmark of elbencho has.
 
 By its manual, its source and recorded runs of 3.0: a file is appended to, so a phase that comes again is another loop;
 "first" is what was done when the first thread ended, "last" is everything; an entry is a file or an object, an IO is a
 block of it; with --rwmixpct the columns without a prefix are the writes; latencies are in us; times are ms, rounded
 down; "MiB" is rounded down in the table and is bytes in JSON, where 3.0-29 names no block size. The first failed
 request ends a run, and leaves no line. Its histogram has bins that are a fifth wide: no percentile is made of it.
+
+A run of CBT's benchmark is a sweep: WORKLOAD/elbencho/MODE_BYTES/threads-N/[total_iodepth-N/]iodepth-N/result.csv below
+a folder for each client. Each cell of the sweep is a record of its own.
 """
 
 from __future__ import annotations
@@ -12,12 +16,16 @@ from __future__ import annotations
 import csv
 import io
 import json
+import re
+from dataclasses import replace
 from datetime import datetime
+from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
+from cbt_plugins.results.importers import elbencho_text
+from cbt_plugins.results.importers.importer import ClientFile, ClientImporter, ResultFiles
 from cbt_plugins.results.importers.parts import Parsed, Part
-from cbt_plugins.results.record import ResultWarning
+from cbt_plugins.results.run_record import ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 #: its name of a phase -> of the operation; others keep theirs
@@ -29,6 +37,10 @@ _CONFIG = ("hosts", "threads", "file size", "block size", "version")
 _MOST = 0.95
 
 _Row = Mapping[str, Optional[str]]
+#: the path of a result below the folder of a client: workload, and the cell of the sweep
+_CELL = re.compile(
+    r"(?:^|/)(?P<cell>(?P<workload>[^/]+)/elbencho/[^/]+/threads-\d+/(?:total_iodepth-\d+/)?iodepth-\d+)$"
+)
 
 
 class Elbencho(ClientImporter):
@@ -38,16 +50,43 @@ class Elbencho(ClientImporter):
 
     def claims(self, head: str) -> bool:
         table = head.startswith(("ISO date,label,path type,", "ISO date,path type,"))
-        return table or ('"phase_type"' in head and '"last_done"' in head)
+        text = head.startswith((elbencho_text.DATE, elbencho_text.HEAD)) and elbencho_text.HEAD in head
+        return table or text or ('"phase_type"' in head and '"last_done"' in head)
+
+    def read(self, results: ResultFiles) -> List[RunRecord]:
+        cells: Dict[str, List[Path]] = {}
+        for path in results.files:
+            match = _cell(path.parent.relative_to(results.folder).as_posix())
+            cells.setdefault(match["cell"] if match else "", []).append(path)
+        return [
+            record
+            for cell, files in sorted(cells.items())
+            for record in super(Elbencho, self).read(
+                replace(results, name=" ".join(filter(None, (results.name, cell))), files=tuple(files))
+            )
+        ]
+
+    def queue_depth(self, record: RunRecord) -> Optional[int]:
+        threads, depth = record.config.get("load.threads"), record.config.get("load.queue_depth")
+        if not threads or not depth:
+            return None
+        return int(threads) * int(depth) * int(record.config.get("load.processes") or 1)
 
     def parse(self, file: ClientFile) -> Parsed:
-        rows = list(_documents(file.text) if file.text.lstrip().startswith("{") else _table(file.text))
-        torn = bool(rows) and None in rows[-1].values() and file.text.startswith("ISO date")
+        if file.text.startswith((elbencho_text.DATE, elbencho_text.HEAD)):
+            rows, torn = elbencho_text.rows_of(file.text)
+        else:
+            rows = list(_documents(file.text) if file.text.lstrip().startswith("{") else _table(file.text))
+            torn = bool(rows) and None in rows[-1].values() and file.text.startswith("ISO date")
         rows = [row for row in (rows[:-1] if torn else rows) if row["operation"] not in _PREPARES]
         if not rows:
             raise Unreadable("elbencho ran no phase")
         parsed = Parsed("elbencho", config={"benchmark": "elbencho", "engine": "elbencho"})
         parsed.config.update(_config(rows[0]))
+        match = _cell(file.folder or "")
+        if match:
+            parsed.config["load.workload"] = match["workload"]
+        client = f"{file.folder}/{file.client}".replace(":", "-") if match else file.client
         if torn:
             parsed.usable = False
             parsed.warnings.append(ResultWarning("torn-output", f"{file.client}: its last line has no end"))
@@ -55,15 +94,19 @@ class Elbencho(ClientImporter):
         for row in rows:
             phase = " ".join(filter(None, (row.get("label"), (row["operation"] or "").lower())))
             loop = seen[phase] = seen.get(phase, -1) + 1
-            parsed.loops.setdefault(loop, []).extend(_parts(row, phase, file.client))
+            parsed.loops.setdefault(loop, []).extend(_parts(row, phase, client))
             first, last = _number(row, "time ms [first]"), _number(row, "time ms [last]")
             if first is not None and last and first < _MOST * last:
                 text = f"{phase}: its threads ran together for {first / 1000:.3g} of {last / 1000:.3g} s"
-                text += "; rates are of all of it"
+                text += "; rates are of the whole phase"
                 parsed.warnings.append(ResultWarning("common-window", text))
         parsed.started = min((start for start in map(_start, rows) if start is not None), default=None)
         parsed.warnings.append(ResultWarning("no-series", "elbencho writes no series: drift within a run is unknown"))
         return parsed
+
+
+def _cell(folder: str) -> Optional[re.Match[str]]:
+    return _CELL.search(folder)
 
 
 def _table(text: str) -> Iterator[_Row]:
@@ -73,7 +116,7 @@ def _table(text: str) -> Iterator[_Row]:
 
 
 def _documents(text: str) -> Iterator[_Row]:
-    """Each document, under the names that the table has."""
+    """Yield each document, under the names that the table has."""
     decoder, at = json.JSONDecoder(), 0
     while text[at:].strip():
         try:
@@ -115,11 +158,11 @@ def _number(row: _Row, key: str) -> Optional[float]:
 
 
 def _start(row: _Row) -> Optional[float]:
-    """When a phase began, epoch seconds; None where the file does not say in which time zone its times are."""
+    """Return when a phase began, epoch seconds; None where the file does not give the time zone."""
     try:
         return datetime.strptime(row["ISO date"] or "", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
     except (KeyError, ValueError):
-        return None
+        return None  # in text, the time is that of the command and not of the phase
 
 
 def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
@@ -144,7 +187,7 @@ def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
             start=_start(row),
             mean_ms=None if mean is None else mean / 1000,
             max_ms=None if high is None else high / 1000,
-            rounded_ms=0.001,
+            rounded_ms=(_number(row, elbencho_text.WIDTH) or 1.0) / 1000,
             rounded_s=rounded_s + seconds * off / max(requests, 1),
             rounded_bytes=rounded,
         )
@@ -156,7 +199,8 @@ def _seconds(row: _Row, prefix: str) -> Tuple[float, float]:
     if size and rate:
         return size / rate, 0.0
     elapsed_ms = _number(row, "time ms [last]")
-    return (0.0, 0.0) if elapsed_ms is None else ((elapsed_ms + 0.5) / 1000, 0.001)
+    width = 1000 if row.get(elbencho_text.WHOLE_SECONDS) else 1
+    return (0.0, 0.0) if elapsed_ms is None else ((elapsed_ms + width / 2) / 1000, width / 1000)
 
 
 def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:

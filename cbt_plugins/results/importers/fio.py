@@ -27,7 +27,7 @@ import numpy as np
 
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
 from cbt_plugins.results.importers.parts import Bins, Parsed, Part, Steps
-from cbt_plugins.results.record import ResultWarning
+from cbt_plugins.results.run_record import ResultWarning
 from cbt_plugins.results.source import PackedFile, Unreadable, reading, unpacked_name
 
 DIRECTIONS = ("read", "write", "trim")
@@ -133,7 +133,7 @@ def _document(text: str) -> Tuple[Dict[str, Any], bool]:
 
 
 def _goes_on(before: Mapping[str, Any], after: Mapping[str, Any]) -> bool:
-    """Whether a document is of the same run as the one before it, later."""
+    """Return whether a document is of the same run as the document before it, later."""
     named, done = zip(*(_progress(document) for document in (before, after)))
     return before.get("global options") == after.get("global options") and named[0] == named[1] and done[0] <= done[1]
 
@@ -145,7 +145,7 @@ def _progress(data: Mapping[str, Any]) -> Tuple[List[Any], int]:
 
 
 def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
-    """The jobs; of a run by client and server those of each host, and not their sum."""
+    """Return the jobs; of a run by client and server the jobs of each host, and not their sum."""
     jobs = data.get("jobs") or [
         client_job for client_job in data.get("client_stats") or () if client_job.get("jobname") != "All clients"
     ]
@@ -155,14 +155,14 @@ def _jobs(data: Mapping[str, Any]) -> List[FioJob]:
 
 
 def _options(data: Mapping[str, Any]) -> Dict[str, Any]:
-    """The global options; of 3.43's clients and servers, which have a list of them, those that all have in common."""
+    """Return the global options; of the lists of 3.43's clients and servers the options that all have in common."""
     global_options = data.get("global options") or {}
     several = global_options if isinstance(global_options, list) else [global_options]
     return {key: value for key, value in several[0].items() if all(options.get(key) == value for options in several)}
 
 
 def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
-    """When a job began, epoch seconds: newer versions say so, of others it is the end less the time it took.
+    """Return when a job began, epoch seconds: newer versions say so, of older ones it is the end less the time it took.
 
     Jobs of several groups ran one behind the other: only those of the last one ended at the end. `job_runtime` is no
     help: with group_reporting it is the sum of all processes (fio's stat.c: total_run_time).
@@ -188,7 +188,7 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
         if option in same:
             yield key, same[option]
     if "bs" in same:
-        yield "load.op_size", _size(str(same["bs"]))
+        yield "load.op_size", parse_block_size(str(same["bs"]))
     for option, key in _COUNTS.items():
         if option in same or not any(option in options_of_job for options_of_job in every):
             yield key, int(same.get(option) or 1)
@@ -197,14 +197,14 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
     yield "fio.latency", "+".join(sorted(clats))
 
 
-def _size(text: str) -> Any:
-    """Bytes; what is no single size ("4k,64k") as it is."""
+def parse_block_size(text: str) -> Any:
+    """Return the bytes of a block; a text that is no single size ("4k,64k") as it is."""
     match = re.fullmatch(r"(\d+)([kmgt]?)i?b?", text.strip().lower())
     return int(match[1]) << 10 * " kmgt".index(match[2] or " ") if match else text
 
 
 def _sections(job: FioJob) -> Dict[str, Mapping[str, Any]]:
-    """The directions in which the job did something; "mixed" where fio gives no directions."""
+    """Return the directions in which the job did something; "mixed" where fio gives no directions."""
     sections = {way: job.get(way) or {} for way in DIRECTIONS}
     some = {way: section for way, section in sections.items() if section.get("total_ios") or section.get("io_bytes")}
     return some or ({MIXED: job[MIXED]} if (job.get(MIXED) or {}).get("total_ios") else {})
@@ -266,7 +266,7 @@ def _parts(job: FioJob, phase: str, client: str, start: Optional[float], logs: M
 
 
 def _failed(job: FioJob, way: str) -> Optional[int]:
-    """fio counts the failures of a job, and not of its directions; None when it cannot be told whose they are."""
+    """Return the failures of a direction; None when it is unknown: fio counts failures for a whole job."""
     failed = int(job.get("total_err") or bool(job.get("error")))
     return None if failed and set(_sections(job)) - {way} else failed
 
@@ -355,7 +355,7 @@ class Logs:
 
 
 def _table(path: Path) -> np.ndarray:
-    """Time, value, direction: the first columns, which all versions have."""
+    """Read time, value and direction: the first columns, which all versions have."""
     rows = []
     with reading(path):
         for line in PackedFile(path).lines():
@@ -366,7 +366,7 @@ def _table(path: Path) -> np.ndarray:
 
 
 def _single(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
-    """A line is a request."""
+    """Return the log of lines that are a request each."""
     ended = requests[:, 0] / 1000
     edges = np.arange(int(ended.max()) + 2, dtype=float)
     counts, _ = np.histogram(ended, edges)
@@ -377,7 +377,7 @@ def _single(requests: np.ndarray, latencies: Optional[np.ndarray]) -> Log:
 
 
 def _windows(steps: Steps, latencies: Optional[np.ndarray]) -> Log:
-    """A line is a window; those of the two logs need not be the same."""
+    """Return the log of lines that are a window each; the windows of the two logs need not be the same."""
     if latencies is None or not len(latencies):
         return Log(steps, None)
     others = np.concatenate(([0.0], latencies[:, 0] / 1000))

@@ -21,7 +21,7 @@ import numpy as np
 
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter, ResultFiles
 from cbt_plugins.results.importers.parts import Parsed, Part, Steps
-from cbt_plugins.results.record import ResultWarning, RunRecord
+from cbt_plugins.results.run_record import ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable
 
 _TOTAL = "TOTAL"
@@ -31,7 +31,7 @@ _OPS = {"PUT": "PUT", "GET": "GET", "DEL": "DELETE", "LIST": "LIST"}
 _MOVES = ("PUT", "GET")
 _PREPARES = ("BINIT", "BCLR", "BDEL")
 #: column of the CSV (the misspelling is hsbench's) -> key of the JSON
-_COLUMNS = {
+COLUMNS = {
     "Loop": "Loop",
     "Inteval": "IntervalName",
     "Duration(s)": "Seconds",
@@ -116,8 +116,8 @@ def _csv(text: str) -> Tuple[List[Line], bool]:
     stale = False
     for row in csv.DictReader(text.splitlines()):
         try:
-            line: Dict[str, Any] = {key: float(row[column]) for column, key in _COLUMNS.items() if key not in _TEXT}
-            line.update((key, row[column]) for column, key in _COLUMNS.items() if key in _TEXT)
+            line: Dict[str, Any] = {key: float(row[column]) for column, key in COLUMNS.items() if key not in _TEXT}
+            line.update((key, row[column]) for column, key in COLUMNS.items() if key in _TEXT)
             if not line["Mode"] or None in row:
                 raise ValueError("no row")
         except (KeyError, TypeError, ValueError):
@@ -155,7 +155,7 @@ def _json(text: str) -> Tuple[List[Line], bool]:
     except ValueError as e:
         raise Unreadable(f"no JSON of hsbench: {e}") from e
     good = isinstance(lines, list) and all(
-        isinstance(line, dict) and set(_COLUMNS.values()) <= set(line) for line in lines
+        isinstance(line, dict) and set(COLUMNS.values()) <= set(line) for line in lines
     )
     if not good:
         raise Unreadable("no JSON of hsbench: keys are missing")
@@ -163,7 +163,7 @@ def _json(text: str) -> Tuple[List[Line], bool]:
 
 
 def _modes(lines: List[Line]) -> Iterator[Tuple[int, int, float, List[Line], Line]]:
-    """(loop, how often the mode has come before in it, its begin, its intervals, its total)."""
+    """Yield (loop, how often the mode has come before in it, its begin, its intervals, its total)."""
     seen: Dict[Tuple[int, str], int] = {}
     start, intervals = 0.0, []
     for line in lines:
@@ -202,7 +202,7 @@ def _part(client: str, number: int, start: float, intervals: List[Line], total: 
 
 
 def _size(total: Line) -> int:
-    """Bytes of an object. `Mbps` of a CSV has two digits: what it may mean is narrowed down to a round number."""
+    """Return the bytes of an object. `Mbps` of a CSV has two digits: of the sizes that fit, a round one is taken."""
     if "Size" in total:
         return int(total["Size"])
     size = total["Mbps"] * total["Seconds"] * 2**20 / total["Ops"]
@@ -215,7 +215,7 @@ def _size(total: Line) -> int:
 
 
 def _steps(intervals: List[Line], total: Line) -> Optional[Steps]:
-    """Of the intervals, and of what the total has beyond them."""
+    """Return the steps of the intervals, and of what the total has beyond them."""
     if not intervals:
         return None
     edges = np.concatenate(([0.0], np.cumsum([line["Seconds"] for line in intervals])))
@@ -232,24 +232,24 @@ def _warnings(
         text = f"{mode}: hsbench measures a GET until the headers of the answer: latencies are without the body"
         yield ResultWarning("get-without-body", text)
     if failed:
-        text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); rates are without them"
+        text = f"{mode}: {failed} requests of {client} failed (hsbench's slowdowns); rates lack these requests"
         yield ResultWarning("errors", text)
     if failed >= FAILURES and not _kept_all_threads(intervals, total, threads, failed):
         text = f"{mode}: up to {failed // FAILURES} threads of {client} ended early, each after {FAILURES} failures"
         yield ResultWarning("threads-lost", text)
     if intervals and _behind(intervals, total) > 2:
         late = _behind(intervals, total)
-        text = f"{mode}: a thread of {client} ended {late:.0f} intervals before the others: no series of them"
+        text = f"{mode}: a thread of {client} ended {late:.0f} intervals before the other threads: no series"
         yield ResultWarning("no-intervals", text)
 
 
 def _behind(intervals: List[Line], total: Line) -> float:
-    """Intervals between the last one of all threads and the end."""
+    """Return the number of intervals between the last one of all threads and the end."""
     length = intervals[-1]["Seconds"]
     return (total["Seconds"] - sum(line["Seconds"] for line in intervals)) / length if length else math.inf
 
 
 def _kept_all_threads(intervals: List[Line], total: Line, threads: Optional[int], failed: int) -> bool:
-    """No thread can have ended early: an interval is written when all threads are past it, and one survived."""
+    """Return whether no thread can have ended early: intervals are written when all threads are past them."""
     reached = bool(intervals) and _behind(intervals, total) < 1.05
     return reached and threads is not None and failed < FAILURES * threads

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.parts import Parsed, Part, measurements
-from cbt_plugins.results.record import UNREADABLE, ResultWarning, RunRecord
+from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
 from cbt_plugins.results.source import Unreadable, read_unpacked, reading, unpacked_name
 
 #: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
@@ -52,6 +52,10 @@ class Importer(ABC):
     @abstractmethod
     def read(self, results: ResultFiles) -> List[RunRecord]:
         """Return the records of files that this importer has claimed. Raises Unreadable."""
+
+    def queue_depth(self, record: RunRecord) -> Optional[int]:
+        """Return how many requests a record of this importer had under way, where its results say so; else None."""
+        return None
 
     def extra_text(self, source: Path) -> str:
         """Return the text that `cbt-tools report` prints below the tables of a source; "" for nothing."""
@@ -97,7 +101,7 @@ class ClientImporter(Importer):
         seen = {host for host in results.hosts for path in files if unpacked_name(path).endswith(f".{host}")}
         missing = sorted(set(results.hosts) - seen) if seen else []
         if missing:
-            text = f"no result of {', '.join(missing)}: the numbers are those of the others"
+            text = f"no result of {', '.join(missing)}: the numbers are of the other clients"
             warnings.append(ResultWarning("missing-client", text))
         usable = not warnings and all(client_result.usable for client_result in parsed)
         for client_result in parsed:
@@ -110,7 +114,7 @@ class ClientImporter(Importer):
     def _records(
         self, results: ResultFiles, parsed: Sequence[Parsed], warnings: Sequence[ResultWarning], usable: bool
     ) -> Iterator[RunRecord]:
-        """One record for each loop of a program that repeats everything."""
+        """Yield a record for each loop of a program that repeats everything."""
         faults = results.faults
         begun = faults.begun if faults else None
         loops: Dict[int, List[Part]] = {}
@@ -164,8 +168,8 @@ def _client_file(path: Path, results: ResultFiles) -> ClientFile:
 
 
 def _preferred(files: Sequence[Path]) -> Iterator[Path]:
-    """Of two files that say the same the one that says more: hsbench's JSON, the JSON that CBT has cut out for fio, the
-    text that it has cut up for rados bench.
+    """Yield of two files with the same results the one that says more: hsbench's JSON, the JSON that CBT has cut out
+    for fio, the text that it has cut up for rados bench.
     """
     same: Dict[Tuple[Path, str], List[Path]] = {}
     for file in files:

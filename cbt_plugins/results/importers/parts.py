@@ -14,7 +14,7 @@ import numpy as np
 
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.histogram import rank
-from cbt_plugins.results.record import Measurement, ResultWarning
+from cbt_plugins.results.run_record import Measurement, ResultWarning
 
 _QUANTILES = tuple(
     metric for metric in METRICS.values() if metric.quantile is not None and metric.path[:1] != ("ttfb_ms",)
@@ -29,7 +29,7 @@ class Steps:
     """Requests over time: a count for each stretch between two edges, spread evenly over it."""
 
     edges: np.ndarray  # seconds since the part began, rising; one more than counts
-    counts: np.ndarray  # requests that ended well
+    counts: np.ndarray  # requests that succeeded
     totals: Optional[np.ndarray] = None  # sum of their latencies, ns
     #: stretches at the end that nobody measured one by one: they are in rates, and in no series
     unmeasured: int = 0
@@ -102,7 +102,7 @@ class Bins:
 
 @dataclass(frozen=True)
 class Part:
-    """One client, one operation, one phase. `requests`, `bytes` and latencies are of what ended well."""
+    """One client, one operation, one phase. `requests`, `bytes` and latencies are of what succeeded."""
 
     phase: str
     op: str
@@ -156,7 +156,7 @@ def measurements(parts: Sequence[Part]) -> Tuple[List[Measurement], List[ResultW
             usable = False
         for part in everything:
             if not part.requests and not part.prepares:
-                warnings.append(ResultWarning("no-requests", f"{phase}: no {part.op} of {part.client} ended well"))
+                warnings.append(ResultWarning("no-requests", f"{phase}: no {part.op} of {part.client} succeeded"))
                 usable = False
         lines = [line for op, op_parts in ops.items() for line in _op(phase, op, op_parts, window, warnings)]
         phase_measurements += lines
@@ -172,7 +172,7 @@ def _start(part: Part) -> float:
 
 
 def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[ResultWarning]]:
-    """When all clients ran; None: never. One client that mixes operations is one client."""
+    """Return when all clients ran; None: never. A client that mixes operations is one client."""
     spans: Dict[str, Window] = {}
     for part in parts:
         low, high = _start(part), _start(part) + part.seconds
@@ -193,13 +193,13 @@ def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[R
             text = (
                 f"{phase}: its {len(spans)} clients ran at the same time for {high - low:.1f} of up to {longest:.1f} s"
             )
-            text += "; rates are of that time, failures and latencies that no log has one by one are of all of it"
+            text += "; failures and latencies without a log of requests are of the whole phase, rates of that time"
             warnings.append(ResultWarning("common-window", text))
     return (low, high), warnings
 
 
 def _cut(window: float, seconds: float) -> bool:
-    """The window leaves out much of a client's time."""
+    """Return whether the window leaves out much of a client's time."""
     return window < _MOST * seconds and seconds - window > _LITTLE
 
 
@@ -220,7 +220,7 @@ def _op(
 def _rates(
     line: Measurement, parts: Sequence[Part], window: Window, warnings: List[ResultWarning]
 ) -> Iterator[Measurement]:
-    """Requests and bytes per second: of one part in its own time, of several in the window."""
+    """Yield requests and bytes per second: of one part in its own time, of several in the window."""
     alone = len(parts) == 1
     low, high = window
     rate = bin_ = 0.0
@@ -244,7 +244,7 @@ def _rates(
         elif flow is not None and part.requests:
             flow += part_rate * part.bytes / part.requests
     if unlogged:
-        text = f"{line.phase}: without series the rates of its clients are those of all of their run"
+        text = f"{line.phase}: without series the rates are of the whole run of each client"
         warnings.append(ResultWarning("no-series", text))
     seconds = [part.seconds for part in parts]
     if not max(seconds) > 0:
@@ -269,7 +269,7 @@ def _step(parts: Sequence[Part]) -> int:
 
 
 def _series(parts: Sequence[Part], window: Window) -> Tuple[Optional[Tuple[float, ...]], Optional[Tuple[float, ...]]]:
-    """Of each whole step of the window: (requests per second, latency in ms).
+    """Return (requests per second, latency in ms) of each whole step of the window.
 
     The latencies are values whose mean is that of all requests, and not of the steps: with n requests of the mean m in
     a step, M + n (m - M) / mean(n) (the ratio estimator, linearized; Cochran, Sampling Techniques, 3rd ed., 6.3).
@@ -299,7 +299,7 @@ def _series(parts: Sequence[Part], window: Window) -> Tuple[Optional[Tuple[float
 
 
 def _mean(parts: Sequence[Part]) -> Optional[float]:
-    """Of all requests: the clients' means, each as often as it has requests."""
+    """Return the mean of all requests: the clients' means, each as often as it has requests."""
     some = [part for part in parts if part.requests]
     if not some or any(part.mean_ms is None for part in some):
         return None
@@ -333,7 +333,8 @@ def _latencies(
         for key in sorted(wanted):
             yield replace(line, metric=key, value=None)
         text = (
-            f"{line.phase} {line.op}: no percentiles: those of {len(some)} clients cannot be merged without histograms"
+            f"{line.phase} {line.op}: no percentiles: percentiles of {len(some)} clients cannot be merged "
+            "without histograms"
         )
         warnings.append(ResultWarning("percentiles-not-merged", text))
     highs = [part.max_ms for part in some]

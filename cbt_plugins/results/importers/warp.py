@@ -22,14 +22,14 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 
 import numpy as np
 
-from cbt_plugins.results import phase as of_phase
 from cbt_plugins.results.aggregates import Frame
 from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.job import JobAccumulator, JobAggregates
-from cbt_plugins.results.job_files import by_client
-from cbt_plugins.results.record import Measurement, ResultWarning, RunRecord, measurements
-from cbt_plugins.results.series import TimeGrid, Timeline
+from cbt_plugins.results.requests import phase as of_phase
+from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.job_files import by_client
+from cbt_plugins.results.requests.series import TimeGrid, Timeline
+from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
 from cbt_plugins.results.source import PackedFile, Unreadable
 
 #: the phase of all operations of a run: warp's run side by side
@@ -41,7 +41,7 @@ _WINDOW = (("dur_median_millis", "p50_ms", 1), ("dur_90_millis", "p90_ms", 10), 
 _WARNINGS = (
     ResultWarning(
         "warp-aggregated",
-        "aggregated by warp: its percentiles are means of 10 s windows: none are taken but of one window",
+        "aggregated by warp: its percentiles are means of 10 s windows; they are taken only where there is one window",
     ),
     ResultWarning(
         "warp-trimmed",
@@ -105,7 +105,7 @@ def of_command(command: str) -> Iterator[Tuple[str, Any]]:
 
 
 def _instant(text: str) -> float:
-    """RFC 3339 -> epoch seconds."""
+    """Read RFC 3339 as epoch seconds."""
     plain, _, fraction = text.replace("Z", "+00:00").partition(".")
     digits = "".join(c for c in fraction.split("+")[0].split("-")[0])
     zone = fraction[len(digits) :] if fraction else ""
@@ -136,7 +136,7 @@ def _op(name: str, op: Op, warnings: List[ResultWarning]) -> Iterator[Measuremen
         yield Measurement(metric="mib_per_s", value=value, series=series, **line)  # type: ignore[arg-type]
     yield Measurement(PHASE, name, "success_rate", good / requests if requests else None, n=requests)
     if errors:
-        text = f"{name}: {errors} of {requests} requests failed; warp has them in its bytes, series and latencies"
+        text = f"{name}: {errors} of {requests} requests failed; warp counts them in its bytes, series and latencies"
         warnings.append(ResultWarning("errors", text))
         return
     for metric, value in _latencies(op, requests):
@@ -152,7 +152,7 @@ def _series(op: Op, key: str, unit: float) -> Optional[Tuple[float, ...]]:
 
 
 def _latencies(op: Op, requests: int) -> Iterator[Tuple[str, float]]:
-    """The mean of all windows, each as often as it has requests; percentiles only of a single window."""
+    """Yield the mean of all windows, each as often as it has requests; percentiles only of a single window."""
     windows = [window for client in (op.get("requests_by_client") or {}).values() for window in client or ()]
     single = [window["single_sized_requests"] for window in windows if window.get("single_sized_requests")]
     sized = [size for window in windows for size in (window.get("multi_sized_requests") or {}).get("by_size") or ()]
@@ -196,10 +196,10 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
         if reduced.torn:
             warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {reduced.torn}"))
         if reduced.bad:
-            warnings.append(ResultWarning("bad-rows", f"{path.name}: {reduced.bad} lines are no rows"))
+            warnings.append(ResultWarning("bad-rows", f"{path.name}: {reduced.bad} lines are not rows"))
     stages = _stages(clients)
     if not stages:
-        raise Unreadable(f"{paths[0]}: no request in it")
+        raise Unreadable(f"{paths[0]}: the file has no request")
     *before, stage = stages
     lines = [
         line
@@ -285,7 +285,7 @@ def _phase(
 
 
 def _span(frames: Sequence[Frame], stage: _Stage) -> Optional[Tuple[int, int]]:
-    """The whole seconds of those of a stage in which a client had requests in flight."""
+    """Return the first and the last whole second of a stage in which a client had requests in flight."""
     seconds = np.concatenate([frame.table("seconds")["second"] for frame in frames])
     seconds = seconds[(seconds >= stage.low) & (seconds <= stage.high)]
     return (int(seconds.min()) + 1, int(seconds.max())) if len(seconds) else None

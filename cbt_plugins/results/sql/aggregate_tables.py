@@ -16,8 +16,8 @@ import numpy as np
 from cbt_plugins.results.aggregates import Frame, frames, grouped, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
 from cbt_plugins.results.histogram import WIDTH, lows
-from cbt_plugins.results.job import HistogramGroups
-from cbt_plugins.results.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
+from cbt_plugins.results.requests.accumulator import HistogramGroups
+from cbt_plugins.results.requests.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
 from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.sql.table import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
 
@@ -95,7 +95,7 @@ def phases(path: Path) -> Sequence[ArchivedPhase]:
 
 
 def _frames(run: TableRun) -> Iterator[Tuple[ArchivedPhase, ArchivedJob, Frame]]:
-    """Of all jobs: their aggregates, or their rows where there are none; what cannot be read is in the warnings."""
+    """Yield the aggregates of all jobs, or else their rows; unreadable files are in the warnings."""
     for phase in phases(run.path) if run.ours else ():
         for job in phase.jobs:
             try:
@@ -145,7 +145,7 @@ def _seconds(run: TableRun) -> Iterator[Columns]:
 
 
 def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, group_rows: np.ndarray) -> Columns:
-    """The keys of some groups."""
+    """Return the keys of some groups."""
     counts = frame.table("counts")
     columns = _where(phase, job, frame, counts["op"][group_rows])
     block, size = counts["block"][group_rows].astype(np.int64), counts["size"][group_rows].astype(np.int64)
@@ -190,7 +190,8 @@ def _histograms(run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:
 
 
 def _parts(phase: ArchivedPhase, by_block: bool) -> Iterator[Sequence[_Work]]:
-    """What is added up at once: stretches of time of all jobs, short ones where blocks are told apart."""
+    """Yield the work that is added up at once: stretches of time of all jobs, short ones where blocks are told apart.
+    """
     jobs = []
     for job in phase.jobs:
         with contextlib.suppress(Unreadable):  # the run's warnings name it

@@ -73,7 +73,7 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
 
 
 def _time(name: str, shown: str) -> str:
-    """RFC 3339 -> UTC by the run's clock."""
+    """Return the SQL that reads RFC 3339 as UTC by the run's clock."""
     utc = f"timezone('UTC', CAST(\"{name}\" AS TIMESTAMPTZ))"
     return f'{utc} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'
 
@@ -119,7 +119,7 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
         if table.name in words:
             few = table.sums and not _means_all(con, wanted, table.name)
             needed_columns = [column for column in (RUN, *table.columns) if not few or column.name in words]
-            _create(con, table, needed_columns or [RUN], runs, left_out)
+            create_table(con, table, needed_columns or [RUN], runs, left_out)
     if left_out and unreadable is None:
         raise Unreadable(left_out[0])
     if unreadable is not None:
@@ -174,8 +174,10 @@ def quoted(text: str) -> str:
     return "'" + clean(text).replace("'", "''") + "'"
 
 
-def _create(con: Any, table: Table, columns: Sequence[Column], runs: Sequence[TableRun], left_out: List[str]) -> None:
-    """Make a table of the columns that the query names: histograms of days are large.
+def create_table(
+    con: Any, table: Table, columns: Sequence[Column], runs: Sequence[TableRun], left_out: List[str]
+) -> None:
+    """Make a table of the columns that are needed: histograms of days are large.
 
     `left_out` gets a sentence on each run that cannot be read.
     """
@@ -224,7 +226,7 @@ def listed() -> Dict[str, Table]:
     return {table.name: table for table in (*TABLES, ROWS)}
 
 
-def answer(con: Any, query: str) -> Tuple[List[str], List[Tuple[Any, ...]]]:
+def run_query(con: Any, query: str) -> Tuple[List[str], List[Tuple[Any, ...]]]:
     """Return (names of the columns, lines) of the last statement of a query. Raises duckdb.Error, QueryRefused."""
     statements = con.extract_statements(query)
     for statement in statements:

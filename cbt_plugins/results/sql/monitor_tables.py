@@ -8,10 +8,10 @@ from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.conditions import is_clean
 from cbt_plugins.journal import json_lines, read_json
-from cbt_plugins.results import flight
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.samples import files_of, read_samples, status_by_phase
+from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
+from cbt_plugins.results.requests import flight
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.space import Space
@@ -118,7 +118,7 @@ def _capacity(run: TableRun) -> Iterator[Columns]:
 
 
 def _pools(path: Path) -> List[Dict[str, Any]]:
-    """The pools of an answer of `ceph df`, alone or with the time of the border; [] where it cannot be read."""
+    """Return the pools of a reply to `ceph df`, alone or with the time of the border; [] where it cannot be read."""
     try:
         document = read_json(path)
         space = Space.parse(document.get("df", document))

@@ -9,8 +9,9 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.metrics import METRICS, TOTAL
-from cbt_plugins.results.record import RunRecord
-from cbt_plugins.results.records import records_of
+from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.recovery.episodes import rows_of
+from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.results.summary_file import summary_of
 from cbt_plugins.warning_kinds import severity_of
@@ -74,6 +75,50 @@ _DRIVERS = columns_of(
     "phase VARCHAR name\ndriver VARCHAR its name\nnode VARCHAR where it ran\nbucket VARCHAR its bucket\n"
     "workers BIGINT of this driver" + _LINE
 )
+_LOSSES = columns_of("""
+name VARCHAR of the failure or return, as phase in measurements
+kind VARCHAR failure or return
+began TIMESTAMP begin of its commands (UTC)
+seconds DOUBLE with load, until the next failure or return
+op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
+requests BIGINT that ended well
+bad_seconds BIGINT beyond the objective
+objective_ms DOUBLE p99 from which on a second is bad
+failed BIGINT requests
+waited BIGINT that ended well and took over 1 s
+longest_gap_s DOUBLE without a success
+obj_per_s DOUBLE mean
+throughput_share DOUBLE of that of the baseline
+p50_ms DOUBLE from merged histograms
+p99_ms DOUBLE needs 100
+p999_ms DOUBLE needs 1000
+p99_ratio DOUBLE to that of the baseline
+gateway_gap_s DOUBLE of total: without a success of one gateway
+unstarted BIGINT of total: due requests of an open loop that never started
+back_s DOUBLE of total: until throughput was back for 30 s
+""")
+_SCORECARD = (
+    *columns_of("""
+name VARCHAR of the failure, as phase in measurements
+phase VARCHAR the repetition
+refused VARCHAR why the failure was not injected
+recovery_s DOUBLE from the undo until all PGs are active+clean
+moved_mib DOUBLE that recovery made
+availability DOUBLE successful requests / all that were due
+"""),
+    *(column for column in _LOSSES if column.name not in ("name", "kind")),
+)
+_EPISODES = columns_of("""
+name VARCHAR of the failure or return, as phase in measurements
+kind VARCHAR failure or return
+labels VARCHAR of its faults
+began TIMESTAMP begin of its commands (UTC)
+ended TIMESTAMP begin of the next failure or return, or end of the samples (UTC)
+outcome VARCHAR recovered, or what was seen instead
+milestone VARCHAR injected, first-down, clean, ...
+seconds DOUBLE from the begin; null where it was not reached
+reason VARCHAR why there is no time
+""")
 _MEASUREMENTS = columns_of("""
 name VARCHAR as in runs
 phase VARCHAR phase; hsbench's mode, fio's job, COSbench's stage
@@ -251,6 +296,59 @@ def _measurements(run: TableRun) -> Iterator[Row]:
             yield {**row, "value": measurement.value, "n": measurement.n}
 
 
+def _losses(run: TableRun) -> Iterator[Row]:
+    failure = summary(run.path)["failure"] if run.ours else None
+    impact = failure["impact"] if failure else {}
+    objective = impact.get("objective") or {}
+    for line in impact.get("episodes") or ():
+        yield from _of_losses(line, {"name": line["name"], "kind": line["kind"]}, objective)
+
+
+def _scorecard(run: TableRun) -> Iterator[Row]:
+    document = summary(run.path) if run.ours else {}
+    objective = (document.get("failure") or {"impact": {}})["impact"].get("objective") or {}
+    for failure in (document.get("scorecard") or {"failures": ()})["failures"]:
+        for score in failure["scores"]:
+            about = {"name": failure["name"], "phase": score["phase"], **score["cluster"]}
+            yield from _of_losses(score, about, objective)
+        for refused in failure["refused"]:
+            yield {"name": failure["name"], "phase": refused["phase"], "refused": refused["why"]}
+
+
+def _of_losses(line: Mapping[str, Any], about: Row, objective: Mapping[str, Any]) -> Iterator[Row]:
+    of_all = {"gateway_gap_s": line["gateway_gap"], "unstarted": line["unstarted"], "back_s": line["back"]["seconds"]}
+    for op, numbers in [*line["ops"].items(), (TOTAL, line["total"])]:
+        share = numbers["obj_per_s_percent"]
+        yield {
+            **about,
+            "began": line["begin"],
+            "seconds": line["seconds"],
+            **(of_all if op == TOTAL else {}),
+            **{name: value for name, value in numbers.items() if not isinstance(value, (dict, list))},
+            "op": op,
+            "objective_ms": (objective.get(op) or {}).get("p99_ms"),
+            "failed": numbers["errors"],
+            "longest_gap_s": numbers["longest_gap"],
+            "throughput_share": None if share is None else share / 100,
+        }
+
+
+def _episodes(run: TableRun) -> Iterator[Row]:
+    failure = summary(run.path)["failure"] if run.ours else None
+    for episode in failure["milestones"]["episodes"] if failure else ():
+        about = {
+            "name": rows_of(episode),
+            "kind": episode["kind"],
+            "labels": " ".join(episode["labels"]),
+            "began": episode["begin"],
+            "ended": episode["end"],
+            "outcome": episode["outcome"],
+        }
+        for milestone in episode["milestones"]:
+            times = {"seconds": milestone["seconds"], "reason": milestone["reason"]}
+            yield {**about, "milestone": milestone["name"], **times}
+
+
 def _config(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         for key, value in record.config.items():
@@ -296,6 +394,9 @@ TABLES = (
     _table("phases", "one line a phase", _PHASES, _phases),
     _table("ops", "the numbers of each operation of a phase, and of all operations", _OPS, _ops),
     _table("drivers", "the same of each driver", _DRIVERS, _drivers),
+    _table("losses", "what clients lost during each failure and return", _LOSSES, _losses),
+    _table("scorecard", "what each repetition of a failure cost", _SCORECARD, _scorecard),
+    _table("episodes", "a line a milestone of each failure and return", _EPISODES, _episodes),
     _table("measurements", "what `cbt-tools compare` compares, of runs of any program", _MEASUREMENTS, _measurements),
     _table("config", "what the run was", _CONFIG, _config),
     _table("warnings", "the warnings about its numbers", _WARNINGS, _warnings),

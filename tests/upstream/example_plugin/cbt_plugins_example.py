@@ -7,7 +7,8 @@ import logging
 from contextlib import nullcontext
 from pathlib import Path
 
-from cbt_plugins.host import HostRun, Monitor, RunFailed
+from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.monitor import Monitor
 
 logger = logging.getLogger("cbt_plugins.example")
 
@@ -15,7 +16,7 @@ logger = logging.getLogger("cbt_plugins.example")
 class Example:
     """Writes what it was given. `fail: true` fails; `fail: key` raises a KeyError, as a faulty one would."""
 
-    def __init__(self, run: HostRun) -> None:
+    def __init__(self, run: CbtRun) -> None:
         self.run_of_host = run
         if run.config.get("fail") == "constructor":
             raise KeyError("a fault of the constructor")

@@ -37,14 +37,14 @@ func load(args []string) int {
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitUsage)
 	}
-	what, err := spec.Parse(data)
+	orders, err := spec.Parse(data)
 	if err != nil {
 		for _, line := range strings.Split(err.Error(), "\n") {
 			events.Say(path + ": " + line)
 		}
 		return failed(events, err.Error(), drive.ExitUsage)
 	}
-	config, err := clientConfig(what)
+	config, err := clientConfig(orders)
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitFailed)
 	}
@@ -54,13 +54,13 @@ func load(args []string) int {
 	// a reader of rows that has gone is an error of write, not the end of the process
 	signal.Ignore(syscall.SIGPIPE)
 	stop := make(chan struct{})
-	asked := make(chan os.Signal, 1)
-	signal.Notify(asked, syscall.SIGTERM, syscall.SIGINT)
+	stopSignals := make(chan os.Signal, 1)
+	signal.Notify(stopSignals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		<-asked
+		<-stopSignals
 		close(stop)
 	}()
-	users, err := usersUnless(stop, what, config)
+	users, err := usersUnless(stop, orders, config)
 	if err != nil {
 		return failed(events, err.Error(), drive.ExitFailed)
 	}
@@ -69,11 +69,11 @@ func load(args []string) int {
 		debug.SetGCPercent(400)
 	}
 	return drive.Run(drive.Options{
-		Spec:   what,
+		Spec:   orders,
 		Client: users,
 		Cut:    users.Cut,
 		Second: func() drive.Client {
-			if second, err := newUsers(what, config); err == nil {
+			if second, err := newUsers(orders, config); err == nil {
 				return second
 			}
 			return users
@@ -88,10 +88,10 @@ func load(args []string) int {
 }
 
 // usersUnless makes the clients, which look their hosts up: that takes as long as a name server does, unless it is stopped.
-func usersUnless(stop <-chan struct{}, what *spec.Spec, config s3.Config) (*users, error) {
+func usersUnless(stop <-chan struct{}, orders *spec.Spec, config s3.Config) (*users, error) {
 	all, failure := make(chan *users, 1), make(chan error, 1)
 	go func() {
-		if u, err := newUsers(what, config); err != nil {
+		if u, err := newUsers(orders, config); err != nil {
 			failure <- err
 		} else {
 			all <- u
@@ -115,11 +115,11 @@ func failed(events *drive.Events, text string, status int) int {
 // runArguments takes the flag before or after the spec.
 func runArguments(args []string) (path, goFile string, help bool, err error) {
 	for len(args) > 0 {
-		one := args[0]
+		word := args[0]
 		args = args[1:]
-		name, value, given := strings.Cut(one, "=")
+		name, value, given := strings.Cut(word, "=")
 		switch {
-		case one == "-h" || one == "--help" || one == "-help":
+		case word == "-h" || word == "--help" || word == "-help":
 			return "", "", true, nil
 		case name == "--go" || name == "-go":
 			if !given {
@@ -129,12 +129,12 @@ func runArguments(args []string) (path, goFile string, help bool, err error) {
 				value, args = args[0], args[1:]
 			}
 			goFile = value
-		case strings.HasPrefix(one, "-") && one != "-":
-			return "", "", false, fmt.Errorf("%s is no option", one)
+		case strings.HasPrefix(word, "-") && word != "-":
+			return "", "", false, fmt.Errorf("%s is no option", word)
 		case path != "":
 			return "", "", false, errors.New("more than one spec")
 		default:
-			path = one
+			path = word
 		}
 	}
 	if path == "" {
@@ -146,9 +146,9 @@ func runArguments(args []string) (path, goFile string, help bool, err error) {
 	return path, goFile, false, nil
 }
 
-func clientConfig(what *spec.Spec) (s3.Config, error) {
+func clientConfig(orders *spec.Spec) (s3.Config, error) {
 	var encryption s3.Encryption
-	switch what.Encryption {
+	switch orders.Encryption {
 	case "c":
 		key, err := base64.StdEncoding.DecodeString(os.Getenv("CBT_LOAD_SSE_KEY"))
 		if err != nil || len(key) != 32 {
@@ -156,20 +156,20 @@ func clientConfig(what *spec.Spec) (s3.Config, error) {
 		}
 		encryption = s3.ByCustomer(key)
 	case "s3", "kms":
-		encryption = s3.ByServer(what.KMSKey)
+		encryption = s3.ByServer(orders.KMSKey)
 	}
 	return s3.Config{
-		Hosts:       what.Hosts,
-		RoundRobin:  what.RoundRobin,
-		Region:      what.Region,
+		Hosts:       orders.Hosts,
+		RoundRobin:  orders.RoundRobin,
+		Region:      orders.Region,
 		AccessKey:   os.Getenv("AWS_ACCESS_KEY_ID"),
 		SecretKey:   os.Getenv("AWS_SECRET_ACCESS_KEY"),
 		Session:     os.Getenv("AWS_SESSION_TOKEN"),
-		HostStyle:   what.HostStyle,
-		InsecureTLS: !what.VerifyTLS,
-		Unsigned:    what.Unsigned,
-		Workers:     what.Workers,
-		PartSize:    what.PartSize,
+		HostStyle:   orders.HostStyle,
+		InsecureTLS: !orders.VerifyTLS,
+		Unsigned:    orders.Unsigned,
+		Workers:     orders.Workers,
+		PartSize:    orders.PartSize,
 		Encryption:  encryption,
 	}, nil
 }

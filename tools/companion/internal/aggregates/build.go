@@ -190,17 +190,17 @@ func whole(long []flight, opOf []int64) []tick {
 		steps[[2]int64{opOf[l.op], l.from}]++
 		steps[[2]int64{opOf[l.op], l.till}]--
 	}
-	found, now := []tick{}, int64(0)
+	ticks, now := []tick{}, int64(0)
 	keys := slices.SortedFunc(maps.Keys(steps), func(a, b [2]int64) int { return slices.Compare(a[:], b[:]) })
 	for i, key := range keys {
 		if now += steps[key]; now == 0 {
 			continue
 		}
 		for at := key[1]; at < keys[i+1][1]; at++ {
-			found = append(found, tick{second: at, op: int(key[0]), busy: now * second, crossing: now})
+			ticks = append(ticks, tick{second: at, op: int(key[0]), busy: now * second, crossing: now})
 		}
 	}
-	return found
+	return ticks
 }
 
 type failure struct {

@@ -160,15 +160,15 @@ func (f *Frame) Of(name string) (Table, int, error) {
 		if def.Name != name {
 			continue
 		}
-		found := make(Table, len(tables[name]))
+		table := make(Table, len(tables[name]))
 		for i, want := range tables[name] {
 			at := slices.IndexFunc(def.Columns, func(c [2]string) bool { return c[0] == want[0] })
 			if at < 0 {
 				return nil, 0, fmt.Errorf("table %s has no column %s", name, want[0])
 			}
-			found[i] = Column{f.Columns[t][at], width(def.Columns[at][1])}
+			table[i] = Column{f.Columns[t][at], width(def.Columns[at][1])}
 		}
-		return found, def.Rows, f.check(name, found, def.Rows)
+		return table, def.Rows, f.check(name, table, def.Rows)
 	}
 	return nil, 0, nil
 }

@@ -126,7 +126,7 @@ func mergeOne(to *os.File, path string, end *ending) error {
 	}
 	text := cutOff
 	if len(sums) == 0 {
-		return fmt.Errorf("%s: no frame in it is whole", path)
+		return fmt.Errorf("%s: no frame is complete", path)
 	}
 	for source, sum := range sums {
 		sum.Torn = &text

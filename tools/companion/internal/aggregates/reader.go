@@ -102,7 +102,7 @@ func parse(payload []byte) (*Frame, error) {
 	}
 	length := int64(binary.LittleEndian.Uint32(payload))
 	if length > int64(len(payload)-4) {
-		return nil, errors.New("a frame without a whole header")
+		return nil, errors.New("a frame without a complete header")
 	}
 	f := &Frame{}
 	if err := json.Unmarshal(payload[4:4+length], &f.Header); err != nil {

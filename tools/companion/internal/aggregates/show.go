@@ -53,7 +53,7 @@ func Show(to io.Writer, paths []string) error {
 	for _, number := range slices.Sorted(maps.Keys(end.totals)) {
 		t, source := end.totals[number], end.sources[number]
 		if t.Bad > 0 {
-			fmt.Fprintf(to, "%s/%s: %d lines that are no rows\n", source.Node, source.Job, t.Bad)
+			fmt.Fprintf(to, "%s/%s: %d lines that are not rows\n", source.Node, source.Job, t.Bad)
 		}
 		if t.Torn != nil {
 			fmt.Fprintf(to, "%s/%s: %s\n", source.Node, source.Job, *t.Torn)

@@ -196,11 +196,11 @@ func (g *group) sum(r *rows.Row) {
 
 // sum counts many requests at once, as if all their time had been spent in this second.
 func (t *tick) sum(end int64, r *rows.Row) {
-	its := tick{n: r.Sum.N, failed: r.Sum.Failed, objects: r.Objects, bytes: r.Bytes, total: r.Duration, max: r.Sum.Max, busy: r.Duration}
-	if its.n > 0 {
-		its.first, its.last = end, end
+	ofRow := tick{n: r.Sum.N, failed: r.Sum.Failed, objects: r.Objects, bytes: r.Bytes, total: r.Duration, max: r.Sum.Max, busy: r.Duration}
+	if ofRow.n > 0 {
+		ofRow.first, ofRow.last = end, end
 	}
-	t.merge(&its)
+	t.merge(&ofRow)
 }
 
 // a request that was in flight for longer than this counts as in flight for this long, in seconds, before its end

@@ -9,16 +9,16 @@ import (
 
 // Sink compares what is read with what must have been written. Expect makes it ready for an object.
 type Sink struct {
-	key      uint64
-	size     int64
-	zeros    int
-	got      int64
-	known    bool // the header has been seen
-	head     [headerLength]byte
-	object   object
-	chunk    [blockLength]byte // the block that `got` is in
-	made     int64             // its offset; -1: none
-	mismatch string
+	key        uint64
+	size       int64
+	zeros      int
+	got        int64
+	headerSeen bool
+	head       [headerLength]byte
+	object     object
+	chunk      [blockLength]byte // the block that `got` is in
+	madeAt     int64             // its offset; -1: none
+	mismatch   string
 }
 
 // Expect says which object is read next.
@@ -28,7 +28,7 @@ func (m *Maker) Expect(s *Sink, number, size int64) {
 }
 
 // Again is for an object that is read from its beginning once more.
-func (s *Sink) Again() { s.got, s.known, s.made, s.mismatch = 0, false, -1, "" }
+func (s *Sink) Again() { s.got, s.headerSeen, s.madeAt, s.mismatch = 0, false, -1, "" }
 
 // Write never fails: the rest of a wrong object is read all the same, or the connection would be lost.
 func (s *Sink) Write(data []byte) (int, error) {
@@ -37,14 +37,14 @@ func (s *Sink) Write(data []byte) (int, error) {
 		s.got += int64(n)
 		return n, nil
 	}
-	if !s.known {
+	if !s.headerSeen {
 		data = s.header(data)
 	}
 	for len(data) > 0 && s.mismatch == "" {
 		start := s.got / blockLength * blockLength
-		if s.made != start {
+		if s.madeAt != start {
 			s.object.fill(s.chunk[:roundUp(min(s.size-start, blockLength))], start)
-			s.made = start
+			s.madeAt = start
 		}
 		at := s.got - start
 		part := data[:min(int64(len(data)), blockLength-at)]
@@ -65,7 +65,7 @@ func (s *Sink) header(data []byte) []byte {
 	if s.got < length {
 		return nil
 	}
-	s.known = true
+	s.headerSeen = true
 	generation := binary.LittleEndian.Uint64(s.head[24:])
 	zeros := s.zeros
 	if length == headerLength {

@@ -17,22 +17,22 @@ func (e *engine) makeBuckets() error {
 	}
 	known := map[string]bool{}
 	for i := range e.spec.Spaces {
-		one := &e.spec.Spaces[i]
-		if !one.Numbered || known[one.Bucket] {
+		space := &e.spec.Spaces[i]
+		if !space.Numbered || known[space.Bucket] {
 			continue
 		}
-		known[one.Bucket] = true
+		known[space.Bucket] = true
 		var result s3.Result
-		if err := e.aboutBucket(&s3.Request{Op: s3.Stat, Bucket: one.Bucket}, &result); err != nil {
+		if err := e.aboutBucket(&s3.Request{Op: s3.Stat, Bucket: space.Bucket}, &result); err != nil {
 			return err
 		}
 		if result.Status == 404 {
-			if err := e.aboutBucket(&s3.Request{Op: s3.Put, Bucket: one.Bucket, Body: noBody{}}, &result); err != nil {
+			if err := e.aboutBucket(&s3.Request{Op: s3.Put, Bucket: space.Bucket, Body: noBody{}}, &result); err != nil {
 				return err
 			}
 		}
 		if e.spec.Versioned {
-			request := &s3.Request{Op: s3.Put, Bucket: one.Bucket, Query: "versioning=", Body: versioning{}}
+			request := &s3.Request{Op: s3.Put, Bucket: space.Bucket, Query: "versioning=", Body: versioning{}}
 			if err := e.aboutBucket(request, &result); err != nil {
 				return err
 			}

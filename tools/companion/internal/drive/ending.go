@@ -19,9 +19,9 @@ const (
 
 // drain waits for the requests under way, and cuts them in the end; it returns true when there is no time for more.
 func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
-	for _, one := range e.works {
-		if one.pace != nil {
-			one.pace.close()
+	for _, w := range e.works {
+		if w.pace != nil {
+			w.pace.close()
 		}
 	}
 	grace := seconds(e.spec.Grace)

@@ -156,20 +156,20 @@ func (e *engine) prepare() {
 	s := e.spec
 	id := 0
 	for i := range s.Works {
-		one := e.newWork(&s.Works[i])
-		e.works, e.ops = append(e.works, one), append(e.ops, one.ops...)
-		for place := range one.spec.Workers {
-			one.crew = append(one.crew, newWorker(e, one, id, place))
+		w := e.newWork(&s.Works[i])
+		e.works, e.ops = append(e.works, w), append(e.ops, w.ops...)
+		for place := range w.spec.Workers {
+			w.crew = append(w.crew, newWorker(e, w, id, place))
 			id++
 		}
 	}
-	for _, one := range e.spaces {
+	for _, sp := range e.spaces {
 		writes := func(o *op) bool {
-			return !o.done.Load() && o.spec.Writes() && slices.ContainsFunc(o.spans, func(p span) bool { return p.space == one })
+			return !o.done.Load() && o.spec.Writes() && slices.ContainsFunc(o.spans, func(p span) bool { return p.space == sp })
 		}
 		if s.Objects > 0 && slices.ContainsFunc(e.ops, writes) {
-			if one.goal = s.Objects; one.spec.Objects > 0 {
-				one.goal = one.spec.Objects
+			if sp.goal = s.Objects; sp.spec.Objects > 0 {
+				sp.goal = sp.spec.Objects
 			}
 			e.undone.Add(1)
 		}
@@ -177,25 +177,25 @@ func (e *engine) prepare() {
 }
 
 // newWork makes a work without its workers.
-func (e *engine) newWork(its *spec.Work) *work {
-	one := &work{spec: its, seed: nameSeed(e.seed, its.Name)}
-	shares := make([]float64, len(its.Ops))
-	for i := range its.Ops {
-		shares[i] = its.Ops[i].Share
-		o := newOp(&its.Ops[i], e.spaces)
-		o.kind, o.name = slices.Index(kindNames[:], o.spec.Op), its.OpName(o.spec.Op)
-		one.ops = append(one.ops, o)
+func (e *engine) newWork(workSpec *spec.Work) *work {
+	w := &work{spec: workSpec, seed: nameSeed(e.seed, workSpec.Name)}
+	shares := make([]float64, len(workSpec.Ops))
+	for i := range workSpec.Ops {
+		shares[i] = workSpec.Ops[i].Share
+		o := newOp(&workSpec.Ops[i], e.spaces)
+		o.kind, o.name = slices.Index(kindNames[:], o.spec.Op), workSpec.OpName(o.spec.Op)
+		w.ops = append(w.ops, o)
 	}
 	for i, quota := range schedule.Quotas(shares) {
 		if quota == 0 {
-			one.ops[i].done.Store(true) // it never comes: nobody is to wait for it
+			w.ops[i].done.Store(true) // it never comes: nobody is to wait for it
 		}
 	}
-	one.mix = schedule.NewMix(shares, one.seed)
-	if its.Rate > 0 {
-		one.pace = newPace(one.arrivals(e.spec.Ramp))
+	w.mix = schedule.NewMix(shares, w.seed)
+	if workSpec.Rate > 0 {
+		w.pace = newPace(w.arrivals(e.spec.Ramp))
 	}
-	return one
+	return w
 }
 
 func (w *work) arrivals(ramp float64) *schedule.Arrivals {
@@ -214,12 +214,12 @@ func (e *engine) load(base time.Time) int {
 	}
 	e.rows = rows.NewWriter(e.Rows, e.spec.Workers)
 	e.workers.Add(e.spec.Workers)
-	for _, one := range e.works {
-		for _, w := range one.crew {
+	for _, load := range e.works {
+		for _, w := range load.crew {
 			go w.run()
 		}
-		if one.pace != nil {
-			go precisely(func() { one.pace.run(base, one.arrivals(e.spec.Ramp), e.stop) })
+		if load.pace != nil {
+			go precisely(func() { load.pace.run(base, load.arrivals(e.spec.Ramp), e.stop) })
 		}
 	}
 	go precisely(func() {

@@ -100,9 +100,9 @@ func (e *engine) beat(over <-chan struct{}) {
 
 func (e *engine) beatNow(now time.Time) beat {
 	b := beat{Event: "beat", T: epoch(now), Ops: map[string][2]int64{}, Hosts: map[string]hostState{}, Dry: e.dry()}
-	for _, one := range e.works {
+	for _, load := range e.works {
 		var counts [kinds][2]int64
-		for _, w := range one.crew {
+		for _, w := range load.crew {
 			if since := w.since.Load(); since != 0 {
 				b.InFlight++
 				b.Oldest = max(b.Oldest, (now.Sub(e.base) - time.Duration(since-1)).Seconds())
@@ -112,11 +112,11 @@ func (e *engine) beatNow(now time.Time) beat {
 				counts[k][1] += w.counts[k].failed.Load()
 			}
 		}
-		for _, o := range one.ops {
+		for _, o := range load.ops {
 			b.Ops[o.name] = counts[o.kind]
 		}
-		if one.pace != nil {
-			b.Queued += one.pace.waiting()
+		if load.pace != nil {
+			b.Queued += load.pace.waiting()
 		}
 	}
 	for _, host := range e.Hosts() {
@@ -150,29 +150,29 @@ func (e *engine) summary(base time.Time) summary {
 	if s.Reconnects*seldom > issued {
 		s.warn("resent", "%d of %d requests were sent again: the server had closed the idle connection", s.Reconnects, issued)
 	}
-	for _, one := range e.works {
-		its := workSummary{Name: one.spec.Name, Latest: time.Duration(one.latest.Load()).Seconds()}
-		if one.pace != nil {
-			its.Unstarted = one.pace.leftOver(e.lasted(base))
+	for _, w := range e.works {
+		summary := workSummary{Name: w.spec.Name, Latest: time.Duration(w.latest.Load()).Seconds()}
+		if w.pace != nil {
+			summary.Unstarted = w.pace.leftOver(e.lasted(base))
 		}
-		s.Works = append(s.Works, its)
+		s.Works = append(s.Works, summary)
 	}
-	for _, one := range e.spaces {
-		if !one.numbered() && one.names.changed.Load() > 0 {
+	for _, sp := range e.spaces {
+		if !sp.numbered() && sp.names.changed.Load() > 0 {
 			s.warn("objects-changed", "space %s: others changed %d of %d objects after the LIST before the load: each was "+
-				"listed again, and its answers compared with that", one.spec.Name, one.names.changed.Load(), one.n)
+				"listed again, and its answers compared with that", sp.spec.Name, sp.names.changed.Load(), sp.n)
 		}
-		one.mu.Lock()
+		sp.mu.Lock()
 		s.Spaces = append(s.Spaces, spaceSummary{
-			Name: one.spec.Name, Bucket: one.spec.Bucket, N: one.n, Live: one.objects(), Created: one.tally.created,
-			Overwritten: one.tally.overwritten, Removed: one.tally.removed, Absent: one.tally.absent,
-			Unknown: int64(len(one.unknown)), Seen: one.tally.seen, Lost: one.tally.lost, Used: one.used,
+			Name: sp.spec.Name, Bucket: sp.spec.Bucket, N: sp.n, Live: sp.objects(), Created: sp.tally.created,
+			Overwritten: sp.tally.overwritten, Removed: sp.tally.removed, Absent: sp.tally.absent,
+			Unknown: int64(len(sp.unknown)), Seen: sp.tally.seen, Lost: sp.tally.lost, Used: sp.used,
 		})
-		if float64(one.most) > outOfReach*float64(one.used) {
+		if float64(sp.most) > outOfReach*float64(sp.used) {
 			s.warn("out-of-reach", "space %s: up to %d of %d objects were unknown: nothing used them until the end",
-				one.spec.Name, one.most, one.used)
+				sp.spec.Name, sp.most, sp.used)
 		}
-		one.mu.Unlock()
+		sp.mu.Unlock()
 	}
 	return s
 }

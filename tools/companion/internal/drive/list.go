@@ -58,8 +58,8 @@ func (e *engine) findNames(s *space) error {
 	for _, work := range e.spec.Works {
 		for _, o := range work.Ops {
 			for _, i := range o.Spaces {
-				if one := e.spec.Spaces[i]; o.Op == s3.Delete && one.Bucket == s.spec.Bucket {
-					ours = append(ours, one.Prefix)
+				if sp := e.spec.Spaces[i]; o.Op == s3.Delete && sp.Bucket == s.spec.Bucket {
+					ours = append(ours, sp.Prefix)
 				}
 			}
 		}

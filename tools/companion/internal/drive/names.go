@@ -62,8 +62,8 @@ func (w *worker) changedByOthers() bool {
 		return false
 	}
 	n := c.space.names
-	one, _ := n.relists.LoadOrStore(c.number, &relist{})
-	again := one.(*relist)
+	entry, _ := n.relists.LoadOrStore(c.number, &relist{})
+	again := entry.(*relist)
 	again.once.Do(func() {
 		ask := s3.Request{Op: s3.List, Bucket: r.Bucket, Key: r.Key, MaxKeys: 1, WantKeys: true, Until: r.Until}
 		var result s3.Result

@@ -23,43 +23,43 @@ func (e *engine) openSpaces() error {
 	if err := e.makeBuckets(); err != nil {
 		return err
 	}
-	known, err := e.knownState()
+	state, err := e.knownState()
 	if err != nil {
 		return err
 	}
-	e.kept.runs = known.Runs
+	e.kept.runs = state.Runs
 	// each run makes other choices: the same ones again would find their objects in caches
-	e.seed = schedule.Mix64(e.spec.Seed) + schedule.Mix64(known.Runs)
+	e.seed = schedule.Mix64(e.spec.Seed) + schedule.Mix64(state.Runs)
 	e.generation = schedule.Mix64(e.seed)
 	for i := range e.spec.Spaces {
-		one := &e.spec.Spaces[i]
-		s := &space{spec: one, unknown: map[int64]keyset.Unknown{}, live: &keyset.Set{}, seed: e.spec.Seed}
+		spaceSpec := &e.spec.Spaces[i]
+		s := &space{spec: spaceSpec, unknown: map[int64]keyset.Unknown{}, live: &keyset.Set{}, seed: e.spec.Seed}
 		e.spaces = append(e.spaces, s)
-		if !one.Numbered {
+		if !spaceSpec.Numbered {
 			if err := e.findNames(s); err != nil {
 				return err
 			}
 			continue
 		}
 		s.flights = keyset.NewFlights(e.spec.Workers)
-		at := slices.IndexFunc(known.Spaces, func(k keyset.Space) bool { return k.Name == one.Name })
+		at := slices.IndexFunc(state.Spaces, func(k keyset.Space) bool { return k.Name == spaceSpec.Name })
 		if at >= 0 {
-			if err := s.takeOver(known.Spaces[at]); err != nil {
+			if err := s.takeOver(state.Spaces[at]); err != nil {
 				return err
 			}
-			known.Spaces = slices.Delete(known.Spaces, at, at+1)
+			state.Spaces = slices.Delete(state.Spaces, at, at+1)
 		}
-		if one.Rebuild {
+		if spaceSpec.Rebuild {
 			if err := e.findNumbers(s); err != nil {
 				return err
 			}
 		}
 		s.settled()
-		identity := one.Name + "\x00" + one.Bucket + "\x00" + one.Prefix
+		identity := spaceSpec.Name + "\x00" + spaceSpec.Bucket + "\x00" + spaceSpec.Prefix
 		s.maker = content.NewMaker(s.seed, identity, e.spec.Compressible)
-		s.sizes = schedule.NewSizes(one.Sizes, nameSeed(s.seed, one.Name))
+		s.sizes = schedule.NewSizes(spaceSpec.Sizes, nameSeed(s.seed, spaceSpec.Name))
 	}
-	e.kept.spaces = known.Spaces
+	e.kept.spaces = state.Spaces
 	return nil
 }
 
@@ -87,17 +87,17 @@ func (e *engine) knownState() (*keyset.State, error) {
 // needsState tells whether nothing but the state says what there is.
 func needsState(s spec.Space) bool { return s.Numbered && !s.Rebuild }
 
-func (s *space) takeOver(known keyset.Space) error {
-	if known.Bucket != s.spec.Bucket || known.Prefix != s.spec.Prefix {
+func (s *space) takeOver(state keyset.Space) error {
+	if state.Bucket != s.spec.Bucket || state.Prefix != s.spec.Prefix {
 		return fmt.Errorf("state_in: space %s was %s/%s, the spec says %s/%s",
-			known.Name, known.Bucket, known.Prefix, s.spec.Bucket, s.spec.Prefix)
+			state.Name, state.Bucket, state.Prefix, s.spec.Bucket, s.spec.Prefix)
 	}
-	s.live, s.n, s.used, s.seed = known.Live, known.N, known.Used, known.Seed
-	for _, one := range known.Unknown {
-		if one.Number > 0 && one.Number <= keyset.Max {
-			s.live.Remove(one.Number)
-			one.Silent = false // that was an earlier run: what is seen now is what has come of it
-			s.unknown[one.Number] = one
+	s.live, s.n, s.used, s.seed = state.Live, state.N, state.Used, state.Seed
+	for _, unknown := range state.Unknown {
+		if unknown.Number > 0 && unknown.Number <= keyset.Max {
+			s.live.Remove(unknown.Number)
+			unknown.Silent = false // that was an earlier run: what is seen now is what has come of it
+			s.unknown[unknown.Number] = unknown
 		}
 	}
 	s.most = len(s.unknown)
@@ -119,13 +119,13 @@ func (e *engine) save() error {
 		}
 		s.mu.Lock()
 		defer s.mu.Unlock()
-		one := keyset.Space{
+		saved := keyset.Space{
 			Name: s.spec.Name, Bucket: s.spec.Bucket, Prefix: s.spec.Prefix, Seed: s.seed, N: s.n, Used: s.used, Live: s.live,
 		}
 		for _, object := range s.unknown {
-			one.Unknown = append(one.Unknown, object)
+			saved.Unknown = append(saved.Unknown, object)
 		}
-		state.Spaces = append(state.Spaces, one)
+		state.Spaces = append(state.Spaces, saved)
 	}
 	return state.Save(e.spec.StateOut)
 }

@@ -6,7 +6,7 @@ import "cbt-plugins/companion/internal/spec"
 const looks = 1000
 
 // inOrder takes the next object of s() or r(), of one space after the other.
-func (o *op) inOrder(c *choice) found {
+func (o *op) inOrder(c *choice) finding {
 	o.cursor.Lock()
 	defer o.cursor.Unlock()
 	turn := int(o.turn.Add(1) % uint64(len(o.spans)))
@@ -16,16 +16,16 @@ func (o *op) inOrder(c *choice) found {
 	}
 	for i := range o.spans {
 		p := &o.spans[(turn+i)%len(o.spans)]
-		var one found
+		var drawn finding
 		if o.spec.Select.How == spec.Once {
-			one = p.once(o, c)
+			drawn = p.once(o, c)
 		} else {
-			one = p.sequential(o, c)
+			drawn = p.sequential(o, c)
 		}
-		if one == good {
+		if drawn == good {
 			return good
 		}
-		if one == busy {
+		if drawn == busy {
 			result = busy
 		}
 	}
@@ -60,7 +60,7 @@ func (p *span) take(o *op, number int64, c *choice) bool {
 	return true
 }
 
-func (p *span) sequential(o *op, c *choice) found {
+func (p *span) sequential(o *op, c *choice) finding {
 	s := p.space
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -88,7 +88,7 @@ func (p *span) sequential(o *op, c *choice) found {
 	return busy
 }
 
-func (p *span) once(o *op, c *choice) found {
+func (p *span) once(o *op, c *choice) finding {
 	s := p.space
 	s.mu.Lock()
 	defer s.mu.Unlock()

@@ -13,13 +13,13 @@ import (
 // tries is how often another object is drawn before they are looked at one after the other.
 const tries = 8
 
-// found says whether an operation has an object.
-type found byte
+// finding says whether an operation has an object.
+type finding byte
 
 const (
-	dry  found = iota // there is none
-	busy              // there is none that is not at work for another request
-	over              // it has had each of them
+	dry  finding = iota // there is none
+	busy                // there is none that is not at work for another request
+	over                // it has had each of them
 	good
 )
 
@@ -58,18 +58,18 @@ type chooser struct {
 	weights []int64
 }
 
-func newOp(one *spec.Op, spaces []*space) *op {
-	o := &op{spec: one}
-	for _, i := range one.Spaces {
+func newOp(opSpec *spec.Op, spaces []*space) *op {
+	o := &op{spec: opSpec}
+	for _, i := range opSpec.Spaces {
 		s := spaces[i]
 		part := span{space: s, first: 1, last: keyset.Max}
 		if !s.numbered() {
 			part.last = s.names.len()
 		}
-		switch one.Select.How {
+		switch opSpec.Select.How {
 		case spec.Uniform, spec.Sequential, spec.Once:
-			part.first = max(one.Select.First.Of(s.n), 1)
-			part.last = min(one.Select.Last.Of(s.n), part.last)
+			part.first = max(opSpec.Select.First.Of(s.n), 1)
+			part.last = min(opSpec.Select.Last.Of(s.n), part.last)
 		}
 		part.next = part.first
 		o.spans = append(o.spans, part)
@@ -83,7 +83,7 @@ func (o *op) existing() bool { return !o.spec.Writes() && !o.spec.Absent }
 func (o *op) reads() bool { return o.spec.Op == s3.Get || o.spec.Op == s3.Stat }
 
 // choose finds an object for the operation and takes it.
-func (o *op) choose(by *chooser, c *choice) found {
+func (o *op) choose(by *chooser, c *choice) finding {
 	c.op, c.number, c.refusals, c.lived = o, 0, 0, false
 	switch {
 	case o.spec.Op == s3.List:
@@ -98,7 +98,7 @@ func (o *op) choose(by *chooser, c *choice) found {
 }
 
 // fresh takes the next number, of one space after the other.
-func (o *op) fresh(c *choice) found {
+func (o *op) fresh(c *choice) finding {
 	turn := int(o.turn.Add(1) % uint64(len(o.spans)))
 	result := dry
 	for i := range o.spans {
@@ -106,8 +106,8 @@ func (o *op) fresh(c *choice) found {
 		s.mu.Lock()
 		if !s.room() {
 			result = busy
-		} else if one := s.unused(); one.number <= keyset.Max {
-			c.space, c.number, c.refusals, c.lived = s, one.number, one.refusals, s.begin(o.spec.Op, one.number)
+		} else if spare := s.unused(); spare.number <= keyset.Max {
+			c.space, c.number, c.refusals, c.lived = s, spare.number, spare.refusals, s.begin(o.spec.Op, spare.number)
 			result = good
 		}
 		s.mu.Unlock()
@@ -119,7 +119,7 @@ func (o *op) fresh(c *choice) found {
 }
 
 // drawn takes any object, each with the same chance over all spaces.
-func (o *op) drawn(by *chooser, c *choice) found {
+func (o *op) drawn(by *chooser, c *choice) finding {
 	part := 0
 	if len(o.spans) > 1 {
 		by.weights = by.weights[:0]
@@ -139,9 +139,9 @@ func (o *op) drawn(by *chooser, c *choice) found {
 	result := dry
 	for i := range o.spans {
 		// what the space had may be gone by now: then the others
-		if one := o.spans[(part+i)%len(o.spans)].draw(o, by.random, c); one == good {
+		if drawn := o.spans[(part+i)%len(o.spans)].draw(o, by.random, c); drawn == good {
 			return good
-		} else if one == busy {
+		} else if drawn == busy {
 			result = busy
 		}
 	}
@@ -163,7 +163,7 @@ func (p *span) weight(o *op) int64 {
 	return p.space.live.Rank(p.last) - p.space.live.Rank(p.first-1)
 }
 
-func (p *span) draw(o *op, random *rand.Rand, c *choice) found {
+func (p *span) draw(o *op, random *rand.Rand, c *choice) finding {
 	s := p.space
 	if p.last < p.first {
 		return dry

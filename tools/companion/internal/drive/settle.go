@@ -24,8 +24,8 @@ func (e *engine) settle(budget time.Duration) {
 	var open []question
 	for _, s := range e.spaces {
 		s.mu.Lock()
-		for _, one := range s.unknown {
-			open = append(open, question{s, one})
+		for _, unknown := range s.unknown {
+			open = append(open, question{s, unknown})
 		}
 		s.mu.Unlock()
 	}
@@ -34,25 +34,25 @@ func (e *engine) settle(budget time.Duration) {
 	}
 	client := e.Second()
 	until := time.Now().Add(budget)
-	asked := make(chan question)
+	questions := make(chan question)
 	var group sync.WaitGroup
 	for range min(settlers, e.spec.Workers, len(open)) {
 		group.Add(1)
 		go func() {
 			defer group.Done()
-			for one := range asked {
-				e.ask(client, one, until)
+			for q := range questions {
+				e.ask(client, q, until)
 			}
 		}()
 	}
 	done := make(chan struct{})
 	go func() {
-		for _, one := range open {
+		for _, q := range open {
 			if time.Now().Before(until) {
-				asked <- one
+				questions <- q
 			}
 		}
-		close(asked)
+		close(questions)
 		group.Wait()
 		close(done)
 	}()
@@ -73,20 +73,20 @@ func (e *engine) settle(budget time.Duration) {
 }
 
 // ask asks until there is an answer.
-func (e *engine) ask(client Client, one question, until time.Time) {
-	prefix := one.space.spec.Prefix
-	request := s3.Request{Op: s3.Stat, Bucket: one.space.spec.Bucket, Key: string(appendKey(nil, prefix, one.object.Number))}
-	request.Expected = one.space.expected(one.object.Number)
+func (e *engine) ask(client Client, q question, until time.Time) {
+	prefix := q.space.spec.Prefix
+	request := s3.Request{Op: s3.Stat, Bucket: q.space.spec.Bucket, Key: string(appendKey(nil, prefix, q.object.Number))}
+	request.Expected = q.space.expected(q.object.Number)
 	var result s3.Result
 	for left := time.Until(until); left > 0; left = time.Until(until) {
 		request.Until = time.Now().Add(min(left, seconds(e.spec.Deadline)))
 		client.Do(&request, &result)
 		switch {
 		case result.Kind == "":
-			one.space.settle(one.object, true)
+			q.space.settle(q.object, true)
 			return
 		case result.Kind == s3.KindHTTP && result.Status == 404:
-			one.space.settle(one.object, false)
+			q.space.settle(q.object, false)
 			return
 		case !repeats(&result):
 			return

@@ -108,10 +108,10 @@ func (s *space) room() bool { return s.goal == 0 || s.tally.written()+s.claimed 
 // unused is a number for a new object; the caller has the lock.
 func (s *space) unused() spare {
 	for len(s.spares) > 0 {
-		one := s.spares[len(s.spares)-1]
+		spare := s.spares[len(s.spares)-1]
 		s.spares = s.spares[:len(s.spares)-1]
-		if s.free(one.number, false) && !s.live.Has(one.number) {
-			return one
+		if s.free(spare.number, false) && !s.live.Has(spare.number) {
+			return spare
 		}
 	}
 	number := s.used + 1
@@ -190,31 +190,31 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 }
 
 // settle says whether an unknown object is there. It stays unknown when the server may still be at it.
-func (s *space) settle(one keyset.Unknown, there bool) {
-	deleted := one.Op == string(s3.Delete)
-	if one.Silent && there == deleted {
+func (s *space) settle(object keyset.Unknown, exists bool) {
+	deleted := object.Op == string(s3.Delete)
+	if object.Silent && exists == deleted {
 		return
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.unknown, one.Number)
-	if there != one.Lived {
+	delete(s.unknown, object.Number)
+	if exists != object.Lived {
 		s.tally.seen++
 	}
 	switch {
-	case there && deleted && !one.Lived, there && !deleted && !one.Lived:
+	case exists && deleted && !object.Lived, exists && !deleted && !object.Lived:
 		s.tally.created++
-	case there && !deleted:
+	case exists && !deleted:
 		s.tally.overwritten++
-	case !there && deleted && one.Lived:
+	case !exists && deleted && object.Lived:
 		s.tally.removed++
-	case !there && deleted:
+	case !exists && deleted:
 		s.tally.absent++
-	case !there && one.Lived:
+	case !exists && object.Lived:
 		s.tally.lost++
 	}
-	if there {
-		s.live.Add(one.Number)
+	if exists {
+		s.live.Add(object.Number)
 	}
 	s.settled()
 }

@@ -81,9 +81,9 @@ func (f *Flights) take(number int64) *flight {
 		if 4*(f.count+1) > 3*len(f.slots) {
 			old := f.slots
 			f.slots = make([]flight, 2*len(old))
-			for _, one := range old {
-				if one.number != 0 {
-					f.slots[f.find(one.number)] = one
+			for _, flight := range old {
+				if flight.number != 0 {
+					f.slots[f.find(flight.number)] = flight
 				}
 			}
 			at = f.find(number)

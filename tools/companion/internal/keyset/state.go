@@ -69,12 +69,12 @@ type spaceHeader struct {
 func (state *State) Save(path string) (err error) {
 	head := header{Version: version, Runs: state.Runs}
 	for _, space := range state.Spaces {
-		one := spaceHeader{Space: space, Count: space.Live.Len()}
-		one.Whole = one.Count == space.Used && space.Live.Last() == one.Count
-		if !one.Whole {
-			one.Words = (space.Live.Last() + 63) / 64
+		header := spaceHeader{Space: space, Count: space.Live.Len()}
+		header.Whole = header.Count == space.Used && space.Live.Last() == header.Count
+		if !header.Whole {
+			header.Words = (space.Live.Last() + 63) / 64
 		}
-		head.Spaces = append(head.Spaces, one)
+		head.Spaces = append(head.Spaces, header)
 	}
 	text, err := json.Marshal(head)
 	if err != nil {
@@ -102,8 +102,8 @@ func (state *State) Save(path string) (err error) {
 	if err != nil {
 		return err
 	}
-	for i, one := range head.Spaces {
-		if err = state.Spaces[i].Live.write(packed, one.Words); err != nil {
+	for i, space := range head.Spaces {
+		if err = state.Spaces[i].Live.write(packed, space.Words); err != nil {
 			return err
 		}
 	}
@@ -163,20 +163,20 @@ func parse(data []byte) (*State, error) {
 	}
 	defer packed.Close()
 	state := &State{Runs: head.Runs}
-	for _, one := range head.Spaces {
-		if one.Used < 0 || one.Used > Max || one.N < 0 || one.N > Max || one.Words < 0 || one.Words > Max/64 {
-			return nil, fmt.Errorf("space %s: numbers out of range", one.Name)
+	for _, space := range head.Spaces {
+		if space.Used < 0 || space.Used > Max || space.N < 0 || space.N > Max || space.Words < 0 || space.Words > Max/64 {
+			return nil, fmt.Errorf("space %s: numbers out of range", space.Name)
 		}
-		one.Live = &Set{}
-		if one.Whole {
-			one.Live.Fill(one.Used)
-		} else if err := one.Live.read(packed, one.Words); err != nil {
-			return nil, fmt.Errorf("space %s: %w", one.Name, err)
+		space.Live = &Set{}
+		if space.Whole {
+			space.Live.Fill(space.Used)
+		} else if err := space.Live.read(packed, space.Words); err != nil {
+			return nil, fmt.Errorf("space %s: %w", space.Name, err)
 		}
-		if one.Live.Len() != one.Count || one.Live.Last() > one.Used {
-			return nil, fmt.Errorf("space %s: %d objects where %d were written", one.Name, one.Live.Len(), one.Count)
+		if space.Live.Len() != space.Count || space.Live.Last() > space.Used {
+			return nil, fmt.Errorf("space %s: %d objects where %d were written", space.Name, space.Live.Len(), space.Count)
 		}
-		state.Spaces = append(state.Spaces, one.Space)
+		state.Spaces = append(state.Spaces, space.Space)
 	}
 	return state, nil
 }

@@ -117,8 +117,8 @@ func beside(listener net.Listener, o options, argv []string) int {
 	signals, ended := make(chan os.Signal, 1), make(chan os.Signal)
 	signal.Notify(signals, syscall.SIGTERM, syscall.SIGINT)
 	go func() {
-		for one := range signals {
-			program.Process.Signal(one)
+		for received := range signals {
+			program.Process.Signal(received)
 		}
 	}()
 	go serve(listener, o, ended, io.Discard)

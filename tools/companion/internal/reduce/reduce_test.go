@@ -349,7 +349,7 @@ func TestLinesOfSumsAddUpWithoutHistograms(t *testing.T) {
 		t.Error("sums are in no histogram:", latency)
 	}
 	var show bytes.Buffer
-	if err := aggregates.Show(&show, []string{o.Out}); err != nil || !strings.Contains(show.String(), "2 lines that are no rows") {
+	if err := aggregates.Show(&show, []string{o.Out}); err != nil || !strings.Contains(show.String(), "2 lines that are not rows") {
 		t.Error(err, show.String())
 	}
 }

@@ -66,12 +66,12 @@ func Of(text []byte) (columns *Columns, header, found bool, err error) {
 		if !begins(line) {
 			continue
 		}
-		tabs, whole := tabs(at[:min(len(at), longest)])
-		if !whole && len(at) < longest { // an error's text of several lines
+		tabs, complete := tabs(at[:min(len(at), longest)])
+		if !complete && len(at) < longest { // an error's text of several lines
 			break
 		}
 		for _, names := range headers {
-			if columns, _ = OfHeader(names); whole && columns.width == tabs+1 {
+			if columns, _ = OfHeader(names); complete && columns.width == tabs+1 {
 				return columns, false, true, nil
 			}
 		}
@@ -155,7 +155,7 @@ func work(op []byte) (work, own []byte) {
 }
 
 // tabs counts those of a text's first record that are not quoted, and tells whether its end is there.
-func tabs(text []byte) (n int, whole bool) {
+func tabs(text []byte) (n int, complete bool) {
 	quoted := false
 	for _, c := range text {
 		switch {

@@ -55,7 +55,7 @@ func NewWriter(out io.Writer, workers int) *Writer {
 }
 
 // Add is a row of a worker. It waits when the reader of the rows is far behind.
-func (r *Writer) Add(worker int, one *Request) {
+func (r *Writer) Add(worker int, request *Request) {
 	l := &r.queues[worker]
 	l.Lock()
 	for len(l.rows) > mostUnwritten && !l.closed {
@@ -66,7 +66,7 @@ func (r *Writer) Add(worker int, one *Request) {
 		l.room.Wait()
 	}
 	if !l.closed {
-		l.rows = Append(l.rows, r.index.Add(1)-1, one)
+		l.rows = Append(l.rows, r.index.Add(1)-1, request)
 	}
 	l.Unlock()
 }

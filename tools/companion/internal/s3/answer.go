@@ -47,7 +47,7 @@ func (x *conn) send(c *call, now time.Time) error {
 		if n, err := c.body.WriteTo(x.out); err != nil {
 			return err
 		} else if n != c.body.Size() {
-			return errors.New("the body is not as long as it said")
+			return errors.New("the body has another length than its header says")
 		}
 	} else if _, err := x.out.Write(c.text); err != nil {
 		return err
@@ -67,13 +67,13 @@ func (x *conn) refusal(c *call, broke failure) failure {
 	if x.SetDeadline(soon) != nil || x.cut.Load() {
 		return broke
 	}
-	said := x.receive(c)
+	cause := x.receive(c)
 	x.alive = false
 	if c.status < 300 {
 		c.status, c.firstByte = 0, time.Time{}
 		return broke
 	}
-	return said
+	return cause
 }
 
 func (x *conn) receive(c *call) failure {

@@ -100,7 +100,7 @@ func (c *Client) pause(now time.Time) time.Duration {
 
 // release ends a request at a host: what came of it says whether the host is up. One that passed its deadline says
 // nothing when others have just been answered. status is that of its answer; 0: none.
-func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said failure, status int) {
+func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, cause failure, status int) {
 	now := time.Now()
 	c.mu.Lock()
 	defer c.mu.Unlock()
@@ -109,15 +109,15 @@ func (c *Client) release(h *host, x *conn, probe bool, sent time.Time, said fail
 		h.probing = false
 	}
 	alive := max(int64(sent.Sub(began)), int64(now.Add(-stallTimeout).Sub(began))) // one that moved since is
-	stuck := said.kind == KindTimeout && h.moved.Load() < alive
+	stuck := cause.kind == KindTimeout && h.moved.Load() < alive
 	switch {
-	case said.kind == KindCut:
-	case stuck || said.kind == KindRefused || said.kind == KindReset:
-		h.leave(now, probe, said.kind+": "+said.text)
-	case status != 0 || said.kind == KindProtocol:
+	case cause.kind == KindCut:
+	case stuck || cause.kind == KindRefused || cause.kind == KindReset:
+		h.leave(now, probe, cause.kind+": "+cause.text)
+	case status != 0 || cause.kind == KindProtocol:
 		h.moved.Store(int64(now.Sub(began)))
 		h.down = false
-		if wrong := said.kind != "" && status < 300; wrong || said.kind == KindProtocol || status == 429 || status >= 500 {
+		if wrong := cause.kind != "" && status < 300; wrong || cause.kind == KindProtocol || status == 429 || status >= 500 {
 			h.errors, h.tryAt = h.errors+1, now.Add(firstBackoff)
 		} else {
 			h.errors = 0

@@ -41,12 +41,6 @@ func New(config Config) (*Client, error) {
 	if len(config.Hosts) == 0 {
 		return nil, errors.New("no hosts")
 	}
-	if config.Region == "" {
-		config.Region = "us-east-1"
-	}
-	if config.PartSize <= 0 {
-		config.PartSize = 16 << 20
-	}
 	if strings.ContainsFunc(config.AccessKey+config.Session, func(c rune) bool { return c <= ' ' || c == 0x7f }) {
 		return nil, errors.New("the access key or the session token has characters that no header may have")
 	}

@@ -106,9 +106,9 @@ func (x *conn) stale() bool {
 
 // peekOnce sets seen: 0 is the end of the connection, more is data, -1 that there is nothing yet.
 func (x *conn) peekOnce(fd uintptr) bool {
-	var one [1]byte
+	var buffer [1]byte
 	x.seen = -1
-	n, _, err := syscall.Recvfrom(int(fd), one[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
+	n, _, err := syscall.Recvfrom(int(fd), buffer[:], syscall.MSG_PEEK|syscall.MSG_DONTWAIT)
 	if err == nil || err != syscall.EAGAIN && err != syscall.EWOULDBLOCK && err != syscall.EINTR {
 		x.seen = max(n, 0)
 	}

@@ -37,13 +37,13 @@ func (c *Client) connect(h *host, x *conn, until time.Time, trusted time.Duratio
 
 // dial makes a new connection that ends with Cut.
 func (c *Client) dial(h *host, until time.Time) (*conn, failure) {
-	x, said := c.open(c.ended, h, until, &c.cut)
+	x, cause := c.open(c.ended, h, until, &c.cut)
 	if x != nil {
 		c.mu.Lock()
 		c.conns[x] = struct{}{}
 		c.mu.Unlock()
 	}
-	return x, said
+	return x, cause
 }
 
 // open makes a new connection. Whatever goes wrong here is KindRefused: the server has seen nothing of the request.

@@ -107,7 +107,7 @@ const fine = "HTTP/1.1 200 OK\r\nContent-Length: 5\r\nETag: \"e\"\r\n\r\nhello"
 func newClient(t testing.TB, config Config) *Client {
 	t.Helper()
 	config.AccessKey, config.SecretKey = "ACCESS", "SECRETSECRET"
-	config.Workers = max(config.Workers, 1)
+	config.Region, config.Workers = "us-east-1", max(config.Workers, 1)
 	client, err := New(config)
 	if err != nil {
 		t.Fatal(err)

@@ -28,13 +28,13 @@ func (t *task) single() {
 		t.list.reset(t.request, t.result)
 		t.call.into = &t.list
 	}
-	said := t.begin(trusted)
-	if said.kind == "" {
-		said = t.send()
+	cause := t.begin(trusted)
+	if cause.kind == "" {
+		cause = t.send()
 	}
 	r := t.result
 	switch {
-	case said.kind != "":
+	case cause.kind != "":
 		r.Untouched = !t.call.sent && !t.sent
 	case t.request.Op == Get:
 		r.Bytes = t.call.bytes
@@ -42,21 +42,21 @@ func (t *task) single() {
 		r.Bytes = t.request.Body.Size()
 	case t.request.Op == List:
 		if err := t.list.finish(); err != nil {
-			said = failure{KindProtocol, err.Error()}
+			cause = failure{KindProtocol, err.Error()}
 		}
 	}
 	if t.request.Op == List {
 		r.Keys, r.Sizes, r.ETags, r.Truncated = t.list.keys, t.list.sizes, t.list.etags, t.list.truncated
 		t.list.keys, t.list.sizes, t.list.etags = nil, nil, nil
 	}
-	t.finish(said)
+	t.finish(cause)
 	if t.request.Op == List {
 		r.Objects = t.list.count
 	}
 }
 
 // begin starts the clock and finds a host and a connection.
-func (t *task) begin(trusted time.Duration) (said failure) {
+func (t *task) begin(trusted time.Duration) (cause failure) {
 	c, r := t.client, t.result
 	t.host, t.conn, t.sent = nil, nil, false
 	r.Sent = time.Now()
@@ -68,13 +68,13 @@ func (t *task) begin(trusted time.Duration) (said failure) {
 		if c.cut.Load() {
 			return failure{KindCut, "before it was sent"}
 		}
-		r.Endpoint, said.text = c.lastError()
-		said.kind = KindRefused
-		return said
+		r.Endpoint, cause.text = c.lastError()
+		cause.kind = KindRefused
+		return cause
 	}
 	r.Endpoint = t.host.url
-	t.conn, said = c.connect(t.host, t.conn, t.request.Until, trusted)
-	return said
+	t.conn, cause = c.connect(t.host, t.conn, t.request.Until, trusted)
+	return cause
 }
 
 // send makes the call, and makes it again on a new connection when the server had closed the old one just before. That
@@ -82,13 +82,13 @@ func (t *task) begin(trusted time.Duration) (said failure) {
 func (t *task) send() failure {
 	began := time.Now()
 	idle := t.conn.reused && began.Sub(t.conn.since) >= resting
-	said := t.conn.trip(&t.call, began)
-	if said.kind != KindReset || !idle || !t.call.firstByte.IsZero() || time.Since(began) > race {
-		return said
+	cause := t.conn.trip(&t.call, began)
+	if cause.kind != KindReset || !idle || !t.call.firstByte.IsZero() || time.Since(began) > race {
+		return cause
 	}
 	fresh, refused := t.client.dial(t.host, t.request.Until)
 	if refused.kind != "" {
-		return said
+		return cause
 	}
 	t.drop()
 	t.conn, t.sent = fresh, true
@@ -105,15 +105,15 @@ func (t *task) drop() {
 }
 
 // finish writes down what came of it and gives the host and the connection back.
-func (t *task) finish(said failure) {
+func (t *task) finish(cause failure) {
 	r := t.result
-	r.Status, r.Kind, r.Message, r.Objects, r.Resent = t.call.status, said.kind, said.text, 1, t.sent
+	r.Status, r.Kind, r.Message, r.Objects, r.Resent = t.call.status, cause.kind, cause.text, 1, t.sent
 	if r.FirstByte.IsZero() {
 		r.FirstByte = t.call.firstByte
 	}
 	r.End = time.Now()
 	if t.host != nil {
-		t.client.release(t.host, t.conn, t.probe, r.Sent, said, r.Status)
+		t.client.release(t.host, t.conn, t.probe, r.Sent, cause, r.Status)
 		t.host, t.conn = nil, nil
 	}
 }

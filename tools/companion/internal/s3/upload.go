@@ -23,40 +23,40 @@ func (t *task) upload() {
 	request, config := t.request, &t.client.config
 	size := request.Body.Size()
 	part := max(config.PartSize, (size+mostParts-1)/mostParts)
-	var said failure
+	var cause failure
 	var id string
 	var list bytes.Buffer // of the parts, for the completion
 	completing := false
 
 	t.call = call{query: t.call.query, path: t.call.path}
-	if said = t.begin(0); said.kind == "" {
-		id, said = t.initiate()
+	if cause = t.begin(0); cause.kind == "" {
+		id, cause = t.initiate()
 	}
 	list.WriteString("<CompleteMultipartUpload>")
-	for number, offset := 1, int64(0); said.kind == "" && (offset < size || number == 1); number++ {
+	for number, offset := 1, int64(0); cause.kind == "" && (offset < size || number == 1); number++ {
 		body := request.Body.Section(offset, min(part, size-offset))
 		t.renew("PUT")
 		t.call.query = appendPartQuery(t.call.query[:0], number, id)
 		t.call.body, t.call.payload, t.call.extra = body, config.payloadOf(body), config.Encryption.ofData
-		if said = t.again(); said.kind == "" {
+		if cause = t.again(); cause.kind == "" {
 			list.WriteString("<Part><PartNumber>" + strconv.Itoa(number) + "</PartNumber><ETag>")
 			list.WriteString(html.EscapeString(string(t.conn.header.Peek("ETag"))) + "</ETag></Part>")
 		}
 		offset += body.Size()
 	}
 	list.WriteString("</CompleteMultipartUpload>")
-	if said.kind == "" {
+	if cause.kind == "" {
 		completing = true
-		said = t.complete(id, list.Bytes())
+		cause = t.complete(id, list.Bytes())
 	}
 
-	if said.kind == "" {
+	if cause.kind == "" {
 		t.result.Bytes = size
 	}
-	t.result.Untouched = said.kind != "" && !(completing && t.call.sent)
+	t.result.Untouched = cause.kind != "" && !(completing && t.call.sent)
 	h := t.host
-	t.finish(said)
-	if id != "" && said.kind != "" && (said.kind == KindHTTP || t.result.Untouched) {
+	t.finish(cause)
+	if id != "" && cause.kind != "" && (cause.kind == KindHTTP || t.result.Untouched) {
 		t.abort(h, id)
 	}
 }
@@ -69,26 +69,26 @@ func (t *task) renew(method string) {
 }
 
 // again sends the next call, on a new connection if the last answer was the end of the old one.
-func (t *task) again() (said failure) {
+func (t *task) again() (cause failure) {
 	if !t.conn.alive {
 		t.drop()
-		if t.conn, said = t.client.dial(t.host, t.request.Until); said.kind != "" {
-			return said
+		if t.conn, cause = t.client.dial(t.host, t.request.Until); cause.kind != "" {
+			return cause
 		}
 	}
-	said = t.conn.trip(&t.call, time.Now())
+	cause = t.conn.trip(&t.call, time.Now())
 	if t.result.FirstByte.IsZero() {
 		t.result.FirstByte = t.call.firstByte
 	}
-	return said
+	return cause
 }
 
-func (t *task) initiate() (id string, said failure) {
+func (t *task) initiate() (id string, cause failure) {
 	t.renew("POST")
 	t.call.query, t.call.extra = append(t.call.query, "uploads="...), t.client.config.Encryption.ofNew
 	t.conn.alive = true // nothing has been asked on it yet
-	if said = t.again(); said.kind != "" {
-		return "", said
+	if cause = t.again(); cause.kind != "" {
+		return "", cause
 	}
 	if id = element(t.conn.text.kept, "UploadId"); id == "" {
 		return "", failure{KindProtocol, "an upload without a name"}
@@ -104,8 +104,8 @@ func (t *task) complete(id string, list []byte) failure {
 		sum := sha256.Sum256(list)
 		t.call.payload = hex.EncodeToString(sum[:])
 	}
-	if said := t.again(); said.kind != "" {
-		return said
+	if cause := t.again(); cause.kind != "" {
+		return cause
 	}
 	if !bytes.Contains(t.conn.text.kept, []byte("<CompleteMultipartUploadResult")) {
 		return failure{KindProtocol, "a completion that is none"}
@@ -117,8 +117,8 @@ func (t *task) complete(id string, list []byte) failure {
 func (t *task) abort(h *host, id string) {
 	var never atomic.Bool
 	until := time.Now().Add(abortLimit)
-	x, said := t.client.open(context.Background(), h, until, &never)
-	if said.kind != "" {
+	x, cause := t.client.open(context.Background(), h, until, &never)
+	if cause.kind != "" {
 		return
 	}
 	t.renew("DELETE")

@@ -16,22 +16,22 @@ type Sizes struct {
 // NewSizes draws from the ranges by their shares (see Quotas).
 func NewSizes(ranges []SizeRange, seed uint64) *Sizes {
 	shares := make([]float64, len(ranges))
-	for i, one := range ranges {
-		shares[i] = one.Share
+	for i, sizes := range ranges {
+		shares[i] = sizes.Share
 	}
 	return &Sizes{seed: Mix64(seed), ranges: ranges, table: Table(Quotas(shares))}
 }
 
 // Of is the size of an object in bytes; numbers begin at 1.
 func (s *Sizes) Of(number int64) int64 {
-	one := s.ranges[0]
+	sizes := s.ranges[0]
 	at := uint64(number - 1)
 	if len(s.ranges) > 1 {
 		key := s.seed + Mix64(at/Cycle)
-		one = s.ranges[s.table[Shuffled(key, int(at%Cycle))]]
+		sizes = s.ranges[s.table[Shuffled(key, int(at%Cycle))]]
 	}
-	if one.High <= one.Low {
-		return one.Low
+	if sizes.High <= sizes.Low {
+		return sizes.Low
 	}
-	return one.Low + int64(Mix64(s.seed^at)%uint64(one.High-one.Low+1))
+	return sizes.Low + int64(Mix64(s.seed^at)%uint64(sizes.High-sizes.Low+1))
 }

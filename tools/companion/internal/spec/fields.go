@@ -17,7 +17,7 @@ func (f Errors) Error() string { return strings.Join(f, "\n") }
 type fields struct {
 	path   string
 	values map[string]any
-	known  []string
+	keys   []string // that this version knows
 	errors *Errors
 }
 
@@ -26,7 +26,7 @@ func (f *fields) fail(key, format string, args ...any) {
 }
 
 func (f *fields) value(key string, must bool) (any, bool) {
-	f.known = append(f.known, key)
+	f.keys = append(f.keys, key)
 	value, ok := f.values[key]
 	if !ok && must {
 		f.fail(key, "is missing")
@@ -57,10 +57,10 @@ func (f *fields) integer(key string, absent, low, high int64) int64 {
 	if !ok {
 		return absent
 	}
-	return f.whole(key, value, absent, low, high)
+	return f.wholeNumber(key, value, absent, low, high)
 }
 
-func (f *fields) whole(key string, value any, absent, low, high int64) int64 {
+func (f *fields) wholeNumber(key string, value any, absent, low, high int64) int64 {
 	text, ok := value.(json.Number)
 	number, err := text.Int64()
 	if ok && err != nil {
@@ -100,10 +100,10 @@ func (f *fields) text(key, absent string, must bool) string {
 }
 
 // choice is one of two words: true for the second.
-func (f *fields) choice(key, first, second string, absent bool) bool {
+func (f *fields) choice(key, first, second, absent string) bool {
 	value, ok := f.value(key, false)
 	if !ok {
-		return absent
+		return absent == second
 	}
 	if value != first && value != second {
 		f.fail(key, "must be %q or %q, not %s", first, second, shown(value))
@@ -151,17 +151,17 @@ func (f *fields) objects(key string) []*fields {
 	return members
 }
 
-// rest says what nobody has asked for.
-func (f *fields) rest() {
+// refuseOthers refuses the keys that nobody has read.
+func (f *fields) refuseOthers() {
 	var unknown []string
 	for key := range f.values {
-		if !slices.Contains(f.known, key) {
+		if !slices.Contains(f.keys, key) {
 			unknown = append(unknown, key)
 		}
 	}
 	slices.Sort(unknown)
 	for _, key := range unknown {
-		f.fail(key, "is not a key of this version; known are %s", strings.Join(f.known, ", "))
+		f.fail(key, "is not a key of this version; known are %s", strings.Join(f.keys, ", "))
 	}
 }
 

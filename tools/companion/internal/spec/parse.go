@@ -2,10 +2,12 @@ package spec
 
 import (
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"net/url"
+	"os"
 	"slices"
 	"strings"
 
@@ -33,36 +35,36 @@ func Parse(data []byte) (*Spec, error) {
 	if _, err := decoder.Token(); err != io.EOF {
 		return nil, Errors{"spec: there is more after its end"}
 	}
-	var found Errors
-	spec := read(&fields{values: values, errors: &found})
-	if len(found) > 0 {
-		return nil, found
+	var specErrors Errors
+	spec := read(&fields{values: values, errors: &specErrors})
+	if len(specErrors) > 0 {
+		return nil, specErrors
 	}
 	return spec, nil
 }
 
 func read(f *fields) *Spec {
-	if version, ok := f.value("version", true); ok && f.whole("version", version, Version, 0, 1<<31) != Version {
+	if version, ok := f.value("version", true); ok && f.wholeNumber("version", version, Version, 0, 1<<31) != Version {
 		f.fail("version", "must be %d", Version)
 	}
 	s := &Spec{
 		Job:          f.text("job", "", false),
-		Seed:         uint64(f.integer("seed", 1, -1<<63, 1<<63-1)),
-		RoundRobin:   f.choice("host_select", "weighed", "roundrobin", false),
-		Region:       f.text("region", "us-east-1", false),
-		HostStyle:    f.choice("lookup", "path", "host", false),
-		VerifyTLS:    f.flag("verify_tls", true),
-		Unsigned:     f.choice("payload", "signed", "unsigned", false),
+		Seed:         uint64(f.integer("seed", defaultSeed, -1<<63, 1<<63-1)),
+		RoundRobin:   f.choice("host_select", "weighed", "roundrobin", defaultHostSelect),
+		Region:       f.text("region", cmp.Or(os.Getenv("AWS_REGION"), os.Getenv("AWS_DEFAULT_REGION"), defaultRegion), false),
+		HostStyle:    f.choice("lookup", "path", "host", defaultLookup),
+		VerifyTLS:    f.flag("verify_tls", defaultVerifyTls),
+		Unsigned:     f.choice("payload", "signed", "unsigned", defaultPayload),
 		Duration:     f.number("duration", 0, 0, longest),
 		Objects:      f.integer("objects", 0, 0, keyset.Max),
 		Ramp:         f.number("ramp", 0, 0, longest),
-		Deadline:     f.number("deadline", 30, 0.001, longest),
-		Retries:      int(f.integer("retries", 0, 0, 1000)),
-		Grace:        f.number("grace", 5, 0, longest),
-		ListKeys:     int(f.integer("list_keys", 1000, 1, 100000)),
-		PartSize:     f.integer("part_size", 16<<20, 1, largest),
-		Compressible: f.number("compressible", 0, 0, 1),
-		Verify:       f.flag("verify", false),
+		Deadline:     f.number("deadline", defaultDeadline, 0.001, longest),
+		Retries:      int(f.integer("retries", defaultRetries, 0, 1000)),
+		Grace:        f.number("grace", defaultGrace, 0, longest),
+		ListKeys:     int(f.integer("list_keys", defaultListKeys, 1, 100000)),
+		PartSize:     f.integer("part_size", defaultPartSize, 1, largest),
+		Compressible: f.number("compressible", defaultCompressible, 0, 1),
+		Verify:       f.flag("verify", defaultVerify),
 		StateIn:      f.text("state_in", "", false),
 		StateOut:     f.text("state_out", "", false),
 		SetsN:        f.flag("sets_n", false),
@@ -75,11 +77,11 @@ func read(f *fields) *Spec {
 		f.fail("encryption", "must be \"c\", \"s3\" or \"kms\", not %s", shown(s.Encryption))
 	}
 	if (s.Encryption == "kms") != (s.KMSKey != "") {
-		f.fail("kms_key", "goes with encryption kms, which needs it")
+		f.fail("kms_key", "goes with encryption kms, which needs a key")
 	}
 	readHosts(f, s)
-	for _, one := range f.objects("spaces") {
-		s.Spaces = append(s.Spaces, readSpace(one))
+	for _, member := range f.objects("spaces") {
+		s.Spaces = append(s.Spaces, readSpace(member))
 	}
 	if len(s.Spaces) > mostSpaces {
 		f.fail("spaces", "must be at most %d", mostSpaces)
@@ -92,12 +94,12 @@ func read(f *fields) *Spec {
 		overlaps(f, s.Spaces, i)
 		ofOther := func(other Space) bool { return other.Bucket == s.Spaces[i].Bucket && other.Keys != s.Spaces[i].Keys }
 		if first := slices.IndexFunc(s.Spaces, ofOther); first >= 0 && first < i {
-			f.fail(fmt.Sprintf("spaces[%d].keys", i), "must be those of spaces[%d], which has the same bucket", first)
+			f.fail(fmt.Sprintf("spaces[%d].keys", i), "must be the keys of spaces[%d], which has the same bucket", first)
 		}
 	}
 	readWorks(f, s)
 	ends(f, s)
-	f.rest()
+	f.refuseOthers()
 	return s
 }
 
@@ -113,18 +115,18 @@ func readWorks(f *fields, s *Spec) {
 			f.fail(key, "belongs into each of the works")
 		}
 	}
-	for i, one := range f.objects("works") {
-		name := one.text("name", "", true)
+	for i, member := range f.objects("works") {
+		name := member.text("name", "", true)
 		if strings.Trim(name, "abcdefghijklmnopqrstuvwxyz0123456789-") != "" {
-			one.fail("name", "must be of a-z, 0-9 and -, not %s", shown(name))
+			member.fail("name", "must be of a-z, 0-9 and -, not %s", shown(name))
 		}
 		same := func(other Work) bool { return other.Name == name }
 		if first := slices.IndexFunc(s.Works, same); first >= 0 && name != "" {
-			one.fail("name", "%q is the name of works[%d] too", name, first)
+			member.fail("name", "%q is the name of works[%d] too", name, first)
 		}
-		work := readWork(one, s.Spaces)
+		work := readWork(member, s.Spaces)
 		work.Name = name
-		one.rest()
+		member.refuseOthers()
 		if i < mostWorks {
 			s.Works = append(s.Works, work)
 			s.Workers += work.Workers
@@ -138,14 +140,14 @@ func readWork(f *fields, spaces []Space) Work {
 	work := Work{
 		Workers: int(f.integer("workers", 1, 1, 100000)),
 		Rate:    f.number("rate", 0, 0, 1e7),
-		Poisson: !f.choice("arrivals", "poisson", "even", false),
+		Poisson: !f.choice("arrivals", "poisson", "even", defaultArrivals),
 	}
 	if work.Rate > 0 && work.Rate < 1e-6 {
 		f.fail("rate", "must be 0 or at least 0.000001")
 	}
 	shares := 0.0
-	for _, one := range f.objects("ops") {
-		op := readOp(one, spaces)
+	for _, member := range f.objects("ops") {
+		op := readOp(member, spaces)
 		shares += op.Share
 		work.Ops = append(work.Ops, op)
 	}
@@ -160,17 +162,21 @@ func readWork(f *fields, spaces []Space) Work {
 
 // overlaps: two numbered spaces must not write each other's objects.
 func overlaps(f *fields, spaces []Space, i int) {
-	for other := range i {
-		a, b := &spaces[i], &spaces[other]
+	for j := range i {
+		a, b := &spaces[i], &spaces[j]
 		if a.Numbered && b.Numbered && a.Bucket == b.Bucket && a.Prefix == b.Prefix && a.Bucket != "" {
-			f.fail(fmt.Sprintf("spaces[%d].prefix", i), "is the prefix of spaces[%d] in the same bucket too", other)
+			f.fail(fmt.Sprintf("spaces[%d].prefix", i), "is the prefix of spaces[%d] in the same bucket too", j)
 		}
 	}
 }
 
 func readHosts(f *fields, s *Spec) {
-	scheme := ""
-	for i, value := range f.list("hosts", true) {
+	scheme, ofEnvironment := "", cmp.Or(os.Getenv("AWS_ENDPOINT_URL_S3"), os.Getenv("AWS_ENDPOINT_URL"))
+	hosts := f.list("hosts", ofEnvironment == "")
+	if hosts == nil && ofEnvironment != "" {
+		hosts = []any{ofEnvironment}
+	}
+	for i, value := range hosts {
 		key := fmt.Sprintf("hosts[%d]", i)
 		text, _ := value.(string)
 		host, err := url.Parse(text)
@@ -181,7 +187,7 @@ func readHosts(f *fields, s *Spec) {
 		case strings.Trim(host.Path, "/") != "" || host.User != nil || host.RawQuery != "" || host.Fragment != "":
 			f.fail(key, "must be scheme, host and port alone, not %s", shown(value))
 		case scheme != "" && scheme != host.Scheme:
-			f.fail(key, "must be %s as the others", scheme)
+			f.fail(key, "must be %s, as the other hosts are", scheme)
 		}
 		scheme = host.Scheme
 		s.Hosts = append(s.Hosts, strings.TrimRight(text, "/"))
@@ -223,14 +229,14 @@ func readSpace(f *fields) Space {
 	if len(space.Prefix) > 900 {
 		f.fail("prefix", "must leave room for the number: at most 900 bytes")
 	}
-	f.rest()
+	f.refuseOthers()
 	return space
 }
 
 func total(ranges []schedule.SizeRange) float64 {
 	sum := 0.0
-	for _, one := range ranges {
-		sum += one.Share
+	for _, sizeRange := range ranges {
+		sum += sizeRange.Share
 	}
 	return sum
 }
@@ -241,11 +247,11 @@ func readSize(f *fields, key string, value any) schedule.SizeRange {
 		f.fail(key, "must be [smallest, largest, share], not %s", shown(value))
 		return schedule.SizeRange{Share: 1}
 	}
-	one := &fields{path: f.path + key, values: map[string]any{"[2]": list[2]}, errors: f.errors}
+	numbers := &fields{path: f.path + key, values: map[string]any{"[2]": list[2]}, errors: f.errors}
 	size := schedule.SizeRange{
-		Low:   one.whole("[0]", list[0], 0, 0, largest),
-		High:  one.whole("[1]", list[1], largest, 0, largest),
-		Share: one.number("[2]", 1, 0, mostShare),
+		Low:   numbers.wholeNumber("[0]", list[0], 0, 0, largest),
+		High:  numbers.wholeNumber("[1]", list[1], largest, 0, largest),
+		Share: numbers.number("[2]", 1, 0, mostShare),
 	}
 	if size.High < size.Low {
 		f.fail(key, "the smallest is larger than the largest")
@@ -260,9 +266,9 @@ func readOp(f *fields, spaces []Space) Op {
 		Share:  f.number("share", 1, 0, mostShare),
 		Absent: f.flag("absent", false),
 	}
-	known := []s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete, s3.List, s3.Multipart}
-	if name != "" && !slices.Contains(known, op.Op) {
-		f.fail("op", "%q is none of GET, PUT, STAT, DELETE, LIST, MULTIPART", name)
+	operations := []s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete, s3.List, s3.Multipart}
+	if name != "" && !slices.Contains(operations, op.Op) {
+		f.fail("op", "%q is not one of GET, PUT, STAT, DELETE, LIST, MULTIPART", name)
 	}
 	usual := "live"
 	if op.Writes() {
@@ -299,7 +305,7 @@ func readOp(f *fields, spaces []Space) Op {
 		}
 		op.Spaces = append(op.Spaces, at)
 	}
-	f.rest()
+	f.refuseOthers()
 	return op
 }
 
@@ -308,13 +314,13 @@ func ends(f *fields, s *Spec) {
 	writes, once, some := false, true, false
 	for _, work := range s.Works {
 		for i := range work.Ops {
-			one := &work.Ops[i]
-			writes, some = writes || one.Writes() && one.Share > 0, true
-			once = once && (one.Select.How == Once || one.Share == 0)
+			op := &work.Ops[i]
+			writes, some = writes || op.Writes() && op.Share > 0, true
+			once = once && (op.Select.How == Once || op.Share == 0)
 		}
 	}
 	if s.Objects > 0 && !writes && some {
-		f.fail("objects", "nothing writes: the run would never have them")
+		f.fail("objects", "nothing writes: the run would never have so many")
 	}
 	if s.Duration == 0 && s.Objects == 0 && !once {
 		f.fail("duration", "the run would never end: give duration or objects, or select each object once with r(a,b)")

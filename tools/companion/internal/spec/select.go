@@ -48,12 +48,12 @@ func parseSelect(text string) (Select, string) {
 	case "new":
 		return Select{How: New}, ""
 	}
-	found := rangePattern.FindStringSubmatch(text)
-	if found == nil {
+	match := rangePattern.FindStringSubmatch(text)
+	if match == nil {
 		return Select{}, "is live, new, u(a,b), s(a,b) or r(a,b)"
 	}
-	first, good := parseBound(found[2])
-	last, fine := parseBound(found[3])
+	first, good := parseBound(match[2])
+	last, fine := parseBound(match[3])
 	switch {
 	case !good || !fine:
 		return Select{}, "has bounds like 17, N, 2N, N+1, 2N+1"
@@ -64,12 +64,12 @@ func parseSelect(text string) (Select, string) {
 	case first.Plus > keyset.Max || last.Plus > keyset.Max:
 		return Select{}, "goes beyond " + strconv.FormatInt(keyset.Max, 10)
 	}
-	return Select{How: How(found[1][0]), First: first, Last: last}, ""
+	return Select{How: How(match[1][0]), First: first, Last: last}, ""
 }
 
 func parseBound(text string) (Bound, bool) {
-	found := boundPattern.FindStringSubmatch(text)
-	if found == nil {
+	match := boundPattern.FindStringSubmatch(text)
+	if match == nil {
 		return Bound{}, false
 	}
 	number := func(digits string, absent int64) int64 {
@@ -79,8 +79,8 @@ func parseBound(text string) (Bound, bool) {
 		value, _ := strconv.ParseInt(digits, 10, 64) // at most 11 digits
 		return value
 	}
-	if found[2] == "N" {
-		return Bound{Times: number(found[1], 1), Plus: number(found[3], 0)}, true
+	if match[2] == "N" {
+		return Bound{Times: number(match[1], 1), Plus: number(match[3], 0)}, true
 	}
-	return Bound{Plus: number(found[4], 0)}, true
+	return Bound{Plus: number(match[4], 0)}, true
 }

@@ -56,7 +56,7 @@ var faults = []struct{ old, new, want string }{
 	{`"rate": 10.5`, `"rate": -1`, "rate: must be from 0"},
 	{`"rate": 10.5`, `"rate": 1e999`, "rate: must be a number"},
 	{`"http://rgw1:7480"`, `"rgw1:7480"`, "hosts[0]: must be http://"},
-	{`"http://rgw1:7480"`, `"http://rgw1:7480", "https://rgw2"`, "hosts[1]: must be http as"},
+	{`"http://rgw1:7480"`, `"http://rgw1:7480", "https://rgw2"`, "hosts[1]: must be http, as"},
 	{`["http://rgw1:7480"]`, `[]`, "hosts: must not be empty"},
 	{`"arrivals": "even"`, `"arrivals": "odd"`, `arrivals: must be "poisson" or "even"`},
 	{`"verify": true`, `"verify": 1`, "verify: must be true or false"},
@@ -116,7 +116,7 @@ func TestWorks(t *testing.T) {
 		{`"objects": 7`, `"keys": "a"`, "spaces[0].keys: must be a number"},
 		{`}],
   "works"`, `}, {"name": "c", "bucket": "b", "prefix": "q/", "keys": "2", "sizes": [[1, 1, 1]]}],
-  "works"`, "spaces[1].keys: must be those of spaces[0]"},
+  "works"`, "spaces[1].keys: must be the keys of spaces[0]"},
 	} {
 		text := strings.Replace(several, one.old, one.new, 1)
 		if _, err := Parse([]byte(text)); err == nil || !strings.Contains(err.Error(), one.want) || strings.Contains(err.Error(), "\n") {
@@ -167,4 +167,31 @@ func FuzzParse(f *testing.F) {
 			t.Fatalf("%+v", s)
 		}
 	})
+}
+
+func TestTheEnvironmentNamesTheEndpointAndTheRegion(t *testing.T) {
+	bare := strings.NewReplacer(`"hosts": ["http://rgw1:7480"],`, "", `"region": "r",`, "").Replace(full)
+	for _, name := range []string{"AWS_ENDPOINT_URL_S3", "AWS_ENDPOINT_URL", "AWS_REGION", "AWS_DEFAULT_REGION"} {
+		t.Setenv(name, "")
+	}
+	if _, err := Parse([]byte(bare)); err == nil || !strings.Contains(err.Error(), "hosts") {
+		t.Fatal(err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL", "http://all:80/")
+	t.Setenv("AWS_DEFAULT_REGION", "d")
+	if s, err := Parse([]byte(bare)); err != nil || s.Hosts[0] != "http://all:80" || s.Region != "d" {
+		t.Fatal(s, err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL_S3", "http://s3:80")
+	t.Setenv("AWS_REGION", "a")
+	if s, err := Parse([]byte(bare)); err != nil || s.Hosts[0] != "http://s3:80" || s.Region != "a" {
+		t.Fatal(s, err)
+	}
+	if s, err := Parse([]byte(full)); err != nil || s.Hosts[0] != "http://rgw1:7480" || s.Region != "r" {
+		t.Fatal(s, err)
+	}
+	t.Setenv("AWS_ENDPOINT_URL_S3", "s3:80")
+	if _, err := Parse([]byte(bare)); err == nil {
+		t.Fatal("no scheme")
+	}
 }

@@ -1,0 +1,52 @@
+"""Where the programs of Ceph are on the head: installed there, or in the container that `cephadm shell` opens."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Mapping
+
+from cbt_plugins.cluster.remote import script
+
+#: value of `cluster: ceph:`
+CEPHADM = "cephadm"
+#: of a node where nothing else is said, and of the container in any case
+DEFAULT_CONF = "/etc/ceph/ceph.conf"
+_SHELL = Path(__file__).with_name("cephadm_shell.sh")
+#: the distribution's Python is the one that has Ceph's bindings
+_PYTHON = "$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)"
+
+
+@dataclass(frozen=True)
+class CephPrograms:
+    """Shell text of each program, for the head; its arguments follow. `prefix` is what runs a program where it is."""
+
+    prefix: str
+    conf: str  # ceph.conf as the programs see it
+    ceph: str
+    admin: str  # radosgw-admin
+    python: str  # one that has Ceph's bindings, if there is any
+    ceph_there: str  # `ceph` for what runs where it is
+
+    @classmethod
+    def of(cls, cluster: Mapping[str, Any]) -> CephPrograms:
+        """Return the programs as the YAML's `cluster:` section says."""
+        conf = str(cluster.get("conf_file") or DEFAULT_CONF)
+        if cluster.get("ceph") == CEPHADM:
+            prefix = script(_SHELL, "-" if conf == DEFAULT_CONF else conf) + " "
+            ceph, admin = f"{prefix}ceph", f"{prefix}radosgw-admin"
+            return cls(prefix, DEFAULT_CONF, ceph, admin, f"{prefix}python3", "ceph")
+        option = f" -c {shlex.quote(conf)}"
+        ceph = f"{cluster.get('ceph_cmd') or 'ceph'}{option}"
+        return cls("", conf, ceph, f"{cluster.get('radosgw-admin_cmd') or 'radosgw-admin'}{option}", _PYTHON, ceph)
+
+
+def readable(text: str) -> str:
+    """Return a command for people: with `cephadm shell --` in the place of the program that keeps it open."""
+    if _SHELL.name not in text:
+        return text
+    program = script(_SHELL)
+    for quoted in (program, shlex.quote(program)[1:-1]):
+        text = text.replace(f"{quoted} - ", "cephadm shell -- ").replace(f"{quoted} ", "cephadm shell -c ")
+    return text

@@ -1,0 +1,127 @@
+"""A Kubernetes cluster as the program `kubectl` of this machine reaches it: contexts, plug-ins and credentials work."""
+
+from __future__ import annotations
+
+import base64
+import json
+import shlex
+import subprocess
+from dataclasses import dataclass
+from typing import Any, List, Mapping, Optional, Sequence
+
+from cbt_plugins.inventory import host_of
+
+#: seconds for an answer of the API server
+ANSWER = 30.0
+#: names of the pods of a label that are not about to end
+_NAMES = "{{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}"
+
+
+class KubernetesError(Exception):
+    """kubectl could not ask or tell the cluster; the text is for the user."""
+
+
+@dataclass(frozen=True)
+class Pod:
+    """The pod that a node is: its name, `deploy/NAME`, or a label."""
+
+    node: str
+    pattern: str
+    container: str
+    namespace: str
+
+    @property
+    def is_label(self) -> bool:
+        """Whether the pod is found by a label and the Kubernetes node that it runs on."""
+        return "=" in self.pattern
+
+
+class Kubernetes:
+    """The section `cluster: kubernetes:` of the YAML, as the check has passed it."""
+
+    operator = "rook-ceph-operator"
+
+    def __init__(self, section: Mapping[str, Any]) -> None:
+        self._section = section
+        self.namespace = str(section.get("namespace") or "rook-ceph")
+        self.operator_namespace = str(section.get("operator_namespace") or self.namespace)
+        pods = section.get("pods") or {}
+        self._pods = {host_of(str(node)): {"pod": pod} if isinstance(pod, str) else pod for node, pod in pods.items()}
+
+    @classmethod
+    def of(cls, cluster: Mapping[str, Any]) -> Optional[Kubernetes]:
+        """Return the one of a section `cluster:`, None where it has none."""
+        section = cluster.get("kubernetes")
+        return cls(section) if isinstance(section, Mapping) else None
+
+    def words(self, namespace: str = "") -> List[str]:
+        """Return the command line of kubectl without its verb."""
+        file = self._section.get("kubeconfig")
+        options = [f"--kubeconfig={file}"] if file else []
+        context, where = self._section["context"], namespace or self.namespace
+        return ["kubectl", *options, f"--context={context}", f"--namespace={where}"]
+
+    def pod(self, node: str) -> Pod:
+        """Return the pod that a node is."""
+        about = self._pods.get(node) or {"pod": node}
+        namespace = str(about.get("namespace") or self.namespace)
+        return Pod(node, str(about["pod"]), str(about.get("container") or ""), namespace)
+
+    def exec_words(self, node: str) -> List[str]:
+        """Return the command line that runs the words behind it in the pod of a node: no terminal, input open."""
+        pod = self.pod(node)
+        kubectl = self.words(pod.namespace)
+        run = [*kubectl, "exec", "-i", "--quiet", "--pod-running-timeout=10s"]
+        container = ["-c", pod.container] if pod.container else []
+        if not pod.is_label:
+            return [*run, pod.pattern, *container, "--"]
+        selectors = ["-l", pod.pattern, f"--field-selector=spec.nodeName={node},status.phase=Running"]
+        get = shlex.join([*kubectl, "get", "pods", *selectors, "-o", f"go-template={_NAMES}"])
+        absent = shlex.quote(f"no pod {pod.pattern} runs on node {node} in namespace {pod.namespace}")
+        text = f'p=$({get}) || exit; [ "$p" ] || {{ echo {absent} >&2; exit 1; }}'
+        return ["sh", "-c", f'{text}; exec {shlex.join(run)} "${{p%% *}}" {shlex.join(container)} -- "$@"', "kubectl"]
+
+    def ask(self, *words: str, namespace: str = "") -> str:
+        """Return the output of kubectl. Raises KubernetesError."""
+        line = [*self.words(namespace), f"--request-timeout={ANSWER:g}s", *words]
+        try:
+            done = subprocess.run(
+                line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * ANSWER, check=False
+            )
+        except subprocess.TimeoutExpired:
+            raise KubernetesError(f"{shlex.join(line)}: no reply within {2 * ANSWER:g} s") from None
+        except OSError as error:
+            raise KubernetesError(f"kubectl: {error.strerror}: install it on this machine") from error
+        if done.returncode:
+            why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+            raise KubernetesError(f"{shlex.join(line)}: {why[0]}")
+        return done.stdout
+
+    def get(self, *words: str, namespace: str = "") -> Any:
+        """Return the JSON of `kubectl get`. Raises KubernetesError."""
+        answer = self.ask("get", *words, "-o", "json", namespace=namespace)
+        try:
+            return json.loads(answer)
+        except ValueError as error:
+            raise KubernetesError(f"kubectl get {' '.join(words)}: could not parse the reply") from error
+
+    def secret(self, name: str, key: str, namespace: str = "") -> str:
+        """Return a value of a secret. Raises KubernetesError, whose text has no value."""
+        values = self.get("secret", name, namespace=namespace).get("data") or {}
+        if key not in values:
+            raise KubernetesError(f"secret {name} has no key {key}; it has {', '.join(sorted(values)) or 'none'}")
+        try:
+            return base64.b64decode(values[key], validate=True).decode()
+        except ValueError:
+            raise KubernetesError(f"secret {name}: the value of {key} is not text") from None
+
+    def refuse_without_right(self, verb: str, resource: str, namespace: str = "") -> None:
+        """Raise KubernetesError where the user of the context may not do this; `resource` as in deployments/scale."""
+        kind, _, part = resource.partition("/")
+        words: Sequence[str] = ["auth", "can-i", verb, kind, *([f"--subresource={part}"] if part else [])]
+        try:
+            answer = self.ask(*words, namespace=namespace).strip()
+        except KubernetesError as error:  # "no" has the exit status 1
+            raise KubernetesError(f"no right to {verb} {resource}: {error}") from error
+        if answer != "yes":
+            raise KubernetesError(f"no right to {verb} {resource}: kubectl auth can-i says {answer!r}")

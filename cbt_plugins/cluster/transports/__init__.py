@@ -1,0 +1,1 @@
+"""How nodes are reached: one file for each transport."""

@@ -1,0 +1,122 @@
+"""`pr:` -- how the two sides of a pull request are built and deployed, and which change is a regression."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
+
+from pydantic import Field, field_validator
+
+from cbt_plugins.config.campaign import KEY as CAMPAIGN
+from cbt_plugins.config.campaign import check_keys
+from cbt_plugins.config.errors import ErrorAt
+from cbt_plugins.config.patterns import ShellCommand
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.units import Duration, Percent, format_percent
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+
+#: the section's name, which CBT does not read
+KEY = "pr"
+#: the arms of its campaign
+BASE, HEAD = "base", "head"
+
+
+class PullRequestSection(Strict):
+    """A verdict for a pull request, or for two builds, containers or releases. CBT ignores it."""
+
+    repo: Optional[str] = Field(
+        None,
+        min_length=1,
+        description="A git repository, relative to this file: BASE and HEAD are its commits. Default: `deploy` knows "
+        "what they are.",
+    )
+    build: Optional[ShellCommand] = Field(
+        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD."
+    )
+    build_limit: Duration = Field(4 * 3600.0, description="Time limit of each command.")
+    deploy: ShellCommand = Field(
+        description="Deploys $CBT_PLUGINS_REVISION (BASE or HEAD), or the commit in the current folder, or "
+        "$CBT_PLUGINS_BUILD, with the same data each time."
+    )
+    deploy_limit: Duration = Field(3600.0, description="Time limit of each command.")
+    cycle_limit: Duration = Field(3600.0, description="Time limit of each cycle.")
+    clean: Optional[ShellCommand] = Field(
+        None, description="Removes what `deploy` has started: before each deployment, and at the end."
+    )
+    limit: Percent = Field(0.05, description="A change for the worse that is surely smaller is no regression.")
+    false_alarms: Percent = Field(0.01, description="Chance of a false regression.")
+    keys: List[Annotated[str, Field(min_length=1)]] = Field(
+        [], description="Key rows, as in `compare --key`. Default: throughput, p99, recovery."
+    )
+    seed: int = Field(0, ge=0, description="Seed of the order of base and head in blocks.")
+    program: Optional[ShellCommand] = Field(
+        None, description="Program that runs a cycle: `/opt/cbt/cbt.py`. Default: `python -m cbt_plugins`."
+    )
+    through: Optional[ShellCommand] = Field(
+        None, description="Command that runs a command on the head: `cbt-tools lab exec node0 --`."
+    )
+
+    _check_keys = field_validator("keys")(check_keys)
+
+    @field_validator("limit")
+    @classmethod
+    def _check_limit(cls, share: float) -> float:
+        if not 0.002 <= share <= 0.5:
+            raise ValueError("must be 0.2% to 50%")
+        return share
+
+    @field_validator("false_alarms")
+    @classmethod
+    def _check_false_alarms(cls, share: float) -> float:
+        if not 0.001 <= share <= 0.1:
+            raise ValueError(f"must be {format_percent(0.001)} to {format_percent(0.1)}")
+        return share
+
+    @field_validator("build")
+    @classmethod
+    def _needs_repo(cls, command: Optional[str], info: Any) -> Optional[str]:
+        if command and not info.data.get("repo"):
+            raise FieldErrors([FieldError((), "needs `repo:`, the git repository whose commits are built")])
+        return command
+
+    @property
+    def prepare(self) -> List[str]:
+        """The commands before each cycle."""
+        return [*([self.clean] if self.clean else []), self.deploy]
+
+    def folder_of(self, file: Path) -> Optional[Path]:
+        """Return the repository that the file means; None without one."""
+        return (file.resolve().parent / Path(self.repo).expanduser()).resolve() if self.repo else None
+
+
+def campaign_of(data: Mapping[str, Any], section: PullRequestSection, blocks: int) -> Dict[str, Any]:
+    """Return the CBT file of the campaign that decides: base and head in turns, in so many blocks at most.
+
+    Its alpha is of better and worse, of which half is a false worse. O'Brien and Fleming's spending leaves most of it
+    to the end: for a given number of blocks it finds smaller changes than Pocock's.
+    """
+    campaign = {
+        "arms": {arm: {"prepare": section.prepare} for arm in (BASE, HEAD)},
+        "blocks": blocks,
+        "margin": format_percent(section.limit),
+        "alpha": format_percent(2 * section.false_alarms),
+        "spending": "obrien-fleming",
+        "seed": section.seed,
+        "keys": list(section.keys),
+        "prepare_limit": f"{section.deploy_limit:.3f}s",
+        "cycle_limit": f"{section.cycle_limit:.3f}s",
+    }
+    campaign.update({key: value for key in ("program", "through") if (value := getattr(section, key))})
+    return {**{key: value for key, value in data.items() if key not in (KEY, "bisect")}, CAMPAIGN: campaign}
+
+
+def errors_of_pull_request(source: YamlSource) -> Iterator[ErrorAt]:
+    """Yield the errors in the section."""
+    if KEY not in source.data:
+        return
+    data: Any = source.data[KEY]
+    if not isinstance(data, dict):
+        yield source.error_at((KEY,), "must be a mapping (key: value)")
+        return
+    for path, text, of_key in validate(PullRequestSection, data)[1]:
+        yield source.error_at((KEY, *path), text, of_key)

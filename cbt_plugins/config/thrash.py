@@ -1,0 +1,68 @@
+"""`thrash:` -- faults of several kinds at random times on random targets; the seed repeats all of it."""
+
+from __future__ import annotations
+
+import contextlib
+import random
+from typing import Annotated, Any, Dict, Iterator, List, Tuple
+
+from pydantic import AfterValidator, Field, field_validator, model_validator
+
+from cbt_plugins.config.fault import AnyFaultSection, FaultSection, kind_class, usable_label
+from cbt_plugins.config.units import Duration, format_duration
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+
+#: a fault is in force for so many times `every`: two are in force at once now and then
+_SHORTEST, _LONGEST = 0.4, 1.6
+#: faults of one section; more are a typing error
+_MANY = 10000
+
+
+class ThrashSection(Strict):
+    """Random faults: the seed draws kind, target and length of each. A fault that a rule refuses is skipped."""
+
+    label: Annotated[str, AfterValidator(usable_label)] = Field(
+        "thrash", description="The labels are `LABEL-1`, `LABEL-2` and so on."
+    )
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(1, description="The same seed draws the same faults.")
+    length: Duration = Field(alias="for", description="How long; then all faults are undone; scaled.")
+    every: Duration = Field(60.0, description="Time from one fault to the next; scaled.")
+    kinds: List[str] = Field(
+        ["stop", "crash", "out"], min_length=1, description="Kinds to draw from, with their default options."
+    )
+    accept: List[str] = Field([], description="Safety rules that the faults may break.")
+
+    @field_validator("accept")
+    @classmethod
+    def _known_rules(cls, accept: List[str]) -> List[str]:
+        return AnyFaultSection._known_rules(accept)
+
+    @model_validator(mode="after")
+    def _check_section(self) -> ThrashSection:
+        errors = []
+        if not 1 <= self.length / self.every <= _MANY:
+            text = f"is not 1 to {_MANY} times every ({format_duration(self.every)})"
+            errors.append(FieldError(("for",), text))
+        for index, kind in enumerate(self.kinds):
+            _, kind_errors = validate(FaultSection, self._fault(kind, "x", 1), {})
+            errors += [FieldError(("kinds", index), f"{kind}: {text}") for _, text, _ in kind_errors[:1]]
+        if errors:
+            raise FieldErrors(errors)
+        return self
+
+    def _fault(self, kind: str, label: str, seed: int) -> Dict[str, Any]:
+        number = "osd_number"
+        with contextlib.suppress(ValueError):  # the check of the kind says what is wrong
+            cls = kind_class(kind)
+            number = "osd_nodes" if cls.takes == "node" else number if "osd" in cls.daemon_types else "daemon_number"
+        return {"label": label, "kind": kind, "seed": seed, number: 1, "accept": list(self.accept)}
+
+    def drawn(self, begin: float) -> Iterator[Tuple[float, float, FaultSection]]:
+        """Yield (seconds of its injection, seconds of its undo, fault)."""
+        generator = random.Random(self.seed)
+        for number in range(int(self.length / self.every)):
+            at = begin + number * self.every
+            kind, seed = generator.choice(self.kinds), generator.randrange(1 << 31)
+            until = min(at + self.every * generator.uniform(_SHORTEST, _LONGEST), begin + self.length)
+            fault = FaultSection.model_validate(self._fault(kind, f"{self.label}-{number + 1}", seed))
+            yield at, round(until, 3), fault

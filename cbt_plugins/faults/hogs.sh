@@ -1,0 +1,53 @@
+#!/bin/sh
+# Let processes take processor time or memory of this node. They end by themselves, and are the first that a node
+# without memory ends.
+#   in: action, d (folder on this node), name, cpus (busy processes), bytes (of memory, 0: none), seconds (their life)
+#   action=look:    print "cpus N" and "available BYTES"
+#   action=start:   start them; their PID and start time are in a file of the folder
+#   action=stop:    end them; none there is no error
+#   action=stopped: print "recovered" when none is left
+#   action=effect:  print "in effect" when each has used processor time within a second, and the memory is in use
+action=${action:?} d=${d:?} name=${name:?} cpus=${cpus:-0} bytes=${bytes:-0} seconds=${seconds:-0}
+list="$d/$name.hogs"
+field() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f"$2"; }
+alive() {
+  [ ! -e "$list" ] || while read -r p s what; do [ "$(field "$p" 20)" != "$s" ] || echo "$p $what"; done < "$list"; }
+launch() {
+  what=$1; shift
+  # shellcheck disable=SC2016 # the inner shell expands them
+  setsid sh -c 'echo 1000 > /proc/self/oom_score_adj; exec "$@"' sh "$@" </dev/null >/dev/null 2>&1 &
+  echo "$! $(field $! 20) $what" >> "$list"
+}
+# shellcheck disable=SC2016
+busy='while read -r u _ < /proc/uptime && [ "${u%.*}" -lt "$1" ]; do
+  i=0; while [ $i -lt 100000 ]; do i=$((i + 1)); done; done'
+full='import sys, time
+held = bytearray(int(sys.argv[1]))
+for page in range(0, len(held), 4096):
+    held[page] = 1
+time.sleep(float(sys.argv[2]))'
+case $action in
+  look)
+    echo "cpus $(grep -c '^processor' /proc/cpuinfo)"
+    echo "available $(($(sed -n 's/^MemAvailable: *\([0-9]*\) kB/\1/p' /proc/meminfo) * 1024))" ;;
+  start)
+    read -r u _ < /proc/uptime
+    n=0; while [ "$n" -lt "$cpus" ]; do launch busy sh -c "$busy" sh $((${u%.*} + seconds)); n=$((n + 1)); done
+    [ "$bytes" = 0 ] || launch full python3 -c "$full" "$bytes" "$seconds" ;;
+  stop)
+    alive | while read -r p _; do kill -KILL "$p"; done
+    n=0; until [ -z "$(alive)" ] || [ "$n" -ge 50 ]; do n=$((n + 1)); sleep 0.1; done
+    [ -z "$(alive)" ] && rm -f "$list" ;;
+  stopped) [ -n "$(alive)" ] || echo recovered ;;
+  effect)
+    before=$(alive | while read -r p what; do echo "$p $(field "$p" 12)"; done)
+    sleep 1
+    echo "$before" | while read -r p was; do
+      case $(alive | sed -n "s/^$p //p") in
+        busy) [ "$(field "$p" 12)" -gt "$was" ] || echo "process $p waits for a processor" ;;
+        full) [ "$(sed -n 's/^VmRSS:[^0-9]*\([0-9]*\) kB/\1/p' "/proc/$p/status")" -ge $((bytes / 1024)) ] ||
+          echo "process $p has not all of its memory yet" ;;
+        *) echo "process $p has ended" ;;
+      esac
+    done | grep . || echo 'in effect' ;;
+esac

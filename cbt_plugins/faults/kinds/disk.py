@@ -1,0 +1,179 @@
+"""Disks of OSDs that get slow without dying, or that fail to read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import replace
+from typing import Annotated, Any, Dict, List, Optional, Tuple
+
+from pydantic import Field
+
+from cbt_plugins.faults import services
+from cbt_plugins.faults.kind import Bytes, Kind, KindOptions, ServiceOptions, Share
+from cbt_plugins.faults.node_shell import FOLDER, script
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
+
+#: a slower disk would not show whether an OSD lives
+_FEWEST, _SLOWEST = 5, 100_000
+_MEANS = {"v1": "blkio.throttle of a control group of its own", "v2": "io.max of its unit"}
+
+
+class SlowDisk(Kind):
+    """Limits what an OSD's disk serves in a second. The OSD counts as gone: it may be marked down.
+
+    It is refused where the OSD has no control group for its disk (`IOAccounting=yes` on the unit).
+    """
+
+    takes = "daemon"
+    serves_on = True
+
+    class Options(KindOptions):
+        """How slow the disk is; reads and writes have separate limits."""
+
+        iops: Optional[Annotated[int, Field(ge=_FEWEST)]] = Field(
+            None, description=f"Reads, and writes, per second; {_FEWEST} or more. Default: 50, without `rate`."
+        )
+        rate: Optional[Annotated[Bytes, Field(ge=_SLOWEST)]] = Field(
+            None, description="Bytes read, and bytes written, per second; 100kB or more."
+        )
+
+        @property
+        def limits(self) -> Dict[str, int]:
+            """Limits by the names of slow_disk.sh; 0 is none."""
+            iops = self.iops or (0 if self.rate else 50)
+            return {"iops": iops, "bps": int(self.rate or 0)}
+
+    options: Options
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        metadata = {int(entry["id"]): entry for entry in scene.facts.answers["osd metadata"]}
+        steps: List[Step] = []
+        for of_node in services.find(scene, targets.daemons).values():
+            for service in of_node:
+                entry = metadata[int(service.name.id)]
+                disks = str(entry.get("bluestore_bdev_devices") or entry.get("devices") or "").replace(",", " ")
+                if not disks:
+                    raise FaultError(f"{service.name} does not report its disk")
+                steps.append(self._step(scene, f"{scene.name}-{len(steps) + 1}", service, disks))
+        return steps
+
+    def _step(self, scene: Scene, name: str, service: Service, disks: str) -> Step:
+        node, osd, limits = service.node, int(service.name.id), self.options.limits
+        if service.process is None:
+            raise FaultError(f"{node}: no process of {service.name} found: nothing to slow down")
+        process = service.process.identity
+        own = {"name": f"cbt-plugins-{name}", "process": process, "unit": service.unit, **limits}
+        answer = scene.ask(node, script("slow_disk", action="look", disks=disks, **own), root=True)
+        seen: Dict[str, List[str]] = {}
+        for line in answer.splitlines():
+            word, _, text = line.partition(" ")
+            seen.setdefault(word, []).append(text)
+        former = "\n".join(seen.pop("former", ()))
+        how, group, join, numbers, microseconds = (
+            seen[word][0] for word in ("how", "group", "join", "numbers", "microseconds")
+        )
+        values = {**own, "how": how, "group": group, "join": join, "numbers": numbers, "former": former}
+        set_it, unset, unset_seen, effect = (
+            script("slow_disk", action=action, **values) for action in ("set", "unset", "unset_seen", "effect")
+        )
+        quick = scene.limits.quick
+        return Step(
+            what=f"limit {disks.replace(' ', ', ')} to {self._text()} for {service.name} on {node}, by {_MEANS[how]}",
+            node=node,
+            inject=(Command(node, set_it, quick, root=True),),
+            undo=(
+                Command(node, unset, quick, root=True),
+                *services.start(scene, [service]),
+                *scene.mark_in([osd]),
+            ),
+            checks=(Check(node, unset_seen, (((), "recovered"),), quick, root=True), scene.back([osd])),
+            took=(Check(node, effect, (((), "in effect"),), quick, root=True),),
+            former={"read_us": int(microseconds), "io.max": former, **scene.former([osd])},
+        )
+
+    def _text(self) -> str:
+        limits = self.options.limits
+        texts = {"iops": "{} requests a second", "bps": "{} bytes a second"}
+        return " and ".join(texts[name].format(value) for name, value in limits.items() if value)
+
+
+#: of BlueStore: with the value x, one read in int(100 x) fails
+_READ_ERRORS = "bluestore_debug_random_read_err"
+
+
+class ReadErrors(Kind):
+    """Lets reads of an OSD fail by BlueStore's own injection. The cluster repairs each from the other copies.
+
+    It needs reads: without a repair within a minute the fault has had no effect. Before Ceph 20 the undo restarts the
+    OSD once, because only a new process forgets the repairs that Ceph's health warns of.
+    """
+
+    takes = "daemon"
+    serves_on = True
+
+    class Options(ServiceOptions):
+        """How many reads fail."""
+
+        share: Share = Field(0.01, ge=0.0001, le=0.5, description="Share of the reads that fail; 0.01% to 50%.")
+
+    options: Options
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "")
+        return [self._step(scene, service) for of_node in services_by_node.values() for service in of_node]
+
+    def _step(self, scene: Scene, service: Service) -> Step:
+        osd, limits = int(service.name.id), scene.limits
+        look = f"tell osd.{osd} config get {_READ_ERRORS}"
+        former = _value(scene, look)
+        if float(former):
+            raise FaultError(f"osd.{osd}: {_READ_ERRORS} is {former} already")
+        repaired = ("osd_stats", {"osd": osd}, "num_shards_repaired")
+        dump = json.loads(scene.ask(scene.head, f"{scene.ceph.command} pg dump osds -f json 2>/dev/null"))
+        repairs = find(dump, repaired)
+        every = round(1 / self.options.share)
+        # the half keeps the product from being rounded down to the number before
+        value = f"{(every + 0.5) / 100:.6f}"
+        return Step(
+            what=f"let one in {every} reads of osd.{osd} fail, by {_READ_ERRORS}",
+            node=scene.head,
+            inject=(scene.set(f"tell osd.{osd} config set {_READ_ERRORS} {value}"),),
+            undo=(
+                scene.unset(f"tell osd.{osd} config unset {_READ_ERRORS}"),
+                *self._forget(scene, service, repairs),
+                *scene.mark_in([osd]),
+            ),
+            checks=(
+                scene.says(look, [((_READ_ERRORS,), former)], limits.back),
+                scene.back([osd]),
+                scene.says("pg dump osds", [(repaired, repairs)], limits.back),
+            ),
+            took=(
+                scene.says(look, [((_READ_ERRORS,), value)], limits.quick),
+                scene.says("pg dump osds", [(repaired, {"not": repairs})], limits.down),
+            ),
+            former={_READ_ERRORS: former, "repaired": repairs, **scene.former([osd])},
+        )
+
+    @staticmethod
+    def _forget(scene: Scene, service: Service, repairs: int) -> Tuple[Command, ...]:
+        """Return the commands after which the OSD has forgotten its repairs: the health of the cluster warns of them.
+
+        Before Tentacle only a new process has forgotten them; it is started once, however often the undo runs.
+        """
+        tell = f"{scene.ceph.command} tell {service.name}"
+        if "clear_shards_repaired" in scene.ask(scene.head, f"{tell} help"):
+            clear = scene.unset(f"tell {service.name} clear_shards_repaired {repairs}")
+            return (*services.start(scene, [service]), clear)
+        mark = f'"$d/{scene.name}-{service.name}.restarted"'
+        restarts = services.restart(scene, [service])
+        return tuple(
+            replace(c, text=f"( {FOLDER}; [ -e {mark} ] ) || {{ ( {c.text}\n) && ( {FOLDER}; : > {mark} ); }}")
+            for c in restarts
+        )
+
+
+def _value(scene: Scene, look: str) -> Any:
+    return json.loads(scene.ask(scene.head, f"{scene.ceph.command} {look} -f json"))[_READ_ERRORS]

@@ -1,0 +1,131 @@
+"""Gateways that are taken out of their load balancer, and then stopped: what an operator does before maintenance."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+from typing import Annotated, List, Sequence, Tuple
+
+from pydantic import Field, model_validator
+
+from cbt_plugins.config.cluster import Node
+from cbt_plugins.config.patterns import AbsolutePath
+from cbt_plugins.faults import effects, services
+from cbt_plugins.faults.facts import names
+from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, Seconds, ServiceOptions
+from cbt_plugins.faults.node_shell import agent, script
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
+
+_AGENT = "balancer_agent"
+
+
+@dataclass(frozen=True)
+class _Balanced:
+    """How gateways of a node leave the load balancers and return."""
+
+    leave: Tuple[Command, ...]
+    enter: Tuple[Command, ...]
+    left: Tuple[Check, ...]
+    entered: Tuple[Check, ...]
+    servers: Tuple[str, ...] = ()
+
+
+class Drain(Kind):
+    """Takes gateways out of the load balancer, waits for the end of their requests, and stops them.
+
+    The admin socket of haproxy needs `level admin`. For other load balancers give the commands `off` and `on`, and
+    quote these two keys.
+    """
+
+    daemon_types = ("rgw",)
+
+    class Options(ServiceOptions):
+        """Where the load balancer is."""
+
+        balancers: Annotated[List[Node], LISTED, LISTED_SCHEMA] = Field(
+            [],
+            description="Nodes with a haproxy. Its servers are found by their addresses.",
+            json_schema_extra={"default": []},
+        )
+        socket: AbsolutePath = Field("/run/haproxy/admin.sock", description="The admin socket of haproxy.")
+        off: str = Field("", description="Takes `{daemon}` on `{node}` out, on the leading machine.")
+        on: str = Field("", description="Puts it in again; may run more than once.")
+        timeout: Seconds = Field(60.0, description="How long requests under way may take before the stop.")
+
+        @model_validator(mode="after")
+        def _complete(self) -> Drain.Options:
+            if bool(self.balancers) == bool(self.off) or bool(self.off) != bool(self.on):
+                raise ValueError("drain needs either the option balancers: [nodes], or off and on: commands")
+            return self
+
+    options: Options
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "")
+        return [
+            self._step(scene, targets, f"{scene.name}-{i}", node_services)
+            for i, node_services in enumerate(services_by_node.values(), 1)
+        ]
+
+    def _step(self, scene: Scene, targets: Targets, name: str, gateways: Sequence[Service]) -> Step:
+        node, daemons = gateways[0].node, [service.name for service in gateways]
+        balanced = self._by_haproxy(scene, gateways) if self.options.balancers else self._by_command(scene, gateways)
+        watch = effects.watch(scene, gateways, targets.daemons, name)
+        return Step(
+            what=f"drain and stop {names(daemons)} on {node}",
+            node=node,
+            inject=(*balanced.leave, *watch.begin, *services.stop(scene, gateways)),
+            undo=(*services.start(scene, gateways), *balanced.enter, *watch.end),
+            checks=(*effects.back(scene, gateways), *balanced.entered),
+            took=(*balanced.left, *effects.gone(scene, gateways), *watch.seen),
+            former={"service_manager": gateways[0].manager, "servers": balanced.servers},
+            daemons=tuple(map(str, daemons)),
+        )
+
+    def _by_command(self, scene: Scene, gateways: Sequence[Service]) -> _Balanced:
+        def commands(text: str) -> Tuple[Command, ...]:
+            texts = [
+                text.replace("{daemon}", shlex.quote(str(s.name))).replace("{node}", shlex.quote(s.node))
+                for s in gateways
+            ]
+            return tuple(Command("", each, self.options.timeout + scene.limits.quick) for each in texts)
+
+        return _Balanced(commands(self.options.off), commands(self.options.on), (), ())
+
+    def _by_haproxy(self, scene: Scene, gateways: Sequence[Service]) -> _Balanced:
+        socket, timeout, limits = self.options.socket, self.options.timeout, scene.limits
+        addresses = _addresses(scene, gateways)
+        parts = [self._of_balancer(scene, balancer, addresses) for balancer in self.options.balancers]
+        leave, enter, left, entered = [], [], [], []
+        for balancer, servers in zip(self.options.balancers, parts):
+            drain = agent("drain", socket, f"{timeout:g}", *servers, program=_AGENT)
+            leave.append(Command(balancer, drain, timeout + limits.quick, root=True))
+            enter.append(Command(balancer, agent("ready", socket, *servers, program=_AGENT), limits.quick, root=True))
+            state = agent("state", socket, *servers, program=_AGENT)
+            left.append(Check(balancer, state, (((), "drain"),), limits.down, root=True))
+            entered.append(Check(balancer, state, (((), "ready"),), limits.back, root=True))
+        all_servers = tuple(server for servers in parts for server in servers)
+        return _Balanced(tuple(leave), tuple(enter), tuple(left), tuple(entered), all_servers)
+
+    def _of_balancer(self, scene: Scene, balancer: str, addresses: Sequence[str]) -> List[str]:
+        """Return the servers of a balancer that are these gateways. Raises FaultError: none, or not in use."""
+        answer = scene.ask(balancer, agent("find", self.options.socket, *addresses, program=_AGENT), root=True)
+        states = dict(line.split() for line in answer.splitlines())
+        if not states:
+            where = f"the haproxy of {balancer} has no server with {' or '.join(addresses)}"
+            raise FaultError(f"{where}: `show servers state` at {self.options.socket} lists its servers")
+        unused = [f"{server} is {state}" for server, state in states.items() if state != "ready"]
+        if unused:
+            raise FaultError(f"{balancer}: {', '.join(unused)}: not in use, so it cannot be drained")
+        return sorted(states)
+
+
+def _addresses(scene: Scene, gateways: Sequence[Service]) -> List[str]:
+    """Return all addresses with ports at which others reach gateways of a node."""
+    ports = dict.fromkeys(endpoint.rpartition(":")[2] for service in gateways for endpoint in service.endpoints)
+    if not ports:
+        raise FaultError(f"{gateways[0].node}: no port of {names(s.name for s in gateways)} found")
+    hosts = scene.ask(gateways[0].node, script("addresses")).split()
+    return [f"{host}:{port}" for host in hosts for port in ports]

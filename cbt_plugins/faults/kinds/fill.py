@@ -1,0 +1,101 @@
+"""OSDs that count as full: by the ratios of the OSD map, never by data."""
+
+from __future__ import annotations
+
+from typing import Any, Dict, List, Literal
+
+from pydantic import Field
+
+from cbt_plugins.faults.facts import names, osd_names
+from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import FaultError, Step
+
+#: from the lowest; a cluster warns of ratios that are not in this order
+_LEVELS = ("nearfull", "backfillfull", "full")
+#: of the use of the emptiest OSD that is meant; a lower use is a ratio that nobody can tell from 0
+_BELOW, _LEAST = 0.9, 0.001
+
+
+class Fill(Kind):
+    """Lowers the ratios of the OSD map until OSDs count as full; so do all others that hold as much.
+
+    `full` counts as an outage of them.
+    """
+
+    takes = "daemon"
+    serves_on = True
+
+    class Options(KindOptions):
+        """How full the OSDs count as."""
+
+        level: Literal["nearfull", "backfillfull", "full"] = Field(
+            "nearfull",
+            description="`nearfull`: a warning; `backfillfull`: no backfill to the OSDs; `full`: no client writes to "
+            "pools with data on the OSDs.",
+        )
+
+    options: Options
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        """Return the OSDs without which pools take no writes."""
+        return BlastRadius(osd_names(self._hit(scene, targets)) if self.options.level == "full" else ())
+
+    @staticmethod
+    def _ratio(scene: Scene, targets: Targets) -> float:
+        least = min(_used(scene)[osd] for osd in targets.osds)
+        if least < _LEAST:
+            text = f"the emptiest OSD is used to {100 * least:.3f} %: too little for a ratio"
+            raise FaultError(f"{names(targets.daemons)}: {text}")
+        return round(_BELOW * least, 6)
+
+    def _hit(self, scene: Scene, targets: Targets) -> List[int]:
+        ratio = self._ratio(scene, targets)
+        return [osd for osd, used in sorted(_used(scene).items()) if used >= ratio]
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        ratio, level = self._ratio(scene, targets), self.options.level
+        lowered = _LEVELS[: _LEVELS.index(level) + 1]
+        dump = scene.facts.answers["osd dump"]
+        former = {name: float(f"{dump[f'{name}_ratio']:.6g}") for name in lowered}
+        if min(former.values()) <= ratio:
+            raise FaultError(f"{names(targets.daemons)}: a ratio of the cluster is as low already")
+        hit = self._hit(scene, targets)
+        check, states = f"OSD_{level.upper()}", [("osds", {"osd": osd}, "state", {"=": level}) for osd in hit]
+        before: Any = [(place, None) for place in states]
+        limits = scene.limits
+        return [
+            Step(
+                what=f"let {names(osd_names(hit))} count as {level}, by ratios of {ratio:g}",
+                node=scene.head,
+                inject=(scene.set(*(f"osd set-{name}-ratio {ratio:g}" for name in lowered)),),
+                undo=(scene.unset(*(f"osd set-{name}-ratio {former[name]:g}" for name in reversed(lowered))),),
+                checks=(
+                    scene.says("osd dump", [*_ratios(former), *before], limits.down),
+                    scene.says("health", [(("checks", check), None)], limits.down),
+                ),
+                took=(
+                    scene.says(
+                        "osd dump",
+                        [*_ratios(dict.fromkeys(lowered, ratio)), *((place, True) for place in states)],
+                        limits.down,
+                    ),
+                    scene.says("health", [(("checks", check, "severity"), {"not": ""})], limits.down),
+                ),
+                former={f"{name}_ratio": value for name, value in former.items()},
+            )
+        ]
+
+
+def _used(scene: Scene) -> Dict[int, float]:
+    """Return the used share of each OSD that is up."""
+    rows = {int(row["id"]): row for row in scene.facts.answers["osd df"]["nodes"]}
+    return {
+        osd: row["kb_used"] / row["kb"]
+        for osd, row in rows.items()
+        if row["kb"] and osd in scene.facts.osds and scene.facts.osds[osd]["up"]
+    }
+
+
+def _ratios(values: Dict[str, float]) -> List[Any]:
+    return [((f"{name}_ratio",), value) for name, value in values.items()]

@@ -1,0 +1,363 @@
+"""Links between nodes: packets dropped, lost, slowed down, or held back for a while. Packets of ssh always pass."""
+
+from __future__ import annotations
+
+import math
+import shlex
+from dataclasses import dataclass, replace
+from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
+
+from pydantic import AfterValidator, Field
+
+from cbt_plugins.config.units import about_link, format_percent
+from cbt_plugins.faults import services
+from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, BlastRadius, Kind, LinkSpeed, Seconds, ServiceOptions, Share
+from cbt_plugins.faults.kinds.network import ssh_port
+from cbt_plugins.faults.node_shell import script, sudo
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.faults.switch import DeadlineOptions, Switch
+from cbt_plugins.inventory import HostTable, check_name
+
+#: share of lost packets from which on a node counts as cut off: heartbeats may not get through in time
+_CUT_OFF = 0.1
+#: seconds of traffic that a slow link holds before it drops, and at least so many bytes: a packet with offloads, twice
+_QUEUE, _SHORTEST_QUEUE = 0.2, 131072
+#: Mbit/s of an interface that does not tell its speed; bytes of a packet; the fewest packets that netem may hold
+_SPEED, _PACKET, _PACKETS = 10000.0, 1500, 1000
+#: bytes/s; a slower link could not carry the heartbeats of a node
+_SLOWEST = 125_000.0
+#: seconds; half of what heartbeats have by default
+_LONGEST = 5.0
+#: nodes that must report an OSD by Ceph's default, until monitors mark it down
+_REPORTERS = 2
+#: a class of HTB that limits nothing
+_UNLIMITED = "rate 100gbit quantum 60000"
+#: nodes that a text names; more are a number
+_NAMED = 3
+#: what `nft` calls the far end, and the counter, of packets in each direction
+_ENDS: Mapping[str, Tuple[str, str]] = {"in": ("saddr", "arriving"), "out": ("daddr", "leaving")}
+#: of what leaves: packets are handed to our class of HTB
+_CLASSED = "counter name {counter} meta priority set cb:1"
+
+
+def _addressed(name: str) -> str:
+    check_name(name)
+    return name
+
+
+Direction = Literal["both", "in", "out"]
+#: of `direction`, where it is an option
+DIRECTION: Any = Field("both", description="Packets that arrive at the targets (`in`), that leave (`out`), or both.")
+
+
+class LinkOptions(DeadlineOptions, ServiceOptions):
+    """Options of all kinds that disturb links."""
+
+    peers: Annotated[List[Annotated[str, AfterValidator(_addressed)]], LISTED, LISTED_SCHEMA] = Field(
+        [],
+        description="Nodes at the far ends of the links; nothing is changed there. Default: all nodes of `cluster:` "
+        "but the targets.",
+        json_schema_extra={"default": []},
+    )
+    ssh_port: Optional[int] = Field(
+        None, ge=1, le=65535, description="Port of ssh; its packets pass. Default: the port of the run's connections."
+    )
+
+
+@dataclass(frozen=True)
+class Disturbance:
+    """What is done to packets: the ends of nft rules by direction, and the HTB class for those that leave."""
+
+    text: str
+    rules: Mapping[str, str]
+    htb: str = ""
+    leaf: str = ""  # qdisc of the class
+
+    @property
+    def means(self) -> str:
+        """Programs that do it, for people."""
+        return f"nft, htb and {self.leaf.split()[0]}" if self.leaf else "nft"
+
+
+@dataclass(frozen=True)
+class LinkEnds:
+    """One node, and the far ends of its links."""
+
+    node: str
+    peers: Sequence[str]
+    addresses: Sequence[str]  # of the peers
+    ports: Sequence[int]  # of ssh
+
+    def __str__(self) -> str:
+        far = ", ".join(self.peers) if len(self.peers) <= _NAMED else f"{len(self.peers)} nodes"
+        return f"between {self.node} and {far}"
+
+
+class Links(Kind):
+    """Disturbs packets between the targets and other nodes; all that is changed is on the targets."""
+
+    takes = "node"
+    serves_on = True
+    options: Any
+
+    def errors(self, targets: Sequence[str]) -> Iterator[Tuple[str, str]]:
+        table = HostTable(targets)
+        both = [name for name in self.options.peers if table.find(name)]
+        if both:
+            yield "options", f"peers: {', '.join(both)}: also a target: name only nodes at the far ends of the links"
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return BlastRadius()
+
+    def disturbance(self, speed: float) -> Disturbance:
+        """Return the disturbance; `speed` is that of the interface, in Mbit/s."""
+        raise NotImplementedError
+
+    def seen_down(self, scene: Scene, targets: Targets) -> Sequence[int]:
+        """Return the OSDs that the cluster will see go down."""
+        return ()
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        peers = peers_of(scene, targets, self.options.peers)
+        addresses = _addresses(scene, [*targets.nodes, *peers])
+        far_ports = {scene.ceph.remote.port(peer) for peer in peers}
+        steps = []
+        for number, node in enumerate(targets.nodes, 1):
+            ports = {self.options.ssh_port} if self.options.ssh_port else {ssh_port(scene, node), *far_ports}
+            far = sorted({address for peer in peers for address in addresses[peer]} - addresses[node])
+            steps.append(self._step(scene, f"{scene.name}-{number}", LinkEnds(node, peers, far, sorted(ports))))
+        # the first step is undone last: OSDs are back only when all links are
+        return [self._with_osds(scene, targets, steps[0]), *steps[1:]]
+
+    def _step(self, scene: Scene, name: str, ends: LinkEnds) -> Step:
+        node, limits, deadline = ends.node, scene.limits, self.options.deadline
+        table = "cbt_plugins_" + "".join(c if c.isalnum() else "_" for c in name)
+        leaf = self.disturbance(_SPEED).leaf
+        look = script("links", action="look", table=table, peers=" ".join(ends.addresses), leaf=leaf)
+        speeds = dict(line.split()[1:3] for line in _padded(scene.ask(node, look, root=True)))
+        if not speeds:
+            raise FaultError(f"{node}: no interface leads to {', '.join(ends.peers)}")
+        done = self.disturbance(max(map(_speed, speeds.values())))
+        shape = {"htb": done.htb, "leaf": done.leaf, "rules": "\n".join(nft_rules(table, ends, done))}
+        trial = script("links", action="try", table=table, **shape)
+        answer = scene.ask(node, f"unshare -n sh -c {shlex.quote(trial)} 2>&1 && echo possible || true", root=True)
+        if answer.split()[-1:] != ["possible"]:
+            why = " ".join(answer.split("\n")[:1]) or "no reply"
+            needs = f"the fault needs {done.means}, which the kernel or a program of the node cannot do"
+            raise FaultError(f"{node}: {needs}: {why}")
+        own = {"table": table, "devices": " ".join(speeds) if done.leaf else ""}
+        recover, recovered = (script("links", action=action, **own) for action in ("unset", "unset_seen"))
+        switch = Switch(name, node, recover, recovered, deadline, limits.back, limits)
+        inject = switch.unless_fired + script("links", action="set", **own, **shape)
+        effect = Check(node, script("links", action="effect", **own), (((), "in effect"),), limits.down, root=True)
+        return Step(
+            what=f"{done.text} {ends}, by {done.means}; {node} recovers by itself after {deadline:g} s",
+            node=node,
+            inject=(Command(node, inject, limits.quick, root=True),),
+            undo=switch.undo,
+            checks=switch.checks,
+            took=(effect,),
+            former={"means": done.means, "interfaces": list(speeds), "peers": list(ends.addresses)},
+            arm=switch.arm,
+            deadline=deadline,
+        )
+
+    def _with_osds(self, scene: Scene, targets: Targets, step: Step) -> Step:
+        """Return the step that also brings back OSDs, which may have gone down, or have ended."""
+        taken, down = self.blast_radius(scene, targets), self.seen_down(scene, targets)
+        osds = [o for o in sorted({*targets.osds, *taken.osds}) if scene.facts.osds[o]["up"]]
+        services_by_node = services.find(scene, osd_names(osds), self.options.service_manager or "")
+        starts = (command for of_node in services_by_node.values() for command in services.start(scene, of_node))
+        return replace(
+            step,
+            undo=(*step.undo, *starts, *scene.mark_in(osds)),
+            checks=(*step.checks, scene.back(osds)),
+            took=(*step.took, *((scene.went(down),) if down else ())),
+            former={**step.former, **scene.former(osds)},
+            daemons=() if self.serves_on else tuple(map(str, osd_names(o for o in osds if o in taken.osds))),
+        )
+
+
+def peers_of(scene: Scene, targets: Targets, named: Sequence[str]) -> List[str]:
+    """Return the nodes at the far ends, as `cluster:` spells them: those that are named, or all others."""
+    table = HostTable(scene.nodes)
+    unknown = [name for name in named if table.find(name) is None]
+    if unknown:
+        raise FaultError(f"peers: {', '.join(unknown)} not in `cluster:`, which has {', '.join(scene.nodes)}")
+    nodes = [table.find(name) or name for name in named or scene.nodes]
+    peers = [node for node in dict.fromkeys(nodes) if node not in targets.nodes]
+    if not peers or (named and len(peers) < len(set(nodes))):
+        raise FaultError("peers: no node is left for the far ends of the links: all are targets")
+    return peers
+
+
+def _addresses(scene: Scene, nodes: Sequence[str]) -> Dict[str, Set[str]]:
+    """Return the addresses of nodes."""
+    results = scene.ceph.remote.run(nodes, sudo(script("addresses")), timeout=scene.limits.quick, check=False)
+    addresses = {node: set(result.stdout.split()) for node, result in results.items()}
+    silent = [node for node in nodes if not addresses.get(node)]
+    if silent:
+        raise FaultError(f"{', '.join(silent)}: no reply, or no address: the links to these nodes are unknown")
+    return addresses
+
+
+def _padded(answer: str) -> Iterator[str]:
+    return (f"{line} 0" for line in answer.splitlines() if line.startswith("dev "))
+
+
+def _speed(text: str) -> float:
+    return float(text) if text.isdecimal() and int(text) else _SPEED
+
+
+def nft_rules(table: str, ends: LinkEnds, done: Disturbance) -> Iterator[str]:
+    """Yield the text for nft, which takes all of it or nothing."""
+    yield f"add table inet {table}"
+    ports = ", ".join(map(str, ends.ports))
+    for direction, action in done.rules.items():
+        end, counter = _ENDS[direction]
+        chain = f"inet {table} {counter}"
+        hook = "input" if direction == "in" else "output"
+        yield f"add counter {chain}"
+        yield f"add chain {chain} {{ type filter hook {hook} priority -300; }}"
+        yield from (f"add rule {chain} tcp {port} {{ {ports} }} accept" for port in ("sport", "dport"))
+        # without these no neighbour is found by IPv6
+        yield f"add rule {chain} icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept"
+        for family, colon in (("ip", False), ("ip6", True)):
+            addresses = [address for address in ends.addresses if (":" in address) == colon]
+            if addresses:
+                match = f"{family} {end} {{ {', '.join(addresses)} }}"
+                yield f"add rule {chain} {match} {action.format(counter=counter)}"
+
+
+def _both(direction: str, arriving: str, leaving: str) -> Dict[str, str]:
+    return {name: rule for name, rule in (("in", arriving), ("out", leaving)) if direction in ("both", name)}
+
+
+class Partition(Links):
+    """Drops all packets between two groups of nodes, in one direction or in both.
+
+    A side goes down if monitors hear of it from enough OSDs of the far side, or if it loses the quorum. If no side
+    does, requests between both wait for good, and both count as down.
+    """
+
+    serves_on = False
+
+    class Options(LinkOptions):
+        """The nodes at the other side, and the direction."""
+
+        direction: Direction = DIRECTION
+
+    def disturbance(self, speed: float) -> Disturbance:
+        drop = "counter name {counter} drop"
+        return Disturbance("drop all packets", _both(self.options.direction, drop, drop))
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        """Return the side that goes down: both where each has so many OSDs that monitors believe its reports.
+
+        Heartbeats need both directions, so one is enough for all of that. The safety rules see the monitors of a side
+        that goes down as gone, with its nodes.
+        """
+        sides = self._sides(scene, targets)
+        gone = [side for side in sides if side.down or not side.has_quorum]
+        if not gone:  # requests wait between the two: for good
+            gone = [side for side in sides if not side.osds] or sides
+        return BlastRadius(osd_names(o for side in gone for o in side.osds), tuple(n for s in gone for n in s.nodes))
+
+    def seen_down(self, scene: Scene, targets: Targets) -> Sequence[int]:
+        return [osd for side in self._sides(scene, targets) if side.down for osd in side.osds]
+
+    def _sides(self, scene: Scene, targets: Targets) -> List[_Side]:
+        groups = (targets.nodes, tuple(peers_of(scene, targets, self.options.peers)))
+        hosts = list(scene.facts.daemons("mon").values())
+        monitor = next(iter(scene.facts.daemons("mon")))
+        option = "mon_osd_min_down_reporters"
+        answer = scene.ask(scene.head, f"{scene.ceph.command} config show {monitor} {option}").strip()
+        enough = int(answer) if answer.isdecimal() else _REPORTERS
+        sides = []
+        for own, far in (groups, groups[::-1]):
+            osds_by_node = {node: [o for o in scene.on_node(node) if scene.facts.osds[o]["up"]] for node in own}
+            # those in neither group are in reach of both
+            table = HostTable(far)
+            reached = sum(table.find(host) is None for host in hosts)
+            reporting = sum(bool(osds) for osds in osds_by_node.values())
+            osds = tuple(osd for osds in osds_by_node.values() for osd in osds)
+            sides.append(_Side(own, osds, reached > len(hosts) // 2, reporting >= enough))
+        first, second = sides
+        return [replace(first, down=second.reports), replace(second, down=first.reports)]
+
+
+@dataclass(frozen=True)
+class _Side:
+    nodes: Tuple[str, ...]
+    osds: Tuple[int, ...]  # that are up
+    has_quorum: bool
+    believed: bool  # so many nodes with OSDs that monitors believe what they report of others
+    down: bool = False  # its OSDs will be marked down
+
+    @property
+    def reports(self) -> bool:
+        """Whether the monitors hear of the far side from this one, and believe it."""
+        return self.has_quorum and self.believed
+
+
+class Loss(Links):
+    """Loses a share of the packets at random. 10 % or more counts as an outage of the node.
+
+    With offloads the kernel handles, and loses, up to 64 KiB as one packet.
+    """
+
+    class Options(LinkOptions):
+        """How many packets are lost."""
+
+        share: Share = Field(0.02, gt=0, le=0.5, description="Share of the packets that is lost; up to 50%.")
+        direction: Direction = DIRECTION
+
+    def disturbance(self, speed: float) -> Disturbance:
+        options = self.options
+        some = f"numgen random mod 1000000 < {round(options.share * 1_000_000)} "
+        rules = _both(options.direction, some + "counter name {counter} drop", some + _CLASSED)
+        # A packet that nft drops on its way out is an error of the sender's call. That of a blackhole is lost.
+        shape = (_UNLIMITED, "blackhole") if "out" in rules else ()
+        return Disturbance(f"lose {format_percent(options.share)} of the packets", rules, *shape)
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return BlastRadius(targets.daemons, targets.nodes) if self.options.share >= _CUT_OFF else BlastRadius()
+
+
+class SlowLinks(Links):
+    """Limits the rate of links: what leaves waits in a short queue; what arrives too fast is dropped."""
+
+    class Options(LinkOptions):
+        """How fast the links still are."""
+
+        rate: LinkSpeed = Field(12.5e6, ge=_SLOWEST, description="Rate of each direction; at least 1Mbit.")
+        direction: Direction = DIRECTION
+
+    def disturbance(self, speed: float) -> Disturbance:
+        rate = round(self.options.rate)
+        queue = max(round(rate * _QUEUE), _SHORTEST_QUEUE)
+        over = f"counter name {{counter}} limit rate over {rate} bytes/second burst {queue} bytes drop"
+        rules = _both(self.options.direction, over, _CLASSED)
+        shape = (f"rate {rate}bps quantum 60000", f"bfifo limit {queue}") if "out" in rules else ()
+        return Disturbance(f"limit packets to {about_link(rate)} a direction", rules, *shape)
+
+
+class Delay(Links):
+    """Holds back the packets that leave the targets, so that each round trip takes so much longer.
+
+    `delay`, `loss` and `rate` are refused where the root qdisc is not the kernel's own: it would be lost. What a kernel
+    cannot do is tried in an empty network namespace of the node, and refused; `plan --live` says so, too.
+    """
+
+    class Options(LinkOptions):
+        """How long packets are delayed."""
+
+        delay: Seconds = Field(0.05, gt=0, le=_LONGEST, description="Time added to each round trip; up to 5s.")
+
+    def disturbance(self, speed: float) -> Disturbance:
+        seconds = self.options.delay
+        packets = max(_PACKETS, math.ceil(speed * 1e6 / 8 * seconds / _PACKET))
+        leaf = f"netem delay {seconds * 1e6:.0f}us limit {packets}"
+        return Disturbance(f"delay packets that leave by {seconds:g} s", _both("out", "", _CLASSED), _UNLIMITED, leaf)

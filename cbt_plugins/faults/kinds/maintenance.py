@@ -1,0 +1,101 @@
+"""Hosts that cephadm's orchestrator puts into maintenance, as an operator does before work on the hardware."""
+
+from __future__ import annotations
+
+import json
+import re
+import shlex
+from dataclasses import replace
+from typing import Any, List, Sequence, Tuple
+
+from cbt_plugins.faults import effects, services
+from cbt_plugins.faults.facts import DaemonName, names
+from cbt_plugins.faults.kind import Kind
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.step import Command, FaultError, Step
+from cbt_plugins.inventory import find_host
+from cbt_plugins.plan import DAEMON_TYPES
+
+#: the status of a host in `ceph orch host ls`
+_STATUS = "maintenance"
+#: set for the OSDs of a host meanwhile
+_FLAG = "noout"
+_UNIT = re.compile(r"(ceph-[0-9a-f-]{36})@")
+
+
+class Maintenance(Kind):
+    """Puts hosts of cephadm into maintenance: all of their daemons stop, and no OSD is marked out.
+
+    A host with the active mgr, or with `noout` set, is refused.
+    """
+
+    takes = "node"
+    daemon_types = DAEMON_TYPES
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        return [self._step(scene, node) for node in targets.nodes]
+
+    def _step(self, scene: Scene, node: str) -> Step:
+        host = next(name for name in scene.facts.hosts if find_host(name, scene.nodes) == node)
+        daemons = _daemons(scene, node)
+        _refuse(scene, host, daemons)
+        services_of_node = services.find(scene, daemons, on_node=True)[node]
+        target = _target(node, services_of_node)
+        # the orchestrator does not look at a host in maintenance
+        units = [replace(service, manager="systemd") for service in services_of_node]
+        osds, limits, ceph = scene.on_node(node), scene.limits, scene.ceph.command
+        status: Tuple[Any, ...] = ({"hostname": host}, "status")
+        flags: Tuple[Any, ...] = ("crush_node_flags", host)
+        enter = Command(scene.head, f"{ceph} orch host maintenance enter {shlex.quote(host)} --force", limits.slow)
+        pattern = shlex.quote(rf"^{re.escape(host)} .*{_STATUS}")
+        leave = f"! {ceph} orch host ls | grep -Eqi {pattern} || {ceph} orch host maintenance exit {shlex.quote(host)}"
+        return Step(
+            what=f"put {host} into maintenance: {len(daemons)} daemons stop",
+            node=node,
+            inject=(enter,),
+            undo=(
+                Command(scene.head, leave, limits.slow),
+                # the orchestrator lets no host out whose order was cut short
+                Command(node, f"systemctl --quiet enable {target}; systemctl start {target}", limits.slow, root=True),
+                scene.unset(f"osd unset-group {_FLAG} {shlex.quote(host)}"),
+            ),
+            checks=(
+                scene.says("orch host ls", [(status, "")], limits.quick),
+                scene.says("osd dump", [(flags, None)], limits.quick),
+                *effects.back(scene, units),
+            ),
+            took=(scene.says("orch host ls", [(status, _STATUS)], limits.quick), *effects.gone(scene, units)),
+            former={**scene.former(osds), "host": host, "units": [service.unit for service in units]},
+            daemons=tuple(map(str, daemons)),
+        )
+
+
+def _daemons(scene: Scene, node: str) -> Tuple[DaemonName, ...]:
+    """Return the daemons of all types on a node."""
+    hosts = {name: host for type in DAEMON_TYPES for name, host in scene.facts.daemons(type).items()}
+    return tuple(name for name, host in hosts.items() if find_host(host, scene.nodes) == node)
+
+
+def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:
+    """Raise FaultError where the orchestrator would not take the order, or its undo would change more than it did."""
+    rows = json.loads(scene.ask(scene.head, f"{scene.ceph.command} orch host ls -f json"))
+    status = next((row["status"] for row in rows if row["hostname"] == host), None)
+    if status is None:
+        raise FaultError(f"{host} is not a host of the orchestrator: see `ceph orch host ls`")
+    if status:
+        raise FaultError(f"{host} has the status {status} already")
+    if _FLAG in scene.facts.answers["osd dump"].get("crush_node_flags", {}).get(host, ()):
+        raise FaultError(f"{_FLAG} is set for {host} already: it would be lost with the maintenance")
+    active = DaemonName("mgr", str(scene.facts.answers["mgr stat"].get("active_name")))
+    if active in daemons:
+        raise FaultError(f"{active} on {host} is the active manager, which must be another one: `ceph mgr fail`")
+
+
+def _target(node: str, services_of_node: Sequence[Service]) -> str:
+    """Return the unit of all daemons of a cluster of cephadm on a node. Raises FaultError for other daemons."""
+    matches = {service.name: _UNIT.match(service.unit) for service in services_of_node}
+    others = [name for name, match in matches.items() if match is None]
+    if others:
+        raise FaultError(f"{node}: {names(others)}: not run by cephadm, which alone has maintenance")
+    return f"{next(match[1] for match in matches.values() if match)}.target"

@@ -1,0 +1,74 @@
+"""Nodes whose processors or memory are taken by others than Ceph's daemons."""
+
+from __future__ import annotations
+
+from typing import Annotated, Dict, List, Optional
+
+from pydantic import Field
+
+from cbt_plugins import formatting
+from cbt_plugins.faults.kind import BlastRadius, Bytes, Kind
+from cbt_plugins.faults.node_shell import in_folder
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.faults.switch import DeadlineOptions, Switch
+
+_MIB = 1 << 20
+#: share of the available memory that is left at least
+_LEFT = 0.1
+
+
+class Pressure(Kind):
+    """Starts processes beside the daemons of nodes that take processor time or memory."""
+
+    takes = "node"
+    serves_on = True
+
+    class Options(DeadlineOptions):
+        """How many processors and how much memory are taken."""
+
+        cpus: Optional[Annotated[int, Field(ge=0, le=4096)]] = Field(
+            None, description="Processes that are always busy. Default: one for each processor, without `memory` only."
+        )
+        memory: Optional[Annotated[Bytes, Field(ge=_MIB)]] = Field(
+            None, description="Memory that is in use; at least 1MiB, at most 90 % of the available memory."
+        )
+
+    options: Options
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return BlastRadius()
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        return [self._step(scene, f"{scene.name}-{i}", node) for i, node in enumerate(targets.nodes, 1)]
+
+    def _step(self, scene: Scene, name: str, node: str) -> Step:
+        options, quick = self.options, scene.limits.quick
+        answer = scene.ask(node, in_folder("hogs", action="look", name=name), root=True)
+        here: Dict[str, int] = {word: int(value) for word, value in map(str.split, answer.splitlines())}
+        cpus = options.cpus if options.cpus is not None else 0 if options.memory else here["cpus"]
+        memory = int(options.memory or 0)
+        if memory > (1 - _LEFT) * here["available"]:
+            available = formatting.size(here["available"])
+            raise FaultError(f"{node}: memory: {formatting.size(memory)} is too much: {available} are available")
+        parts = [f"{cpus} busy processes"] if cpus else []
+        parts += [f"{formatting.size(memory)} of memory in use"] if memory else []
+        if not parts:
+            raise FaultError("pressure needs cpus or memory above 0")
+        # they end by themselves, later than the node's own switch
+        values = {"name": name, "cpus": cpus, "bytes": memory, "seconds": f"{options.deadline + 60:.0f}"}
+        start, stop, stopped, effect = (
+            in_folder("hogs", action=action, **values) for action in ("start", "stop", "stopped", "effect")
+        )
+        switch = Switch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
+        return Step(
+            what=f"{' and '.join(parts)} on {node}, which recovers by itself after {options.deadline:g} s",
+            node=node,
+            inject=(Command(node, switch.unless_fired + start, quick, root=True),),
+            undo=switch.undo,
+            checks=switch.checks,
+            took=(Check(node, effect, (((), "in effect"),), scene.limits.down, root=True),),
+            former=here,
+            arm=switch.arm,
+            deadline=options.deadline,
+        )

@@ -1,0 +1,165 @@
+"""Undo journal of a run: each change and its undo, on disk before the change; what is open by its lines."""
+
+from __future__ import annotations
+
+import time
+from functools import partial
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Sequence, Set
+
+from cbt_plugins.archive_files import PRIVATE
+from cbt_plugins.faults import seal
+from cbt_plugins.faults.step import FaultError, Step, UndoRecord
+from cbt_plugins.journal import Journal, journal_lines, sync_folder
+
+FILE = "undo.jsonl"
+#: closes a step whose undo was not seen: the user has said so
+GIVEN_UP = "given-up"
+#: labels of the steps that are no faults
+SETTINGS, RECOVERY = "settings", "recovery"
+#: kind of what a run has made for itself: it stays when the run is broken off, so that it can be resumed
+PREPARED = "prepared"
+#: the labels of those that hold objects begin so
+_WITH_DATA = ("pool ", "rgw placement", "rgw user")
+#: kind of a command of the user's
+COMMAND = "command"
+
+
+class UndoJournal:
+    """The undo journal of a run, for one process at a time; raises JournalError, and OSError.
+
+    Every line is on disk before the call returns, with the seal of this user for this run. A file that cannot be
+    written any more is opened for reading, so that what is in it can be undone. Nothing is written before `identify`.
+    """
+
+    def __init__(self, folder: Path, anybodys: bool = False) -> None:
+        self._path = folder / FILE
+        self._anybodys = anybodys
+        self._run_id = ""
+        self._others: Set[int] = set()  # ids of records that others wrote
+        self._journal = Journal(self._path, PRIVATE, to_read=True, anybodys=anybodys)
+        sync_folder(folder)  # the file's name, too, must survive a loss of power
+
+    def identify(self, run_id: str, sealed: bool) -> None:
+        """Take the ID of the run; `sealed`: it is from a cluster.json whose seal holds (see `lines_of_others`).
+
+        Raises FaultError where a step is open that this user has not sealed for the run.
+        """
+        seal.of(run_id)  # fails before anything begins
+        self._run_id = run_id
+        self._journal.mark = partial(seal.mark, run_id=run_id)
+        if self._anybodys:
+            return
+        lines = self._journal.records
+        self._others = {id(line) for line in lines_of_others(lines, run_id, sealed)}
+        own = {line["id"] for line in lines if line["event"] == "open" and id(line) not in self._others}
+        if not {record.id for record in still_open(lines)} <= own:
+            raise FaultError(seal.refusal(self._path))
+
+    def name(self, label: str) -> str:
+        """Return a name that is unique on the nodes, also when the same fault is injected again."""
+        number = sum(1 for line in self.records if line["event"] == "open" and line["label"] == label)
+        return f"{self._run_id}-{''.join(c if c.isalnum() else '-' for c in label)}-{number}"
+
+    def open(self, label: str, kind: str, step: Step) -> UndoRecord:
+        """Write a step to disk; only then may it begin."""
+        id = f"{len(self._journal.all('open')) + 1}"
+        self._journal.write("open", id=id, label=label, kind=kind, step=step.plain())
+        return UndoRecord(id, label, kind, step, time.time(), False, False)
+
+    def note(self, event: str, record: UndoRecord, **facts: Any) -> None:
+        """Write what became of a step.
+
+        Events: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP, "recovered",
+        "overwritten".
+        """
+        self._journal.write(event, id=record.id, label=record.label, **facts)
+
+    def say(self, event: str, **facts: Any) -> None:
+        """Write a line that is about no step: what was chosen, or accepted."""
+        self._journal.write(event, **facts)
+
+    @property
+    def records(self) -> Sequence[Mapping[str, Any]]:
+        """Return all lines but those that others wrote."""
+        lines = self._journal.records
+        return [line for line in lines if id(line) not in self._others] if self._others else lines
+
+    def still_open(self) -> List[UndoRecord]:
+        """Return the open steps, oldest first."""
+        return still_open(self.records)
+
+    def close(self) -> None:
+        """Close the file."""
+        self._journal.close()
+
+
+def lines_of_others(lines: Sequence[Mapping[str, Any]], run_id: str, sealed: bool) -> List[Mapping[str, Any]]:
+    """Return the lines that are not obeyed: this user has not sealed them for the run. Raises FaultError.
+
+    Lines before the first one that has its seal are obeyed, sealed or not, where an earlier version wrote them: there
+    are `open` lines, each has that version's seal for this run, and so has its cluster.json (`sealed`). From then on
+    each line needs its seal.
+    """
+    marked = [seal.is_marked(line, run_id) for line in lines]
+    end = marked.index(True) if True in marked else len(lines)
+    opened = [line for line in lines[:end] if line["event"] == "open"]
+    is_former = sealed and opened and all(seal.is_marked_as_before(line, run_id) for line in opened)
+    begin = end if is_former else 0
+    return [line for line, own in zip(lines[begin:], marked[begin:]) if not own]
+
+
+def holds_data(label: str) -> bool:
+    """Tell whether what a run has made for itself, under this label, holds objects."""
+    return label.startswith(_WITH_DATA)
+
+
+def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
+    """Return the steps that are not known to be undone, and not given up, oldest first. Raises FaultError."""
+    opened: Dict[str, Mapping[str, Any]] = {}
+    begun, ended, refused = set(), set(), set()
+    since: Dict[str, float] = {}
+    for line in lines:
+        event, id = line["event"], str(line.get("id"))
+        if event in ("open", "begun", "injected", "failed"):
+            since[id] = float(line["t"])
+        if line.get("refused"):
+            refused.add(id)
+        if event == "open":
+            opened[id] = line
+        elif event == "begun":
+            begun.add(id)
+        elif event == "injected" or line.get("refused"):
+            ended.add(id)  # of others that failed nobody knows: their connection was lost, or their time was over
+        elif event in ("undone", GIVEN_UP):
+            opened.pop(id, None)
+    try:
+        return [
+            UndoRecord(
+                id,
+                str(line["label"]),
+                str(line["kind"]),
+                Step.parse(line["step"]),
+                line["t"],
+                id in begun,
+                id in ended,
+                since[id],
+                id in refused,
+            )
+            for id, line in opened.items()
+        ]
+    except (LookupError, TypeError, ValueError, AttributeError) as error:
+        raise FaultError(f"{FILE} has an open step that is damaged: {type(error).__name__}: {error}") from error
+
+
+def open_in(folder: Path) -> List[UndoRecord]:
+    """Return the open steps of a run, whoever wrote them, also while another process has its journal.
+
+    Raises OSError, and FaultError for what is no step.
+    """
+    return still_open(journal_lines(folder / FILE))
+
+
+def given_up_in(lines: Sequence[Mapping[str, Any]]) -> List[Mapping[str, Any]]:
+    """Return the lines of the steps that were given up: t, id, label, what."""
+    return [line for line in lines if line["event"] == GIVEN_UP]

@@ -1,0 +1,154 @@
+"""What a text is written on: streams that write only what is printable, columns, colours."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import sys
+from dataclasses import dataclass
+from typing import Any, Iterator, Optional, Sequence, TextIO
+
+#: clears the line of a terminal
+CLEAR_LINE = "\r\x1b[K"
+#: control characters but tab and line feed, invisible and turning ones, halves of a pair
+_UNSAFE = re.compile("[\x00-\x08\x0b-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u2069\ufeff\ud800-\udfff]")
+#: our own control sequences, beside CLEAR_LINE: colours on and off
+_COLOUR = re.compile("(\x1b\\[[0-9;]*m)")
+
+
+def printable(text: str) -> str:
+    """Return a text with everything escaped that a terminal would obey or hide; it may come from a file or a node."""
+    return _UNSAFE.sub(lambda match: match.group().encode("unicode_escape").decode(), text)
+
+
+class NoReader(BaseException):
+    """Nobody reads our output any more. No OSError, which would be taken for one of the files that a verb reads."""
+
+
+class _Printable:
+    """A text stream that writes what is printable."""
+
+    def __init__(self, stream: TextIO, endures: bool) -> None:
+        self._stream = stream
+        self._endures = endures
+
+    def write(self, text: str) -> int:
+        start = CLEAR_LINE if text.startswith(CLEAR_LINE) else ""
+        self.write_safe(start + printable(text[len(start) :]))
+        return len(text)
+
+    def write_safe(self, text: str) -> None:
+        """Write a text of which all is ours, or printable."""
+        with self._unread():
+            self._stream.write(text)
+
+    def flush(self) -> None:
+        with self._unread():
+            self._stream.flush()
+
+    @contextlib.contextmanager
+    def _unread(self) -> Iterator[None]:
+        try:
+            yield
+        except BrokenPipeError:
+            if not self._endures:
+                raise NoReader from None
+            discard(self._stream)
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._stream, name)
+
+
+def discard(stream: Any) -> None:
+    """Let what is still to be written to a stream go nowhere: its reader has ended."""
+    with contextlib.suppress(OSError):  # no file
+        nowhere = os.open(os.devnull, os.O_WRONLY)
+        os.dup2(nowhere, stream.fileno())
+        os.close(nowhere)
+
+
+def write_coloured(stream: Any, text: str) -> None:
+    """Write a text with colours of `painted`; what they are around has to be printable where it is not ours."""
+    safe = "".join(part if i % 2 else printable(part) for i, part in enumerate(_COLOUR.split(text)))
+    (stream.write_safe if isinstance(stream, _Printable) else stream.write)(safe)
+
+
+def redraw(stream: Any, lines: Sequence[str], former: int) -> None:
+    """Write lines to a terminal in the place of the `former` ones, each of them cut to the terminal's columns."""
+    columns = paper_of(stream).columns or WIDTH
+    clear = f"\x1b[{former}A\r\x1b[J" if former else ""
+    text = "".join(f"{printable(line)[: columns - 1]}\n" for line in lines)
+    (stream.write_safe if isinstance(stream, _Printable) else stream.write)(clear + text)
+    stream.flush()
+
+
+@contextlib.contextmanager
+def printable_output(endures: bool = False) -> Iterator[None]:
+    """Let everything that this process writes to its terminal be `printable`.
+
+    `endures`: it goes on when nobody reads its output any more, as an undo has to in `cbt-tools undo DIR | head`.
+    """
+    streams = sys.stdout, sys.stderr
+    sys.stdout, sys.stderr = _Printable(streams[0], endures), _Printable(streams[1], endures)
+    try:
+        yield
+    finally:
+        sys.stdout, sys.stderr = streams
+
+
+#: columns of lines of words, where a terminal has no fewer; tables are as wide as they must be
+WIDTH = 110
+
+
+@dataclass(frozen=True)
+class Paper:
+    """What a text is written on: `columns` (None: as many as it takes), and whether it shows colours."""
+
+    columns: Optional[int] = None
+    colours: bool = False
+
+    @property
+    def words(self) -> int:
+        """The columns of lines of words."""
+        return min(self.columns or WIDTH, WIDTH)
+
+    def safe(self, text: str) -> str:
+        """Return a text of a file or a node as it may stand beside our colours."""
+        return printable(text) if self.colours else text
+
+
+#: as many columns as it takes, and no colours: of a file
+PLAIN = Paper()
+
+
+def paper_of(stream: Any) -> Paper:
+    """Return the paper of a stream. NO_COLOR and FORCE_COLOR decide about colours: https://no-color.org"""
+    terminal = stream.isatty()
+    wanted = bool(os.environ.get("FORCE_COLOR")) or (terminal and os.environ.get("TERM") != "dumb")
+    columns = None
+    if terminal:
+        import shutil  # slow, and of no use to most calls
+
+        columns = shutil.get_terminal_size().columns
+    return Paper(columns, wanted and not os.environ.get("NO_COLOR"))
+
+
+GREEN, RED, YELLOW = "32", "31", "33"
+#: words at the begin of a cell or a line -> their colour
+_COLOURS = {
+    **dict.fromkeys(("better", "ok"), GREEN),
+    **dict.fromkeys(("worse", "regression", "unusable", "INCOMPLETE RUN", "INVALID RUN", "UNUSABLE", "invalid"), RED),
+    **dict.fromkeys(("inconclusive", "LIMITED", "warning"), YELLOW),
+}
+_VERDICT = re.compile(rf"( *)({'|'.join(_COLOURS)})(?= *$|:( |$)| \()")
+
+
+def painted(text: str, colour: str) -> str:
+    """Return a text in a colour, for a Paper that has some."""
+    return f"\x1b[{colour}m{text}\x1b[0m" if colour else text
+
+
+def coloured_verdict(text: str) -> str:
+    """Return a cell or a line with its verdict, if it begins with one, in colour."""
+    return _VERDICT.sub(lambda match: match[1] + painted(match[2], _COLOURS[match[2]]), text, count=1)

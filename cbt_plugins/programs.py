@@ -1,0 +1,36 @@
+"""Where our programs are on this machine: those of `cbt-tools build`, those on PATH, and our own verbs."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import sys
+from pathlib import Path
+from typing import Dict, List, Optional
+
+#: the program that is a server which keeps nothing, for the generators' ceilings
+NULL_SERVER = "cbt-load"
+
+
+def cache_dir() -> Path:
+    """Return the folder of all that set-up makes outside the checkout."""
+    return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "cbt-plugins"
+
+
+def own_tool(*words: str) -> List[str]:
+    """Return the command line of `cbt-tools WORDS` with this Python; it imports nothing from the current folder."""
+    text = "import runpy; runpy.run_module('cbt_plugins.tools', run_name='__main__')"
+    return [sys.executable, "-c", f"import sys; sys.path[:] = [path for path in sys.path if path]; {text}", *words]
+
+
+def own_environment() -> Dict[str, str]:
+    """Return the environment in which `own_tool` imports this installation, or this checkout."""
+    paths = str(Path(__file__).resolve().parents[1]), os.environ.get("PYTHONPATH")
+    return {**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, paths))}
+
+
+def own_program(name: str) -> Optional[Path]:
+    """Return where warp, cbt-load or cbt-rows is: of `cbt-tools build`, else on PATH; None when it is missing."""
+    built = cache_dir() / "bin" / name
+    path = str(built) if built.exists() else shutil.which(name)
+    return Path(path) if path else None

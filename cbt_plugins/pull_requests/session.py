@@ -1,0 +1,288 @@
+"""One verdict on disk: builds, a rehearsal of both sides, the campaign, and the journal by which a killed one resumes.
+
+    FOLDER/pr.jsonl          what was done, and when: by that the time that is spent is known
+    FOLDER/worktree/         a checkout of the repository
+    FOLDER/builds/           the builds (bisect.builds)
+    FOLDER/rehearsal/        a cycle of each side that counts for nothing but its time
+    FOLDER/campaign.json     ... and all other files of a campaign (campaigns.schedule)
+    FOLDER/pr.md, pr.json    the answer
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from contextlib import closing
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins import signals
+from cbt_plugins.bisect.builds import Builds
+from cbt_plugins.bisect.history import GitError, Worktree
+from cbt_plugins.campaigns.evaluation import evaluate
+from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
+from cbt_plugins.campaigns.output import plan_data
+from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
+from cbt_plugins.campaigns.trial import CYCLE, FOLDER, UNDO, CommandEnd, Cycle, Trial, put_aside, run_command, run_trial
+from cbt_plugins.compare.statistics.sequential import FIRST
+from cbt_plugins.config.campaign import text_of
+from cbt_plugins.config.check import load
+from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.formatting import seconds as about
+from cbt_plugins.journal import Journal, JournalError
+from cbt_plugins.pull_requests.leftovers import end_processes, machine
+from cbt_plugins.pull_requests.outlook import lines_of
+from cbt_plugins.pull_requests.revisions import Revision
+from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, answer_of, is_regression
+from cbt_plugins.results.run_record import RunRecord
+
+JOURNAL, VERSION = "pr.jsonl", 1
+#: in the environment of build and deploy, beside those of a commit and of a trial
+REVISION = "CBT_PLUGINS_REVISION"
+#: blocks of a campaign
+MOST = 40
+
+
+@dataclass(frozen=True)
+class Request:
+    """What is asked: a file, both sides, and the time for it."""
+
+    file: Path
+    section: PullRequestSection
+    data: Mapping[str, Any]
+    sides: Tuple[Revision, Revision]
+    within: float  # seconds
+
+    def schedule(self, folder: Path, blocks: int = MOST) -> Schedule:
+        """Return the campaign of so many blocks. Raises ConfigError."""
+        text = text_of(campaign_of(self.data, self.section, blocks))
+        return schedule_of(load(YamlSource(text.encode(), str(self.file))), folder)
+
+    @property
+    def mark(self) -> str:
+        """What a folder is of."""
+        parts = [campaign_of(self.data, self.section, 0), self.section.build, [side.fixed for side in self.sides]]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True, default=str).encode()).hexdigest()[:16]
+
+
+class _Cannot(Exception):
+    """Why a side cannot be tested."""
+
+    def __init__(self, arm: str, why: str) -> None:
+        super().__init__(why)
+        self.arm = arm
+
+
+class _TimeOver(Exception):
+    """No time is left for another trial."""
+
+
+@dataclass
+class PullRequestRun:
+    """One process that makes a verdict."""
+
+    request: Request
+    folder: Path
+    say: Callable[[str], None]
+    history: Sequence[RunRecord] = ()
+    _began: float = field(default_factory=time.monotonic)
+
+    def __post_init__(self) -> None:
+        self.folder = self.folder.resolve()
+        repo = self.request.section.folder_of(self.request.file)
+        worktree = Worktree(repo or self.folder, self.folder / "worktree")
+        self._worktree = worktree if repo else None
+        self._builds = Builds(self.folder / "builds", worktree, self.request.section.build, self._note_build)
+
+    def plan(self) -> List[str]:
+        """Return lines about the changes that can be found, if only cycles took time. Raises CampaignError."""
+        cycle, within = plan_data(self.request.schedule(self.folder))["cycle_seconds"], self.request.within
+        fit = min(MOST, int(within / (4 * max(cycle, 1.0))))
+        text = f"a cycle takes {about(cycle)} by the file, its deployment and the builds more"
+        if fit < FIRST:
+            raise CampaignError(f"{text}: fewer than {FIRST} blocks of 4 cycles fit into {about(within)}")
+        return [f"{text}; {about(within)} in all", *lines_of(self.request.schedule(self.folder, fit), self.history)]
+
+    def run(self) -> PullRequestVerdict:
+        """Return the answer. Raises CampaignError, ConfigError, GitError, OSError, KeyboardInterrupt."""
+        plan = self.plan()
+        self.folder.mkdir(parents=True, exist_ok=True)
+        try:
+            journal = Journal(self.folder / JOURNAL)
+        except JournalError as e:
+            raise CampaignError(str(e)) from e
+        with closing(journal), signals.handled(), machine(self.folder):
+            self._journal = journal
+            self._check_folder()
+            self._spent = spent(journal.records)
+            journal.write("start")
+            for line in plan:
+                self._tell(line)
+            try:
+                return self._answer()
+            finally:
+                with signals.deferred("removing what was deployed"):
+                    self._clean()
+
+    def _check_folder(self) -> None:
+        begun = self._journal.last("begin")
+        if begun and (begun.get("version"), begun.get("of")) != (VERSION, self.request.mark):
+            raise CampaignError(f"{self.folder}: the folder of another verdict: name another with -a")
+        if not begun:
+            sides = {side.arm: side.fixed for side in self.request.sides}
+            self._journal.write("begin", version=VERSION, of=self.request.mark, **sides)
+
+    def _answer(self) -> PullRequestVerdict:
+        verdict = self._verdict()
+        self._journal.write("answer", outcome=verdict.outcome.word)
+        return replace(verdict, seconds=self.request.within - self._left())
+
+    def _verdict(self) -> PullRequestVerdict:
+        try:
+            for side in self.request.sides:
+                self._build(side)
+            schedule = self._planned()
+        except (_Cannot, _TimeOver) as e:
+            if isinstance(e, _Cannot) and self._left() > 0:
+                return PullRequestVerdict(Outcome.CANNOT, str(e), arm=e.arm)
+            return PullRequestVerdict(Outcome.INCONCLUSIVE, "the time was over before the first block")
+        if schedule is None:
+            text = f"fewer than {FIRST} blocks fit into {about(self.request.within)}: give more time or a shorter cycle"
+            return PullRequestVerdict(Outcome.INCONCLUSIVE, text)
+        return self._decided(schedule)
+
+    def _left(self) -> float:
+        """Return the seconds that are left, of all processes together."""
+        return self.request.within - self._spent - (time.monotonic() - self._began)
+
+    def _tell(self, text: str) -> None:
+        self._journal.write("say", text=text)  # by its time the time of a killed process is known
+        self.say(text)
+
+    # both sides
+
+    def _note_build(self, sha: str, end: CommandEnd) -> None:
+        self._journal.write("build", sha=sha, seconds=round(end.seconds, 3), status=end.status)
+
+    def _build(self, side: Revision) -> None:
+        if not side.sha or self._builds.has(side.sha):
+            return
+        self._tell(f"build {side}")
+        why = self._builds.build(side.sha, max(1.0, min(self.request.section.build_limit, self._left())))
+        if why:
+            self.say(why)
+            log = (self._builds.folder_of(side.sha) / "build.log").relative_to(self.folder)
+            raise _Cannot(side.arm, f"{side.arm} cannot be built: see {log}")
+
+    def _cycle(self, schedule: Schedule, arm: str) -> Cycle:
+        """Return the cycle of a side, with its files in the worktree; its steps end when the time is over.
+
+        A minute is left to each command in any case: an undo has the same limit. Raises _TimeOver.
+        """
+        left = self._left()
+        if left <= 0:
+            raise _TimeOver
+        side = next(candidate for candidate in self.request.sides if candidate.arm == arm)
+        cycle = schedule.cycle(arm)
+        own: Dict[str, str] = {REVISION: side.name}
+        if self._worktree:
+            self._worktree.take(side.sha)
+            own.update(self._builds.environment(side.sha))
+            cycle = replace(cycle, prepare=tuple(map(self._builds.in_worktree, cycle.prepare)))
+        limits = [min(limit, max(60.0, left)) for limit in (cycle.limit, cycle.cycle_limit or left)]
+        return replace(cycle, limit=limits[0], cycle_limit=limits[1], environment={**cycle.environment, **own})
+
+    def _clean(self) -> None:
+        if self.request.section.clean:
+            own = {FOLDER: str(self.folder / "clean")}
+            (self.folder / "clean").mkdir(exist_ok=True)
+            end = run_command(
+                self.request.section.clean, self.folder / "clean" / "clean.log", own, self.request.section.deploy_limit
+            )
+            if end.status:
+                self.say(f"clean {end.how}")
+        for pid in end_processes(self.folder):
+            self.say(f"process {pid} of a step does not end")
+        try:
+            if self._worktree:
+                self._worktree.remove()
+        except GitError as e:
+            self.say(str(e))
+
+    # the campaign
+
+    def _planned(self) -> Optional[Schedule]:
+        """Return the campaign, with as many blocks as fit into the time; None for too few. The first process decides.
+        """
+        planned = self._journal.last("plan")
+        if not planned:
+            trials = [self._rehearsed(side.arm) for side in self.request.sides]
+            each = 2 * sum(trial.prepared + trial.measured for trial in trials)
+            fit = min(MOST, int(self._left() / each))
+            if fit < FIRST:
+                return None
+            planned = {"blocks": fit, "seconds": each}
+            records = [record for trial in trials[:1] for record in trial.records]
+            for line in lines_of(self.request.schedule(self.folder, fit), self.history, records, each):
+                self._tell(line)
+            self._journal.write("plan", **planned)
+        return self.request.schedule(self.folder, planned["blocks"])
+
+    def _rehearsed(self, arm: str) -> Trial:
+        schedule = self.request.schedule(self.folder / "rehearsal")
+        schedule.begin()
+        self._tell(f"rehearsal of {arm}: deployed and measured once, which counts for nothing but its time")
+        for _ in range(ATTEMPTS):
+            trial = run_trial(self._cycle(schedule, arm), schedule.folder / arm, again=True)
+            if not trial.reason:
+                return trial
+            self._tell(f"rehearsal of {arm}: {trial.reason}")
+        raise _Cannot(arm, self._failure(trial))
+
+    def _decided(self, schedule: Schedule) -> PullRequestVerdict:
+        self._drop_half_block(schedule)
+        run = CampaignRun(
+            schedule,
+            self._tell,
+            lambda arm: self._cycle(schedule, arm),
+            lambda state: is_regression(state) or self._left() < (state.block_seconds or 0.0),
+        )
+        try:
+            return answer_of(run.run())
+        except (TrialFailed, _TimeOver) as e:
+            verdict = answer_of(evaluate(schedule))
+            trial = e.trial if isinstance(e, TrialFailed) and self._left() > 0 else None
+            if not trial:
+                return verdict
+            return replace(verdict, outcome=Outcome.CANNOT, why=self._failure(trial), arm=trial.arm)
+
+    def _drop_half_block(self, schedule: Schedule) -> None:
+        """Make a block that a kill has cut anew: its halves would be far apart."""
+        number = evaluate(schedule).blocks if schedule.folder.joinpath("trials").exists() else 0
+        for planned in schedule.block(number + 1) if number < schedule.section.blocks else ():
+            put_aside(schedule.folder_of(planned))
+
+    def _failure(self, trial: Trial) -> str:
+        """Return why a side cannot be tested, without what its commands have printed."""
+        names = [f"prepare-{number}" for number in range(1, len(self.request.section.prepare) + 1)]
+        steps = dict(zip(names, [*(["clean"] if self.request.section.clean else []), "deploy"]))
+        step = {**steps, CYCLE: "the cycle", UNDO: "the undo of an earlier cycle"}.get(trial.step, trial.step)
+        how = "took longer than its limit" if trial.step != UNDO else "failed"
+        if trial.status is not None:
+            how = f"ended with status {trial.status}" if trial.status else "gave no usable result"
+        log = (trial.folder / f"{trial.step}.log").relative_to(self.folder)
+        return f"{trial.arm} cannot be tested: {step} {how}, {ATTEMPTS} times: see {log}"
+
+
+def spent(records: Sequence[Mapping[str, Any]]) -> float:
+    """Return the seconds that earlier processes have spent: from the start of each to the last thing that it wrote."""
+    total, began, last = 0.0, 0.0, 0.0
+    for record in records:
+        if record["event"] == "start":
+            total += last - began
+            began = record["t"]
+        last = record["t"] if began else 0.0
+    return total + last - began

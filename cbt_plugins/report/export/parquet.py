@@ -1,0 +1,84 @@
+"""Runs as Parquet files, which DuckDB, ClickHouse and others read as they are.
+
+    OUT/TABLE/month=2026-03/RUN.parquet     TABLE: runs, measurements, seconds, histograms, episodes
+
+One file for each table and run: a run that is exported again replaces its own. The columns are those of `cbt-tools sql`
+(results/sql), and before them `archive`, the folder as it was given: it and `run` tell runs apart in all tables.
+Months are those of the begin of a run (UTC), times have the zone UTC.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, List, Optional
+
+import duckdb
+
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.sql.database import RUN, create_table, listed, quoted
+from cbt_plugins.results.sql.summary_tables import records
+from cbt_plugins.results.sql.table import TIME, TableRun
+
+#: the tables that are exported
+TABLES = ("runs", "measurements", "seconds", "histograms", "episodes")
+#: the folder of runs whose begin is not known, as Hive names it
+_NO_MONTH = "__HIVE_DEFAULT_PARTITION__"
+
+
+@dataclass(frozen=True)
+class ParquetFolder:
+    """The folder of -o."""
+
+    path: Path
+
+    def __post_init__(self) -> None:
+        self.path.mkdir(parents=True, exist_ok=True)
+
+    def add(self, archive: Path, run: TableRun) -> None:
+        """Write the files of a run. Raises Unreadable; then nothing of the run was written. Raises OSError."""
+        con = duckdb.connect(":memory:")
+        try:
+            con.execute("SET TimeZone = 'UTC'")
+            left_out: List[str] = []
+            tables = [listed()[name] for name in TABLES]
+            for table in tables:
+                create_table(con, table, (RUN, *table.columns), [run], left_out)
+            if left_out:
+                raise Unreadable(left_out[0])
+            month = _month(next((record.started for record in records(run.path)), None))
+            name = hashlib.sha256(f"{archive}\0{run.name}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
+            for table in tables:
+                columns = ", ".join(
+                    f'CAST("{column.name}" AS TIMESTAMPTZ) AS "{column.name}"'
+                    if column.type == TIME
+                    else f'"{column.name}"'
+                    for column in (RUN, *table.columns)
+                )
+                query = f'SELECT {quoted(str(archive))} AS archive, {columns} FROM "{table.name}"'
+                self._write(con, query, Path(table.name, f"month={month}", f"{name}.parquet"))
+        finally:
+            con.close()
+
+    def _write(self, con: Any, query: str, name: Path) -> None:
+        """Write a file completely or not at all, and remove the one of the same run in another month."""
+        file = self.path / name
+        file.parent.mkdir(parents=True, exist_ok=True)
+        draft = file.with_name(f".{file.name}.{os.getpid()}")
+        try:
+            con.execute(f"COPY ({query}) TO {quoted(str(draft))} (FORMAT parquet, COMPRESSION zstd)")
+            os.replace(draft, file)
+        except duckdb.IOException as e:
+            raise OSError(0, str(e), str(file)) from e
+        finally:
+            draft.unlink(missing_ok=True)
+        for former in (self.path / name.parts[0]).glob(f"*/{name.name}"):
+            if former != file:
+                former.unlink()
+
+
+def _month(started: Optional[float]) -> str:
+    return _NO_MONTH if started is None else datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m")

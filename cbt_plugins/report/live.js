@@ -1,0 +1,56 @@
+// The page of a run that goes on: its parts and its data as they change, by server-sent events
+const state = JSON.parse(document.getElementById("data").textContent);
+const bar = document.getElementById("live");
+let shown = { plots: new Map(), end: () => {} };
+const partOf = (html) => {
+  const template = document.createElement("template");
+  template.innerHTML = html;
+  return template.content.firstElementChild;
+};
+const keyOf = (part) => part.id || part.localName;
+const parts = () => new Map([...document.querySelectorAll("header, main > *")].map((part) => [keyOf(part), part]));
+// Tables that a reader has opened stay open
+const opened = (part) => [...part.querySelectorAll("details:not(.numbers)")].map((details) => details.open);
+const replace = (old, part) => {
+  const open = opened(old);
+  part.querySelectorAll("details:not(.numbers)").forEach((details, i) => { details.open = open[i] ?? details.open; });
+  // charts stay where they are, and with them what a reader looks at
+  const places = new Map([...old.querySelectorAll("[data-chart]")].map((place) => [JSON.stringify(place.dataset), place]));
+  part.querySelectorAll("[data-chart]").forEach((place) => {
+    const former = places.get(JSON.stringify(place.dataset));
+    if (former) place.replaceWith(former);
+  });
+  old.replaceWith(part);
+};
+const take = ({ order, changed, data }) => {
+  const present = parts(), main = document.querySelector("main");
+  for (const key of order) {
+    if (changed[key] === undefined) continue;
+    const part = partOf(changed[key]), old = present.get(key);
+    if (old) replace(old, part);
+    else main.append(part);
+  }
+  const now = parts();
+  now.forEach((part, key) => { if (!order.includes(key)) part.remove(); });
+  order.filter((key) => key !== "header").forEach((key) => { if (now.has(key)) main.append(now.get(key)); });
+  for (const [path, from, values] of data) {
+    const place = path.slice(0, -1).reduce((value, key) => value[key], state), key = path[path.length - 1];
+    if (from === null) place[key] = values;
+    else place[key].splice(from, Infinity, ...values);
+  }
+  const phases = new Set(data.filter(([path]) => path[0] === "phases" && path.length > 1).map(([path]) => String(path[1])));
+  draw((place) => place.dataset.phase === undefined || phases.has(place.dataset.phase));
+};
+const draw = (changed) => {
+  shown.end();
+  shown = show(state, shown.plots, changed);
+};
+draw(() => true);
+
+const source = new EventSource("events?since=" + bar.dataset.version);
+const tell = (lines) => bar.replaceChildren(...lines.map((line) => Object.assign(document.createElement("p"), { textContent: line })));
+source.addEventListener("moment", (event) => { bar.classList.remove("lost"); tell(JSON.parse(event.data)); });
+source.addEventListener("page", (event) => take(JSON.parse(event.data)));
+// the run has ended, or this page is too old for a difference: the server has the whole page
+source.addEventListener("whole", () => { source.close(); location.reload(); });
+source.addEventListener("error", () => bar.classList.add("lost"));

@@ -1,0 +1,180 @@
+"""The web server of a page of a run: standard library, one page, its events, nothing else; no file is served.
+
+On another address than this machine's own, whoever does not know the token gets nothing. The name by which a browser
+has asked is checked: else a page of anybody could have its own name lead here (DNS rebinding) and read along.
+"""
+
+from __future__ import annotations
+
+import hmac
+import ipaddress
+import json
+import secrets
+import socket
+import threading
+from http import HTTPStatus
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from typing import Any, Callable, Dict, Optional
+from urllib.parse import parse_qs, urlsplit
+
+from cbt_plugins.report.live_metrics import CONTENT_TYPE, metrics
+from cbt_plugins.report.live_page import LivePage, Update
+from cbt_plugins.wait import wait_until
+
+#: seconds that the browsers which follow a run have, at its end, to fetch its report
+_LAST = 10.0
+#: milliseconds after which a browser whose connection was cut asks again
+_RETRY = 2000
+#: seconds for a request to come, and for a browser to take what it gets
+_TIMEOUT = 30.0
+#: browsers that follow at once
+_MOST = 64
+_HEADERS = {
+    "Cache-Control": "no-store",
+    "Referrer-Policy": "no-referrer",
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+}
+
+
+class LiveServer:
+    """Serves a page in threads of its own until it is closed. Raises OSError where it cannot listen."""
+
+    def __init__(self, page: LivePage, host: str, port: int) -> None:
+        self.page = page
+        # also a name, such as localhost, may be this machine's own
+        infos = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)
+        family, address = infos[0][0], infos[0][4]
+        own = ipaddress.ip_address(str(address[0]).partition("%")[0])
+        self._everywhere = own.is_unspecified
+        self.token = "" if own.is_loopback else secrets.token_urlsafe(24)
+        self._host = host
+        self.following = self.pages = 0  # browsers that follow now; pages that were fetched
+        self._counting = threading.Lock()
+        self.closing = threading.Event()
+        handler = type("Handler", (_Handler,), {"live": self})
+        server = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+        self._server = server(address[:2], handler)
+        self._thread = threading.Thread(target=self._server.serve_forever, name="live server", daemon=True)
+        self._thread.start()
+
+    @property
+    def url(self) -> str:
+        """Where the page is; of a server on all addresses, by the name of this machine."""
+        host = socket.gethostname() if self._everywhere else f"[{self._host}]" if ":" in self._host else self._host
+        return f"http://{host}:{self._server.server_address[1]}/{self.token and f'{self.token}/'}"
+
+    def is_own_name(self, host: str) -> bool:
+        """Tell whether the header Host of a request is a name of this server: no name of the DNS that others have."""
+        name = urlsplit(f"//{host}").hostname or ""
+        if name in ("localhost", self._host.lower()):
+            return True
+        try:
+            address = ipaddress.ip_address(name)
+        except ValueError:
+            return bool(self.token) and name in (socket.gethostname().lower(), socket.getfqdn().lower())
+        return bool(self.token) or address.is_loopback
+
+    def path_of(self, path: str) -> Optional[str]:
+        """Return the path of a request behind the token; None where the token is wrong."""
+        if not self.token:
+            return path
+        given, slash, left = path[1:].partition("/")
+        right = hmac.compare_digest(given.encode("utf-8", "replace"), self.token.encode())
+        return f"/{left}" if right and slash else None
+
+    def let_go(self) -> None:
+        """Wait until the browsers that follow have fetched the report of the run that has ended, but not for long."""
+        wanted = self.pages + self.following
+        wait_until(lambda: self.pages >= wanted, limit=_LAST, every=0.1)
+
+    def count(self, following: int = 0, pages: int = 0) -> None:
+        """Add to the numbers."""
+        with self._counting:
+            self.following += following
+            self.pages += pages
+
+    def close(self) -> None:
+        """Stop serving."""
+        self.closing.set()
+        self._server.shutdown()
+        self._server.server_close()
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One request."""
+
+    live: LiveServer
+    timeout = _TIMEOUT
+    server_version = "cbt-plugins"
+    sys_version = ""
+
+    def do_GET(self) -> None:
+        """Answer with the page, or its events."""
+        live = self.live
+        url = urlsplit(self.path)
+        if not live.is_own_name(self.headers.get("Host") or ""):
+            self._refuse(HTTPStatus.FORBIDDEN, "unknown host name: ask by the address that was printed")
+            return
+        path = live.path_of(url.path)
+        answers: Dict[Optional[str], Callable[[], None]] = {
+            "/": self._page,
+            "/events": lambda: self._events(url.query),
+            "/metrics": self._metrics,
+        }
+        answer = answers.get(path)
+        if answer is None:
+            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here: use the address that was printed, to its end")
+            return
+        answer()
+
+    def _refuse(self, status: HTTPStatus, text: str) -> None:
+        self._answer(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
+
+    def _page(self) -> None:
+        self._answer(self.live.page.html.encode(), "text/html; charset=utf-8")
+        self.live.count(pages=1)
+
+    def _metrics(self) -> None:
+        page = self.live.page
+        self._answer(metrics(page.moment, page.run.aggregates).encode(), CONTENT_TYPE)
+
+    def _answer(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+        self._begin(kind, status, {"Content-Length": str(len(body))})
+        self.wfile.write(body)
+
+    def _begin(self, kind: str, status: HTTPStatus, headers: Dict[str, str]) -> None:
+        self.send_response(status)
+        for name, value in {"Content-Type": kind, **_HEADERS, **headers}.items():
+            self.send_header(name, value)
+        self.end_headers()
+
+    def _events(self, query: str) -> None:
+        """Stream what is new until the browser goes, or the server."""
+        live = self.live
+        text = self.headers.get("Last-Event-ID") or (parse_qs(query).get("since") or [""])[0]
+        since = int(text) if text.isdigit() and len(text) < 20 else 0
+        if live.following >= _MOST:
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{_MOST} browsers follow already")
+            return
+        live.count(following=1)
+        try:
+            self._begin("text/event-stream; charset=utf-8", HTTPStatus.OK, {})
+            self.wfile.write(f"retry: {_RETRY}\n\n".encode())
+            for update in live.page.updates(since):
+                self.wfile.write(_text_of(update))
+                self.wfile.flush()
+                if live.closing.is_set():
+                    return
+        except OSError:
+            pass  # the browser has gone
+        finally:
+            live.count(following=-1)
+
+    def log_message(self, *_: Any) -> None:
+        """Say nothing: the terminal is the run's, and the address has the token."""
+
+
+def _text_of(update: Update) -> bytes:
+    identity = f"id: {update.version}\n" if update.version is not None else ""
+    return f"{identity}event: {update.kind}\ndata: {json.dumps(update.data, separators=(',', ':'))}\n\n".encode()

@@ -1,0 +1,325 @@
+"""A run as its archive shows it while it runs: a moment each second, and the summary so far.
+
+Only files of the archive are read, and of those that grow only what is new: nothing is lost with whoever watches, or
+with the run.
+"""
+
+from __future__ import annotations
+
+import time
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.archive_files import confine
+from cbt_plugins.conditions import NO_FAULTS
+from cbt_plugins.formatting.moment import RateMeter, Remainder
+from cbt_plugins.journal import LineTail, is_held, read_json
+from cbt_plugins.results.archive import RUNNING, read_run, read_running
+from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
+from cbt_plugins.results.requests.flight import FILE as HEARTBEATS
+from cbt_plugins.results.requests.phase import PhaseAggregates
+from cbt_plugins.results.requests.readable import Readable
+from cbt_plugins.results.requests.running_phase import RunningPhase, recent
+from cbt_plugins.results.source import Unreadable, reading
+from cbt_plugins.results.summary import numbers_of, phase_line
+
+#: states of a run
+GOING_ON, COMPLETE, FAILED, INTERRUPTED, GONE = "going on", "complete", "failed", "interrupted", "gone"
+_ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPLETE}
+#: seconds without a new line after which a run of which no process is seen here is gone: it may be another machine's
+SILENT = 60.0
+#: seconds for which the last sample of the cluster says how it is
+_FRESH = 30.0
+#: a look at all that is new comes after so many times the processor time that the last one took
+SPARED = 130
+#: ... and one at the whole run after so many times that
+_WHOLE = 4
+#: ... but, where an OSD or the PGs have turned, after so many times its processor time
+_TURN = 50
+
+
+@dataclass
+class _Heartbeats:
+    """What the clients have said of the load of a phase."""
+
+    folder: str
+    tail: LineTail
+    meter: RateMeter = field(default_factory=RateMeter)
+    errors: Dict[str, int] = field(default_factory=dict)  # of each job
+
+    def read(self) -> int:
+        """Take the new heartbeats; return how many there were."""
+        beats = self.tail.read()
+        for beat in beats:
+            jobs, t = beat.get("jobs"), beat.get("t")
+            if not isinstance(jobs, dict) or not isinstance(t, (int, float)):
+                continue
+            for job, line in jobs.items():
+                if isinstance(line, dict):
+                    self.meter.take(str(job), t, _number(line.get("ops")), _number(line.get("bytes")))
+                    self.errors[str(job)] = _number(line.get("errors"))
+        return len(beats)
+
+
+def _number(value: Any) -> int:
+    return int(value) if isinstance(value, (int, float)) and value == value and abs(value) < 1e18 else 0
+
+
+class Sparing:
+    """Lets the heavy part of looks take less than 1 % of a processor, whatever it is and however long the run."""
+
+    def __init__(self) -> None:
+        self.due = True  # in this look
+        self._next = 0.0  # time.monotonic()
+
+    @contextmanager
+    def look(self) -> Iterator[None]:
+        """Measure a look."""
+        self.due = time.monotonic() >= self._next
+        begun = time.thread_time()
+        yield
+        if self.due:
+            self._next = time.monotonic() + SPARED * (time.thread_time() - begun)
+        self.due = False
+
+    def hurry(self) -> None:
+        """Let the next look be a heavy one."""
+        self._next = 0.0
+
+
+class LiveRun:
+    """The run in a directory: `moment` is cheap, `summary` as much as the whole and therefore seldom made anew."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+        confine(path)
+        plan = read_json(path / "plan.json")
+        phases = plan.get("phases") if isinstance(plan, dict) else None
+        self._planned = [phase for phase in phases or () if isinstance(phase, dict) and phase.get("name")]
+        self._tails = {name: LineTail(path / name) for name in ("events.jsonl", "journal.jsonl")}
+        self.events: List[Dict[str, Any]] = []
+        self._invoked = 0.0
+        self._samples = Samples()
+        self._files: Dict[Path, Tuple[LineTail, SampleReader]] = {}
+        self._sampled = 0.0  # time.monotonic()
+        self._turns = 0  # OSD maps with other OSDs up or in, begins and ends of clean PGs
+        self._heard: Optional[float] = None  # time.monotonic()
+        self._load: Optional[_Heartbeats] = None
+        self._running: Optional[RunningPhase] = None
+        self.aggregates: Optional[PhaseAggregates] = None  # of the phase that runs
+        self._numbers = _Numbers(path)
+        self.sparing = Sparing()
+
+    def _silence(self) -> float:
+        """Return for how many seconds the files of the run have not changed."""
+        times = [0.0]
+        beats = self.path.glob(f"phases/*{RUNNING}/{HEARTBEATS}")
+        for file in (self.path / "events.jsonl", *beats, *files_of(self.path)):
+            with suppress(OSError):
+                times.append(file.stat().st_mtime)
+        return time.time() - max(times)
+
+    def moment(self) -> Dict[str, Any]:
+        """Read what is new, and return the run as it is now, in the form of docs/LIVE.md. Raises Unreadable, OSError.
+        """
+        with reading(self.path):
+            self._read()
+            return self._moment()
+
+    @property
+    def state(self) -> str:
+        """Return one of the states: GOING_ON, or how the run ended."""
+        if (self.path / "complete").exists():
+            return COMPLETE
+        end = next((event for event in reversed(self.events) if event.get("event") in _ENDS), None)
+        since = max([self._invoked, *(_time(event) for event in self.events if event.get("event") == "run-begun")])
+        ended = _ENDS[str(end["event"])] if end is not None and _time(end) >= since else None
+        if is_held(self.path / "journal.jsonl"):
+            return GOING_ON if ended in (None, COMPLETE) else str(ended)
+        if ended is not None and ended != COMPLETE:
+            return ended
+        return GONE if self.silent > SILENT else GOING_ON
+
+    @property
+    def silent(self) -> float:
+        """Seconds since the last new line."""
+        return time.monotonic() - self._heard if self._heard is not None else self._silence()
+
+    def _read(self) -> None:
+        events, journal = self._tails.values()
+        new_events = events.read()
+        self.events += new_events
+        with suppress(PermissionError):  # only its user may read the journal
+            for line in journal.read():
+                self._invoked = _time(line) if line.get("event") == "invocation" else self._invoked
+        new = len(new_events) + self._read_load() + self._read_samples()
+        if self._heard is None:  # it is not known when the first lines came
+            self._heard = time.monotonic() - self._silence()
+        elif new:
+            self._heard = time.monotonic()
+
+    def _read_load(self) -> int:
+        folder = next(iter(sorted((self.path / "phases").glob(f"*{RUNNING}"))), None)
+        if folder is None or self._load is None or self._load.folder != folder.name:
+            self._load = _Heartbeats(folder.name, LineTail(folder / HEARTBEATS)) if folder else None
+            self._running = self.aggregates = None
+        if self._load is None:
+            return 0
+        if self._running is None:
+            phase = read_running(self.path)
+            self._running = RunningPhase(*phase) if phase else None
+        if self._running is not None and self.sparing.due:
+            try:
+                self.aggregates = self._running.look()
+            except Unreadable:
+                if folder is not None and folder.exists():  # else the phase ended just now
+                    raise
+        return self._load.read()
+
+    def _read_samples(self) -> int:
+        for path in files_of(self.path) if not self._files else ():
+            self._files[path] = LineTail(path), SampleReader(self._samples)
+        new = 0
+        for tail, reader in self._files.values():
+            lines = tail.read()
+            reader.add(lines)
+            new += len(lines)
+        self._sampled = time.monotonic() if new else self._sampled
+        clean = [sample.clean for sample in self._samples.samples]
+        self._turns += len(self._samples.changes) + sum(a != b for a, b in zip(clean, clean[1:]))
+        del self._samples.samples[:-1], self._samples.changes[:]
+        return new
+
+    def _moment(self) -> Dict[str, Any]:
+        state = self.state
+        begin = next((event for event in reversed(self.events) if event.get("event") == "phase-begin"), None)
+        ended = any(event.get("event") in ("phase-end", "phase-broken-off") for event in self._since(begin))
+        phase = str(begin.get("phase")) if begin and not ended else None
+        latest = self._samples.samples[-1] if self._samples.samples else None
+        fresh = latest is not None and time.monotonic() - self._sampled < _FRESH
+        return {
+            "t": round(time.time(), 3),
+            "run": f"{self.path.resolve().parent.name}/{self.path.resolve().name}",
+            "state": state,
+            "why": self._why(state),
+            "silent_s": round(self.silent, 1),
+            "phases": len(self._planned),
+            **self._of_phase(phase, state),
+            "latency": recent(self.aggregates) if self.aggregates is not None else {},
+            "latency_until": self.aggregates.grid.end if self.aggregates is not None else None,
+            "pgs_not_clean": latest.not_clean if latest is not None and fresh else None,
+            "faults": self._faults(),
+            "marks": [str(e.get("name")) for e in self._since(begin) if e.get("event") == "mark"],
+        }
+
+    def _since(self, begin: Optional[Mapping[str, Any]]) -> Sequence[Mapping[str, Any]]:
+        """Return the events after one of them."""
+        if begin is None:
+            return ()
+        at = next(i for i, event in enumerate(self.events) if event is begin)
+        return self.events[at + 1 :]
+
+    def _why(self, state: str) -> str:
+        if state not in (FAILED, INTERRUPTED):
+            return ""
+        ends = [event for event in self.events if _ENDS.get(str(event.get("event"))) == state]
+        return str(ends[-1].get("why") or "")
+
+    def _of_phase(self, name: Optional[str], state: str) -> Dict[str, Any]:
+        """Return where the run is: its phase, the time left, rates and errors."""
+        number = next((i for i, phase in enumerate(self._planned, 1) if phase["name"] == name), None)
+        go = next((e for e in reversed(self.events) if e.get("event") == "load-go" and e.get("phase") == name), None)
+        begin = next((e for e in reversed(self.events) if e.get("event") == "phase-begin"), None)
+        lasting = _length(self._planned[number - 1]) if number else None
+        began = _time(go, "at") if go else None
+        if go is None and begin is not None and begin.get("kind") == "wait":
+            began = _time(begin)
+        elapsed = max(0.0, time.time() - began) if began is not None else 0.0
+        left = max(0.0, lasting - elapsed) if lasting is not None and began is not None else None
+        after = Remainder.of([_length(phase) for phase in self._planned[number:]]) if number else None
+        rate = self._load.meter.rate() if self._load else None
+        doing = "starting" if began is None else "ending" if left == 0 else "running"
+        return {
+            "phase": name,
+            "number": number,
+            "doing": doing if name and state == GOING_ON else None,
+            "elapsed_s": round(elapsed, 1) if name else None,
+            "left_s": round(left, 1) if left is not None and name else None,
+            "after_s": after.seconds if after else None,
+            "after_is_exact": after.exact if after else None,
+            "obj_per_s": round(rate.objects_per_second, 1) if rate else None,
+            "mib_per_s": round(rate.mib_per_second, 2) if rate else None,
+            "errors": sum(self._load.errors.values()) if self._load else 0,
+        }
+
+    def _faults(self) -> List[Dict[str, Any]]:
+        """Return the faults of the run in the order of time; `until` is null while one is in force."""
+        faults: Dict[str, Dict[str, Any]] = {}
+        for event in self.events:
+            label, name = str(event.get("label")), event.get("event")
+            if event.get("kind") in NO_FAULTS:
+                continue
+            if name == "fault-inject-begin":
+                targets = [str(target) for target in event.get("targets") or ()]
+                faults[label] = {"label": label, "kind": event.get("kind"), "targets": targets}
+                faults[label].update(since=_time(event), until=None)
+            elif name == "fault-undone" and label in faults:
+                faults[label]["until"] = _time(event)
+        return list(faults.values())
+
+    def summary(self) -> Mapping[str, Any]:
+        """Return the summary so far, with the phase that runs; made anew when that is due. Raises Unreadable."""
+        with reading(self.path):
+            turns = (self._turns, *(fault["until"] for fault in self._faults()))
+            return self._numbers.so_far(self.aggregates, self.state, turns, self.sparing.due)
+
+
+def _time(event: Mapping[str, Any], key: str = "t") -> float:
+    value = event.get(key)
+    return float(value) if isinstance(value, (int, float)) else 0.0
+
+
+def _length(planned: Mapping[str, Any]) -> Optional[float]:
+    """Return how long the load of a planned phase takes; None when only the cluster can tell. See config.spans."""
+    goal = planned.get("goal") or {}
+    duration = goal.get("duration") if goal else planned.get("duration")
+    if not isinstance(duration, (int, float)):
+        return None
+    return float(duration) + float(planned.get("ramp") or 0) + float(planned.get("warmup") or 0)
+
+
+class _Numbers:
+    """The summary of a run so far. The phase that runs is made anew at each heavy look, all else more seldom."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._signature: Tuple[Any, ...] = ()
+        self._whole: Dict[str, Any] = {}
+        self._turns: Tuple[Any, ...] = ()
+        self._next = self._soonest = 0.0  # time.monotonic()
+
+    def so_far(
+        self, running: Optional[PhaseAggregates], state: str, turns: Tuple[Any, ...], due: bool
+    ) -> Mapping[str, Any]:
+        """Return the summary; `turns` are different where something has happened that milestones may say."""
+        ended = tuple(sorted(path.parent.name for path in self._path.glob("phases/*/phase.json")))
+        complete = (self._path / "complete").exists()
+        signature = (ended, complete, state, running.phase.name if running else None)
+        now = time.monotonic()
+        turned = turns != self._turns and now > self._soonest
+        if signature != self._signature or turned or (due and now > self._next):
+            begun = time.process_time()
+            self._whole = numbers_of(self._path, running, state == GOING_ON)
+            self._signature, self._turns = signature, turns
+            took = time.process_time() - begun
+            self._next, self._soonest = now + _WHOLE * SPARED * took, now + _TURN * took
+        elif running is not None and due:
+            self._whole = {**self._whole, "phases": [*self._whole["phases"][:-1], self._line(running)]}
+        return self._whole
+
+    def _line(self, running: PhaseAggregates) -> Dict[str, Any]:
+        run = read_run(self._path)
+        run.phases = [running.phase]
+        return phase_line(run, running, Readable(None), status_by_phase(run)[running.phase.name])

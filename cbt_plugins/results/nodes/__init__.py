@@ -1,0 +1,1 @@
+"""What nodes, daemons, disks and interfaces did in a phase, and what limited it."""

@@ -1,0 +1,276 @@
+"""What the monitors `internals` (OSDs and gateways of themselves) and `backlog` (of RGW) saw in each phase."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+from operator import itemgetter
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.archive_files import open_regular
+from cbt_plugins.formatting import plain, several
+from cbt_plugins.journal import lines_of
+from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.environment import Clocks
+from cbt_plugins.results.numbered_lines import numbered_lines
+
+#: names of numbers that are a state, and no counter, beside all that end with "_bytes"
+_STATES = ("fragmentation_micros", "allocator_score", "queue", "active", "compact_queue", "rados_ops_active")
+#: what OSDs that use their slow device for RocksDB have more of, in bytes; entries of garbage that are many
+SPILLED, GARBAGE = 1 << 20, 1000
+#: seconds between samples where a file does not say; after FINE samples COARSER times that, as internals_agent.py does
+INTERVAL, FINE, COARSER = 10.0, 360, 10
+#: seconds between samples of what is asked less often
+SELDOM = {"allocator_score": 1800.0}
+#: intervals without a sample that make a gap
+LATE = 2.5
+#: what a warning names
+_SHOWN = 5
+#: bytes of a line within which its limit begins
+_LIMIT_WITHIN = 60
+Window = Tuple[float, float]
+
+
+class DaemonCounters:
+    """The samples of one daemon: name -> times and values; of a latency, values are (number, seconds)."""
+
+    def __init__(self) -> None:
+        self._samples: Dict[str, List[Tuple[float, float, Any]]] = {}  # name -> (time, interval, value)
+
+    def add(self, t: float, values: Mapping[str, Any], interval: float = INTERVAL) -> None:
+        """Add a sample; `interval` is the seconds from one to the next at that time."""
+        for name, value in values.items():
+            earlier_samples, pair = self._samples.get(name), isinstance(value, list)
+            was_pair = isinstance(earlier_samples[0][2], list) if earlier_samples else pair
+            if pair == was_pair and (not pair or len(value) == 2):
+                self._samples.setdefault(name, []).append((t, max(interval, SELDOM.get(name, 0.0)), value))
+
+    @property
+    def names(self) -> List[str]:
+        return list(self._samples)
+
+    def at(self, name: str, window: Window) -> Optional[np.ndarray]:
+        """Return the values at the start and the end of a window: (2, columns); None without samples near both.
+
+        A counter that begins anew goes on from what it had, at most one interval before the sample that shows it.
+        """
+        # two names of a node may be one machine
+        samples = sorted(self._samples[name], key=itemgetter(0))
+        times, intervals = (np.array(column) for column in list(zip(*samples))[:2])
+        values = np.array([value for *_, value in samples], float).reshape(len(times), -1)
+        beside = window[1] <= times[0] or window[0] >= times[-1]
+        if beside or not all(_near(end, times, intervals) for end in window):
+            return None
+        if not _is_state(name):
+            rises = np.diff(values, axis=0)
+            fresh = (rises < 0).any(axis=1)
+            rises[fresh] = values[1:][fresh]
+            values = np.vstack((values[:1], values[0] + np.cumsum(rises, axis=0)))
+            (late,) = np.nonzero(fresh & (np.diff(times) > intervals[1:]))
+            values = np.insert(values, late + 1, values[late], axis=0)
+            times = np.insert(times, late + 1, (times - intervals)[late + 1])
+        return np.column_stack([np.interp(window, times, values[:, i]) for i in range(values.shape[1])])
+
+
+def _near(t: float, times: np.ndarray, intervals: np.ndarray) -> bool:
+    """Return whether there are samples around a time, or one at most an interval from it."""
+    after = int(np.searchsorted(times, t))
+    around = slice(max(0, after - 1), after + 1)
+    if (np.abs(times[around] - t) <= intervals[around]).any():
+        return True
+    return 0 < after < len(times) and bool(np.diff(times[around])[0] <= LATE * intervals[after - 1])
+
+
+def _is_state(name: str) -> bool:
+    return name.endswith("_bytes") or name in _STATES
+
+
+def internals(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+    """Return {"phases": {name: {"lines", "backlog"}}} of a run; None without these monitors. docs/RESOURCES.md."""
+    offsets = Clocks.of(run).nodes
+    daemons, backlog = _daemons(run, offsets), list(_backlog(run, offsets))
+    numbers_of_phase: Dict[str, Any] = {}
+    for line in phases:
+        window = (line["window"]["start"], line["window"]["end"])
+        if window[1] > window[0]:
+            numbers = {"lines": list(_lines(daemons, window)), "backlog": _backlog_in(backlog, window)}
+            if numbers["lines"] or numbers["backlog"]:
+                numbers_of_phase[line["name"]] = numbers
+    return {"phases": numbers_of_phase} if numbers_of_phase else None
+
+
+def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
+    """Yield (node, its file); others' files are there too where nodes share a directory."""
+    for folder in sorted(run.glob(f"monitors/[0-9][0-9]*/{monitor}.*")):
+        node = folder.name[len(monitor) + 1 :]
+        yield from ((node, folder / f"{name}.jsonl") for name in (node, monitor) if (folder / f"{name}.jsonl").exists())
+
+
+def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
+    daemons: Dict[str, DaemonCounters] = {}
+    for node, path in _files(run.path, "internals"):
+        configured_interval, samples = INTERVAL, 0
+        for line in numbered_lines(path, run.damage):
+            if "version" in line:  # also where the monitor was connected anew
+                configured_interval, samples = float(line.get("interval") or INTERVAL), 0
+            elif "d" in line:
+                samples += 1
+                t = float(line["t"]) - offsets.get(node, 0.0)
+                interval = configured_interval * (COARSER if samples >= FINE else 1)
+                for daemon, values in (line["d"] or {}).items():
+                    daemons.setdefault(daemon, DaemonCounters()).add(t, values, interval)
+    return daemons
+
+
+def _lines(daemons: Mapping[str, DaemonCounters], window: Window) -> Iterator[Dict[str, Any]]:
+    """Yield a line for each number of a class of daemons: of all together, and of the one that has most."""
+    by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}
+    for daemon, counters in daemons.items():
+        for name in counters.names:
+            at = counters.at(name, window)
+            if at is not None:
+                by_name.setdefault(("osd" if daemon.startswith("osd.") else "rgw", name), {})[daemon] = at
+    for (kind, name), values_of_daemon in by_name.items():
+        every = np.array(list(values_of_daemon.values()))  # (daemons, 2, columns)
+        rises = every[:, 1] - every[:, 0]
+        start: Optional[float] = None
+        end: Optional[float] = None
+        value: Optional[float] = None
+        if _is_state(name):
+            combine = np.sum if name.endswith("_bytes") else np.mean
+            start, end = (float(combine(every[:, i, 0])) for i in (0, 1))
+            unit, value, each = ("bytes" if name.endswith("_bytes") else ""), end, every[:, 1, 0]
+        elif rises.shape[1] == 2:
+            n, seconds = rises.sum(axis=0)
+            unit, value = "ms", 1000 * float(seconds / n) if n else None
+            # between two samples a daemon may have done a part of one
+            each = np.divide(1000 * rises[:, 1], rises[:, 0], out=np.zeros(len(rises)), where=rises[:, 0] > 0)
+        else:
+            each = rises[:, 0] / (window[1] - window[0])
+            unit, value = "1/s", float(each.sum())
+        most = int(each.argmax())
+        line = {"class": kind, "name": name, "unit": unit, "start": start, "end": end, "value": value}
+        line.update(highest=float(each[most]), of=list(values_of_daemon)[most])
+        yield {key: _rounded(value) for key, value in line.items()}
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.10g}") if isinstance(value, float) else value
+
+
+def _backlog(run: ArchivedRun, offsets: Mapping[str, float]) -> Iterator[Dict[str, Any]]:
+    for node, path in _files(run.path, "backlog"):
+        for line in numbered_lines(path, run.damage):
+            if "s" in line:
+                yield {**line, "t": float(line["t"]) - offsets.get(node, 0.0)}
+
+
+def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optional[Dict[str, Any]]:
+    """Return {"gc", "sync": [at the start, at the end], "reshard": buckets}; None where nobody looked near it.
+
+    A number is None where the two looks next to that end of the window have none: what an earlier one had may be old.
+    """
+    before = [sample for sample in samples if sample["t"] <= window[0]]
+    during = [sample for sample in samples if window[0] < sample["t"] <= window[1]]
+    after = [sample for sample in samples if sample["t"] > window[1]]
+    near = [*before[-1:], *during, *after[:1]]
+    if not near:
+        return None
+    backlog: Dict[str, Any] = {"looks": len(during)}
+    for name in ("gc", "sync"):
+        values = [sample.get(name) for sample in near]
+        ends = (next((value for value in two if value is not None), None) for two in (values[:2], values[:-3:-1]))
+        backlog[name] = list(ends) if any(name in sample for sample in near) else None
+    backlog["reshard"] = sorted({bucket for sample in during for bucket in sample.get("reshard") or ()})
+    return backlog
+
+
+def internals_warnings(internals_section: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+    """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
+    for phase, numbers in (internals_section or {"phases": {}})["phases"].items():
+        of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
+        slow = of.get("slow_used_bytes")
+        if slow and slow["end"] - slow["start"] > SPILLED:
+            text = f"RocksDB took {plain((slow['end'] - slow['start']) / 2**20)} MiB more of slow devices"
+            yield {"code": "spillover", "text": f"{text}, most on {slow['of']}", "phase": phase}
+        backlog = numbers["backlog"] or {}
+        low, high = backlog.get("gc") or (0, 0)
+        if low is None or high is None:
+            yield {"code": "garbage-unknown", "text": _unknown_garbage(low, high), "phase": phase}
+        elif high - low > GARBAGE:
+            text = f"RGW's garbage grew from {low:,} to {high:,} entries: RGW collects it during the phases that follow"
+            yield {"code": "garbage-grew", "text": text, "phase": phase}
+        buckets = backlog.get("reshard") or []
+        if buckets:
+            text = f"{several(len(buckets), 'bucket')} had to be resharded: {', '.join(buckets[:_SHOWN])}"
+            yield {"code": "resharded", "text": text, "phase": phase}
+        low, high = backlog.get("sync") or (0, 0)
+        if high:
+            begin = "unknown" if low is None else low
+            text = f"{several(high, 'shard')} of this zone behind another zone at the end, {begin} at the start"
+            yield {"code": "sync-behind", "text": text, "phase": phase}
+
+
+def _unknown_garbage(low: Optional[int], high: Optional[int]) -> str:
+    text = "RGW's garbage could not be counted"
+    if low is None and high is None:
+        return text
+    if high is None:
+        return f"RGW's garbage was {low:,} entries at the start, and could not be counted at the end"
+    return f"{text} at the start, and was {high:,} entries at the end"
+
+
+def limits(run: Path) -> Iterator[Dict[str, Any]]:
+    """Yield a warning for each monitor that could not watch all of its targets on some nodes."""
+    for monitor in ("internals", "stacks"):
+        limit_of_node: Dict[str, str] = {}  # node -> the first thing that it says
+        for node, path in _files(run, monitor):
+            limit = next(_limits_in(path), None)
+            if limit:
+                limit_of_node.setdefault(node, limit)
+        if limit_of_node:
+            limits_text = "; ".join(f"{node}: {text}" for node, text in list(limit_of_node.items())[:_SHOWN])
+            nodes = several(len(limit_of_node), "node")
+            text = f"{monitor} could not watch all of its targets on {nodes}: {limits_text}"
+            yield {"code": "monitor-limited", "text": text}
+
+
+def _limits_in(path: Path) -> Iterator[str]:
+    """Yield the limits of a file, of which only the lines that may have one are parsed: those of stacks are long."""
+    with contextlib.suppress(OSError), open_regular(path) as file:
+        for text in lines_of(file):
+            if b'"limit":' in text[:_LIMIT_WITHIN]:
+                with contextlib.suppress(ValueError, RecursionError, TypeError, KeyError):
+                    yield str(json.loads(text)["limit"])
+
+
+#: cells of numbers that say nothing
+_NOTHING = {"-", "0", "0 → 0", "- → -"}
+
+
+def counter_rows(internals_section: Optional[Mapping[str, Any]]) -> List[List[str]]:
+    """Return a table of all phases: a head, then a line for each number; of states "begin -> end"."""
+    phases = (internals_section or {"phases": {}})["phases"]
+    cells: Dict[Tuple[str, str], Dict[str, str]] = {}
+    for phase, numbers in phases.items():
+        for line in numbers["lines"]:
+            unit, scale = ("MiB", 2**20) if line["unit"] == "bytes" else (line["unit"], 1)
+            name = line["name"][: -len("_bytes")] if line["unit"] == "bytes" else line["name"]
+            shown = [None if value is None else value / scale for value in (line["start"], line["end"], line["value"])]
+            text = plain(shown[2]) if shown[0] is None else f"{_plain(shown[0])} → {_plain(shown[1])}"
+            cells.setdefault((f"{line['class']} {name.replace('_', ' ')}", unit), {})[phase] = text
+        for name, values in (numbers["backlog"] or {}).items():
+            if name in ("gc", "sync") and values:
+                key = ({"gc": "garbage entries", "sync": "shards behind"}[name], "")
+                begin, end = ("-" if value is None else f"{value:,}" for value in values)
+                cells.setdefault(key, {})[phase] = f"{begin} → {end}"
+    shown_cells = {key: texts for key, texts in cells.items() if set(texts.values()) - _NOTHING}
+    rows = [[name, unit, *(texts.get(phase, "-") for phase in phases)] for (name, unit), texts in shown_cells.items()]
+    return [["", "unit", *phases], *rows] if rows else []
+
+
+def _plain(value: Optional[float]) -> str:
+    return f"{value:.3g}" if value is not None and 0 < value < 0.01 else plain(value)

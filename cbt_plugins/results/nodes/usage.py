@@ -1,0 +1,282 @@
+"""One line for each daemon, disk and interface: what it did within a window."""
+
+from __future__ import annotations
+
+import contextlib
+import ipaddress
+import math
+import re
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+import numpy as np
+
+from cbt_plugins.journal import read_json, read_text
+from cbt_plugins.results.nodes.counters import DaemonSamples, NodeSamples
+
+Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
+
+
+@dataclass(frozen=True)
+class Networks:
+    """Empty where the configuration does not say."""
+
+    public: Tuple[Network, ...] = ()
+    cluster: Tuple[Network, ...] = ()
+
+    @classmethod
+    def of(cls, run: Path) -> Networks:
+        """Return the networks of a run from cluster/before; ceph.conf wins over the monitors' database, as in Ceph."""
+        folder = run / "cluster" / "before"
+        options: Dict[str, str] = {}
+        try:
+            for option in read_json(folder / "config_dump.json"):
+                if option.get("section") in ("global", "osd"):
+                    options[str(option["name"])] = str(option["value"])
+        except (OSError, ValueError, TypeError, KeyError, AttributeError):
+            pass
+        try:
+            conf = read_text(folder / "ceph.conf")
+        except OSError:
+            conf = ""
+        for name in ("public", "cluster"):
+            match = re.search(rf"^\s*{name}[_ ]network\s*=\s*(.+?)\s*$", conf, re.MULTILINE)
+            if match:
+                options[f"{name}_network"] = match.group(1)
+        return cls(*(cls.parse(options.get(f"{name}_network", "")) for name in ("public", "cluster")))
+
+    @staticmethod
+    def parse(text: str) -> Tuple[Network, ...]:
+        """Return the networks between commas or blanks; what is none is left out."""
+        networks: List[Network] = []
+        for word in re.split(r"[,\s;]+", text):
+            with contextlib.suppress(ValueError):
+                networks.append(ipaddress.ip_network(word, strict=False))
+        return tuple(networks)
+
+    def side(self, addresses: Sequence[str], roles: Sequence[str]) -> Optional[str]:
+        """Return "client" or "cluster": what mostly goes through an interface with these addresses on such a node.
+
+        A node with clients or RGWs talks to clients; a node of OSDs replicates through the cluster network, which is
+        the public one where there is no other. None: neither.
+        """
+        if "client" in roles or "rgw" in roles:
+            return "client"
+        if "osd" not in roles:
+            return None
+        own = bool(self.cluster) and set(self.cluster) != set(self.public)
+        if own and _in(addresses, self.public) and not _in(addresses, self.cluster):
+            return "client"
+        return "cluster"
+
+
+def _in(addresses: Sequence[str], networks: Sequence[Network]) -> bool:
+    ips = [ipaddress.ip_interface(address).ip for address in addresses]
+    return any(ip in network for ip in ips for network in networks)
+
+
+#: points of a series
+POINTS = 2000
+CLASSES = ("osd", "rgw", "mon", "mgr", "mds", "generator")
+#: seconds between two looks at threads, in files of version 1
+LOOK = 10.0
+_MIB = float(1 << 20)
+
+
+class UsageGrid:
+    """The window in at most POINTS bins."""
+
+    def __init__(self, window: Tuple[float, float], interval: float) -> None:
+        self.begin, self.end = window
+        length = self.end - self.begin
+        self.length = length
+        self.step = max(1, math.ceil(interval), math.ceil(length / POINTS))
+        self.edges = np.append(np.arange(math.ceil(length / self.step)) * float(self.step) + self.begin, self.end)
+
+    @staticmethod
+    def rounded_values(curve: np.ndarray) -> List[Optional[float]]:
+        return [None if math.isnan(value) else round(float(value), 4) for value in curve]
+
+
+def roles_at(node: NodeSamples, roles: Mapping[str, Sequence[str]]) -> List[str]:
+    """Return the roles of a node: what the file says, and what runs there."""
+    classes = {"generator": "client"}
+    seen = [classes.get(daemon.daemon_class, daemon.daemon_class) for daemon in node.daemons]
+    return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
+
+
+def without_doubles(nodes: Sequence[NodeSamples]) -> Iterator[NodeSamples]:
+    """Yield the nodes that have processes of their own: two names may be one machine."""
+    seen = set()
+    for node in nodes:
+        if node.processes not in seen:
+            seen.add(node.processes)
+            yield node
+
+
+def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
+    """Yield each daemon's line, and its cores in the bins (nan where nobody watched)."""
+    watched = node.processors.watched_seconds(grid.edges)
+    seconds = node.processors.watched_seconds((grid.begin, grid.end))[0]
+    for daemon, processes in _by_id(node, grid):
+        used = np.sum([process.used.rise(grid.begin, grid.end) for process in processes], axis=0)
+        rises = np.sum([process.used.rises(grid.edges)[:, 0] for process in processes], axis=0)
+        # a bin that nobody saw half of says nothing
+        with np.errstate(divide="ignore", invalid="ignore"):
+            curve = np.where(watched >= np.diff(grid.edges) / 2, rises / watched, np.nan)
+        rss = np.concatenate([_inside(process.at, process.rss, grid) for process in processes])
+        newest = processes[-1]
+        io = [process.io for process in processes]
+        yield (
+            {
+                "node": node.name,
+                "class": daemon.daemon_class,
+                "id": daemon.id,
+                "pid": newest.pid,
+                "restarts": len({process.pid for process in processes}) - 1,
+                "cores": rounded(used[0] / seconds),
+                "peak": rounded(highest(curve)),
+                "rss_mib": rounded(float(rss.mean()) / 1024) if len(rss) else None,
+                "rss_max_mib": rounded(float(rss.max()) / 1024) if len(rss) else None,
+                "read_mib_s": rounded(used[1] / seconds / _MIB) if all(io) else None,
+                "write_mib_s": rounded(used[2] / seconds / _MIB) if all(io) else None,
+                "threads": int(newest.threads[-1]) if len(newest.threads) else None,
+                "thread": _thread(processes, node, grid),
+                "throttled": _throttled(processes, grid) if node.looks else None,
+            },
+            curve,
+        )
+
+
+def _throttled(processes: Sequence[DaemonSamples], grid: UsageGrid) -> float:
+    """Return the share of the periods of its cgroup's CPU limit in which it had to wait; 0.0 without a limit."""
+    periods = [(n, of) for process in processes for t, of, n in process.throttled if grid.begin < t <= grid.end]
+    return rounded(sum(n for n, _ in periods) / max(1, sum(of for _, of in periods))) or 0.0
+
+
+def _thread(processes: Sequence[DaemonSamples], node: NodeSamples, grid: UsageGrid) -> Optional[Dict[str, Any]]:
+    """Return the thread that was most often the busiest, and its share of a core; other looks count as 0."""
+    looks: Dict[str, List[float]] = {}
+    lasted = {t: seconds for t, seconds in node.looks if grid.begin < t <= grid.end}
+    for process in processes:
+        for t, name, share in process.busiest:
+            if grid.begin < t <= grid.end:
+                looks.setdefault(name, []).append(share * lasted.get(t, 1.0))
+    if not looks:
+        return None
+    name = max(looks, key=lambda name: sum(looks[name]))
+    if lasted:
+        return {"name": name, "share": rounded(sum(looks[name]) / sum(lasted.values()))}
+    # the first look only shows where a thread begins
+    possible = math.floor(grid.length / max(LOOK, node.interval)) - 1
+    return {"name": name, "share": rounded(sum(looks[name]) / max(possible, sum(map(len, looks.values()))))}
+
+
+def _by_id(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[DaemonSamples, List[DaemonSamples]]]:
+    """Yield the processes of each daemon of Ceph together, and each process of a generator alone."""
+    processes_of_daemon: Dict[Tuple[str, str, int], List[DaemonSamples]] = {}
+    for daemon in node.daemons:
+        if daemon.daemon_class in CLASSES and daemon.used.meets(grid.begin, grid.end):
+            key = (daemon.daemon_class, daemon.id, daemon.pid if daemon.daemon_class == "generator" else 0)
+            processes_of_daemon.setdefault(key, []).append(daemon)
+    for processes in processes_of_daemon.values():
+        processes.sort(key=lambda process: process.at[0])
+        yield processes[0], processes
+
+
+def _inside(at: np.ndarray, values: np.ndarray, grid: UsageGrid) -> np.ndarray:
+    inside: np.ndarray = values[(at > grid.begin) & (at <= grid.end)]
+    return inside
+
+
+def devices(nodes: Sequence[NodeSamples], alone: Sequence[NodeSamples], grid: UsageGrid) -> Iterator[Dict[str, Any]]:
+    """Yield the disks that belong to an OSD or did something; those of one machine once."""
+    machines: Dict[str, List[NodeSamples]] = {}
+    for node in nodes:
+        machines.setdefault(node.boot, []).append(node)
+    for same in machines.values():
+        osds = _osds_of(node for node in alone if node.boot == same[0].boot)
+        for name, disk in same[0].disks.items():
+            seconds = disk.used.watched_seconds((grid.begin, grid.end))[0]
+            reads, read, read_ms, writes, written, write_ms, busy_ms, weighted = disk.used.rise(grid.begin, grid.end)
+            disk_osds = osds.get(name, {})
+            if not seconds or not (disk_osds or reads or writes):
+                continue
+            data = disk_osds.get("block", [])
+            yield {
+                "node": min((node for part_osds in disk_osds.values() for node, _ in part_osds), default=same[0].name),
+                "device": name,
+                "rotational": disk.rotational,
+                # its busy time is counted in ms, and read a little after the clock
+                "util": rounded(min(1.0, busy_ms / 1000 / seconds)),
+                "queue": rounded(weighted / 1000 / seconds),
+                "read_mib_s": rounded(read / seconds / _MIB),
+                "write_mib_s": rounded(written / seconds / _MIB),
+                "reads_s": rounded(reads / seconds),
+                "writes_s": rounded(writes / seconds),
+                "read_ms": rounded(read_ms / reads) if reads else None,
+                "write_ms": rounded(write_ms / writes) if writes else None,
+                "osd": data[0][1] if len(data) == 1 else None,
+                "osds": {
+                    part: sorted((osd for _, osd in part_osds), key=numbered) for part, part_osds in disk_osds.items()
+                },
+            }
+
+
+def _osds_of(nodes: Iterator[NodeSamples]) -> Dict[str, Dict[str, List[Tuple[str, str]]]]:
+    """Return disk -> part of an OSD -> [(node, OSD)]."""
+    osds_of_disk: Dict[str, Dict[str, List[Tuple[str, str]]]] = {}
+    for node in nodes:
+        for daemon in node.daemons:
+            for part, disks in daemon.disks.items():
+                for disk in disks:
+                    osds = osds_of_disk.setdefault(disk, {}).setdefault(part, [])
+                    if (node.name, daemon.id) not in osds:
+                        osds.append((node.name, daemon.id))
+    return osds_of_disk
+
+
+def interfaces(
+    nodes: Sequence[NodeSamples], grid: UsageGrid, roles: Mapping[str, Sequence[str]], networks: Networks
+) -> Iterator[Dict[str, Any]]:
+    """Yield interfaces that moved something; not those below a bond, and those of one network namespace once."""
+    seen = set()
+    for node in nodes:
+        if node.network in seen:
+            continue
+        seen.add(node.network)
+        for name, net in node.interfaces.items():
+            above = node.interfaces.get(net.master or "")
+            seconds = net.used.watched_seconds((grid.begin, grid.end))[0]
+            received, _, drops_in, sent, _, drops_out = net.used.rise(grid.begin, grid.end)
+            if not seconds or not (received or sent) or (above is not None and above.speed):
+                continue
+            used = max(received, sent) * 8 / seconds / 1e6
+            yield {
+                "node": node.name,
+                "name": name,
+                "rx_mib_s": rounded(received / seconds / _MIB),
+                "tx_mib_s": rounded(sent / seconds / _MIB),
+                "speed_mbit": net.speed,
+                "util": rounded(used / net.speed) if net.speed else None,
+                "drops": int(drops_in + drops_out),
+                "side": networks.side(net.addresses, roles_at(node, roles)),
+            }
+
+
+def highest(curve: np.ndarray) -> float:
+    values = curve[~np.isnan(curve)]
+    return float(values.max()) if len(values) else 0.0
+
+
+def numbered(text: str) -> Tuple[int, str]:
+    """Return a sort key: osd.2 before osd.10."""
+    return (int(text), "") if text.isdigit() else (0, text)
+
+
+def rounded(value: Optional[float]) -> Optional[float]:
+    """Return it with four digits behind the point, or as many as a small number needs."""
+    if value is None:
+        return None
+    return round(float(value), 4) if abs(value) >= 0.1 else float(f"{float(value):.3g}")

@@ -1,0 +1,229 @@
+"""The reader of run records: of our archives by their summaries, of other programs' results by the importers.
+
+docs/IMPORT.md says what is taken from each format, and what is not because it would be wrong.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+from typing import Any, Dict, List, Mapping, Optional
+
+from cbt_plugins.archive_files import confine
+from cbt_plugins.config import registry
+from cbt_plugins.journal import read_json
+from cbt_plugins.metrics import TOTAL
+from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.configuration import configuration
+from cbt_plugins.results.environment import roles_in
+from cbt_plugins.results.importers import cbt
+from cbt_plugins.results.importers.cbt import cluster_of
+from cbt_plugins.results.importers.importer import Importer, ResultFiles
+from cbt_plugins.results.nodes.counters import FOLDER
+from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, read_nodes
+from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.results.run_record import (
+    UNREADABLE,
+    Measurement,
+    ResultWarning,
+    RunRecord,
+    measurements,
+    of_resources,
+    result_warnings,
+)
+from cbt_plugins.results.source import NotThere, PackedFile, Unreadable, reading
+from cbt_plugins.results.summary_file import FILE, summary_of
+
+
+def records_of(path: Path) -> List[RunRecord]:
+    """Return every run of an archive, of a run's directory, of a summary.json, or of a result of another program.
+
+    In the order of their names. A run without a summary, or with an old one, is read anew; nothing is written.
+    Raises Unreadable where there is nothing to read.
+    """
+    if path.is_file():
+        if not _is_summary(path):
+            return read_imported(path)
+        run = path.parent if path.name == FILE and (path.parent / "plan.json").exists() else None
+        confine(path.parent)
+        return [record_of_summary(summary_of(path), path, run)]
+    try:
+        runs = find_runs(path)
+    except Unreadable as e:
+        try:
+            return read_imported(path)
+        except Unreadable:
+            raise e from None
+    return [record for run in runs for record in _as_it_is(run, several=len(runs) > 1)]
+
+
+def _as_it_is(run: Path, several: bool) -> List[RunRecord]:
+    """Return the records of one run; of several runs one that cannot be read is a record without numbers."""
+    try:
+        with reading(run):
+            return _of_run(run)
+    except Unreadable as e:
+        if not several:
+            raise
+        warning = ResultWarning(UNREADABLE, str(e))
+        return [RunRecord(str(run), f"{run.parent.name}/{run.name}", "", {}, (), usable=False, warnings=(warning,))]
+
+
+def _of_run(run: Path) -> List[RunRecord]:
+    """Return the records of a directory: those of another program where its results are the only ones."""
+    if not any((run / name).exists() for name in ("plan.json", "phases", FILE)):
+        try:
+            return read_imported(run)
+        except Unreadable:
+            pass
+    return [record_of_summary(summary_of(run), run, run)]
+
+
+def _is_summary(path: Path) -> bool:
+    try:
+        data = read_json(path)
+    except (OSError, ValueError):
+        return False
+    return isinstance(data, dict) and {"version", "run", "phases", "usable"} <= set(data)
+
+
+def record_of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -> RunRecord:
+    """Return the record of one of our own runs, by its summary; `run` is its directory, where there is one."""
+    return RunRecord(
+        source=str(source),
+        name=summary["run"]["name"],
+        kind="cbt-plugins",
+        config=configuration(summary, run),
+        measurements=tuple(measurements(summary)),
+        usable=summary["usable"],
+        warnings=tuple(result_warnings(summary)),
+        label=summary["environment"]["versions"].get("ceph"),
+        started=summary["phases"][0]["window"]["start"] if summary["phases"] else None,
+        run_id=summary["run"]["run_id"],
+    )
+
+
+#: bytes from the begin of a file that say what it is
+_HEAD = 1 << 14
+#: files below a folder that is no archive: more are somebody's disk
+MOST_FILES = 10_000
+#: other files of a run's directory, which may be large
+_NOT = re.compile(
+    r"_(bw|iops|lat|clat|slat|hist)(\.\d+)?\.log|^(collectl|perf|ceph-|historic|visualisation)|\.(png|svg|html|yaml|conf)$"
+)
+
+
+def read_imported(path: Path) -> List[RunRecord]:
+    """Return the records of a file, of a directory with the files of several clients, or of an archive of CBT's own
+    benchmarks.
+
+    One record for each iteration and permutation. Raises Unreadable where there is nothing that is known.
+    """
+    if not path.exists():
+        raise NotThere(f"{path}: no such file or directory")
+    if not path.is_dir():
+        importer_of_kind = importers()
+        kind = _kind_of(path, importer_of_kind)
+        if kind is None:
+            raise Unreadable(f"{path}: not the result of a known program ({', '.join(importer_of_kind)})")
+        with reading(path):
+            return importer_of_kind[kind].read(ResultFiles(path, path.name, (path,)))
+    try:
+        runs = find_runs(path)
+    except Unreadable:
+        return _of_directory(path)
+    records: List[RunRecord] = []
+    errors: List[str] = []
+    for run in runs:
+        if (run / "plan.json").exists():
+            continue  # a run of ours
+        try:
+            records += [
+                _watched(run, record) for record in _of_directory(run, f"{run.resolve().parent.name}/{run.name}")
+            ]
+        except Unreadable as e:
+            errors.append(str(e))
+    if not records:
+        raise Unreadable(errors[0] if errors else f"{path}: no run of another program in it")
+    return records
+
+
+def _watched(run: Path, record: RunRecord) -> RunRecord:
+    """Return the record with what the monitor `resources` saw beside CBT's own benchmark."""
+    if not any(run.glob(f"{FOLDER}*")):
+        return record
+    try:
+        with reading(run):
+            used = _usage_of(run, record, cluster_of(run))
+    except Unreadable as e:
+        return replace(record, warnings=(*record.warnings, ResultWarning("damaged-archive", str(e))))
+    lines = [line for phase, usage in used.items() for line in of_resources(phase, usage)]
+    return replace(record, used=used, measurements=(*record.measurements, *lines))
+
+
+def _usage_of(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+    """Return phase -> use, of a run by another program whose phases have times; {} without a monitor.
+
+    Nobody has compared the clocks of the nodes: they are taken to be equal. `cluster` is the file's section.
+    """
+    nodes = read_nodes(run, {})
+    usage_of_phase: Dict[str, Dict[str, Any]] = {}
+    for phase in dict.fromkeys(line.phase for line in record.measurements) if nodes else ():
+        measurements = [m for m in record.measurements if m.phase == phase and m.start is not None and m.series]
+        ops = {m.op: m.value or 0.0 for m in measurements if m.metric == "obj_per_s" and m.op != TOTAL}
+        if not ops:
+            continue
+        start = max(m.start or 0.0 for m in measurements)
+        window = (start, min((m.start or 0.0) + m.step * len(m.series or ()) for m in measurements))
+        watched_nodes = [node for node in nodes if window[0] < window[1] and node.processors.meets(*window)]
+        if watched_nodes:
+            moved = sum((m.value or 0.0) * 2**20 for m in measurements if m.metric == "mib_per_s" and m.op != TOTAL)
+            load: Dict[str, Any] = {"made": True, "per_s": sum(ops.values()), "bytes_per_s": moved, "ops": ops}
+            load["ceiling"] = None
+            rates = ((m.start or 0.0, m.step, m.series or ()) for m in measurements if _counts(m))
+            load["served"] = counter_of_rates(rates)
+            usage_of_phase[phase] = of_window(watched_nodes, window, load, roles_in(cluster), Networks())
+    return usage_of_phase
+
+
+def _counts(measurement: Measurement) -> bool:
+    return measurement.metric == "obj_per_s" and measurement.op != TOTAL
+
+
+def importers() -> Dict[str, Importer]:
+    """Return an importer of each kind: ours, and those of other distributions."""
+    return {kind: load()() for kind, load in registry.loaders(registry.IMPORTERS).items()}
+
+
+def _kind_of(path: Path, importer_of_kind: Dict[str, Importer]) -> Optional[str]:
+    """Return the kind of the importer that claims a file."""
+    try:
+        chunk = next(iter(PackedFile(path).chunks()), b"")
+    except Unreadable:
+        return None
+    head = chunk[:_HEAD].decode("utf-8", "replace")
+    return next((kind for kind, importer in importer_of_kind.items() if importer.claims(head)), None)
+
+
+def _of_directory(path: Path, name: Optional[str] = None) -> List[RunRecord]:
+    """Return the records of a directory; its files of one program are those of one run. Raises Unreadable."""
+    importer_of_kind = importers()
+    claimed: Dict[str, List[Path]] = {kind: [] for kind in importer_of_kind}
+    files = list(islice(path.rglob("*"), MOST_FILES + 1))
+    if len(files) > MOST_FILES:
+        raise Unreadable(f"{path}: more than {MOST_FILES} files, and no run of an archive: name the folder of a run")
+    for file in sorted(files):
+        kind = _kind_of(file, importer_of_kind) if file.is_file() and not _NOT.search(file.name) else None
+        if kind is not None:
+            claimed[kind].append(file)
+    about = (cbt.configuration(path), cbt.clients(path), cbt.faults_of(path))
+    records: List[RunRecord] = []
+    for kind, files in claimed.items():
+        if files:
+            with reading(path):
+                records += importer_of_kind[kind].read(ResultFiles(path, name or path.name, tuple(files), *about))
+    if not records:
+        raise Unreadable(f"{path}: no result of a known program ({', '.join(importer_of_kind)})")
+    return records

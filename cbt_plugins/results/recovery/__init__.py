@@ -1,0 +1,1 @@
+"""How the cluster took failures, returns and upgrades, and what they cost the clients."""

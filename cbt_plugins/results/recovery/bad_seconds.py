@@ -1,0 +1,129 @@
+"""Bad seconds: those in which clients had not what an objective promises them."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.metrics import METRICS, TOTAL
+from cbt_plugins.results.histogram import rank
+from cbt_plugins.results.requests.endpoint_stalls import least_missed
+from cbt_plugins.results.requests.phase import PhaseAggregates
+from cbt_plugins.results.requests.series import Blocks, Seconds, coarse_bucket, lowest_of
+
+#: without an objective in the file: p99 of a second / that of the baseline, and the share of requests that succeed
+TIMES, SUCCESS = 3.0, 0.999
+P99, SUCCESS_RATE = "p99_ms", "success_rate"
+_MS = 1e6
+#: ms; config.objective has none above
+_HIGHEST = 1e9
+
+
+@dataclass(frozen=True)
+class SecondLimits:
+    """What a second of an operation, or of all, must keep."""
+
+    bucket: int  # coarse bucket of latencies: p99 must be below it
+    success_rate: float
+    given: bool  # p99 in the file; else TIMES that of the baseline
+    per_s: Optional[float]  # requests/s of the baseline
+
+    @property
+    def p99_ms(self) -> float:
+        """The latency from which on a p99 is too high: the limit, rounded up to the next bucket, by up to 1.6 %."""
+        return lowest_of(self.bucket) / _MS
+
+    def plain(self) -> Dict[str, Any]:
+        return {P99: self.p99_ms, SUCCESS_RATE: self.success_rate, "given": self.given}
+
+
+def second_limits(
+    objective: Mapping[str, Any], base: Optional[Mapping[str, Any]], ops: Iterable[str]
+) -> Dict[str, SecondLimits]:
+    """Return the limits of all operations together and of each one; of one that has no p99 to be judged by, none.
+
+    `objective`: as in the file, by metric or operation/metric; a metric without an operation is about each one.
+    """
+    limits = {}
+    for op in (TOTAL, *ops):
+        given, line = _number(objective, op, P99), _line_of(base, op)
+        usual = line.get(P99)
+        ms = given if given is not None else None if usual is None else TIMES * usual
+        if ms is not None:
+            success = _number(objective, op, SUCCESS_RATE)
+            per_s = line["requests"] / base["seconds"] if base and line else None
+            bucket = coarse_bucket(round(ms * _MS))
+            limits[op] = SecondLimits(bucket, SUCCESS if success is None else success, given is not None, per_s)
+    return limits
+
+
+def _number(objective: Mapping[str, Any], op: str, metric: str) -> Optional[float]:
+    value = objective.get(f"{op}/{metric}", objective.get(metric))
+    return float(value) if isinstance(value, (int, float)) and 0 < value < _HIGHEST else None
+
+
+def _line_of(base: Optional[Mapping[str, Any]], op: str) -> Mapping[str, Any]:
+    line: Optional[Mapping[str, Any]] = base and (base["total"] if op == TOTAL else base["ops"].get(op))
+    return line or {}
+
+
+def bad_seconds(aggregates: PhaseAggregates, limits: Mapping[str, SecondLimits]) -> Dict[str, np.ndarray]:
+    """Return for all operations together, and for each one, which seconds of a phase are bad.
+
+    One in which p99 is too high, or too many requests failed; and one of a time without any success in which more of
+    the baseline's requests are missing than chance explains. Percentiles of long phases have bins of several seconds,
+    all of which are bad then.
+    """
+    timeline = aggregates.timeline
+    bad = {}
+    for op, limit in limits.items():
+        seconds = aggregates.all_ops if op == TOTAL else timeline.seconds.get(op)
+        if seconds is None and op in aggregates.phase.mix:  # not one request of it ended
+            seconds = Seconds(aggregates.grid)
+        blocks = (
+            list(timeline.blocks.values()) if op == TOTAL else [timeline.blocks[op]] if op in timeline.blocks else []
+        )
+        if seconds is not None:
+            bad[op] = _too_late(seconds, blocks, limit) | _failed(seconds, limit) | _silent(seconds, limit)
+    return bad
+
+
+def _too_late(seconds: Seconds, blocks: Sequence[Blocks], limit: SecondLimits) -> np.ndarray:
+    """Return the seconds whose p99, the nearest rank of all operations' latencies, is too high."""
+    grid, q = seconds.grid, METRICS[P99].quantile or 0.0
+    n, late = (
+        sum((each.at_least(bucket) for each in blocks), np.zeros(grid.block_bins, np.int64))
+        for bucket in (0, limit.bucket)
+    )
+    bins = np.array([a > 0 and a - b < rank(q, a) for a, b in zip(n.tolist(), late.tolist())], bool)
+    at = (grid.first + np.arange(grid.seconds) - grid.first_block) // grid.block_step
+    return bins[at]
+
+
+def _failed(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
+    n, failed = seconds.sums["n"], seconds.sums["failed"]
+    return np.asarray((failed > 0) & (n < limit.success_rate * (n + failed)))
+
+
+def _silent(seconds: Seconds, limit: SecondLimits) -> np.ndarray:
+    """Return the seconds of silences that are no chance, by the rate of the baseline, or else that of the phase.
+
+    A phase without any success, and without a baseline, is one silence.
+    """
+    grid = seconds.grid
+    own = int(seconds.sums["n"].sum()) / max(1.0, grid.length) or math.inf
+    per_s = own if limit.per_s is None else limit.per_s
+    silent = np.zeros(grid.seconds, bool)
+    silent[[second - grid.first for second in seconds.silent()]] = True
+    for begin, end in runs(silent):
+        silent[begin:end] = per_s * (end - begin) >= least_missed(grid.length)
+    return silent
+
+
+def runs(flags: np.ndarray) -> List[Tuple[int, int]]:
+    """Return (begin, end) of each run of true values."""
+    edges = np.flatnonzero(np.diff(np.concatenate(([0], flags, [0]))))
+    return list(zip(edges[::2].tolist(), edges[1::2].tolist()))

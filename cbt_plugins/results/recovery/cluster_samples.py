@@ -1,0 +1,266 @@
+"""The samples of the `recovery` monitor as complete states: recovery.jsonl has only what changed."""
+
+from __future__ import annotations
+
+import bisect
+import math
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+
+from cbt_plugins.conditions import is_clean
+from cbt_plugins.journal import json_lines
+from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.environment import UNMEASURED, Clocks
+from cbt_plugins.results.numbered_lines import NUMBER, numbered_lines
+
+FILE = "recovery.jsonl"
+#: what an agent knows by following maps and counters
+_FOLLOWED = ("down", "out", "recovered")
+#: seconds by which two clocks may differ without being corrected
+_NEAR = 0.25
+
+
+class Change(NamedTuple):
+    """An OSD map that has other OSDs up or in than the one before."""
+
+    t: float  # when the monitors made it, epoch seconds on the clock of the machine that led the run
+    epoch: int
+    down: Tuple[int, ...] = ()
+    up: Tuple[int, ...] = ()
+    out: Tuple[int, ...] = ()
+    inside: Tuple[int, ...] = ()
+
+
+class Sample(NamedTuple):
+    """The cluster at one instant; parts that did not change are shared between samples."""
+
+    t: float  # epoch seconds on the same clock
+    state: Mapping[str, Any]  # keys of docs/RECOVERY.md
+    clean: bool  # all PGs active+clean, maybe scrubbing
+    moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
+    changed: Tuple[str, ...] = ()  # daemons that ended or started since the sample before: "osd.3 down"
+
+    def count(self, object_state: str) -> int:
+        """Return the object copies that are "degraded", "misplaced" or "unfound"."""
+        return int((self.state.get(object_state) or (0, 0))[0])
+
+    def total(self, object_state: str) -> int:
+        return int((self.state.get(object_state) or (0, 0))[1])
+
+    def share(self, object_state: str) -> Optional[float]:
+        """Return `count` as a share of all object copies; Ceph names their total only when some are counted."""
+        count, total = self.count(object_state), self.total(object_state)
+        return count / total if total else None if count else 0.0
+
+    @property
+    def pgs(self) -> Mapping[str, int]:
+        pgs: Mapping[str, int] = self.state.get("pgs") or {}
+        return pgs
+
+    @property
+    def not_clean(self) -> int:
+        counted_pgs = sum(self.pgs.values())
+        clean = sum(n for state, n in self.pgs.items() if is_clean(state))
+        return max(counted_pgs, int(self.state.get("num_pgs") or 0)) - clean
+
+    @property
+    def inactive(self) -> int:
+        """PGs that serve no request."""
+        counted_pgs = sum(self.pgs.values())
+        active = sum(n for state, n in self.pgs.items() if "active" in state.split("+"))
+        return max(counted_pgs, int(self.state.get("num_pgs") or 0)) - active
+
+    @property
+    def all_copies(self) -> bool:
+        """No object lacks a copy, and all are counted: those of a PG that is down are in no number."""
+        return not self.count("degraded") and not self.count("unfound") and not self.inactive
+
+    @property
+    def settled(self) -> bool:
+        """The statistics are newer than the last change of an OSD."""
+        return bool(self.state.get("settled"))
+
+    @property
+    def osds_up(self) -> int:
+        return self._but("down", "osds_up")
+
+    @property
+    def osds_in(self) -> int:
+        return self._but("out", "osds_in")
+
+    def _but(self, lacking: str, counted: str) -> int:
+        """Return the number of all OSDs but those of a list; where the list is not known, as many as the status counts.
+        """
+        osds, them = int(self.state.get("osds") or 0), self.state.get(lacking)
+        return int(self.state.get(counted, osds)) if them is None else osds - len(them)
+
+    def status(self) -> Dict[str, Any]:
+        """Return the status in which `conditions` are found."""
+        status: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
+        status.update((f"{object_state}_share", self.share(object_state)) for object_state in ("degraded", "misplaced"))
+        status.update(osds_up=self.osds_up, osds_in=self.osds_in)
+        if self.changed:
+            status["daemons"] = list(self.changed)
+        return {"t": self.t, "clean": self.clean, "not_clean": self.not_clean, **status}
+
+
+_STATUS = ("pgs", "health", "checks", "says", "raw_used", "osds")
+
+
+@dataclass
+class Samples:
+    """Samples of one or several monitors, by time."""
+
+    interval: float = 1.0  # seconds, asked; the longest one
+    period: float = 5.0  # seconds between two reports of an OSD: what the statistics lag behind
+    via: Optional[str] = None  # "librados" or "ceph"
+    samples: List[Sample] = field(default_factory=list)
+    changes: List[Change] = field(default_factory=list)
+    gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
+    fallbacks: List[str] = field(default_factory=list)  # why `ceph` was asked instead of librados
+    damage: Dict[str, None] = field(default_factory=dict)  # what was wrong with lines, which are left out
+    skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
+
+    @property
+    def longest_interval(self) -> float:
+        """A longer time without a sample is a gap, in which anything may have happened."""
+        return max(3.0, 2.5 * self.interval)
+
+    def between(self, begin: float, end: float) -> List[Sample]:
+        """Return samples of begin <= t < end."""
+        return [sample for sample in self.samples if begin <= sample.t < end]
+
+    def before(self, t: float) -> Optional[Sample]:
+        """Return the newest sample before t."""
+        return next((sample for sample in reversed(self.samples) if sample.t < t), None)
+
+
+def files_of(run: Path) -> List[Path]:
+    """Return the monitor's files in a run's folder, of interrupted attempts too, wherever a benchmark has put them.
+
+    What is in hidden folders was not fetched in full, and has no sums.
+    """
+    return sorted(path for path in run.rglob(FILE) if not any(part[0] == "." for part in path.relative_to(run).parts))
+
+
+def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
+    """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
+    samples = Samples(interval=0.0, period=0.0)
+    for path in paths:
+        SampleReader(samples, clocks.of_file(path), clocks.monitors).add(numbered_lines(path, samples.damage))
+    samples.interval, samples.period = samples.interval or 1.0, samples.period or 5.0
+    samples.samples.sort(key=lambda sample: sample.t)
+    change_of_epoch = {change.epoch: change for change in samples.changes}
+    samples.changes = [change_of_epoch[epoch] for epoch in sorted(change_of_epoch)]
+    samples.gaps = sorted(samples.gaps + _missing(samples), key=lambda gap: float(gap["t"]))
+    return samples
+
+
+class SampleReader:
+    """Makes samples of the lines of one file, which may come in parts."""
+
+    def __init__(self, samples: Samples, offset: float = 0.0, of_maps: float = 0.0) -> None:
+        """Take the clock of the file's node, and of the monitors that make maps, minus the run's, in seconds."""
+        self._samples = samples
+        self._offset, self._of_maps = offset, of_maps
+        self._state: Dict[str, Any] = {}
+        self._clean = self._moving = False
+
+    def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
+        """Add lines in the order of the file."""
+        for line in lines:
+            if "version" in line:
+                self._begin(line)
+                continue
+            if line.get("event") == "fallback":
+                self._samples.fallbacks.append(str(line.get("why")))
+            if not ("end" in line or "event" in line or not isinstance(line.get("t"), (int, float))):
+                self._add_sample(line)
+
+    def _begin(self, header: Mapping[str, Any]) -> None:
+        # a new agent, which may not know them
+        self._state = {key: value for key, value in self._state.items() if key not in _FOLLOWED}
+        samples = self._samples
+        samples.via = header.get("via") or samples.via
+        samples.interval = max(samples.interval, float(header.get("interval") or 0))
+        samples.period = max(samples.period, float(header.get("mgr_stats_period") or 0))
+
+    def _add_sample(self, line: Mapping[str, Any]) -> None:
+        samples, t = self._samples, float(line["t"]) - self._offset
+        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap", "daemons", NUMBER)}
+        if new:
+            self._state = {**self._state, **new}
+        if "pgs" in new or "num_pgs" in new:
+            self._clean, self._moving = _states(self._state)
+        if "pgs" not in self._state:
+            return  # the file's first lines are missing
+        samples.samples.append(Sample(t, self._state, self._clean, self._moving, _changed(line)))
+        for change in line.get("map") or ():
+            # a map is made after the last sample that did not show it, and before the first one that does
+            low = samples.samples[-2].t if len(samples.samples) > 1 else -math.inf
+            stamped = float(change["t"]) - self._of_maps
+            right = min(max(stamped, low - _NEAR), t + _NEAR)
+            samples.skew = max(samples.skew, abs(stamped - right))
+            samples.changes.append(_change(change, right))
+        if line.get("gap"):
+            seconds, why = line["gap"]
+            samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+
+
+def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:
+    maps = line.get("map") or ()
+    osds = [f"osd.{osd} {how}" for change in maps for how in ("down", "up") for osd in change.get(how) or ()]
+    return (*osds, *(line.get("daemons") or ()))
+
+
+def _states(state: Mapping[str, Any]) -> Tuple[bool, bool]:
+    pgs: Mapping[str, int] = state.get("pgs") or {}
+    clean = sum(n for name, n in pgs.items() if is_clean(name))
+    moving = any({"recovering", "backfilling"} & set(name.split("+")) for name in pgs)
+    return 0 < clean == state.get("num_pgs", sum(pgs.values())), moving
+
+
+def _change(line: Mapping[str, Any], t: float) -> Change:
+    lists = {name: tuple(line.get(key) or ()) for name, key in _LISTS.items()}
+    return Change(t, int(line["epoch"]), **lists)
+
+
+_LISTS = {"down": "down", "up": "up", "out": "out", "inside": "in"}
+
+
+def _missing(samples: Samples) -> List[Dict[str, Any]]:
+    """Return the gaps that no line tells of: between two phases no monitor ran."""
+    gap_times = {gap["t"] for gap in samples.gaps}
+    return [
+        {"t": b.t, "seconds": round(b.t - a.t, 3), "why": "no monitor ran"}
+        for a, b in zip(samples.samples, samples.samples[1:])
+        if b.t - a.t > samples.longest_interval and b.t not in gap_times
+    ]
+
+
+#: a file that phases have in archives made before the whole run was sampled
+OWN_FILE = "status.jsonl"
+Status = List[Mapping[str, Any]]
+
+
+def status_by_phase(run: ArchivedRun) -> Dict[Optional[str], Status]:
+    """Return the status in which `conditions` are found, by phase; None: before, between and after the phases."""
+    read = read_samples(files_of(run.path), Clocks.of(run))
+    run.damage.update(read.damage)
+    samples = read.samples
+    borders: Dict[str, Dict[str, float]] = {"phase-begin": {}, "phase-end": {}}
+    for event in json_lines(run.path / "events.jsonl"):
+        if event.get("event") in borders and isinstance(event.get("t"), (int, float)):
+            borders[event["event"]][str(event.get("phase"))] = float(event["t"])  # the last attempt counts
+    statuses: Dict[Optional[str], Status] = {None: list(json_lines(run.path / "afterwards" / OWN_FILE))}
+    times, apart = [sample.t for sample in samples], bytearray(b"x" * len(samples))
+    for phase in run.phases:
+        begin = borders["phase-begin"].get(phase.name, phase.window[0])
+        end = max(borders["phase-end"].get(phase.name, 0.0), phase.window[1])
+        during = slice(bisect.bisect_left(times, begin), bisect.bisect_left(times, end))
+        own = json_lines(phase.path / OWN_FILE)
+        statuses[phase.name] = list(own) or [sample.status() for sample in samples[during]]
+        apart[during] = bytes(len(apart[during]))
+    statuses[None] = statuses[None] or [sample.status() for sample, is_apart in zip(samples, apart) if is_apart]
+    return statuses

@@ -1,0 +1,151 @@
+"""The numbers of stretches of whole seconds of load, each compared with the baseline."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, List, Mapping, NamedTuple, Optional, Sequence
+
+import numpy as np
+
+from cbt_plugins.metrics import TOTAL
+from cbt_plugins.results.histogram import tail_quantiles
+from cbt_plugins.results.recovery.episodes import Stretch
+from cbt_plugins.results.requests.phase import PhaseAggregates, moves_data, rank
+from cbt_plugins.results.requests.series import SECOND, Blocks, Seconds, TimeGrid, coarse_bucket
+
+#: ns after which a request is one that waited
+WAITED = SECOND
+#: operation, or TOTAL -> which seconds of a phase are bad; an operation whose bad seconds are unknown is not there
+BadSeconds = Mapping[str, np.ndarray]
+_NOT_JUDGED: BadSeconds = {}
+
+
+class LoadPart(NamedTuple):
+    """Some seconds of a phase."""
+
+    aggregates: PhaseAggregates
+    stretch: Stretch
+    bad: BadSeconds = _NOT_JUDGED
+
+
+class _OpPart(NamedTuple):
+    """The same of one operation, or of all."""
+
+    seconds: Seconds
+    blocks: Sequence[Blocks]
+    stretch: Stretch
+    bad: Optional[np.ndarray]
+
+    @property
+    def places(self) -> slice:
+        """The seconds of the grid that the stretch touches."""
+        first = self.seconds.grid.first
+        return slice(math.floor(self.stretch.start) - first, math.ceil(self.stretch.end) - first)
+
+    def sum(self, name: str) -> int:
+        return int(self.seconds.sums[name][self.places].sum())
+
+
+def numbers_in(
+    aggregates: PhaseAggregates, stretch: Stretch, base: Optional[Mapping[str, Any]], bad: BadSeconds = _NOT_JUDGED
+) -> Dict[str, Any]:
+    """Return the numbers of a stretch of whole seconds, compared with those of `base`."""
+    about = {"state": stretch.state, "start": stretch.start, "end": stretch.end}
+    return {**about, **merged_numbers([LoadPart(aggregates, stretch, bad)], base)}
+
+
+def merged_numbers(parts: Sequence[LoadPart], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return {"seconds", "total", "ops"} of several stretches together, compared with those of `base`."""
+    everything = [
+        _OpPart(aggregates.all_ops, list(aggregates.timeline.blocks.values()), stretch, bad.get(TOTAL))
+        for aggregates, stretch, bad in parts
+    ]
+    by_op: Dict[str, List[_OpPart]] = {}
+    for aggregates, stretch, bad in parts:
+        for op in {**aggregates.timeline.seconds, **bad}.keys() - {TOTAL}:
+            seconds = aggregates.timeline.seconds.get(op) or Seconds(aggregates.grid)
+            blocks = aggregates.timeline.blocks.get(op)
+            by_op.setdefault(op, []).append(_OpPart(seconds, [blocks] if blocks else [], stretch, bad.get(op)))
+    return {
+        "seconds": round(sum(stretch.end - stretch.start for _, stretch, _ in parts), 3),
+        "total": _compared(_line(None, everything), base["total"] if base else None),
+        "ops": {
+            op: _compared(_line(op, by_op[op]), base["ops"].get(op) if base else None) for op in sorted(by_op, key=rank)
+        },
+    }
+
+
+def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
+    length = sum(part.stretch.end - part.stretch.start for part in parts)
+    n, failed, objects, size, total = (
+        sum(part.sum(name) for part in parts) for name in ("n", "failed", "objects", "bytes", "total")
+    )
+    latencies = _latencies(parts)
+    quantiles = _quantiles(latencies, 0.5, 0.99, 0.999)
+    bad = [int(part.bad[part.places].sum()) for part in parts if part.bad is not None]
+    return {
+        "requests": n,
+        "errors": failed,
+        "waited": int(latencies.at_least(coarse_bucket(WAITED)).sum()),
+        "bad_seconds": sum(bad) if len(bad) == len(parts) else None,
+        "obj_per_s": round(objects / length, 4),
+        "mib_per_s": round(size / length / 2**20, 4) if moves_data(op) else None,
+        "mean_ms": round(total / n / 1e6, 3) if n else None,
+        "p50_ms": quantiles[0],
+        "p99_ms": quantiles[1],
+        "p999_ms": quantiles[2],
+        "max_ms": round(max(int(part.seconds.max[part.places].max()) for part in parts) / 1e6, 3) if n else None,
+        "longest_gap": round(max(map(_gap, parts)), 6),
+        "silent_seconds": sum(map(_silent, parts)),
+        "tail_ms": _quantiles(latencies, *tail_quantiles(int(latencies.counts.sum()))),
+    }
+
+
+def _gap(part: _OpPart) -> float:
+    """Return the longest time within the stretch in which nothing succeeded."""
+    seconds, places = part.seconds, part.places
+    some = seconds.sums["n"][places] > 0
+    begin, end = round(part.stretch.start * SECOND), round(part.stretch.end * SECOND)
+    first, last = seconds.first[places][some], seconds.last[places][some]
+    gaps = np.concatenate((first, [end])) - np.concatenate(([begin], np.maximum.accumulate(last)))
+    return max(0, int(gaps.max())) / SECOND
+
+
+def _silent(part: _OpPart) -> int:
+    """Return the number of whole seconds in which nothing succeeded."""
+    first, (start, end) = part.seconds.grid.first, part.stretch[2:]
+    inner = slice(math.ceil(start) - first, max(math.floor(end), math.ceil(start)) - first)
+    return int((part.seconds.sums["n"][inner] == 0).sum())
+
+
+def _latencies(parts: Sequence[_OpPart]) -> Blocks:
+    """Return one bin with the latencies of the bins that lie completely in a stretch."""
+    merged = Blocks(TimeGrid(0.0, 1.0))
+    for part in parts:
+        start, end = part.stretch[2:]
+        for op_blocks in part.blocks:
+            grid = op_blocks.grid
+            low = max(0, math.ceil((start - grid.first_block) / grid.block_step))
+            high = max(low, math.floor((end - grid.first_block) / grid.block_step))
+            if not grid.snapped and end >= grid.end:
+                high = grid.block_bins
+            first, bucket, counts = op_blocks.used()
+            counts = counts[max(0, low - first) : max(0, high - first)]
+            if counts.size:
+                merged.add(0, bucket, counts.sum(axis=0, keepdims=True))
+                merged.max[0] = max(int(merged.max[0]), int(op_blocks.max[low:high].max()))
+    return merged
+
+
+def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:
+    """Return milliseconds, off by less than 0.8 %; None below 1 / (1 - q) samples."""
+    n = int(latencies.counts.sum())
+    quantiles = (bins[0] for bins in latencies.quantiles(*wanted))
+    return [None if ns is None or n < round(1 / (1 - q)) else round(ns / 1e6, 3) for q, ns in zip(wanted, quantiles)]
+
+
+def _compared(line: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    for name in ("obj_per_s", "mib_per_s"):
+        of = base.get(name) if base else None
+        line[f"{name}_percent"] = round(100 * line[name] / of, 2) if of and line[name] is not None else None
+    return line

@@ -1,0 +1,83 @@
+"""The warnings about failures and returns: what they do not tell, or what they tell of something else."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from typing import Any, Dict, Iterator, List, Mapping, Sequence
+
+from cbt_plugins.formatting import several
+from cbt_plugins.results.recovery.cluster_samples import Samples
+from cbt_plugins.results.recovery.episodes import EARLY, is_planned, rows_of
+
+
+def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+    """Yield {"code", "text"} of episodes in their plain form; with "episode" it is about the rows of that one."""
+    if not samples.samples:
+        yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
+        return
+    planned = [episode for episode in episodes if is_planned(episode)]
+    for episode in planned:
+        about = f"{episode['kind']} {', '.join(episode['labels'])}"
+        for warning in _about(samples, episode):
+            yield {"code": warning["code"], "text": f"{about}: {warning['text']}", "episode": rows_of(episode)}
+        early = episode["ended_early"]
+        # what else is in force then does not recover as it would
+        for affected in planned if early else ():
+            if affected is episode or affected["begin"] <= early["t"] < affected["end"]:
+                yield {"code": "fault-ended-early", "text": f"{about}: {_early(early)}", "episode": rows_of(affected)}
+    for why in dict.fromkeys(samples.fallbacks):
+        text = f"recovery was sampled through the ceph command, not librados: {why}; set librados: false to sample so"
+        yield {"code": "sampled-by-command", "text": text}
+    if samples.skew:
+        text = f"the monitors' clock is at least {samples.skew:.2f} s off the clock of the node that asked"
+        yield {"code": "clock-skew", "text": f"{text}: times of OSD maps are as exact as the samples"}
+
+
+def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, str]]:
+    gaps = [gap for gap in samples.gaps if _overlap(gap, episode)]
+    if gaps:
+        worst = max(gaps, key=lambda gap: float(gap["seconds"]))
+        many = several(len(gaps), "gap")
+        yield {
+            "code": "recovery-gap",
+            "text": f"{many} in the samples, the longest {worst['seconds']:.1f} s: {worst['why']}",
+        }
+    fired = episode["switch_fired"]
+    if fired and fired["undo"] - fired["t"] > EARLY:
+        early = f"{fired['undo'] - fired['t']:.1f} s before its undo"
+        text = f"the fault ended by itself at {_clock(fired['t'])}, {early}; a longer deadline keeps it"
+        yield {"code": "switch-fired-early", "text": text}
+    unclean = episode["before"] and not episode["before"]["clean"] and episode["kind"] == "failure"
+    # beside another fault of the run it is as the plan wants it
+    if unclean and not episode["beside_faults"]:
+        yield {"code": "not-clean-before", "text": "not all PGs were active+clean before it"}
+    if episode["again"] is not None:
+        text = f"the fault was undone with a broken-off run, and injected again {episode['again']:.1f} s before"
+        yield {"code": "fault-time", "text": text}
+    flapped = episode["flapped"]
+    if flapped:
+        since = f"{flapped['t'] - episode['begin']:.1f} s after the undo began"
+        text = f"{_osds(flapped['osds'])} down again at {_clock(flapped['t'])}, {since}"
+        yield {"code": "osd-flapped", "text": text}
+    if episode["outcome"] == "not recovered":
+        why = next(m["reason"] for m in episode["milestones"] if m["name"] == "clean")
+        yield {"code": "not-recovered", "text": f"not all PGs active+clean: {why}"}
+
+
+def _early(early_end: Mapping[str, Any]) -> str:
+    before = "" if early_end["undo"] is None else f", {early_end['undo'] - early_end['t']:.1f} s before its undo"
+    when = f"{_clock(early_end['t'])}{before}"
+    who = "the switch of its node" if early_end["switch"] else "something else"
+    return f"{_osds(early_end['osds'])} {early_end['state']} again at {when}: {who} has ended the fault"
+
+
+def _osds(osds: List[int]) -> str:
+    return f"{', '.join(f'osd.{osd}' for osd in osds)} {'was' if len(osds) == 1 else 'were'}"
+
+
+def _clock(t: float) -> str:
+    return datetime.fromtimestamp(t, timezone.utc).strftime("%H:%M:%S UTC")
+
+
+def _overlap(gap: Mapping[str, Any], episode: Mapping[str, Any]) -> bool:
+    return bool(gap["t"] > episode["begin"] and gap["t"] - gap["seconds"] < episode["end"])

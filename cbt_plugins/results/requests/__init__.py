@@ -1,0 +1,1 @@
+"""What the requests of a phase say: counts, latencies and series."""

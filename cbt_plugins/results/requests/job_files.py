@@ -1,0 +1,247 @@
+"""The files of a phase's jobs: their aggregates, or rows that cbt-rows reduces as it does during a run.
+
+All processors read when there is much to read."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import os
+import subprocess
+import tempfile
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+
+from cbt_plugins.archive_files import open_regular
+from cbt_plugins.evidence import row_change
+from cbt_plugins.programs import own_program
+from cbt_plugins.results.aggregates import Frame, frames, joined, places
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
+from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.series import TimeGrid, Timeline
+from cbt_plugins.results.source import Unreadable
+
+#: exit status of cbt-rows when a part of its input could not be read
+_UNREAD = 4
+
+
+class NotBuilt(Unreadable):
+    """cbt-rows is missing here: no rows at all can be read."""
+
+
+class Client(NamedTuple):
+    """The rows of one of warp's clients ("" where they name none)."""
+
+    name: str
+    frames: List[Frame]
+
+
+class Reduced(NamedTuple):
+    """The content of a rows file."""
+
+    clients: List[Client]
+    bad: int  # lines that are not rows
+    torn: Optional[str]  # why the end is missing
+    command: str  # that made them, where warp says so; "" otherwise
+
+
+def frames_of_rows(path: Path, offset: float, block: int) -> Iterator[Optional[Frame]]:
+    """Yield the frames of one rows file; the last one is an end frame. Raises Unreadable.
+
+    `offset` is the clock of the rows' node minus the run's, in seconds; `block` the resolution in seconds.
+    """
+    with _reduced(path, f"--offset={offset!r}", f"--block={block}") as reduced_file:
+        yield from frames(reduced_file, places(reduced_file)[0])
+
+
+def by_client(path: Path) -> Reduced:
+    """Return a rows file by the second and by warp's clients, whose clocks are taken to agree.
+
+    Raises Unreadable.
+    """
+    every = [frame for frame in frames_of_rows(path, 0.0, 1) if frame]
+    totals: Mapping[str, Any] = every[-1].totals[0]
+    names = totals.get("clients") or [""]
+    clients = []
+    for name in names if len(names) > 1 else ():
+        with _reduced(path, f"--client={name}") as reduced_file:
+            clients.append(Client(name, _counted(frames(reduced_file, places(reduced_file)[0]))))
+    clients = clients or [Client(names[0], _counted(every))]
+    active_clients = [client for client in clients if client.frames]
+    return Reduced(active_clients, int(totals["bad"]), totals["torn"], totals.get("command", ""))
+
+
+def _counted(all_frames: Any) -> List[Frame]:
+    """Return the frames that count requests."""
+    return [frame for frame in all_frames if frame and not frame.ends]
+
+
+@contextmanager
+def _reduced(path: Path, *options: str) -> Iterator[Path]:
+    """Have cbt-rows make an aggregates file of a rows file, for as long as it is used. Raises Unreadable."""
+    program = own_program("cbt-rows")
+    if program is None:
+        raise NotBuilt("cbt-rows is not built: run `cbt-tools build cbt-rows`")
+    try:
+        open_regular(path).close()
+    except OSError as e:
+        raise Unreadable(f"{path}: {e.strerror or e}") from e
+    change = row_change(path)
+    if change:
+        raise Unreadable(f"{path}: {change}")
+    with tempfile.TemporaryDirectory(prefix="cbt-rows-") as scratch:
+        reduced_file = Path(scratch) / "rows.aggregates"
+        argv = [str(program), "reduce", *options, "-o", str(reduced_file), str(path)]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
+        if done.returncode:
+            lines = done.stderr.decode(errors="replace").strip().splitlines()
+            why = lines[0] if lines else f"exit status {done.returncode}"
+            text = why.replace(f"cbt-rows: cannot read {path}: ", "").replace(f"open {path}: ", "")
+            raise Unreadable(f"{path}: {text}" if done.returncode == _UNREAD else f"{path}: {why}")
+        yield reduced_file
+
+
+#: bytes of files from which on other processes are worth their start
+MANY = 4 << 20
+#: a byte of rows takes as long as so many of aggregates
+_ROWS = 4
+#: bytes of an aggregates file that are at least one task
+TASK_BYTES = 1 << 20
+
+
+@dataclass(frozen=True)
+class Task:
+    """A rows file, or some frames of an aggregates file."""
+
+    job: str
+    path: Path
+    offset: float = 0.0
+    where: Optional[Sequence[Tuple[int, int]]] = None  # offsets and lengths of the frames; None: it is a rows file
+    weight: int = 0
+
+    def frames(self, block: int) -> Iterable[Optional[Frame]]:
+        if self.where is None:
+            return frames_of_rows(self.path, self.offset, block)
+        return joined(frames(self.path, self.where))
+
+
+class JobTasks(NamedTuple):
+    """The tasks of a job, in the order of time; several for a long file."""
+
+    tasks: List[Task]
+    torn: Optional[str] = None  # why the aggregates have no end
+    from_rows: Optional[str] = None  # why they are not used
+
+
+@dataclass
+class Read:
+    """The aggregates of a phase's jobs."""
+
+    timeline: Timeline
+    jobs: Dict[str, JobAggregates] = field(default_factory=dict)  # by job id; a job without anything readable has none
+    unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
+    from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
+
+
+def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
+    """Read every job's aggregates, or its rows where there are none."""
+    outcome = Read(Timeline(grid))
+    torn: Dict[str, str] = {}
+    tasks: List[Task] = []
+    for job in phase.jobs:
+        try:
+            job_tasks = tasks_of(job)
+        except Unreadable as e:
+            outcome.unreadable[job.id] = str(e)
+            continue
+        tasks += job_tasks.tasks
+        torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
+        outcome.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
+    for results, timeline in lots_of(tasks, grid):
+        outcome.timeline.merge(timeline)
+        for job_id, aggregates_or_error in results:
+            if isinstance(aggregates_or_error, str):
+                outcome.unreadable[job_id] = aggregates_or_error
+            else:
+                outcome.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
+    for job_id, aggregates in outcome.jobs.items():
+        if aggregates.damaged:
+            aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
+        elif not aggregates.ended:
+            aggregates.torn = torn.get(job_id) or "its aggregates have no end"
+    return outcome
+
+
+def tasks_of(job: ArchivedJob) -> JobTasks:
+    """Return how the files of a job are read. Raises Unreadable, whose text does not name the file."""
+    unused = None
+    if job.aggregates is not None:
+        try:
+            frame_places, torn = places(job.aggregates)
+            tasks = [
+                Task(job.id, job.aggregates, where=part, weight=sum(length for _, length in part))
+                for part in _parts(frame_places)
+            ]
+            return JobTasks(tasks, torn)
+        except Unreadable as e:
+            unused = str(e).replace(f"{job.aggregates}: ", "")
+            if job.rows is None:
+                raise Unreadable(unused) from e
+    if job.rows is None:
+        raise Unreadable("no aggregates file, and no rows")
+    weight = _ROWS * job.rows.stat().st_size if job.rows.exists() else 0
+    return JobTasks([Task(job.id, job.rows, job.clock_offset, weight=weight)], from_rows=unused)
+
+
+def _parts(frame_places: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[int, int]]]:
+    """Yield the parts of the frames, one at least: no frames are aggregates too."""
+    begin = size = 0
+    for i, (_, length) in enumerate(frame_places):
+        size += length
+        if size >= TASK_BYTES:
+            yield frame_places[begin : i + 1]
+            begin, size = i + 1, 0
+    if begin < len(frame_places) or not frame_places:
+        yield frame_places[begin:]
+
+
+Results = List[Tuple[str, Union[JobAggregates, str]]]
+
+
+def lots_of(tasks: Sequence[Task], grid: TimeGrid) -> Iterator[Tuple[Results, Timeline]]:
+    """Yield the results of all tasks, a lot for each process: a timeline is large, so that there should be few."""
+    workers = min(len(tasks), os.cpu_count() or 1)
+    if sum(task.weight for task in tasks) <= MANY or workers <= 1:
+        yield _lot((tasks, grid))
+        return
+    lots: List[List[Task]] = [[] for _ in range(workers)]
+    weights = [0] * workers
+    for task in sorted(tasks, key=lambda task: -task.weight):
+        lightest = weights.index(min(weights))
+        lots[lightest].append(task)
+        weights[lightest] += task.weight
+    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
+        yield from pool.map(_lot, [(lot, grid) for lot in lots])
+
+
+def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
+    """Return the sums of the frames of these tasks."""
+    tasks, grid = work
+    timeline = Timeline(grid)
+    accumulators: Dict[str, JobAccumulator] = {}
+    errors: Results = []
+    for task in tasks:
+        accumulator = accumulators.setdefault(task.job, JobAccumulator(timeline))
+        try:
+            for frame in task.frames(grid.block):
+                if frame is None:
+                    accumulator.damaged()
+                else:
+                    accumulator.add(frame)
+        except NotBuilt:
+            raise
+        except Unreadable as e:  # not raised: an exception of a worker process would end all of them
+            errors.append((task.job, str(e).replace(f"{task.path}: ", "")))
+    complete = [job for job in accumulators if job not in dict(errors)]
+    return [*errors, *((job, accumulators[job].finish()) for job in complete)], timeline

@@ -1,0 +1,293 @@
+"""One phase -> its numbers: the aggregates of its jobs merged in every way that a reader asks for."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass, field
+from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.conditions import is_clean
+from cbt_plugins.metrics import METRICS
+from cbt_plugins.plan import split_op
+from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
+from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAggregates, OpAggregates
+from cbt_plugins.results.requests.job_files import read_jobs
+from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
+
+#: operations that move no data: a bandwidth would be a made-up number
+WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
+_PERCENTILES = tuple(
+    metric for metric in METRICS.values() if metric.path[:1] == ("latency_ms",) and metric.quantile
+)
+_ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
+
+
+@dataclass
+class PhaseAggregates:
+    """A phase with everything read."""
+
+    phase: ArchivedPhase
+    grid: TimeGrid
+    jobs: Dict[str, JobAggregates]  # by job id; a job without anything readable has none
+    timeline: Timeline
+    unreadable: Dict[str, str] = field(default_factory=dict)  # job id -> why
+    from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its aggregates
+
+    def __post_init__(self) -> None:
+        self.ops: Dict[str, OpAggregates] = {}
+        for aggregates in self.jobs.values():
+            for op, op_aggregates in aggregates.ops.items():
+                self.ops.setdefault(op, OpAggregates()).merge(op_aggregates)
+        self.ops = {op: self.ops[op] for op in sorted(self.ops, key=rank)}
+        self.all_ops: Seconds = self.timeline.all_ops()
+
+    @property
+    def length(self) -> float:
+        """Seconds of the window."""
+        return self.grid.length
+
+
+def rank(op: str) -> Tuple[str, int, str]:
+    """Return a sort key: the usual operations in their usual order, then the others by name; works one after the other.
+    """
+    work, of_work = split_op(op)
+    return (work, _ORDER.index(of_work) if of_work in _ORDER else len(_ORDER), op)
+
+
+def total(ops: Iterable[OpAggregates]) -> OpAggregates:
+    """Return the sum of all operations."""
+    everything = OpAggregates()
+    for aggregates in ops:
+        everything.merge(aggregates)
+    return everything
+
+
+def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
+    """Read what all jobs left."""
+    grid = TimeGrid.of(*phase.window, phase.block, phase.takes_all)
+    read = read_jobs(phase, grid)
+    return PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
+
+
+def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
+    """Return milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
+
+    A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999; and where the
+    generator told only sums.
+    """
+    if not histogram.n or not (histogram.has_buckets or histogram.total):
+        return None
+    ms: Dict[str, Any] = {"n": histogram.n, "mean": _ms(histogram.mean)}
+    for metric in _PERCENTILES:
+        has_percentile = histogram.has_buckets and histogram.n >= metric.needs
+        ms[metric.path[1]] = _ms(histogram.quantile(metric.quantile or 0)) if has_percentile else None
+    ms["max"] = _ms(histogram.max)
+    return ms
+
+
+def _ms(ns: float) -> float:
+    return round(ns / 1e6, 6)
+
+
+def moves_data(op: Optional[str]) -> bool:
+    """Return whether an operation, or None for several, has a bandwidth."""
+    return op is None or split_op(op)[1] not in WITHOUT_BYTES
+
+
+def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any]:
+    """Return one line of a table. `op` None: several operations. Rates are null without a window."""
+    moves = moves_data(op)
+    return {
+        "requests": of.latency.n,
+        "errors": of.failures,
+        "cut": of.cut,
+        "success_rate": round(of.latency.n / of.finished, 6) if of.finished else None,
+        "objects": of.objects,
+        "bytes": of.bytes,
+        "obj_per_s": round(of.objects / length, 4) if length else None,
+        "mib_per_s": round(of.bytes / length / 2**20, 4) if length and moves else None,
+        "latency_ms": latency(of.latency),
+        "ttfb_ms": latency(of.ttfb),
+        "error_latency_ms": latency(of.failed),
+        "outside": {"requests": of.ok_outside, "errors": of.failures_outside, "cut": of.cut_outside},
+    }
+
+
+def by_op(aggregates: PhaseAggregates) -> Dict[str, Any]:
+    """Return, per operation, its line, its longest gap, its kinds of error and its histogram."""
+    table = {}
+    for op, of in aggregates.ops.items():
+        line = numbers(op, of, aggregates.length)
+        seconds = aggregates.timeline.seconds.get(op)
+        gap = seconds.longest_gap() if seconds else (aggregates.length, aggregates.grid.start)
+        line["longest_gap"] = {"seconds": round(gap[0], 6), "at": round(gap[1], 3)}
+        line["error_kinds"] = [{"text": text, "count": n} for text, n in _most(of.messages)]
+        line["histogram_ns"] = of.latency.to_json()
+        table[op] = line
+    return table
+
+
+def _most(messages: Mapping[str, int]) -> List[Tuple[str, int]]:
+    return sorted(messages.items(), key=lambda item: (-item[1], item[0]))[:5]
+
+
+def by_driver(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
+    """Return the lines of each driver and operation, in the order of the jobs."""
+    merged: Dict[str, Dict[str, OpAggregates]] = {}
+    sizes: Dict[str, Dict[Tuple[str, int], OpAggregates]] = {}
+    about: Dict[str, ArchivedJob] = {}
+    workers: Dict[str, int] = {}
+    for job in aggregates.phase.jobs:
+        about.setdefault(job.driver, job)
+        workers[job.driver] = workers.get(job.driver, 0) + job.workers
+        job_aggregates = aggregates.jobs.get(job.id, JobAggregates())
+        for op, of in job_aggregates.ops.items():
+            merged.setdefault(job.driver, {}).setdefault(op, OpAggregates()).merge(of)
+        for key, of in job_aggregates.sizes.items():
+            sizes.setdefault(job.driver, {}).setdefault(key, OpAggregates()).merge(of)
+    return [
+        {
+            "driver": driver,
+            "node": job.node,
+            "bucket": job.bucket,
+            "sizes": [list(size) for size in job.sizes],
+            "workers": workers[driver],
+            "ops": {
+                op: numbers(op, of, aggregates.length)
+                for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: rank(item[0]))
+            },
+            "size_classes": _size_classes(sizes.get(driver, {}), aggregates.length, job.sizes),
+            "total": numbers(None, total(merged.get(driver, {}).values()), aggregates.length),
+        }
+        for driver, job in about.items()
+    ]
+
+
+def _size_classes(
+    sizes: Mapping[Tuple[str, int], OpAggregates], length: float, planned: Sequence[Tuple[int, int, float]]
+) -> List[Dict[str, Any]]:
+    """Return a line per power of two of the object sizes, of the operations that move data; [] when there is only one.
+
+    Where all of its objects have the one exact size that the plan gives, the line is of that size.
+    """
+    classes: Dict[int, Dict[str, OpAggregates]] = {}
+    for (op, size), of in sizes.items():
+        if of.latency.n and moves_data(op):
+            classes.setdefault(size, {})[op] = of
+    if len(classes) < 2:
+        return []
+    return [
+        {
+            **_bounds(size, ops, planned),
+            "ops": {
+                op: {
+                    "requests": of.latency.n,
+                    "obj_per_s": round(of.objects / length, 4),
+                    "mib_per_s": round(of.bytes / length / 2**20, 4),
+                    "latency_ms": latency(of.latency),
+                    "ttfb_ms": latency(of.ttfb),
+                }
+                for op, of in sorted(ops.items(), key=lambda item: rank(item[0]))
+            },
+        }
+        for size, ops in sorted(classes.items())
+    ]
+
+
+def _bounds(size: int, ops: Mapping[str, OpAggregates], planned: Sequence[Tuple[int, int, float]]) -> Dict[str, int]:
+    for low, high, _ in planned:
+        if low == high and low.bit_length() == size and all(of.bytes == of.objects * low for of in ops.values()):
+            return {"smallest": low, "largest": low}
+    return {"smallest": 1 << size - 1 if size else 0, "largest": (1 << size) - 1}
+
+
+def by_endpoint(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
+    """Return the requests that ended in the window, per RGW address and operation."""
+    merged: Dict[Tuple[str, str], EndpointAggregates] = {}
+    for job_aggregates in aggregates.jobs.values():
+        for key, of in job_aggregates.endpoints.items():
+            merged.setdefault(key, EndpointAggregates()).merge(of)
+    return [
+        {
+            "endpoint": endpoint,
+            "op": op,
+            "requests": of.n,
+            "errors": max(0, of.failed - of.cut),
+            "mean_ms": _ms(of.total / of.n) if of.n else None,
+            "max_ms": _ms(of.max) if of.n else None,
+        }
+        for (endpoint, op), of in sorted(merged.items(), key=lambda item: (item[0][0], rank(item[0][1])))
+        if of.n + of.failed
+    ]
+
+
+def mix(aggregates: PhaseAggregates) -> Dict[str, Any]:
+    """Return percent of the requests, as asked (null: no mix) and as measured on all that ended in the window.
+
+    Of works it is percent of the requests of each work.
+    """
+    finished: Counter[str] = Counter()
+    for op, of in aggregates.ops.items():
+        finished[split_op(op)[0]] += of.finished
+    measured = {
+        op: round(100 * of.finished / finished[split_op(op)[0]], 3)
+        for op, of in aggregates.ops.items()
+        if finished[split_op(op)[0]]
+    }
+    asked_mix = {op: aggregates.phase.mix[op] for op in sorted(aggregates.phase.mix, key=rank)} or None
+    return {"asked": asked_mix, "measured": measured}
+
+
+def series(aggregates: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()) -> Dict[str, Any]:
+    """Return numbers per bin of `step` seconds from `start` (the window may cut the first and the last), and the PGs.
+
+    {"start", "step", "percentiles": {"start", "step"}, "ops": {op: {"obj_per_s", "mib_per_s" or null, "mean_ms",
+    "max_ms", "errors", "p50_ms", "p99_ms"}}, "pgs": {"t": [seconds from start], "not_clean": [...], "total": [...]}};
+    p50 and p99 have bins of their own; a latency of nothing is null.
+    """
+    grid, timeline = aggregates.grid, aggregates.timeline
+    bin_seconds = grid.seconds_of_bins()
+    ops: Dict[str, Any] = {}
+    for op in sorted(timeline.seconds, key=rank):
+        seconds, blocks = timeline.seconds[op], timeline.blocks.get(op)
+        n = seconds.binned("n")
+        percentiles = blocks.quantiles(0.5, 0.99) if blocks else [[None] * grid.block_bins] * 2
+        ops[op] = {
+            "obj_per_s": _rounded(seconds.binned("objects") / bin_seconds, 2),
+            "mib_per_s": None if not moves_data(op) else _rounded(seconds.binned("bytes") / bin_seconds / 2**20, 3),
+            "mean_ms": _where(n, _rounded(seconds.binned("total") / np.maximum(n, 1) / 1e6, 3)),
+            "max_ms": _where(n, _rounded(seconds.binned("max") / 1e6, 3)),
+            "errors": seconds.binned("failed").tolist(),
+            "p50_ms": [None if ns is None else round(ns / 1e6, 3) for ns in percentiles[0]],
+            "p99_ms": [None if ns is None else round(ns / 1e6, 3) for ns in percentiles[1]],
+        }
+    return {
+        "start": grid.first,
+        "step": grid.step,
+        "percentiles": {"start": grid.first_block, "step": grid.block_step},
+        "ops": ops,
+        "pgs": _pgs(status, aggregates.grid.first),
+    }
+
+
+def _rounded(values: np.ndarray, digits: int) -> List[float]:
+    return np.round(values, digits).tolist()
+
+
+def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
+    return [value if some else None for value, some in zip(values, n.tolist())]
+
+
+def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[Any]]:
+    pg_counts: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
+    for sample in status:
+        states = sample.get("pgs")
+        if not isinstance(states, dict) or not isinstance(sample.get("t"), (int, float)):
+            continue
+        pg_counts["t"].append(round(sample["t"] - first, 1))
+        pg_counts["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
+        pg_counts["total"].append(sum(states.values()))
+    return pg_counts

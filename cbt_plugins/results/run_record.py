@@ -1,0 +1,355 @@
+"""Run records: what a comparison reads of a run, whatever program made it; and those of our own summaries."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.conditions import NAMES
+from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, MetricSource, from_source, number_at, read
+from cbt_plugins.plan import is_calibration, split_op
+from cbt_plugins.results.nodes.thread_groups import name_of
+from cbt_plugins.results.recovery.episodes import is_planned, rows_of
+
+#: between the name of a phase and that of a state of the cluster in it: "one-down / degraded"
+STATE = " / "
+#: metrics of a state of the cluster in a phase
+_STATE = ("obj_per_s", "mib_per_s", "mean_ms", "p50_ms", "p99_ms", "p999_ms", "max_ms")
+
+#: fewer complete bins make no series: the window cuts off too much of it
+_FEWEST = 10
+#: op -> metric -> one value for each bin
+Series = Mapping[str, Mapping[str, List[float]]]
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """One number of one run."""
+
+    phase: str  # "measure-new"; of others: hsbench's mode, fio's job, COSbench's work stage
+    #: "GET" "PUT" "STAT" "DELETE" "LIST" "MULTIPART", "read" "write", a class of daemons ("osd") or a group of its
+    #: threads ("osd:op-queue"), or TOTAL
+    op: str
+    metric: str  # key of metrics.METRICS; the value has that metric's unit
+    value: Optional[float]  # of all of the run
+    #: the same through the run, one value every `step` seconds, nan where there is none; its mean is the run's value.
+    #: None where parts of a run say nothing about the run (percentiles)
+    series: Optional[Tuple[float, ...]] = None
+    n: Optional[int] = None  # requests behind it
+    step: int = 1
+    start: Optional[float] = None  # epoch seconds of the series' begin, where they are known
+    bin: float = 0.0  # width of the bin of a histogram that the value is in; 0: exact
+    #: of a failure of a scorecard: the value of each repetition; `value` is their median
+    repeats: Optional[Tuple[float, ...]] = None
+
+
+#: code of the warning about what cannot be read; a record without numbers has only this one
+UNREADABLE = "unreadable"
+
+
+@dataclass(frozen=True)
+class ResultWarning:
+    """A warning about the numbers of a run. `code` is a fixed word (warning_kinds), `text` one sentence."""
+
+    code: str
+    text: str
+    phase: Optional[str] = None  # None: all of the run
+    op: Optional[str] = None  # None: all operations
+    #: failures and returns, by the names of their rows, that a warning about the cluster in a phase is also about
+    episodes: Tuple[str, ...] = ()
+    #: those that had load in the phase: a warning about the phase is about what clients lost, too
+    loaded: Tuple[str, ...] = ()
+
+    def is_about(self, phase: str, op: str) -> bool:
+        """Return whether it limits the trust in the numbers of an operation, or of TOTAL, in a phase (or its state)."""
+        phase = phase.split(STATE)[0]
+        inside = self.phase in (None, phase) or phase in self.episodes or (op != CLUSTER and phase in self.loaded)
+        return inside and (self.op in (None, op) or op == TOTAL)
+
+
+@dataclass(frozen=True)
+class RunRecord:
+    """One run: one iteration of one configuration.
+
+    `config` has plain values (text, number, bool, None) under dotted keys. Those that are equal to or begin with one of
+    these decide whether two runs can be compared at all; all others are listed where they differ:
+
+        benchmark               what was run: "rgwtest", "hsbench", "fio", "radosbench", ...
+        engine                  the load generator
+        phases                  their names in order
+        objects.*               objects.sizes ("4096 65536"), objects.buckets, objects.count
+        load.*                  load.workers (of all drivers), load.drivers, load.op_size, load.queue_depth ...
+        phase.NAME.*            role ("fill", "measure", "age"), kind, seconds, mix ("GET:45 PUT:35"), rate, workers
+        pool.ROLE.*             type ("replicated", "erasure"), size, k, m; ROLE is data, index, or a pool's name
+        cluster.*               osds, osd_nodes, rgws, endpoints, clients: numbers
+        objective               of a run with a failure: what a bad second is
+
+    A key that only one of two records has is "not known" in the other: listed, and no reason to refuse. Common others:
+    version.ceph, version.warp, version.cbt_plugins, host.kernel, ceph.SECTION.OPTION.
+    """
+
+    source: str  # path, as the user gave it or below that
+    name: str  # directory of the run ("00000000/id-1a2b3c4d"), or the file's name
+    kind: str  # "cbt-plugins" | "hsbench" | "fio" | "radosbench" | "cosbench" | "warp"
+    config: Mapping[str, Any]
+    measurements: Tuple[Measurement, ...]
+    usable: bool  # False: its numbers are not those of a complete run; the warnings say why
+    warnings: Tuple[ResultWarning, ...]
+    label: Optional[str] = None  # the release it measured: "18.2.7 reef"
+    started: Optional[float] = None  # epoch seconds
+    run_id: Optional[str] = None  # of a run of this project; a copy of its archive has the same
+    #: of another program's run that the monitor `resources` watched: phase -> that of results.nodes.resources.of_window
+    used: Optional[Mapping[str, Mapping[str, Any]]] = None
+    #: of another program's run during a fault file: what results.recovery.milestones found
+    failure: Optional[Mapping[str, Any]] = None
+
+
+def measurements(summary: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield all numbers of a run that a comparison may ask for, in the order of its phases."""
+    series: Dict[str, Tuple[Mapping[str, Any], Series]] = {}
+    scored = _scored(summary)
+    for phase in summary["phases"]:
+        if phase["ops"] and phase["name"] not in scored and not is_calibration(phase["name"], phase["role"]):
+            series[phase["name"]] = phase["series"], _series(phase["series"])
+            yield from of_phase(summary, phase, series[phase["name"]][1])
+    for ladder in summary.get("ladders") or ():
+        for metric in from_source(MetricSource.LADDER):
+            if metric.path == (ladder["unit"],) and ladder["low"] is not None:
+                yield Measurement(ladder["name"], TOTAL, metric.key, ladder["low"], n=len(ladder["steps"]))
+    failure = summary["failure"]
+    if failure:
+        for episode in failure["milestones"]["episodes"]:
+            if is_planned(episode) and rows_of(episode) not in scored:
+                yield from of_episode(episode)
+        for line in failure["impact"].get("episodes") or ():  # archives before this key
+            if line["name"] not in scored:
+                yield from of_losses(line)
+        for phase in failure["impact"]["phases"]:
+            if phase["phase"] in series:
+                yield from _of_states(phase, *series[phase["phase"]])
+    for line in (summary.get("scorecard") or {"failures": ()})["failures"]:
+        yield from of_failure(line)
+    used = (summary.get("resources") or {}).get("phases") or {}
+    for phase in summary["phases"]:
+        if phase["name"] in used and phase["name"] not in scored and not is_calibration(phase["name"], phase["role"]):
+            yield from of_resources(phase["name"], used[phase["name"]])
+
+
+def of_phase(
+    summary: Mapping[str, Any], phase: Mapping[str, Any], series: Optional[Series] = None
+) -> Iterator[Measurement]:
+    """Yield the numbers of the operations of a phase; its series are read here unless they are given."""
+    phase_series = phase["series"]  # None in an overview of many runs
+    step, low, high = (phase_series["step"], *_whole_bins(phase)) if phase_series else (1, 0, None)
+    series = (_series(phase_series) if phase_series else {}) if series is None else series
+    lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
+    for op, line in lines:
+        for metric in from_source(MetricSource.OPERATION):
+            value = read(metric, summary, phase, op)
+            if value is not None:
+                bins = _bins(series.get(op, {}).get(metric.key), low, high)  # an op may have ended outside only
+                n = line["requests"] + (line["errors"] if metric.key == "success_rate" else 0)
+                yield Measurement(phase["name"], op, metric.key, value, bins, n, step)
+
+
+def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> Optional[Tuple[float, ...]]:
+    part = tuple((series or ())[low:high])
+    return part if len(part) >= _FEWEST else None
+
+
+def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
+    """Drop the first and the last bin of the series where the window cuts them."""
+    window, series = phase["window"], phase["series"]
+    low = math.ceil((window["start"] - series["start"]) / series["step"])
+    high = math.floor((window["end"] - series["start"]) / series["step"])
+    return low, max(low, high)
+
+
+def _series(phase_series: Mapping[str, Any]) -> Series:
+    """Return the rates as they are; the mean latency as values whose mean is the mean of all requests.
+
+    Seconds have different numbers of requests, and the mean of their means is another number than the mean. With n_i
+    requests of the mean m_i in second i, and m of all, m + n_i (m_i - m) / mean(n) has the mean m, and the variance of
+    its mean is that of m (the ratio estimator, linearized; Cochran, Sampling Techniques, 3rd ed., 6.3-6.4).
+    """
+    table: Dict[str, Dict[str, List[float]]] = {}
+    for op, op_series in phase_series["ops"].items():
+        table[op] = {
+            "obj_per_s": op_series["obj_per_s"],
+            "mean_ms": weighted_bins(op_series["obj_per_s"], op_series["mean_ms"]),
+        }
+        if op_series["mib_per_s"] is not None:
+            table[op]["mib_per_s"] = op_series["mib_per_s"]
+    everything = list(phase_series["ops"].values())
+    rate = _sum([op_series["obj_per_s"] for op_series in everything])
+    busy = _sum(
+        [[n * (m or 0) for n, m in zip(op_series["obj_per_s"], op_series["mean_ms"])] for op_series in everything]
+    )
+    means = [ms / n if n else None for ms, n in zip(busy, rate)]
+    table[TOTAL] = {"obj_per_s": rate, "mean_ms": weighted_bins(rate, means)}
+    moved = [op_series["mib_per_s"] for op_series in everything if op_series["mib_per_s"] is not None]
+    if moved:
+        table[TOTAL]["mib_per_s"] = _sum(moved)
+    return table
+
+
+def _sum(lists: Sequence[Sequence[float]]) -> List[float]:
+    return [round(sum(values), 6) for values in zip(*lists)]
+
+
+def weighted_bins(counts: Sequence[float], means: Sequence[Optional[float]]) -> List[float]:
+    """Return a value for each bin, whose plain mean is that of all requests; [] where nothing was counted."""
+    total = sum(counts)
+    if not total:
+        return []
+    mean = sum(n * m for n, m in zip(counts, means) if m is not None) / total
+    usual = total / len(counts)
+    return [mean + n * (m - mean) / usual if m is not None else mean for n, m in zip(counts, means)]
+
+
+def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield how long a failure or a return took the cluster."""
+    phase = rows_of(episode)
+    recovery = episode["recovery"] or {}
+    seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
+    for metric in from_source(MetricSource.EPISODE):
+        where, name = metric.path
+        values, n = (seconds, None) if where == "milestones" else (recovery, recovery.get("objects"))
+        if name in values:  # None: not reached while it was watched
+            value = values[name]
+            yield Measurement(phase, CLUSTER, metric.key, None if value is None else value * metric.factor, n=n)
+
+
+def of_losses(line: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield the losses of clients during a failure or a return."""
+    for op, op_line in [*line["ops"].items(), (TOTAL, line["total"])]:
+        for metric in from_source(MetricSource.LOSS):
+            value = number_at(op_line, metric.path)
+            if value is not None:
+                yield Measurement(line["name"], op, metric.key, round(value * metric.factor, 6), n=op_line["requests"])
+        yield Measurement(line["name"], op, METRICS["longest_gap_s"].key, op_line["longest_gap"], n=op_line["requests"])
+    for metric in from_source(MetricSource.LOSSES):
+        yield Measurement(line["name"], TOTAL, metric.key, number_at(line, metric.path))
+
+
+def _scored(summary: Mapping[str, Any]) -> Dict[str, str]:
+    """Return the failure of a scorecard that a phase measures, and that its fault and its undo belong to, by name."""
+    names: Dict[str, str] = {}
+    for line in (summary.get("scorecard") or {"failures": ()})["failures"]:
+        for score in line["scores"]:
+            of_label = (f"{'+'.join(score['labels'])} {kind}" for kind in ("failure", "return"))
+            names.update(dict.fromkeys((score["phase"], *of_label), line["name"]))
+    return names
+
+
+def of_failure(line: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield the numbers of a failure of a scorecard, from its repetitions."""
+    repeated: Dict[Tuple[str, str], List[Measurement]] = {}
+    for score in line["scores"]:
+        for measurement in (*of_losses({**score, "name": line["name"]}), *_of_cluster(score["cluster"])):
+            repeated.setdefault((measurement.op, measurement.metric), []).append(measurement)
+    for (op, metric), group in repeated.items():
+        values = [measurement.value for measurement in group if measurement.value is not None]
+        counts = [measurement.n for measurement in group if measurement.n is not None]
+        complete = len(values) == len(group)  # those that never came to an end are not left out
+        yield Measurement(
+            line["name"],
+            op,
+            metric,
+            median(values) if complete else None,
+            n=sum(counts) if counts else None,
+            repeats=tuple(values) if complete else None,
+        )
+
+
+def _of_cluster(cluster: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield how long the cluster took to recover, and what it moved; the name of the failure is not in them."""
+    for metric in from_source(MetricSource.EPISODE) if cluster["touched"] else ():
+        if metric.key in cluster:
+            yield Measurement("", CLUSTER, metric.key, cluster[metric.key])
+
+
+def _of_states(phase: Mapping[str, Any], phase_series: Mapping[str, Any], series: Series) -> Iterator[Measurement]:
+    """Yield the measurements of the states of a phase; a state that comes twice has its number behind its name."""
+    seen: Dict[str, int] = {}
+    first, step = phase_series["start"], phase_series["step"]
+    for state in phase["states"]:
+        seen[state["state"]] = seen.get(state["state"], 0) + 1
+        again = f" {seen[state['state']]}" if seen[state["state"]] > 1 else ""
+        name = phase["phase"] + STATE + state["state"] + again
+        low, high = math.ceil((state["start"] - first) / step), math.floor((state["end"] - first) / step)
+        for op, line in [*state["ops"].items(), (TOTAL, state["total"])]:
+            for metric in _STATE:
+                if line[metric] is not None:
+                    bins = _bins(series[op].get(metric) if metric != "mean_ms" else None, low, high)
+                    yield Measurement(name, op, metric, line[metric], bins, line["requests"], step)
+
+
+def of_resources(phase: str, used: Mapping[str, Any]) -> Iterator[Measurement]:
+    """Yield the usage of nodes and daemons in a phase, as results.nodes.resources.of_window returns it."""
+    series = used.get("series") or {}
+    for name, class_usage in (used.get("classes") or {}).items():
+        for metric in from_source(MetricSource.CLASS):
+            value = number_at(class_usage, metric.path)
+            if value is not None:
+                values = (series.get(metric.path[0]) or {}).get(name) or ()
+                bins = _bins([math.nan if value is None else value for value in values], 0, None)
+                yield Measurement(phase, name, metric.key, value, bins, step=series.get("step") or 1)
+    threads = used.get("threads") or {"lines": ()}
+    for line in threads["lines"]:
+        for metric in from_source(MetricSource.THREADS):
+            value = number_at(line, metric.path)
+            if value is not None:
+                bins = _bins(line["series"], 0, None)
+                yield Measurement(phase, name_of(line), metric.key, value, bins, step=threads["step"])
+    for metric in from_source(MetricSource.NODES):
+        value = number_at(used, metric.path)
+        if value is not None:
+            yield Measurement(phase, TOTAL, metric.key, value * metric.factor)
+
+
+def _given(phase: Mapping[str, Any]) -> List[Optional[str]]:
+    """Return the operations of the works that are open loops; None for all, where there are no works."""
+    works = {split_op(line["op"])[0] for line in phase["littles_law"]["jobs"] if line["paced"]}
+    return [op for op in phase["ops"] if split_op(op)[0] in works] if works - {""} else [None]
+
+
+def _episodes_in(summary: Mapping[str, Any], window: Mapping[str, float]) -> Iterator[str]:
+    """Yield the failures and returns that had not recovered at some time of a window, by the names of their rows."""
+    for episode in (summary["failure"] or {"milestones": {"episodes": ()}})["milestones"]["episodes"]:
+        # archives that were summed up before this key have the end
+        if not episode.get("aborted") and episode["begin"] < window["end"] and episode["until"] > window["start"]:
+            yield rows_of(episode)
+
+
+def _loaded_in(summary: Mapping[str, Any], window: Mapping[str, float]) -> Iterator[str]:
+    """Yield the failures and returns that have seconds of a window, by the names of their rows."""
+    for episode in (summary["failure"] or {"milestones": {"episodes": ()}})["milestones"]["episodes"]:
+        end = episode.get("end", episode["until"])
+        if is_planned(episode) and episode["begin"] < window["end"] and end > window["start"]:
+            yield rows_of(episode)
+
+
+def result_warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
+    """Yield the summary's warnings; a generator that was the bottleneck is one of them."""
+    beside, loaded = (
+        {phase["name"]: tuple(names_in(summary, phase["window"])) for phase in summary["phases"]}
+        for names_in in (_episodes_in, _loaded_in)
+    )
+    scored = _scored(summary)
+    for warning in summary["warnings"]:
+        where = [warning[key] for key in ("phase", "op", "job") if warning.get(key)]
+        text = ": ".join([*where[:1], warning["text"]])
+        phase = warning.get("phase")
+        also = beside.get(phase, ()) if warning["code"] in NAMES else ()
+        about = phase or warning.get("episode")
+        also += tuple(scored[name] for name in (warning.get("episode"), *also) if name in scored)
+        names = (*loaded.get(phase, ()), *([scored[phase]] if phase in scored else ()))
+        yield ResultWarning(warning["code"], text, about, warning.get("op"), also, names)
+    for phase in summary["phases"]:
+        if phase["loop"] == "open":
+            text = f"{phase['name']}: {phase['rate']['asked']:g} requests/s were asked for; compare latencies"
+            names = (*loaded[phase["name"]], *([scored[phase["name"]]] if phase["name"] in scored else ()))
+            yield from (ResultWarning("rate-given", text, phase["name"], op, loaded=names) for op in _given(phase))

@@ -1,0 +1,494 @@
+"""A small API server of Kubernetes for tests: real `kubectl` talks to it; its pods are whatever `enter` reaches.
+
+It has objects of the kinds that Rook's documents name, rights by token, deployments whose pods start and stop, an
+operator that scales its deployments back, and `exec` (kube_exec.py).
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import copy
+import json
+import os
+import secrets
+import signal
+import socket
+import subprocess
+import threading
+import time
+from dataclasses import dataclass, field
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import parse_qs
+
+from kube_exec import ERROR, accepted, failure, serve
+
+Object = Dict[str, Any]
+
+#: (group, version) -> resource -> kind
+RESOURCES: Mapping[Tuple[str, str], Mapping[str, str]] = {
+    ("", "v1"): {
+        "pods": "Pod",
+        "services": "Service",
+        "secrets": "Secret",
+        "configmaps": "ConfigMap",
+        "namespaces": "Namespace",
+        "nodes": "Node",
+    },
+    ("apps", "v1"): {"deployments": "Deployment"},
+    ("authorization.k8s.io", "v1"): {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
+    ("ceph.rook.io", "v1"): {
+        "cephclusters": "CephCluster",
+        "cephobjectstores": "CephObjectStore",
+        "cephobjectstoreusers": "CephObjectStoreUser",
+    },
+    ("objectbucket.io", "v1alpha1"): {"objectbucketclaims": "ObjectBucketClaim"},
+}
+_SHORT = {"deployments": ["deploy"], "pods": ["po"], "objectbucketclaims": ["obc"]}
+_OF_CLUSTER = ("namespaces", "nodes")
+_VERBS = ["create", "delete", "get", "list", "patch", "update"]
+_PROTOBUF = b"k8s\x00"
+
+
+@dataclass
+class Workload:
+    """What a deployment runs: `enter` makes a command line that runs in its pod; a daemon that starts and stops."""
+
+    enter: Callable[[Sequence[str]], List[str]]
+    start: Callable[[], None] = lambda: None
+    stop: Callable[[], None] = lambda: None
+    environment: Optional[Dict[str, str]] = None
+
+
+@dataclass
+class Exec:
+    """One command in a pod."""
+
+    pod: str
+    process: subprocess.Popen[bytes]
+    connection: socket.socket
+
+    def drop(self) -> None:
+        """Cut the connection, as a node or a load balancer between does; what runs is left alone."""
+        with contextlib.suppress(OSError):
+            self.connection.shutdown(socket.SHUT_RDWR)
+
+
+@dataclass
+class KubeApi:
+    """The server. `refused` has the (verb, resource) pairs that a user may not do.
+
+    A user is the first part of the path: kubectl sends a token through TLS only.
+    """
+
+    namespace: str = "rook-ceph"
+    refused: Dict[str, List[Tuple[str, str]]] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        self.lock = threading.RLock()
+        self.objects: Dict[str, Dict[Tuple[str, str], Object]] = {}
+        self.workloads: Dict[str, Workload] = {}  # deployment or bare pod -> what it runs
+        self.execs: List[Exec] = []
+        self.requests: List[str] = []
+        self.scales_back = ""  # a deployment that somebody else scales back to 1 at once
+        self._changing: List[threading.Thread] = []
+        self._ended = threading.Event()
+        api = self
+        self.put("namespaces", self.namespace)
+
+        class Handler(_Handler):
+            server_api = api
+
+        self._server = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
+        self._server.daemon_threads = True
+        self._threads = [threading.Thread(target=self._server.serve_forever, daemon=True)]
+        self._threads.append(threading.Thread(target=self._operate, daemon=True))
+        for thread in self._threads:
+            thread.start()
+
+    @property
+    def url(self) -> str:
+        return f"http://127.0.0.1:{self._server.server_address[1]}"
+
+    def kubeconfig(self, folder: Path, user: str = "admin") -> Path:
+        """Write a file with the context `test`."""
+        path = folder / f"kubeconfig-{user}"
+        document = {
+            "apiVersion": "v1",
+            "kind": "Config",
+            "clusters": [{"name": "test", "cluster": {"server": f"{self.url}/{user}"}}],
+            "users": [{"name": user, "user": {}}],
+            "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
+        }
+        path.write_text(json.dumps(document))
+        return path
+
+    def close(self) -> None:
+        self._ended.set()
+        for running in list(self.execs):
+            self._kill(running)
+        self._server.shutdown()
+        self._server.server_close()
+        for thread in (*self._threads, *self._changing):
+            thread.join(60)
+
+    # ---- objects ----
+
+    def put(self, resource: str, name: str, namespace: str = "", **content: Any) -> Object:
+        """Make an object; `labels` and `annotations` belong to its metadata."""
+        group, version, kind = next(
+            (*of, kinds[resource]) for of, kinds in RESOURCES.items() if resource in kinds
+        )
+        where = "" if resource in _OF_CLUSTER else namespace or self.namespace
+        metadata = {"name": name, "uid": secrets.token_hex(8), "creationTimestamp": _now(), "resourceVersion": "1"}
+        metadata.update({key: content.pop(key) for key in ("labels", "annotations") if key in content})
+        if where:
+            metadata["namespace"] = where
+        made = {
+            "apiVersion": f"{group}/{version}" if group else version,
+            "kind": kind,
+            "metadata": metadata,
+            **content,
+        }
+        with self.lock:
+            self.objects.setdefault(resource, {})[where, name] = made
+        return made
+
+    def secret(self, name: str, **values: str) -> None:
+        self.put("secrets", name, data={key: base64.b64encode(text.encode()).decode() for key, text in values.items()})
+
+    def bare_pod(self, name: str, workload: Workload, **labels: str) -> None:
+        """Make a pod that no deployment has."""
+        self.workloads[name] = workload
+        self._make_pod(name, name, labels, "node0")
+
+    def deployment(self, name: str, workload: Workload, node: str, namespace: str = "", **labels: str) -> None:
+        """Make a deployment of one replica, with its pod on a node; its daemon runs already."""
+        self.workloads[name] = workload
+        replicas = {"replicas": 1, "selector": {"matchLabels": labels}}
+        pod = {"metadata": {"labels": labels}, "spec": {"nodeName": node, "containers": [{"name": labels["app"]}]}}
+        self.put("deployments", name, namespace, labels=dict(labels), spec={**replicas, "template": pod})
+        self._start_pod(self.objects["deployments"][namespace or self.namespace, name])
+
+    def _start_pod(self, deployment: Object) -> None:
+        name, spec = deployment["metadata"]["name"], deployment["spec"]
+        pod, template = f"{name}-{secrets.token_hex(3)}", spec["template"]
+        self._make_pod(pod, name, template["metadata"]["labels"], template["spec"]["nodeName"])
+        counts = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1}
+        deployment["status"] = counts
+
+    def _make_pod(self, name: str, owner: str, labels: Mapping[str, str], node: str) -> None:
+        container = {"name": labels.get("app", "main"), "image": "ceph"}
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "startTime": _now()}
+        about = {"labels": dict(labels), "annotations": {"test/owner": owner}}
+        self.put("pods", name, spec={"nodeName": node, "containers": [container]}, status=status, **about)
+
+    def pods_of(self, deployment: str) -> List[str]:
+        with self.lock:
+            return [
+                name
+                for (_, name), pod in self.objects.get("pods", {}).items()
+                if pod["metadata"]["annotations"]["test/owner"] == deployment
+            ]
+
+    def replicas(self, name: str) -> int:
+        with self.lock:
+            return int(next(d for (_, n), d in self.objects["deployments"].items() if n == name)["spec"]["replicas"])
+
+    def scaled(self, deployment: Object, before: int) -> None:
+        """Begin what the controllers and the kubelet do after a change of `replicas`; it ends later."""
+        now = deployment["spec"]["replicas"]
+        if now != before:
+            # a name in a closure would be the last one
+            change = threading.Thread(target=self._change, args=(deployment,), daemon=True)
+            self._changing.append(change)
+            change.start()
+
+    def _change(self, deployment: Object) -> None:
+        name = deployment["metadata"]["name"]
+        with contextlib.ExitStack() as stack:
+            stack.enter_context(_LOCKS.setdefault(id(deployment), threading.Lock()))
+            wanted, running = deployment["spec"]["replicas"], self.pods_of(name)
+            if wanted and not running:
+                self.workloads[name].start()
+                with self.lock:
+                    self._start_pod(deployment)
+            elif not wanted and running:
+                with self.lock:
+                    deployment["status"] = {"observedGeneration": 1}
+                    for pod in running:
+                        key = (deployment["metadata"]["namespace"], pod)
+                        self.objects["pods"][key]["metadata"]["deletionTimestamp"] = _now()
+                self.workloads[name].stop()
+                for pod in running:
+                    self.delete_pod(pod)
+        if name == self.scales_back and not deployment["spec"]["replicas"]:
+            with self.lock:
+                deployment["spec"]["replicas"] = 1
+            self._change(deployment)
+
+    def delete_pod(self, name: str) -> None:
+        """Remove a pod, and kill what runs in it."""
+        for running in [e for e in self.execs if e.pod == name]:
+            self._kill(running)
+        with self.lock:
+            pods = self.objects["pods"]
+            pods.pop(next(key for key in pods if key[1] == name))
+
+    @staticmethod
+    def _kill(running: Exec) -> None:
+        """Kill all that a command has started: it is the leader of a session.
+
+        All of them are stopped first, as all of a pod die at once: none sees the end of another one.
+        """
+        for sent in (signal.SIGSTOP, signal.SIGKILL):
+            for path in Path("/proc").glob("[0-9]*/stat"):
+                with contextlib.suppress(OSError):
+                    if path.read_text().rpartition(")")[2].split()[3] == str(running.process.pid):
+                        os.kill(int(path.parent.name), sent)
+
+    def _operate(self) -> None:
+        """Do what Rook's operator does while it runs: a daemon's deployment has one replica."""
+        while not self._ended.wait(0.5):
+            with self.lock:
+                deployments = list(self.objects.get("deployments", {}).values())
+                if "rook-ceph-operator" not in self.workloads or not self.pods_of("rook-ceph-operator"):
+                    continue
+                for deployment in deployments:
+                    if not deployment["spec"]["replicas"] and deployment["metadata"]["name"].startswith("rook-ceph-"):
+                        deployment["spec"]["replicas"] = 1
+                        self.scaled(deployment, 0)
+
+
+_LOCKS: Dict[int, threading.Lock] = {}
+
+
+def _now() -> str:
+    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+
+
+class _Handler(BaseHTTPRequestHandler):
+    """One connection."""
+
+    protocol_version = "HTTP/1.1"
+    server_api: KubeApi
+
+    def log_message(self, format: str, *args: Any) -> None:
+        pass
+
+    def do_GET(self) -> None:
+        self._answer()
+
+    do_POST = do_PUT = do_PATCH = do_DELETE = do_GET
+
+    # ---- the parts of an answer ----
+
+    def _send(self, status: int, document: Any) -> None:
+        body = json.dumps(document).encode()
+        self.send_response(status)
+        self.send_header("Content-Type", "application/json")
+        self.send_header("Content-Length", str(len(body)))
+        self.end_headers()
+        self.wfile.write(body)
+
+    def _fail(self, code: int, reason: str, message: str) -> None:
+        status = {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Failure"}
+        self._send(code, {**status, "reason": reason, "message": message, "code": code})
+
+    def _answer(self) -> None:
+        api, (path, query) = self.server_api, self.path.split("?", 1) if "?" in self.path else (self.path, "")
+        self._body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        with api.lock:
+            api.requests.append(f"{self.command} {self.path}")
+        try:
+            self._user, *parts = [part for part in path.split("/") if part]
+            self._route(parts, parse_qs(query))
+        except (BrokenPipeError, ConnectionResetError):
+            self.close_connection = True
+
+    def _route(self, parts: List[str], query: Dict[str, List[str]]) -> None:
+        if parts == ["version"]:
+            return self._send(200, {"major": "1", "minor": "32", "gitVersion": "v1.32.0"})
+        if parts == ["api"]:
+            return self._send(200, {"kind": "APIVersions", "versions": ["v1"]})
+        if parts == ["apis"]:
+            groups = [_group(*of) for of in RESOURCES if of[0]]
+            return self._send(200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
+        of = ("", parts[1]) if parts[:1] == ["api"] else tuple(parts[1:3])
+        tail = parts[2:] if parts[:1] == ["api"] else parts[3:]
+        if of not in RESOURCES:
+            return self._fail(404, "NotFound", "the server could not find the requested resource")
+        if not tail:
+            return self._send(200, _resources(*of))  # type: ignore[misc,arg-type]
+        namespace = ""
+        if tail[0] == "namespaces" and len(tail) > 2:
+            namespace, tail = tail[1], tail[2:]
+        self._object(namespace, tail[0], tail[1] if len(tail) > 1 else "", "/".join(tail[2:]), query)
+
+    def _may(self, verb: str, resource: str) -> bool:
+        return (verb, resource) not in self.server_api.refused.get(self._user, [])
+
+    def _object(self, namespace: str, resource: str, name: str, part: str, query: Dict[str, List[str]]) -> None:
+        api = self.server_api
+        if resource == "selfsubjectaccessreviews":
+            return self._review()
+        verb = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "DELETE": "delete"}.get(
+            self.command, "patch"
+        )
+        verb = "create" if part == "exec" else verb
+        what = f"{resource}/{part}" if part else resource
+        if not self._may(verb, what):
+            user = f'User "{self._user}" cannot {verb} resource "{what}" in the namespace "{namespace}"'
+            return self._fail(403, "Forbidden", f"{what} is forbidden: {user}")
+        with api.lock:
+            stored = api.objects.get(resource, {})
+            if verb == "list":
+                return self._list(resource, [o for (at, _), o in stored.items() if namespace in ("", at)], query)
+            entry = stored.get((namespace, name))
+            if entry is None:
+                return self._fail(404, "NotFound", f'{resource} "{name}" not found')
+        if part == "exec":
+            return self._exec(entry, query)
+        with api.lock:
+            self._one(entry, resource, part)
+
+    def _review(self) -> None:
+        """Answer `kubectl auth can-i`, which asks in the form of protobuf."""
+        message = b"".join(_fields(self._body[len(_PROTOBUF) :])[2])
+        (attributes,) = _fields(_fields(message)[2][0])[1]
+        verb, resource, part = (b"".join(_fields(attributes).get(n, ())).decode() for n in (2, 5, 6))
+        allowed = self._may(verb, "/".join(filter(None, (resource, part))))
+        of = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}}
+        self._send(201, {**of, "spec": {}, "status": {"allowed": allowed}})
+
+    def _list(self, resource: str, objects: Sequence[Object], query: Dict[str, List[str]]) -> None:
+        labels = _pairs(query.get("labelSelector"))
+        fields = _pairs(query.get("fieldSelector"))
+        chosen = [
+            entry
+            for entry in objects
+            if all(_has(entry["metadata"].get("labels", {}), key, value) for key, value in labels)
+            and all(_at(entry, key) == value for key, value in fields)
+        ]
+        kind = next(kinds[resource] for kinds in RESOURCES.values() if resource in kinds)
+        version = next("/".join(filter(None, of)) for of, kinds in RESOURCES.items() if resource in kinds)
+        self._send(200, {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": chosen})
+
+    def _one(self, entry: Object, resource: str, part: str) -> None:
+        if self.command == "DELETE":
+            threading.Thread(target=self.server_api.delete_pod, args=(entry["metadata"]["name"],), daemon=True).start()
+        elif self.command in ("PATCH", "PUT"):
+            change, before = json.loads(self._body), entry.get("spec", {}).get("replicas", 0)
+            if part == "scale":
+                entry["spec"]["replicas"] = change["spec"]["replicas"]
+            else:
+                _merge(entry, change)
+            if resource == "deployments":
+                self.server_api.scaled(entry, before)
+        self._send(200, _scale(entry) if part == "scale" else copy.deepcopy(entry))
+
+    # ---- exec ----
+
+    def _exec(self, pod: Object, query: Dict[str, List[str]]) -> None:
+        web = accepted(self)
+        if web is None:
+            return self._fail(400, "BadRequest", "exec needs a WebSocket here")
+        workload = self.server_api.workloads[pod["metadata"]["annotations"]["test/owner"]]
+        wants_input = query.get("stdin") == ["true"]
+        try:
+            process = subprocess.Popen(
+                workload.enter(query["command"]),
+                stdin=subprocess.PIPE if wants_input else subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                start_new_session=True,
+                env=workload.environment,
+            )
+        except OSError as error:
+            web.send(ERROR, failure(str(error)))
+            return
+        running = Exec(pod["metadata"]["name"], process, self.connection)
+        self.server_api.execs.append(running)
+        try:
+            serve(web, process)
+        finally:
+            self.server_api.execs.remove(running)
+
+
+def _fields(message: bytes) -> Dict[int, List[bytes]]:
+    """Return the texts and messages of a protobuf message, by the numbers of their fields."""
+    fields: Dict[int, List[bytes]] = {}
+    at = 0
+
+    def number() -> int:
+        nonlocal at
+        value = shift = 0
+        while True:
+            byte = message[at]
+            value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
+            if byte < 0x80:
+                return value
+
+    while at < len(message):
+        key = number()
+        size = number()
+        if key & 7 == 2:
+            fields.setdefault(key >> 3, []).append(message[at : at + size])
+            at += size
+    return fields
+
+
+def _scale(deployment: Object) -> Object:
+    metadata = {key: deployment["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
+    spec = {"replicas": deployment["spec"]["replicas"]}
+    status = {"replicas": deployment.get("status", {}).get("replicas", 0)}
+    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
+
+
+def _group(group: str, version: str) -> Object:
+    of = {"groupVersion": f"{group}/{version}", "version": version}
+    return {"name": group, "versions": [of], "preferredVersion": of}
+
+
+def _resources(group: str, version: str) -> Object:
+    rows = []
+    for name, kind in RESOURCES[group, version].items():
+        single = {"singularName": kind.lower(), "shortNames": _SHORT.get(name, [])}
+        rows.append({"name": name, "namespaced": name not in _OF_CLUSTER, "kind": kind, "verbs": _VERBS, **single})
+        if name == "deployments":
+            scale = {"kind": "Scale", "group": "autoscaling", "version": "v1"}
+            rows.append({"name": "deployments/scale", "singularName": "", "namespaced": True, "verbs": _VERBS, **scale})
+        if name == "pods":
+            of = {"kind": "PodExecOptions", "verbs": ["create", "get"]}
+            rows.append({"name": "pods/exec", "singularName": "", "namespaced": True, **of})
+    versions = f"{group}/{version}" if group else version
+    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": versions, "resources": rows}
+
+
+def _pairs(selector: Optional[List[str]]) -> List[Tuple[str, str]]:
+    words = (selector or [""])[0].replace("==", "=").split(",")
+    return [(key, value) for key, _, value in (word.partition("=") for word in words if word)]
+
+
+def _has(labels: Mapping[str, str], key: str, value: str) -> bool:
+    """Return whether a label has a value, or is there where no value is asked for."""
+    return labels.get(key) == value if value else key in labels
+
+
+def _at(entry: Any, path: str) -> Any:
+    for key in path.split("."):
+        entry = entry.get(key) if isinstance(entry, dict) else None
+    return entry
+
+
+def _merge(entry: Object, change: Mapping[str, Any]) -> None:
+    """Apply a JSON merge patch (RFC 7396)."""
+    for key, value in change.items():
+        if value is None:
+            entry.pop(key, None)
+        elif isinstance(value, dict):
+            _merge(entry.setdefault(key, {}), value)
+        else:
+            entry[key] = value

@@ -1,0 +1,299 @@
+"""A cluster that `cephadm bootstrap` makes in nodes of the lab: every daemon is in a container of podman.
+
+The nodes have a real systemd and journald, the machine's podman, runc and cephadm, and the image that `image` makes of
+the packages of Debian 12. Of the machine they see nothing that cephadm changes: what it writes below /etc, and what
+podman keeps, is the node's own. An OSD's store is a file, as everywhere in the lab: it is made as a legacy OSD, and
+`cephadm adopt` makes the container of it.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import shlex
+import shutil
+import subprocess
+import sys
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from running_lab import need_machine, need_systemd
+
+from cbt_plugins.tools.lab import Lab, LabError, Topology
+from cbt_plugins.tools.lab.conf import ceph_conf, pool_commands, runtime_commands
+from cbt_plugins.tools.lab.daemons import Daemons, Step, await_clean, await_up
+from cbt_plugins.tools.lab.process import CephShell, wait_for
+from cbt_plugins.tools.lab.root_builder import RootBuilder
+from cbt_plugins.tools.lab.spaces import Spaces, cache_home
+from cbt_plugins.tools.lab.topology import HEAD, LabNode, LabRecord
+
+RELEASE, IMAGE = "pacific", "localhost/ceph:16.2.15"
+#: where the first monitor is, and `cephadm shell` works; the rest of them
+NODES = ("node1", "node2", "node3")
+FIRST = NODES[0]
+#: hosts with a gateway, and its port
+GATEWAYS, PORT = ("node2", "node3"), 7480
+CLUSTER: Dict[str, Any] = {
+    "user": "root",
+    "head": FIRST,
+    "ceph": "cephadm",
+    "clients": ["client1"],
+    "osds": list(NODES),
+    "mons": list(NODES),
+    "rgws": list(GATEWAYS),
+    "use_existing": True,
+    "iterations": 1,
+    "tmp_dir": "/var/tmp/cbt",
+}
+_PROGRAMS = ("podman", "runc", "cephadm", "catatonit", "conmon", "lvcreate", "debootstrap")
+#: what cephadm's module needs and Debian 12 has no package of
+_PIP = ("remoto==1.2.1", "execnet==1.9.0")
+_PACKAGES = ("ceph-mgr-cephadm", "cephadm", "lvm2", "radosgw", "podman-")
+
+#: $0 root folder, $1 work folder, $2 store, $3 image, then packages; in a mount namespace of its own
+_BUILD = """
+set -e; m=$1/merged; mkdir -p "$1/upper" "$1/work" "$m"
+mount -t overlay overlay -o "lowerdir=$0,upperdir=$1/upper,workdir=$1/work" "$m"
+mount --bind "$1/pip" "$m/mnt"
+for d in proc sys dev; do mount --rbind "/$d" "$m/$d"; done
+mount -t tmpfs tmpfs /mnt # podman's own folder has a path of at most 50 characters
+store=$2 image=$3; shift 3
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+chroot "$m" apt-get -q install -y --no-install-recommends "$@" >&2
+for d in proc sys dev; do umount -l "$m/$d"; done
+cp -r "$m/mnt/." "$m/usr/lib/python3/dist-packages/"; umount "$m/mnt"
+tar -C "$m" -c --one-file-system . |
+  podman --root "$store" --runroot /mnt/run --storage-driver overlay import -q --change 'LABEL ceph=True' - "$image"
+"""
+#: of every node. No controller of version 2 is free where version 1 has it; no limit of a container can be raised
+_CONTAINERS = """[containers]
+pids_limit = 0
+default_ulimits = ["nofile=20000:20000", "nproc=20000:20000"]
+[engine]
+runtime = "runc"
+"""
+_STORAGE = """[storage]
+driver = "overlay"
+runroot = "/run/containers/storage"
+graphroot = "/var/lib/containers/storage"
+[storage.options]
+additionalimagestores = ["{store}"]
+"""
+_POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'
+#: Before all others at each boot: what is the node's own, folders that cephadm mounts, and the log that podman writes.
+#: The kernel is the machine's: sysctl, which cephadm runs for OSDs, does nothing.
+_BOOT = """[Unit]
+DefaultDependencies=no
+Before=sysinit.target
+[Service]
+ExecStartPre=/bin/mkdir -p /run/systemd/journal /run/udev /run/lvm /run/lock/lvm
+ExecStartPre=/bin/mount --bind /var/tmp/containers /var/lib/containers
+ExecStartPre=/bin/mount --bind {base}/containers /etc/containers
+ExecStartPre=/bin/mount -t tmpfs tmpfs /etc/sysctl.d
+ExecStartPre=/bin/mount -t tmpfs tmpfs /etc/logrotate.d
+ExecStartPre=/bin/mount --bind /bin/true /usr/sbin/sysctl
+ExecStart=/usr/lib/systemd/systemd-journald
+Type=notify
+[Install]
+WantedBy=sysinit.target
+"""
+_JOURNAL = "[Journal]\nStorage=volatile\nRuntimeMaxUse=16M\nReadKMsg=no\nForwardToSyslog=no\n"
+#: cephadm insists on a clock; that of the lab is the machine's
+_CLOCK = "[Service]\nType=oneshot\nRemainAfterExit=yes\nExecStart=/bin/true\n[Install]\nWantedBy=multi-user.target\n"
+#: $0 folder with the texts above
+_PREPARE = """
+set -e
+mkdir -p /var/tmp/containers
+cp "$0/boot" /etc/systemd/system/lab-containers.service
+cp "$0/clock" /etc/systemd/system/chrony.service
+cp "$0/journal" /etc/systemd/journald.conf
+systemctl daemon-reload
+systemctl --quiet enable --now lab-containers chrony
+"""
+#: a legacy OSD: $1 image, $2 bytes, then numbers
+_ADOPT = """
+set -e; image=$1 size=$2; shift 2; mkdir -p /etc/ceph/osd
+for n in "$@"; do
+  u=$(cat /proc/sys/kernel/random/uuid) d=/var/lib/ceph/osd/ceph-$n; mkdir -p "$d"; chown ceph:ceph "$d"
+  ceph osd new "$u" "$n"
+  ceph auth get-or-create "osd.$n" mon "allow profile osd" mgr "allow profile osd" osd "allow *" -o "$d/keyring"
+  ceph-osd --no-mon-config --mkfs -i "$n" --osd-uuid "$u" --osd-data "$d" --bluestore-block-size "$size" \
+    --bluestore-block-preallocate-file=false 2>/dev/null
+  chown -R ceph:ceph "$d"
+  echo "{\\"type\\": \\"bluestore\\", \\"fsid\\": \\"$u\\"}" > "/etc/ceph/osd/$n-$u.json"
+  cephadm --image "$image" adopt --style legacy --name "osd.$n" --skip-pull --skip-firewalld --force-start
+done
+"""
+#: the nodes have no packages of Ceph any more
+_HIDE = """
+set -e; mkdir -p /run/bin/upper /run/bin/work
+mount -t overlay overlay -o lowerdir=/usr/bin,upperdir=/run/bin/upper,workdir=/run/bin/work /usr/bin
+cd /usr/bin && rm -f ceph ceph-* rados radosgw radosgw-admin rbd
+"""
+
+
+def need_cephadm() -> None:
+    """Skip, with the reason, where no node of the lab can have containers."""
+    need_machine(6)
+    need_systemd()
+    absent = [name for name in _PROGRAMS if shutil.which(name, path=f"{os.environ['PATH']}:/usr/sbin") is None]
+    if absent:
+        pytest.skip(f"no cephadm cluster, missing {', '.join(absent)} (packages podman, runc, cephadm, debootstrap)")
+    if not Path("/etc/debian_version").exists():
+        pytest.skip("no cephadm cluster: the image is made of the packages of Debian 12")
+
+
+def image() -> Path:
+    """Return the store of podman with the image of Ceph; it is made in the cache: minutes, 3 GB."""
+    store = cache_home() / "cbt-plugins" / "images" / IMAGE.rpartition(":")[2]
+    store.parent.mkdir(parents=True, exist_ok=True)
+    with open(f"{store}.lock", "w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        if not store.exists():
+            try:
+                root = RootBuilder(lambda text: None).make(RELEASE)
+            except LabError as error:
+                pytest.skip(f"no cephadm cluster: no root folder of Ceph {RELEASE}: {error}")
+            work, partial = Path(f"{store}.work"), Path(f"{store}.partial")
+            for folder in (work, partial):
+                shutil.rmtree(folder, ignore_errors=True)
+            pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(work / "pip"), *_PIP]
+            _run(pip)
+            script = ["bash", "-c", f"set -o pipefail; {_BUILD}", str(root), str(work), str(partial), IMAGE]
+            _run(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES])
+            shutil.rmtree(work)
+            os.rename(partial, store)
+    return store
+
+
+def _run(argv: List[str]) -> None:
+    done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"no image of Ceph could be made: {argv[0]}: {done.stderr.strip()[-600:]}")
+
+
+def shape(base: Path, store: Path) -> Topology:
+    """Return the lab for such a cluster: three nodes with systemd and two OSDs each, one client."""
+    return Topology(osd_nodes=3, rgws=0, clients=1, systemd=NODES, bind=(str(base), str(store)))
+
+
+class ContainerLab(Lab):
+    """A lab whose OSDs the nodes' systemd starts at boot."""
+
+    def start_osds(self, name: str) -> None:
+        """Do nothing."""
+
+
+class Bootstrap:
+    """A way to the daemons of a lab, for `Lab.up`: its files are in `base`, and the image in `store`."""
+
+    def __init__(self, base: Path, store: Path) -> None:
+        self._base = base
+        folder = base / "containers"
+        folder.mkdir()
+        texts = {"containers.conf": _CONTAINERS, "storage.conf": _STORAGE.format(store=store), "policy.json": _POLICY}
+        for name, text in texts.items():
+            (folder / name).write_text(text)
+        for name, text in (("boot", _BOOT.format(base=base)), ("clock", _CLOCK), ("journal", _JOURNAL)):
+            (base / name).write_text(text)
+
+    def __call__(self, directory: Path, record: LabRecord, spaces: Spaces, fresh: bool, step: Step) -> None:
+        topology = record.topology
+        nodes = list(topology.nodes.values())
+        spaces.start_nodes(nodes)
+        with Daemons(spaces) as daemons:
+            hosts = [node for node in nodes if node.systemd]
+            with ThreadPoolExecutor() as pool:
+                list(pool.map(lambda node: self._in(daemons, node.name, _PREPARE, str(self._base)), hosts))
+            step("nodes with podman")
+            self._bootstrap(daemons, topology)
+            step("cephadm bootstrap")
+            fsid = daemons.run(HEAD, "ceph fsid").strip()
+            record.fsid = fsid
+            with CephShell(spaces.enter(HEAD), spaces.environment(), fsid) as ceph:
+                groups = self._options_and_pools(ceph, topology)
+                self._daemons(daemons, ceph, topology, hosts)
+                await_up(ceph, topology)
+                step("OSDs up")
+                for host in hosts:
+                    self._in(daemons, host.name, _HIDE, "")
+                self._await_orchestrator(ceph, topology)
+                step("daemons known to the orchestrator")
+                self._make_user(daemons)
+                step(await_clean(ceph, len(topology.osds), groups))
+        record.state = "created"
+        record.save(directory)
+
+    @staticmethod
+    def _in(daemons: Daemons, node: str, script: str, *words: str) -> str:
+        return daemons.run(node, " ".join(["sh", "-c", *map(shlex.quote, (script, *words))]))
+
+    def _bootstrap(self, daemons: Daemons, topology: Topology) -> None:
+        conf = ceph_conf(topology, "unused")
+        options = {"osd_pool_default_pg_autoscale_mode": "off", "osd_pool_default_pg_num": 8}
+        options.update({"osd_pool_default_pgp_num": 8, "mon_max_pg_per_osd": 1000, "mon_allow_pool_delete": "true"})
+        options.update({"auth_allow_insecure_global_id_reclaim": "false", "ms_bind_ipv6": "false"})
+        lines = "".join(f"{name} = {value}\n" for name, value in options.items())
+        (self._base / "boot.conf").write_text(f"[global]\n{lines}\n{conf[conf.index('[mon]') :]}")
+        address = topology.nodes[FIRST].address
+        skipped = "--skip-pull --skip-monitoring-stack --skip-dashboard --skip-firewalld --allow-overwrite"
+        keys = "--ssh-private-key /root/.ssh/id_ed25519 --ssh-public-key /root/.ssh/id_ed25519.pub"
+        config = f"--config {self._base}/boot.conf"
+        daemons.run(FIRST, f"cephadm --image {IMAGE} bootstrap --mon-ip {address} {skipped} {keys} {config}")
+
+    @staticmethod
+    def _options_and_pools(ceph: CephShell, topology: Topology) -> int:
+        ceph.ask("config set mgr mgr/cephadm/use_repo_digest false")  # the image is in no registry
+        ceph.ask("config set osd osd_memory_target_autotune false")  # the orchestrator would set other targets in runs
+        ceph.ask("config set mon mon_cluster_log_to_file true")
+        listing = ceph.ask("config ls")
+        pools, groups = pool_commands(replace(topology, rgws=1))
+        for command in [*runtime_commands(topology, json.loads(listing[listing.index("[") :])), *pools]:
+            ceph.ask(command)
+        return groups
+
+    def _daemons(self, daemons: Daemons, ceph: CephShell, topology: Topology, hosts: List[LabNode]) -> None:
+        for host in hosts[1:]:
+            ceph.ask(f"orch host add {host.name} {host.address}")
+        placement = " ".join(GATEWAYS)
+
+        def adopt(host: LabNode) -> None:
+            self._in(daemons, host.name, _ADOPT, "sh", IMAGE, str(topology.block), *map(str, host.osds))
+
+        with ThreadPoolExecutor() as pool:
+            list(pool.map(adopt, hosts))
+        ceph.ask(f"orch apply rgw lab --placement='{placement}' --port {PORT}")
+
+    @staticmethod
+    def _await_orchestrator(ceph: CephShell, topology: Topology) -> None:
+        """Wait until all daemons run, and adopted OSDs are configured: until then they lose their orders."""
+
+        seen = ""
+
+        def ready() -> bool:
+            nonlocal seen
+            # without --refresh a host is looked at again after ten minutes, and its adopted OSDs count as strays
+            answer = ceph.ask("orch ps --refresh")
+            rows: List[Dict[str, Any]] = json.loads(answer[answer.index("[") :]) if "[" in answer else []
+            names = [f"{row['daemon_type']}.{row['daemon_id']}" for row in rows if row.get("status_desc") == "running"]
+            events = [event for row in rows for event in row.get("events", [])]
+            configured = all(any(f"Reconfigured osd.{n} " in event for event in events) for n in topology.osds)
+            wanted = {"mon": 3, "mgr": 2, "osd": len(topology.osds), "rgw": len(GATEWAYS)}
+            counts = {type: sum(name.startswith(f"{type}.") for name in names) for type in wanted}
+            seen = f"{counts}, OSDs configured: {configured}"
+            return configured and counts == wanted
+
+        try:
+            wait_for(ready, "the orchestrator's daemons", 300, 5.0)
+        except LabError as error:
+            raise LabError(f"{error}: {seen}") from None
+
+    @staticmethod
+    def _make_user(daemons: Daemons) -> None:
+        create = "radosgw-admin user create --uid=cbt --display-name=cbt --max-buckets=0 --gen-access-key --gen-secret"
+        daemons.run(HEAD, f"{create} >/dev/null 2>&1")
+

@@ -1,0 +1,74 @@
+"""A series of faults under load: a link that flaps, kill -9 while it is cut, and the run resumed.
+
+CBT_PLUGINS_LONG=1 asks for them.
+"""
+
+from __future__ import annotations
+
+import json
+import shutil
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from cluster_state import facts
+from cycles import S3, Cycle
+from running_lab import RunningLab
+
+pytestmark = [pytest.mark.lab, pytest.mark.long]
+
+FLAP = {
+    **{"at": "5s", "every": "40s", "times": 3, "lasts": "15s", "wait": "clean"},
+    "fault": {"label": "flap", "kind": "partition", "nodes": ["node4"], "accept": ["min-in"]},
+}
+EACH = {
+    **{"at": "5s", "every": "30s", "rolling": True, "lasts": "10s"},
+    "fault": {"label": "each", "kind": "loss", "nodes": ["node1", "node2", "node3"], "options": {"share": "2%"}},
+}
+
+
+def section(event: Dict[str, Any], duration: str) -> Dict[str, Any]:
+    phases = [{"fill": {"objects": 500}}, {"hybrid": {"duration": duration, "events": [event]}}]
+    return {"s3": S3, "engine": "cbt-load", "objects": {"sizes": ["16KiB"]}, "workers": 4, "cycle": {"phases": phases}}
+
+
+def told(cycle: Cycle) -> List[Tuple[str, str]]:
+    """What was written of the faults of the series, in order: (event, label)."""
+    paths = list(cycle.archive.glob("results/*/id-*/events.jsonl"))  # none before the run has begun
+    rows = [json.loads(line) for path in paths for line in path.read_text().split("\n")[:-1]]
+    return [(row["event"], row["label"]) for row in rows if str(row.get("label", "")).startswith(("flap-", "each-"))]
+
+
+def times(label: str) -> List[Tuple[str, str]]:
+    return [(f"fault-{name}", label) for name in ("inject-begin", "injected", "in-effect", "undo-begin", "undone")]
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="needs nft (Debian: nftables)")
+def test_a_link_flaps_and_its_run_is_killed_while_it_is_cut(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    cycle = Cycle(lab, tmp_path, warp=section(FLAP, "4m"))
+    assert cycle.broken_off(lambda: ("fault-injected", "flap-2") in told(cycle), "the second cut") != 0
+    first = told(cycle)
+    assert first[:5] == times("flap-1") and ("fault-undo-begin", "flap-2") not in first
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    again = told(cycle)[len(first) :]
+    # the resumed run undoes what the killed one had left, and repeats the phase
+    assert again[:2] == times("flap-2")[-2:]
+    assert again[2:] == [*times("flap-1"), *times("flap-2"), *times("flap-3")]
+    assert facts(lab) == before and cycle.left() == []
+    assert lab.exec("node4", ["sh", "-c", "nft list ruleset; ls /run/cbt-plugins/*.armed"]).stdout == ""
+
+
+@pytest.mark.skipif(not shutil.which("nft"), reason="needs nft (Debian: nftables)")
+def test_a_rolling_loss_takes_one_node_after_the_other(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    cycle = Cycle(lab, tmp_path, warp=section(EACH, "100s"))
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert told(cycle) == [*times("each-1"), *times("each-2"), *times("each-3")]
+    assert facts(lab) == before
+    for node in ("node1", "node2", "node3"):
+        assert lab.exec(node, ["sh", "-c", "nft list ruleset; tc qdisc show dev eth0 | grep htb"]).stdout == ""

@@ -1,0 +1,1 @@
+"""Measurements of `./run bench scale`: a module each, with a `main`."""

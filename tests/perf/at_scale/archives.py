@@ -1,0 +1,181 @@
+"""Report and SQL of runs of 9 to 72 hours with failures, and compare, gate and history of up to 500 runs.
+
+A run has five drivers, a phase for each 1.8 hours, a mark each hour, a sample of the cluster each second, and failures
+as recorded in tests/data/recovery. The runs that are compared are those of tests/compare_archives.py.
+"""
+
+from __future__ import annotations
+
+import json
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import numpy as np
+import report as one_phase
+from inputs.clusters import RECORDED
+
+from cbt_plugins.report.page import run_page
+from cbt_plugins.results.summary_file import summarize
+
+from .costs import Cost, Curves, cost_of
+
+sys.path.append(str(Path(__file__).parents[2]))
+
+from compare_archives import Load
+from compare_archives import archive as write_runs
+
+TOOLS = "cbt_plugins.tools"
+HOURS = (9.0, 24.0, 72.0)
+RUNS = (50, 150, 500)
+PAGES = (10, 20, 40)
+#: seconds of a phase; of a failure and of its return, as recorded
+PHASE, RECORDED_SECONDS = 6480, 120
+FAILURES_PER_HOUR = 100 / 72
+BLOCK = 60
+
+
+def write_run(archive: Path, hours: float) -> Path:
+    """Write the archive of a run of so many hours; return the directory of the run."""
+    run = archive / "results" / "00000000" / "id-00000001"
+    names = [f"age{number:02}" for number in range(round(hours * 3600 / PHASE))]
+    run.mkdir(parents=True)
+    (run / "complete").write_text("{}")
+    (run / "manifest.json").write_text("{}")
+    (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": name} for name in names]}))
+    chance = np.random.default_rng(1)
+    frames = [one_phase.values(chance, BLOCK) for _ in range(one_phase.DIFFERENT)]
+    for index, name in enumerate(names, 1):
+        _write_phase(run / "phases" / f"{index:02}-{name}", index, name, frames)
+    length = len(names) * PHASE
+    failures = max(1, round(hours * FAILURES_PER_HOUR))
+    begins = [one_phase.T0 + 600 + number * (length - 600) // failures for number in range(failures)]
+    events = [event for number, t in enumerate(begins) for event in _events(t, f"failure-{number}")]
+    events += [{"t": one_phase.T0 + 3600 * n, "event": "mark", "name": f"hour {n}"} for n in range(int(hours))]
+    _write_lines(run / "events.jsonl", sorted(events, key=lambda event: float(event["t"])))
+    folder = run / "monitors" / "recovery.node0"
+    folder.mkdir(parents=True)
+    _write_lines(folder / "recovery.jsonl", _samples(begins, one_phase.T0 + length))
+    return run
+
+
+def _write_phase(folder: Path, index: int, name: str, frames: List[Dict[str, Any]]) -> None:
+    begin, jobs = one_phase.T0 + (index - 1) * PHASE, []
+    (folder / "aggregates").mkdir(parents=True)
+    text = b"".join(
+        one_phase.frame("counts", BLOCK, frames[n % len(frames)], begin + n * BLOCK) for n in range(PHASE // BLOCK)
+    )
+    requests = PHASE * one_phase.RATE * len(one_phase.OPS)
+    for d in range(one_phase.DRIVERS):
+        (folder / "aggregates" / f"d{d}.aggregates").write_bytes(text + one_phase.frame("end", BLOCK, {}))
+        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
+        job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests, sizes=[[4096, 4096, 1.0]])
+        jobs.append(job)
+    mix = {op: 100 / len(one_phase.OPS) for op in one_phase.OPS}
+    about: Dict[str, Any] = {"version": 2, "index": index, "name": name, "kind": "hybrid", "role": "age"}
+    about.update(window={"start": begin, "end": begin + PHASE}, block=BLOCK, asked={"duration": PHASE, "mix": mix})
+    (folder / "phase.json").write_text(json.dumps({**about, "status": "ok", "engine": "cbt-load", "jobs": jobs}))
+    beats = ({"t": t, "node": f"client{d}", "jobs": {f"d{d}": {"ops": t, "bytes": t, "errors": 0, "state": "running"}}}
+             for t in range(begin, begin + PHASE, 10) for d in range(one_phase.DRIVERS))  # fmt: skip
+    _write_lines(folder / "heartbeat.jsonl", beats)
+
+
+def _recorded(name: str) -> List[Dict[str, Any]]:
+    lines = (RECORDED.parent / "recovery" / name).read_text().splitlines()
+    return [json.loads(line) for line in lines]
+
+
+def _events(t: float, label: str) -> Iterator[Dict[str, Any]]:
+    first = _recorded("one.jsonl")[0]["t"]
+    for line in _recorded("one-events.jsonl"):
+        yield {**line, "label": label, "t": line["t"] - first + t}
+
+
+def _samples(begins: List[int], end: int) -> Iterator[Dict[str, Any]]:
+    """Yield a line each second, and the recorded failure at its times."""
+    head, *failure = (line for line in _recorded("one.jsonl") if "end" not in line)
+    yield {**head, "t": one_phase.T0}
+    yield {**failure[0], "t": one_phase.T0 + 0.5}
+    t = one_phase.T0 + 1
+    for begin in [*begins, end]:
+        yield from ({"t": second} for second in range(t, begin))
+        if begin < end:
+            yield from (_moved(line, begin - head["t"]) for line in failure)
+        t = begin + RECORDED_SECONDS
+
+
+def _moved(line: Dict[str, Any], seconds: float) -> Dict[str, Any]:
+    maps = [{**change, "t": change["t"] + seconds} for change in line.get("map", ())]
+    return {**line, "t": line["t"] + seconds, **({"map": maps} if maps else {})}
+
+
+def _write_lines(path: Path, lines: Any) -> None:
+    with path.open("w") as file:
+        file.writelines(json.dumps(line) + "\n" for line in lines)
+
+
+def main() -> None:
+    print("  seconds of CPU time and MB of the largest process; MB of files")
+    formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "report MB": ".0f", "summary file": ".2f"}
+    curves = Curves("hours", {**formats, "page file": ".2f", "sql s": ".1f", "sql MB": ".0f"})
+    for hours in HOURS:
+        with tempfile.TemporaryDirectory() as scratch:
+            curves.add(hours, **_of_a_run(Path(scratch), hours))
+    curves.end()
+    _pages()
+    columns = {f"{verb} {unit}": form for verb in ("compare", "history", "sql") for unit, form in
+               {"s": ".1f", "MB": ".0f"}.items()}  # fmt: skip
+    curves = Curves("runs", columns)
+    for runs in RUNS:
+        with tempfile.TemporaryDirectory() as scratch:
+            curves.add(runs, **_of_many(Path(scratch), runs))
+    curves.end()
+
+
+def _pages() -> None:
+    """Measure the page of a run whose phase is repeated: its summary would take long to make."""
+    curves = Curves("phases", {"summary file": ".2f", "page file": ".2f"})
+    with tempfile.TemporaryDirectory() as scratch:
+        run = write_run(Path(scratch) / "archive", PHASE / 3600)
+        summary = summarize(run)
+        (phase,), timelines = summary["phases"], summary["failure"]["timelines"]
+        for number in PAGES:
+            summary["phases"] = [{**phase, "name": f"age{n:03}"} for n in range(number)]
+            timelines.update({repeated["name"]: timelines[phase["name"]] for repeated in summary["phases"]})
+            size = len(json.dumps(summary, separators=(",", ":"))) / 1e6
+            curves.add(number, summary_file=size, page_file=len(run_page(summary, run)) / 1e6)
+    curves.end()
+
+
+def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
+    run = write_run(folder / "archive", hours)
+    made = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
+    sql = _checked(cost_of(TOOLS, "sql", str(folder / "archive"), one_phase.question()))
+    summary = json.loads((run / "summary.json").read_text()) if (run / "summary.json").exists() else {}
+    episodes = len(summary.get("failure", {}).get("milestones", {}).get("episodes", ()))
+    pages = list(folder.rglob("report.html"))
+    sizes = {"summary_file": sum(p.stat().st_size for p in folder.rglob("summary.json")) / 1e6}
+    sizes["page_file"] = sum(p.stat().st_size for p in pages) / 1e6
+    costs = {"report_s": made.cpu, "report_MB": made.mb, "sql_s": sql.cpu, "sql_MB": sql.mb}
+    return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
+
+
+def _of_many(folder: Path, runs: int) -> Dict[str, float]:
+    """Compare the first half of many runs with the second one, take all for one history, and ask the first half."""
+    sides = [folder / "a", folder / "b"]
+    for seed, side in enumerate(sides):
+        write_runs(side, Load(seconds=10), runs=runs // 2, seed=seed)
+        _checked(cost_of(TOOLS, "report", str(side)))  # makes the summaries
+    costs: Dict[str, float] = {}
+    of_both, of_one = tuple(map(str, sides)), (str(sides[0]), one_phase.question())
+    for name, words in {"compare": of_both, "history": of_both, "sql": of_one}.items():
+        cost = cost_of(TOOLS, name, *words)
+        assert cost.status in (0, 1, 3), cost.output[-2000:]
+        costs.update({f"{name}_s": cost.cpu, f"{name}_MB": cost.mb})
+    return costs
+
+
+def _checked(cost: Cost) -> Cost:
+    assert cost.status == 0, cost.output[-2000:]
+    return cost

@@ -1,0 +1,157 @@
+"""How often a verdict for a pull request is a false regression, and which change it finds, from real blocks of a lab.
+
+    ./run bench pull_request found                 the smallest change that is found with power 0.9, simulated
+    ./run bench pull_request blocks FILE [NUMBER]  make blocks of equal sides on a lab, 50 s each; adds them to FILE
+    ./run bench pull_request verdicts FILE         verdicts that are drawn from these blocks
+    ./run bench pull_request planted [WITHIN [SHARE]]   one real `cbt-tools pr` whose head has slower OSDs
+
+A block is A B B A of phases of 3 s in one run, as those of trust.py: without what differs from deployment to
+deployment. `verdicts` draws campaigns from them. Each block of a campaign is the mean of as many blocks of FILE as its
+cycles are longer than 3 s, each with its sides exchanged or not. That is a simulation: the hours are not there, the
+numbers are real. A change of the head is added to the throughput of each block; p99 stays as it was. `planted` delays a
+share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import signal
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Dict, List, Sequence
+
+import yaml
+from inputs.chance import share, show
+from inputs.labs import TOOLS
+from trust import CONFIG, MOST, ROWS, TRIAL, _block, ended, labs, trials
+
+from cbt_plugins.compare.statistics.sequential import Design, decide, detectable
+from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
+from cbt_plugins.config.units import parse_percent
+from cbt_plugins.metrics import METRICS
+from cbt_plugins.pull_requests import session
+from cbt_plugins.pull_requests.outlook import POWER
+
+#: verdicts of a line
+DRAWN = 1000
+#: seconds of a verdict; of a deployment and all else of a cycle but its load, as on the lab of `planted`
+WITHIN, AROUND = 8 * 3600, 60
+CHANGES = (0.0, -0.03, -0.05)
+#: seconds of load of a cycle, and limits
+LOADS, LIMITS = (3, 12, 48), (0.05, 0.03)
+SCATTERS = (0.01, 0.02, 0.03, 0.04, 0.06)
+DELAY = "osd_debug_inject_dispatch_delay"
+
+Block = Dict[str, float]
+
+
+def found(_: Path) -> None:
+    """Print the smallest change of one of two rows that is found, by the function that decides it."""
+    lines: List[Sequence[object]] = []
+    for most in (8, 16, 32):
+        for limit in LIMITS:
+            design = design_of(most, limit)
+            changes = (detectable(Scatter(scatter, 1e6), 2, design, POWER) for scatter in SCATTERS)
+            lines.append((most, f"{limit:.0%}", *(f"{change:.1%}" if change else "none" for change in changes)))
+    show(("blocks", "limit", *(f"scatter {scatter:.0%}" for scatter in SCATTERS)), lines)
+
+
+def blocks(scratch: Path, file: str, number: str = "20") -> None:
+    """Make blocks of equal sides."""
+    made: List[Block] = []
+    with labs(scratch) as (lab,):
+        while len(made) < int(number):
+            name, count = f"run{len(made)}", min(MOST, 4 * (int(number) - len(made)))
+            phases = ended(scratch, name, trials(scratch, name, lab, count))
+            made += [{row: _block(phases[i : i + 4], row) for row in ROWS} for i in range(0, count, 4)]
+    earlier = json.loads(Path(file).read_text()) if Path(file).exists() else []
+    Path(file).write_text(json.dumps([*earlier, *made]))
+
+
+def verdicts(_: Path, file: str) -> None:
+    """Print the shares of drawn verdicts that are a regression, or no regression."""
+    real = json.loads(Path(file).read_text())
+    for row in ROWS:
+        ratios = [block[row] for block in real]
+        spread = math.sqrt(sum(ratio**2 for ratio in ratios) / len(ratios))
+        print(f"{len(real)} real blocks of 4 x {TRIAL} s: {METRICS[row].title} scatters by {100 * spread:.1f} %")
+    lines: List[Sequence[object]] = []
+    for limit in LIMITS:
+        for load in LOADS:
+            most = min(session.MOST, WITHIN // (4 * (load + AROUND)))
+            for change in CHANGES:
+                worse, fine = drawn(real, (load // TRIAL, most), change, limit)
+                lines.append((f"{limit:.0%}", f"{load} s", most, f"{change:.0%}", share(worse), share(fine)))
+    show(("limit", "load of a cycle", "blocks in 8 h", "true change", "regression", "no regression"), lines)
+    print(f"{DRAWN} verdicts a line: a share of .01 is known by ±{196 * math.sqrt(0.01 * 0.99 / DRAWN):.1f} points")
+
+
+def drawn(real: Sequence[Block], shape: Sequence[int], change: float, limit: float) -> Sequence[float]:
+    """Return the shares of regressions and of no regressions, by the function that decides them."""
+    pooled, most = shape
+    draw = random.Random(f"{shape}{change}")
+    design = design_of(most, limit)
+    worse = fine = 0
+    for _ in range(DRAWN):
+        rows: Dict[str, List[float]] = {row: [] for row in ROWS}
+        for _ in range(most):
+            parts = [(draw.choice((1, -1)), draw.choice(real)) for _ in range(pooled)]
+            for row in ROWS:
+                planted = math.log1p(change) if row == ROWS[0] else 0.0
+                rows[row].append(planted + sum(sign * block[row] for sign, block in parts) / pooled)
+        decisions = decide(rows, {row: METRICS[row].direction for row in ROWS}, design).values()
+        regression = any(decision.verdict is Verdict.WORSE for decision in decisions)
+        worse += regression
+        fine += not regression and all(decision.verdict for decision in decisions)
+    return worse / DRAWN, fine / DRAWN
+
+
+def design_of(most: int, limit: float) -> Design:
+    """Return the design of a campaign that `cbt-tools pr` makes."""
+    section = PullRequestSection(deploy="true", limit=f"{100 * limit:g}%")
+    campaign = campaign_of({}, section, most)["campaign"]
+    percents = [parse_percent(campaign[key]) for key in ("alpha", "margin")]
+    return Design(campaign["blocks"], *percents, campaign["spending"])
+
+
+def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", name: str = "16.2") -> None:
+    """Run a verdict whose head has slower OSDs (share 0: equal sides)."""
+    with labs(scratch) as (lab,):
+        places = f"--dir {lab} --snapshots {scratch / 'snapshots'}"
+        tool = " ".join(TOOLS)
+        subprocess.run(f"{tool} lab snapshot aged {places}", shell=True, check=True)
+        ceph = f"{tool} lab exec --dir {lab} node0 -- ceph config set osd {DELAY}"
+        slow = f"{ceph}_duration 0.001 && {ceph}_probability {delayed}"
+        restore = f"{tool} lab restore aged {places} --bind $CBT_PLUGINS_CAMPAIGN"
+        section = {
+            "deploy": f"{restore} && {{ [ $CBT_PLUGINS_ARM = base ] || {{ {slow}; }}; }}",
+            "clean": f"{tool} lab down --dir {lab}",
+            "through": f"{tool} lab exec --dir {lab} node0 --",
+        }
+        file = scratch / "pr.yaml"
+        file.write_text(yaml.safe_dump({**CONFIG, "monitoring_profiles": {"resources": {}}, "pr": section}))
+        words = [*TOOLS, "pr", name, name, "--config", str(file), "--within", within, "-a", str(scratch / "pr")]
+        done = subprocess.run([*words, "--format", "md"], cwd=scratch, check=False)
+        print(f"exit status {done.returncode}")
+
+
+def main(args: Sequence[str]) -> int:
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
+    parts = {part.__name__: part for part in (found, blocks, verdicts, planted)}
+    if not args or args[0] not in parts:
+        print(__doc__)
+        return 2
+    with tempfile.TemporaryDirectory(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="pr-") as scratch:
+        parts[args[0]](Path(scratch), *args[1:])
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))

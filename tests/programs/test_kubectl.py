@@ -1,0 +1,184 @@
+"""The transport `kubectl`: the real program, and an API server of the tests whose pods are shells of this machine."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import threading
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator
+
+import pytest
+from config_files import CLUSTER, RGWTEST, errors_in
+from kube_api import Exec, KubeApi, Workload
+from waiting import wait_for
+
+from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.clock import offsets
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.plan import S3
+from cbt_plugins.run.endpoints import s3_keys
+
+TOOLBOX, WORKER, CLIENT = "toolbox", "worker1", "client1"
+LIMIT = 60.0
+
+
+@pytest.fixture
+def api() -> Iterator[KubeApi]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    server = KubeApi()
+    here = lambda name: Workload(lambda argv: ["env", f"POD={name}", *argv], environment=dict(os.environ))  # noqa: E731
+    try:
+        server.deployment("rook-ceph-tools", here(TOOLBOX), "node9", app="rook-ceph-tools")
+        for osd, node in (("3", WORKER), ("4", "worker2")):
+            labels = {"app": "rook-ceph-osd", "ceph-osd-id": osd}
+            server.deployment(f"rook-ceph-osd-{osd}", here(f"osd.{osd}"), node, **labels)
+        server.bare_pod(CLIENT, here(CLIENT))
+        yield server
+    finally:
+        server.close()
+
+
+def section(api: KubeApi, folder: Path, **keys: Any) -> Dict[str, Any]:
+    pods = {TOOLBOX: "deploy/rook-ceph-tools", WORKER: "app=rook-ceph-osd"}
+    kubernetes = {"context": "test", "kubeconfig": str(api.kubeconfig(folder)), "pods": pods, **keys}
+    nodes = {"head": TOOLBOX, "clients": [CLIENT], "osds": [WORKER]}
+    return {"user": "root", **nodes, "transport": "kubectl", "kubernetes": kubernetes}
+
+
+@pytest.fixture
+def remote(api: KubeApi, tmp_path: Path) -> Remote:
+    return Remote.from_host(section(api, tmp_path), {})
+
+
+def test_output_errors_and_status_come_apart(remote: Remote) -> None:
+    for node, name in ((TOOLBOX, TOOLBOX), (WORKER, "osd.3"), (CLIENT, CLIENT)):
+        result = remote.run([node], "echo $POD; tty; echo err >&2; exit 3", check=False)[node]
+        assert (result.stdout, result.stderr, result.status) == (f"{name}\nnot a tty\n", "err\n", 3)
+    for status in (0, 1, 126, 137):
+        assert remote.run([TOOLBOX], f"exit {status}", check=False)[TOOLBOX].status == status
+    assert remote.run([TOOLBOX], "sleep 1000", timeout=0.5, check=False)[TOOLBOX].status == 124
+
+
+def test_a_hundred_megabytes_go_in_and_out(remote: Remote, tmp_path: Path) -> None:
+    size = 100_000_000
+    content = os.urandom(1 << 20) * (size >> 20)
+    remote.put({CLIENT: {f"{tmp_path}/in/file": content}})
+    assert (tmp_path / "in" / "file").read_bytes() == content
+    remote.fetch([CLIENT], f"{tmp_path}/in", tmp_path / "back")
+    assert (tmp_path / "back" / CLIENT / "file").read_bytes() == content
+
+
+def test_streams(remote: Remote) -> None:
+    stream = remote.stream([TOOLBOX], "echo one; read x; echo got $x; echo why >&2; exit 3")
+    try:
+        lines = stream.lines(LIMIT)
+        assert next(lines) == (TOOLBOX, "one")
+        stream.send("two\n")
+        assert list(lines) == [(TOOLBOX, "got two")] and stream.messages == ["why"]
+    finally:
+        stream.close()
+    assert abs(offsets(remote, [TOOLBOX])[TOOLBOX].seconds) < 1.0
+
+
+def test_a_closed_stream_closes_the_input_of_its_command(remote: Remote, tmp_path: Path) -> None:
+    stream = remote.stream([TOOLBOX], f"echo up; cat >/dev/null; touch {tmp_path}/ended")
+    assert next(stream.lines(LIMIT))[1] == "up"
+    stream.close()
+    wait_for((tmp_path / "ended").exists, "the end of cat", LIMIT)
+
+
+def while_it_runs(api: KubeApi, remote: Remote, folder: Path, node: str, act: Callable[[Exec], None]) -> Any:
+    """The result of a command during which `act` gets it."""
+
+    def watch() -> None:
+        wait_for((folder / "up").exists, "the command", LIMIT)
+        act(api.execs[0])
+
+    watching = threading.Thread(target=watch)
+    watching.start()
+    try:
+        return remote.run([node], f"touch {folder}/up; echo much; exec sleep 1000", check=False)[node]
+    finally:
+        watching.join()
+
+
+def test_a_dropped_connection_is_no_success(api: KubeApi, remote: Remote, tmp_path: Path) -> None:
+    result = while_it_runs(api, remote, tmp_path, TOOLBOX, Exec.drop)
+    assert result.status == 255 and "try: kubectl --kubeconfig=" in result.stderr
+    assert result.stderr.endswith(" exec -i --quiet --pod-running-timeout=10s deploy/rook-ceph-tools -- true\n")
+    for running in list(api.execs):
+        api._kill(running)
+
+
+@pytest.mark.parametrize("node", [WORKER, TOOLBOX])
+def test_a_pod_that_goes_is_a_lost_connection(api: KubeApi, remote: Remote, tmp_path: Path, node: str) -> None:
+    result = while_it_runs(api, remote, tmp_path, node, lambda running: api.delete_pod(running.pod))
+    assert result.status == 255 and "command terminated with exit code 137" in result.stderr
+
+
+def test_what_is_not_there_says_so(api: KubeApi, remote: Remote, tmp_path: Path) -> None:
+    api.delete_pod(api.pods_of("rook-ceph-osd-3")[0])
+    api.delete_pod(CLIENT)
+    results = remote.run([WORKER, CLIENT], "true", check=False)
+    assert [result.status for result in results.values()] == [255, 255]
+    absent = f"no pod app=rook-ceph-osd runs on node {WORKER} in namespace rook-ceph\n"
+    assert results[WORKER].stderr == absent and 'pods "client1" not found' in results[CLIENT].stderr
+    del api.objects["deployments"]["rook-ceph", "rook-ceph-tools"]
+    why = remote.run([TOOLBOX], "true", check=False)[TOOLBOX].stderr
+    assert why.startswith('Error from server (NotFound): deployments "rook-ceph-tools" not found; try: kubectl ')
+    elsewhere = Remote.from_host(section(api, tmp_path, context="nowhere"), {})
+    why = elsewhere.run([CLIENT], "true", check=False)[CLIENT].stderr
+    assert why.startswith('error: context "nowhere" does not exist; try: kubectl ')
+
+
+def test_rights_are_named(api: KubeApi, tmp_path: Path) -> None:
+    api.refused["viewer"] = [("create", "pods/exec"), ("patch", "deployments/scale")]
+    cluster = section(api, tmp_path, kubeconfig=str(api.kubeconfig(tmp_path, "viewer")))
+    result = Remote.from_host(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
+    assert result.status == 255 and 'User "viewer" cannot create resource "pods/exec"' in result.stderr
+    kubernetes = Kubernetes.of(cluster)
+    assert kubernetes
+    kubernetes.refuse_without_right("get", "deployments")
+    with pytest.raises(KubernetesError, match=r"no right to patch deployments/scale: kubectl .* can-i patch deplo"):
+        kubernetes.refuse_without_right("patch", "deployments/scale")
+
+
+def test_keys_come_from_a_secret(api: KubeApi, tmp_path: Path) -> None:
+    api.secret("rook-ceph-object-user-store-a", AccessKey="AKIA1", SecretKey="s3cr3t")
+    api.put("secrets", "claim", "apps", data={"AWS_ACCESS_KEY_ID": "QQ==", "AWS_SECRET_ACCESS_KEY": "Qg=="})
+    cluster = section(api, tmp_path)
+    ceph = Ceph(Remote.from_host(cluster, {}), cluster)
+
+    def keys(access: str, secret: str, ceph: Ceph = ceph) -> Any:
+        return s3_keys(S3(("http://a",), access_key_source=access, secret_key_source=secret), ceph).all
+
+    of_user = "secret:rook-ceph-object-user-store-a"
+    assert keys(f"{of_user}/AccessKey", f"{of_user}/SecretKey") == ("AKIA1", "s3cr3t", "")
+    of_claim = "secret:apps/claim"
+    assert keys(f"{of_claim}/AWS_ACCESS_KEY_ID", f"{of_claim}/AWS_SECRET_ACCESS_KEY") == ("A", "B", "")
+    with pytest.raises(CephError, match=r"s3.secret_key: secret \S+ has no key Secret; it has AccessKey, SecretKey$"):
+        keys(f"{of_user}/AccessKey", f"{of_user}/Secret")
+    with pytest.raises(CephError, match=r's3.access_key: kubectl .* get secret absent .*: secrets "absent" not found'):
+        keys("secret:absent/A", "secret:absent/B")
+    with pytest.raises(CephError, match=r"s3\.access_key: secret:a/b needs cluster: kubernetes: \{context: NAME\}"):
+        keys("secret:a/b", "secret:a/c", Ceph(Remote.from_host({}, {}), {}))
+    assert "s3cr3t" not in " ".join(api.requests)
+
+
+@pytest.mark.parametrize(
+    ("lines", "error"),
+    [
+        ("", "cluster.transport: kubectl needs the key `kubernetes:` of `cluster:`"),
+        ("kubernetes: {namespace: a}", "cluster.kubernetes.context: "),
+        ("kubernetes: {context: a, pods: {nobody: b}}", "kubernetes.pods.nobody: the section has no node 'nobody'"),
+        ("kubernetes: {context: '-a'}", "cluster.kubernetes.context: must be the name of a context"),
+        ("kubernetes: {context: a, pods: {client1: 'A;b'}}", "cluster.kubernetes.pods.client1.pod: must be a pod"),
+        ("kubernetes: {context: a, pods: {client1: {pod: a, contaner: b}}}", "did you mean 'container'"),
+    ],
+)
+def test_the_section_is_checked(tmp_path: Path, lines: str, error: str) -> None:
+    section = f"{CLUSTER}  transport: kubectl\n{f'  {lines}' if lines else ''}\n"
+    assert error in "\n".join(errors_in(tmp_path, section + RGWTEST))

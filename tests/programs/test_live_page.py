@@ -1,0 +1,257 @@
+"""The page of a run that goes on: its server, its events, and in a browser the same page as the report."""
+
+from __future__ import annotations
+
+import http.client
+import json
+import shutil
+import socket
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Tuple
+
+import pytest
+from chromium import CHROMIUM, Browser
+from half_archive import COPIED, HALF
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from waiting import wait_for
+
+from cbt_plugins.config.units import parse_listen
+from cbt_plugins.journal import Journal
+from cbt_plugins.results.live_run import LiveRun
+
+pytest.importorskip("jinja2")
+
+from cbt_plugins.report.live_page import LivePage, changes, parts_of
+from cbt_plugins.report.live_server import LiveServer
+from cbt_plugins.tools.__main__ import main
+
+#: the parts of the page that a browser has, without what scripts have drawn
+_PARTS = """[...document.querySelectorAll("header, main > *")].map((part) => {
+  const copy = part.cloneNode(true);
+  copy.querySelectorAll("[data-chart]").forEach((place) => place.replaceChildren());
+  return copy.outerHTML;
+})"""
+_DRAWN = """[...document.querySelectorAll("canvas")].filter((canvas) =>
+  canvas.getContext("2d").getImageData(0, 0, canvas.width, canvas.height).data.some((byte) => byte)).length"""
+
+
+@pytest.fixture
+def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The half archive, which a process has."""
+    folder = tmp_path / "results" / "00000000" / "id-1a2b3c4d"
+    shutil.copytree(HALF, folder)
+    monkeypatch.setattr("time.time", lambda: COPIED)
+    with closing(Journal(folder / "journal.jsonl")) as journal:
+        journal.write("invocation")
+        yield folder
+
+
+@pytest.fixture
+def page(run: Path) -> LivePage:
+    made = LivePage(LiveRun(run))
+    made.look()
+    return made
+
+
+@pytest.fixture
+def server(page: LivePage) -> Iterator[LiveServer]:
+    with closing(LiveServer(page, "127.0.0.1", 0)) as started:
+        yield started
+
+
+def ask(server: LiveServer, path: str, **headers: str) -> Tuple[int, Dict[str, str], bytes]:
+    port = server._server.server_address[1]
+    with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+        connection.request("GET", path, headers={"Host": f"127.0.0.1:{port}", **headers})
+        answer = connection.getresponse()
+        return answer.status, dict(answer.getheaders()), answer.read()
+
+
+class Events:
+    """An open stream of events."""
+
+    def __init__(self, server: LiveServer, since: int, **headers: str) -> None:
+        self.connection = http.client.HTTPConnection("127.0.0.1", server._server.server_address[1], timeout=20)
+        self.connection.request("GET", f"/events?since={since}", headers={"Host": "localhost", **headers})
+        self.answer = self.connection.getresponse()
+
+    def next(self) -> Dict[str, Any]:
+        event: Dict[str, Any] = {}
+        while True:
+            line = self.answer.readline().decode().rstrip("\n")
+            if not line and "data" in event:
+                event.pop("retry", None)
+                return event
+            name, _, value = line.partition(": ")
+            if not name:
+                continue
+            event[name] = json.loads(value) if name == "data" else value
+
+    def close(self) -> None:
+        self.answer.close()
+        self.connection.close()
+
+
+def test_the_page_is_served_and_nothing_else(server: LiveServer, page: LivePage) -> None:
+    status, headers, body = ask(server, "/")
+    assert (status, body.decode()) == (200, page.html)
+    assert headers["Cache-Control"] == "no-store" and "connect-src &#39;self&#39;" in page.html
+    for path in ("/plan.json", "/../plan.json", "/events/../plan.json", "//etc/passwd", "/?/etc", "/%2e%2e/plan.json"):
+        status, _, body = ask(server, path)
+        assert (status == 404 and b"nothing here" in body) or (path == "/?/etc" and status == 200)
+
+
+def test_another_hosts_name_is_refused(server: LiveServer) -> None:
+    for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "192.0.2.1", "[::2]"):
+        assert ask(server, "/", Host=host)[0] == 403, host
+        assert ask(server, "/events", Host=host)[0] == 403, host
+    for host in ("localhost", "localhost:9999", "127.0.0.1", "[::1]:80"):  # ssh -L has a port of its own
+        assert ask(server, "/", Host=host)[0] == 200, host
+
+
+def test_on_another_address_the_token_is_asked_for(page: LivePage) -> None:
+    with closing(LiveServer(page, "0.0.0.0", 0)) as server:
+        assert len(server.token) >= 32 and server.url.endswith(f"/{server.token}/")
+        assert ask(server, f"/{server.token}/")[0] == 200
+        for path in ("/", f"/{server.token[:-1]}/", f"/{server.token}", "/x/", f"/{server.token}x/", "/events"):
+            assert ask(server, path)[0] == 404, path
+        assert ask(server, f"/{server.token}/", Host="192.0.2.1:7878")[0] == 200
+        assert ask(server, f"/{server.token}/", Host=socket.gethostname())[0] == 200
+        assert ask(server, f"/{server.token}/", Host="evil.example")[0] == 403
+
+
+def test_addresses() -> None:
+    assert parse_listen("80") == ("127.0.0.1", 80)
+    assert parse_listen("0.0.0.0:80") == ("0.0.0.0", 80) and parse_listen("[::1]:80") == ("::1", 80)
+    for wrong in ("", "x", "host:", "1:2:x", "70000"):
+        with pytest.raises(ValueError, match="HOST"):
+            parse_listen(wrong)
+
+
+def grow(run: Path) -> None:
+    """Let something happen: a warning line of the cluster, and an event."""
+    with (run / "events.jsonl").open("a") as file:
+        event = {"event": "fault-undone", "label": "node-a", "kind": "stop", "osds": [6, 7]}
+        file.write(json.dumps({"t": COPIED - 1, **event}) + "\n")
+
+
+def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LivePage, run: Path) -> None:
+    first = page.version
+    with closing(Events(server, first)) as events:
+        assert events.next()["event"] == "moment"
+        grow(run)
+        page.run.sparing.hurry()
+        page.look()
+        update = events.next()
+        while update["event"] == "moment":
+            update = events.next()
+    assert (update["event"], int(update["id"])) == ("page", page.version) and page.version == first + 1
+    assert set(update["data"]["changed"]) <= set(update["data"]["order"])
+    with closing(Events(server, 0, **{"Last-Event-ID": str(first)})) as again:
+        assert again.next() == update  # what was missed comes again
+    with closing(Events(server, first - 5)) as stranger:
+        assert stranger.next()["event"] == "whole"  # of a server that was killed: no difference is known
+
+
+def test_a_killed_server_loses_nothing(page: LivePage, run: Path) -> None:
+    other = LivePage(LiveRun(run))
+    other.look()
+    assert parts_of(other.html) == parts_of(page.html)
+
+
+def test_the_page_of_an_ended_run_is_the_report(
+    server: LiveServer, page: LivePage, run: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert "new EventSource" in page.html
+    with (run / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "x"}) + "\n")
+    page.look()
+    main(["report", str(run)])
+    assert ask(server, "/")[2] == (run / "report.html").read_bytes()
+    assert "new EventSource" not in page.html
+
+
+def test_a_busy_port_is_named(server: LiveServer, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    port = server._server.server_address[1]
+    assert main(["watch", str(run), "--serve", str(port)]) == 2
+    assert f"cannot listen on 127.0.0.1:{port}: Address already in use: give another --serve PORT" in (
+        capsys.readouterr().err
+    )
+
+
+_VALUES = st.lists(st.one_of(st.none(), st.integers(0, 9)), max_size=6)
+_DATA = st.fixed_dictionaries(
+    {
+        "phases": st.lists(st.fixed_dictionaries({"rate": _VALUES, "about": st.text(max_size=2)}), max_size=3),
+        "tails": st.lists(st.fixed_dictionaries({"ms": _VALUES}), max_size=2),
+    }
+)
+
+
+@settings(deadline=None, max_examples=60)
+@given(_DATA, _DATA)
+def test_the_changes_make_the_new_data_of_the_old(old: Any, new: Any) -> None:
+    """As live.js applies them."""
+    state = json.loads(json.dumps(old))
+    for path, begin, values in json.loads(json.dumps(list(changes(old, new)))):
+        place = state
+        for key in path[:-1]:
+            place = place[key]
+        if begin is None:
+            place[path[-1]] = values
+        else:
+            place[path[-1]][begin:] = values
+    assert state == new
+
+
+def cut(run: Path) -> Dict[Path, bytes]:
+    """Take the running phase's files back to its first seconds; return what they were."""
+    former: Dict[Path, bytes] = {}
+    for path in [*run.glob("phases/*.running/aggregates/*"), run / "events.jsonl"]:
+        former[path] = path.read_bytes()
+        if path.suffix == ".jsonl":
+            lines = former[path].splitlines(keepends=True)
+            path.write_bytes(b"".join(line for line in lines if b"node-a" not in line))
+        else:
+            path.write_bytes(b"")
+    return former
+
+
+def is_report(browser: Browser) -> bool:
+    try:
+        return bool(browser.evaluate("!document.querySelector('#live') && document.readyState === 'complete'"))
+    except AssertionError:  # the page is just going
+        return False
+
+
+@pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has looked whether the live page works")
+def test_a_browser_follows_and_ends_with_the_report(run: Path, tmp_path: Path) -> None:
+    former = cut(run)
+    page = LivePage(LiveRun(run))
+    page.look()
+    with closing(LiveServer(page, "127.0.0.1", 0)) as server, Browser(tmp_path / "profile") as browser:
+        browser.open(server.url)
+        assert browser.evaluate("document.querySelectorAll('#phase-one-down').length") == 0
+        for path, content in former.items():
+            path.write_bytes(content)
+        page.run.sparing.hurry()
+        page.look()
+        there = "document.querySelectorAll('#phase-one-down canvas').length"
+        wait_for(lambda: browser.evaluate(there) > 0, "the charts of the running phase")
+        assert browser.evaluate("document.querySelector('#live').innerText.includes('fault node-a (stop node4)')")
+        followed: List[str] = browser.evaluate(_PARTS)
+        assert browser.evaluate(_DRAWN) == browser.evaluate("document.querySelectorAll('canvas').length")
+        assert browser.complaints() == []
+        browser.open(server.url)  # who comes late sees the same
+        assert browser.evaluate(_PARTS) == followed
+        assert browser.complaints() == []
+        with (run / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "x"}) + "\n")
+        page.look()
+        wait_for(lambda: is_report(browser), "the report")
+        ended = browser.evaluate("document.documentElement.outerHTML")
+        main(["report", str(run)])
+        browser.open((run / "report.html").as_uri())
+        assert browser.evaluate("document.documentElement.outerHTML") == ended

@@ -1,0 +1,226 @@
+"""`cbt-tools pr` on names and on commits of a generated repository; a stand-in runs the cycles."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import fake_cycle
+import pytest
+import yaml
+from config_files import CLUSTER, CYCLE, WARP
+from test_bisect_run import commit, git
+from waiting import wait_for
+
+from cbt_plugins.journal import json_lines
+from cbt_plugins.pull_requests import session
+from cbt_plugins.pull_requests.leftovers import processes
+from cbt_plugins.tools.__main__ import main
+
+
+@pytest.fixture(scope="module")
+def template(tmp_path_factory: pytest.TempPathFactory) -> str:
+    return str(fake_cycle.template(tmp_path_factory.mktemp("made") / "archive"))
+
+
+class World:
+    """A folder with pr.yaml; `run` returns the exit status and the answer."""
+
+    def __init__(self, folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.folder, self.state, self._monkeypatch = folder, folder / "state", monkeypatch
+
+    def level(self, head: float, noise: float = 0.002) -> None:
+        self._monkeypatch.setenv("FAKE_EFFECTS", json.dumps({"head": head}))
+        self._monkeypatch.setenv("FAKE_NOISE", str(noise))
+
+    def write(self, **section: Any) -> Path:
+        path = self.folder / "pr.yaml"
+        section = {"deploy": "true", "program": fake_cycle.PROGRAM, **section}
+        path.write_text(CLUSTER + WARP + CYCLE + "    workers: 8\n" + yaml.safe_dump({"pr": section}))
+        return path
+
+    def words(self, base: str, head: str, *more: str) -> List[str]:
+        return ["pr", base, head, "--config", str(self.folder / "pr.yaml"), "-a", str(self.state), *more]
+
+    def run(self, base: str, head: str, *more: str) -> int:
+        return main(self.words(base, head, *more))
+
+    @property
+    def answer(self) -> Dict[str, Any]:
+        answer: Dict[str, Any] = json.loads((self.state / "pr.json").read_text())
+        return answer
+
+    @property
+    def comment(self) -> str:
+        return (self.state / "pr.md").read_text()
+
+
+@pytest.fixture
+def world(tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch) -> World:
+    monkeypatch.setenv("FAKE_ARCHIVE", template)
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    monkeypatch.setattr(session, "MOST", 5)
+    world = World(tmp_path, monkeypatch)
+    world.level(1.0)
+    return world
+
+
+@pytest.mark.parametrize(
+    ("level", "noise", "status", "conclusion"),
+    [(0.9, 0.002, 1, "failure"), (1.0, 0.002, 0, "success"), (1.1, 0.002, 0, "success"), (0.97, 0.2, 3, "neutral")],
+)
+def test_the_exit_status_is_the_verdict(
+    world: World, level: float, noise: float, status: int, conclusion: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.level(level, noise)
+    world.write(deploy='echo "$CBT_PLUGINS_REVISION" > "$CBT_PLUGINS_TRIAL_FOLDER/deployed"')
+    assert world.run("18.2.7", "quay.io/ceph/ceph:v20", "--format", "md") == status
+    assert capsys.readouterr().out == world.comment
+    answer = world.answer
+    assert (answer["exit_status"], answer["conclusion"]) == (status, conclusion)
+    for arm, name in (("base", "18.2.7"), ("head", "quay.io/ceph/ceph:v20")):
+        folders = [*world.state.glob(f"trials/*-{arm}"), world.state / "rehearsal" / arm]
+        assert {(folder / "deployed").read_text().strip() for folder in folders} == {name}
+    assert processes(world.state) == []
+
+
+@pytest.fixture
+def repo(world: World) -> Dict[str, str]:
+    """A repository in which a branch has left main; name -> commit."""
+    folder = world.folder / "repo"
+    folder.mkdir()
+    git(folder, "init", "-q", "-b", "main")
+    shas = {"old": commit(folder, {"speed": "1\n"}, "old")}
+    shas["fork"] = commit(folder, {"speed": "2\n"}, "fork")
+    git(folder, "checkout", "-qb", "change")
+    shas["change"] = commit(folder, {"speed": "3\n"}, "<img src=x> @everyone `|` #1")
+    git(folder, "checkout", "-q", "main")
+    shas["main"] = commit(folder, {"speed": "4\n"}, "of others")
+    return shas
+
+
+BUILD = {
+    "repo": "repo",
+    "build": 'cp speed "$CBT_PLUGINS_BUILD/"',
+    "deploy": 'cat "$CBT_PLUGINS_BUILD/speed" speed > "$CBT_PLUGINS_TRIAL_FOLDER/deployed"',
+}
+
+
+def test_the_base_of_commits_is_their_merge_base(world: World, repo: Dict[str, str]) -> None:
+    world.level(0.9)
+    world.write(**BUILD)
+    assert world.run("main", "change") == 1
+    answer = world.answer
+    assert (answer["base"]["sha"], answer["head"]["sha"]) == (repo["fork"], repo["change"])
+    assert answer["check"]["head_sha"] == repo["change"] and answer["check"]["output"]["summary"] == world.comment
+    for arm, text in (("base", "2\n2\n"), ("head", "3\n3\n")):
+        assert {path.read_text() for path in world.state.glob(f"trials/*-{arm}/deployed")} == {text}
+    built = [record["sha"] for record in json_lines(world.state / "pr.jsonl") if record["event"] == "build"]
+    assert built == [repo["fork"], repo["change"]], "each once, from new"
+    assert f"cbt-tools pr {repo['fork']} {repo['change']} --config pr.yaml" in world.comment
+    assert "`<img src=x> @everyone '¦' #1`" in world.comment
+    assert git(world.folder / "repo", "worktree", "list").count("\n") == 0
+
+
+def test_a_pull_request_is_fetched_by_its_number(world: World, repo: Dict[str, str], tmp_path: Path) -> None:
+    origin = world.folder / "repo"
+    git(origin, "update-ref", "refs/pull/7/head", repo["change"])
+    git(origin, "clone", "-q", "--single-branch", ".", str(tmp_path / "clone"))
+    world.write(**{**BUILD, "repo": "clone"}, clean="true")
+    assert world.run("origin/main", "pull/7", "--plan") == 0
+    assert git(tmp_path / "clone", "rev-parse", "refs/cbt-plugins/pull/7") == repo["change"]
+    assert not world.state.exists()
+
+
+@pytest.mark.parametrize(("arm", "number", "conclusion"), [("base", 2, "neutral"), ("head", 3, "failure")])
+def test_a_side_that_cannot_be_built(
+    world: World, repo: Dict[str, str], arm: str, number: int, conclusion: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    world.write(**{**BUILD, "build": f"! grep {number} speed || {{ echo SECRET; exit 7; }}"})
+    assert world.run("main", "change") == 125
+    answer = world.answer
+    assert (answer["conclusion"], answer["campaign"]) == (conclusion, None)
+    assert f"{arm} cannot be built: see builds/" in answer["why"]
+    assert "SECRET" in caplog.text and "SECRET" not in world.comment
+    assert not (world.state / "worktree").exists()
+
+
+HANG = """\
+case "$CBT_PLUGINS_ARM" in head) setsid sh -c 'echo $$ > ../daemon; exec sleep 600' & sleep 600;; esac
+"""
+
+
+def test_a_hung_step_ends_and_leaves_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(world.folder)
+    world.write(deploy=HANG.replace("..", "."), deploy_limit="1s", clean="echo $CBT_PLUGINS_ARM >> cleaned")
+    assert world.run("a", "b") == 125
+    answer = world.answer
+    assert answer["why"].startswith("head cannot be tested: deploy took longer than its limit, 2 times: see rehearsal/")
+    assert answer["conclusion"] == "failure"
+    assert (world.folder / "daemon").exists() and processes(world.state) == []
+    assert (world.folder / "cleaned").read_text().split("\n") == ["base", "head", "head", "", ""], "and at the end"
+
+
+def test_after_kill_9_any_next_verdict_ends_what_is_left(world: World, capsys: pytest.CaptureFixture[str]) -> None:
+    world.write(deploy="touch up; setsid sleep 600 & sleep 600")
+    words = [sys.executable, "-m", "cbt_plugins.tools", *world.words("a", "b")]
+    killed = subprocess.Popen(words, cwd=world.folder, stderr=subprocess.DEVNULL)
+    wait_for((world.folder / "up").exists, "the deployment")
+    assert world.run("a", "b") == 2
+    assert "another process is using" in capsys.readouterr().err
+    first, world.state = world.state, world.folder / "other"
+    assert world.run("a", "b") == 2
+    assert f"another verdict runs on this machine, in {first}" in capsys.readouterr().err
+    killed.send_signal(signal.SIGKILL)
+    killed.wait()
+    assert len(processes(first)) >= 2
+    world.write()
+    assert world.run("a", "b") == 0
+    assert processes(first) == []
+
+
+def test_it_resumes_without_half_a_block(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    world.level(0.9)
+    stop = world.folder / "stop"
+    stop.touch()
+    interrupt = f"sleep 1; kill -INT {os.getpid()}; sleep 60"
+    world.write(deploy=f"case $CBT_PLUGINS_TRIAL in 02-3-*) [ ! -e {stop} ] || {{ {interrupt}; }};; esac")
+    assert world.run("a", "b") == 130
+    stop.unlink()
+    spent = session.spent(json_lines(world.state / "pr.jsonl"))
+    assert world.run("a", "b") == 1
+    assert len(list(world.state.glob("trials/02-?-*.partial-1"))) == 3, "the trials before the kill, too"
+    assert not list(world.state.glob("trials/01-*partial*"))
+    assert world.answer["seconds"] > spent > 0 and world.answer["campaign"]["blocks"] == 4
+    (world.state / "pr.json").unlink()
+    assert world.run("a", "c") == 2, "the folder of another verdict"
+    assert world.run("a", "b") == 1, "what is decided stays"
+
+
+def test_too_little_time_is_refused_beforehand_and_ends_it(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.write()
+    assert world.run("a", "b", "--within", "10m") == 2
+    assert "fewer than 4 blocks of 4 cycles fit into 10 min" in capsys.readouterr().err
+    world.write(deploy="sleep 1; while [ $CBT_PLUGINS_ARM = head ]; do sleep 1; done")
+    assert world.run("a", "b", "--within", "8h", "--plan") == 0
+    assert "a change of" in capsys.readouterr().out
+    for text in ("$(id)", "-x", "a b", "a\nb", "`id`"):
+        assert main(["pr", "--config", str(world.folder / "pr.yaml"), "--", "a", text]) == 2
+
+
+
+def test_it_ends_within_a_block_when_the_time_is_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    left = lambda _: 0.0 if list(world.state.glob("trials/02-1-*")) else 3600.0  # noqa: E731
+    monkeypatch.setattr(session.PullRequestRun, "_left", left)
+    world.write()
+    assert world.run("a", "b") == 3
+    assert len(list(world.state.glob("trials/0?-*"))) == 5
+    assert world.answer["campaign"]["blocks"] == 1 and "1 of 5 blocks" in world.answer["why"]

@@ -1,0 +1,206 @@
+"""Daemons that Rook runs: the real kubectl, and an API server of the tests with an operator that scales back."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Sequence, Set
+
+import pytest
+from kube_api import KubeApi, Workload
+from waiting import wait_for
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults import kind as kinds
+from cbt_plugins.faults import services
+from cbt_plugins.faults.facts import DaemonName, Facts
+from cbt_plugins.faults.node_shell import fired
+from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
+from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.step import Command, FaultError
+
+OPERATOR = "rook-ceph-operator"
+OSD3, OSD4 = DaemonName("osd", "3"), DaemonName("osd", "4")
+GATEWAY = DaemonName("rgw", "my.store.a")
+
+
+class Rook:
+    """The API server with daemons that are entries of `running`."""
+
+    def __init__(self, folder: Path) -> None:
+        self.api, self.folder = KubeApi(), folder
+        self.running: Set[str] = set()
+        self.api.deployment(OPERATOR, self._workload(OPERATOR), "node0", app=OPERATOR)
+        for osd in (OSD3, OSD4):
+            name, labels = f"rook-ceph-osd-{osd.id}", {"app": "rook-ceph-osd", "ceph-osd-id": osd.id}
+            self.api.deployment(name, self._workload(name), f"node{osd.id}", **labels)
+        rgw = {"app": "rook-ceph-rgw", "ceph_daemon_id": "my-store", "rook_object_store": "my-store"}
+        self.api.deployment("rook-ceph-rgw-my-store-a", self._workload("rgw"), "node5", **rgw)
+
+    def _workload(self, name: str) -> Workload:
+        self.running.add(name)
+        return Workload(list, lambda: self.running.add(name), lambda: self.running.discard(name))
+
+    def scene(self, **kubernetes: Any) -> Scene:
+        config = str(self.api.kubeconfig(self.folder, kubernetes.pop("as_user", "admin")))
+        section = {"head": "t", "osds": ["node3", "node4"], "rgws": ["node5"]}
+        section["kubernetes"] = {"context": "test", "kubeconfig": config, **kubernetes}
+        osds = [{"id": int(osd.id), "hostname": f"node{osd.id}"} for osd in (OSD3, OSD4)]
+        tree = [{"id": -1, "type": "host", "name": "a", "children": [3, 4]}]
+        gateway = {"gid": 1, "metadata": {"id": GATEWAY.id, "hostname": "node5"}}
+        answers: Dict[str, Any] = {"osd metadata": osds, "osd tree": {"nodes": tree}}
+        answers["service dump"] = {"services": {"rgw": {"daemons": {"1": gateway}}}}
+        ceph = Ceph(Remote.from_host(section, {}), section)
+        return Scene(ceph, Facts(answers), ("node3", "node4", "node5"), "r1-a", ClusterLimits(pause=0.1))
+
+    def find(self, *daemons: DaemonName, **options: Any) -> List[Service]:
+        return [service for group in services.find(self.scene(**options), daemons).values() for service in group]
+
+    def do(self, commands: Sequence[Command]) -> subprocess.CompletedProcess[str]:
+        (command,) = commands
+        assert command.node == "" and not command.root
+        return subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
+
+    def stop(self, *found: Service) -> subprocess.CompletedProcess[str]:
+        return self.do(services.stop(self.scene(), found))
+
+    def start(self, *found: Service) -> subprocess.CompletedProcess[str]:
+        return self.do(services.start(self.scene(), found))
+
+    def settled(self, *found: Service) -> bool:
+        (check,) = services.MANAGERS["rook"].settled(self.scene(), found)
+        done = subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120)
+        return check.differs(done.stdout) is None
+
+    def deployment(self, name: str) -> Any:
+        return self.api.objects["deployments"]["rook-ceph", name]
+
+
+@pytest.fixture
+def rook(tmp_path: Path) -> Iterator[Rook]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    made = Rook(tmp_path)
+    try:
+        yield made
+    finally:
+        made.api.close()
+
+
+def test_the_operator_goes_first_and_comes_back_last(rook: Rook) -> None:
+    before = rook.deployment("rook-ceph-osd-3")["metadata"]["labels"].copy()
+    found = rook.find(OSD3, OSD4)
+    assert [service.node for service in found] == ["node3", "node4"] and {s.manager for s in found} == {"rook"}
+    assert rook.settled(*found)
+    done = rook.stop(*found)
+    assert done.returncode == 0, done.stderr
+    assert rook.running == {"rgw"} and not rook.settled(*found)
+    order = [row.split("/deployments/")[1].split("/")[0] for row in rook.api.requests if "/scale" in row]
+    assert order.index(OPERATOR) == 0 and set(order) == {OPERATOR, "rook-ceph-osd-3", "rook-ceph-osd-4"}
+    rook.api.requests.clear()
+    assert rook.start(*found).returncode == 0 and rook.settled(*found)
+    order = [row.split("/deployments/")[1].split("/")[0] for row in rook.api.requests if "/scale" in row]
+    assert order[-1] == OPERATOR and order.count(OPERATOR) == 1
+    assert rook.deployment("rook-ceph-osd-3")["metadata"]["labels"] == before
+    assert rook.deployment(OPERATOR)["metadata"].get("annotations", {}) == {}
+    wait_for(lambda: OPERATOR in rook.running, "the operator")
+    again = rook.start(*found)
+    assert again.returncode == 0 and fired(again.stdout) is None and rook.settled(*found)
+
+
+def test_the_operator_stays_away_while_another_fault_is_open(rook: Rook) -> None:
+    (first,), (second,) = rook.find(OSD3), rook.find(GATEWAY)
+    assert rook.stop(first).returncode == rook.stop(second).returncode == 0
+    assert rook.start(first).returncode == 0 and rook.settled(first) and not rook.settled(second)
+    assert rook.running == {"rook-ceph-osd-3", "rook-ceph-osd-4"} and rook.api.replicas(OPERATOR) == 0
+    assert rook.start(second).returncode == 0 and rook.settled(second) and rook.api.replicas(OPERATOR) == 1
+
+
+def test_an_operator_that_was_stopped_before_stays_so(rook: Rook) -> None:
+    rook.deployment(OPERATOR)["spec"]["replicas"] = 0
+    rook.api.scaled(rook.deployment(OPERATOR), 1)
+    wait_for(lambda: OPERATOR not in rook.running, "the operator's end")
+    (found,) = rook.find(OSD3)
+    assert rook.stop(found).returncode == 0 and rook.start(found).returncode == 0
+    assert rook.settled(found) and rook.api.replicas(OPERATOR) == 0
+
+
+def test_an_operator_that_somebody_scales_back_is_noticed(rook: Rook) -> None:
+    """Then it starts again what is stopped, and the undo says since when it runs."""
+    (found,) = rook.find(OSD3)
+    assert rook.stop(found).returncode == 0
+    operator = rook.deployment(OPERATOR)
+    operator["spec"]["replicas"] = 1
+    rook.api.scaled(operator, 0)
+    wait_for(lambda: rook.api.pods_of("rook-ceph-osd-3"), "the operator's work")
+    done = rook.start(found)
+    assert done.returncode == 0 and (fired(done.stdout) or 0) < 60
+    assert done.stderr == "rook-ceph-osd-3 was scaled back to 1 during the fault\n" and rook.settled(found)
+
+
+def test_a_fault_that_would_not_last_fails(rook: Rook) -> None:
+    """Whoever manages the operator scales it back at once."""
+    (found,) = rook.find(OSD3)
+    rook.api.scales_back = OPERATOR
+    done = rook.stop(found)
+    assert done.returncode == 1
+    assert done.stderr.startswith(f"deployment {OPERATOR} was scaled back to 1: by what manages it (OLM, Helm")
+    assert rook.start(found).returncode == 0 and rook.settled(found)
+
+
+@pytest.mark.long
+def test_a_stop_that_was_cut_short_is_undone(rook: Rook) -> None:
+    found = rook.find(OSD3, OSD4)
+    (command,) = services.stop(rook.scene(), found)
+    log = rook.folder / "calls"
+    for calls in range(1, 12, 2):
+        log.write_text("")
+        count = f'echo >>{log}; [ $(wc -l <{log}) -le {calls} ] || {{ kill -9 $$; exit 1; }}'
+        cut = subprocess.run(
+            ["sh", "-c", f'kubectl() {{ {count}; command kubectl "$@"; }}\n{command.text}'],
+            capture_output=True,
+            timeout=120,
+        )
+        assert cut.returncode == -9
+        assert rook.start(*found).returncode == 0 and rook.settled(*found), calls
+
+
+@pytest.mark.parametrize(
+    ("refused", "where"),
+    [(("patch", "deployments/scale"), "--subresource=scale"), (("list", "pods"), "list pods")],
+)
+def test_a_right_that_is_missing_is_named_before_anything_is_changed(rook: Rook, refused: Any, where: str) -> None:
+    rook.api.refused["viewer"] = [refused]
+    said = rf"no right to {refused[0]} {refused[1]}: kubectl .* can-i .*{where}.*: exit status 1"
+    with pytest.raises(FaultError, match=said):
+        rook.find(OSD3, as_user="viewer")
+    assert all("/scale" not in row for row in rook.api.requests)
+
+
+def test_what_is_not_there_is_named(rook: Rook) -> None:
+    with pytest.raises(FaultError, match=r"osd.9: 0 deployments have the label app=rook-ceph-osd and the ID 9"):
+        rook.find(DaemonName("osd", "9"))
+    with pytest.raises(FaultError, match=r'get deployment rook-ceph-operator .* namespaces "elsewhere" not found'):
+        rook.find(OSD3, operator_namespace="elsewhere")
+    with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: Kubernetes starts a killed daemon again at once"):
+        services.kill(rook.scene(), rook.find(GATEWAY))
+
+
+def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) -> None:
+    """No port and no process of it is seen from outside."""
+    (step,) = kinds.make("stop", {}).steps(rook.scene(), Targets((), (GATEWAY,), (str(GATEWAY),)))
+    assert {place.node for place in (*step.inject, *step.undo, *step.took, *step.checks)} == {""}
+    for commands, checks, running in ((step.inject, step.took, False), (step.undo, step.checks, True)):
+        assert rook.do(commands).returncode == 0 and ("rgw" in rook.running) == running
+        for check in checks:
+            done = subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120)
+            assert check.differs(done.stdout) is None, done
+
+
+def test_a_kind_that_acts_on_nodes_is_refused(rook: Rook) -> None:
+    for kind, options in (("replace", {}), ("network", {"method": "nft"}), ("reboot", {}), ("pause", {})):
+        fault = kinds.make(kind, options)
+        with pytest.raises(FaultError, match=r": run in pods, but this kind acts on nodes: use stop, out or mark"):
+            fault.steps(rook.scene(), Targets(("node3",), (OSD3,), ("node3",)))

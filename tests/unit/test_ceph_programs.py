@@ -1,0 +1,156 @@
+"""Where Ceph's programs are on the head, and the container of `cephadm shell` that is kept open for them."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+from pydantic import ValidationError
+
+from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.ceph_programs import CephPrograms, readable
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.config.cluster import ClusterSection
+from cbt_plugins.faults.services import orchestrate
+
+#: the engine: one container at most, whose main process is in a file; what it was asked for is in another
+_ENGINE = """#!/bin/sh
+echo "$*" >> "$STATE/asked"
+case $1 in
+inspect) cat "$STATE/$4" 2>/dev/null || exit 125 ;;
+ps) cat "$STATE/token" 2>/dev/null ;;
+rename) echo 4711 > "$STATE/$3" ;;
+rm) ;;
+esac
+"""
+_CEPHADM = """#!/bin/sh
+echo "$*" > "$STATE/options"
+[ -z "$BROKEN" ] || { echo "Inferring fsid"; echo "$BROKEN"; exit 125; } >&2
+echo "Using recent ceph image" >&2
+for token; do :; done
+echo "0123abcd -c loop $token" > "$STATE/token"
+echo "$token is open"
+sleep 0.2
+"""
+#: of what enters the container: its namespaces, then the program
+_ENTER = '''#!/bin/sh
+[ "$1 $2 $3 $4 $5" = "-t 4711 -m -p --" ] || exit 1
+while [ "$1" != sh ]; do shift; done
+shift 4; exec "$@"
+'''
+
+
+@pytest.fixture
+def node(tmp_path: Path) -> Dict[str, str]:
+    """The environment of a node with stand-ins of cephadm, its engine and nsenter."""
+    folder = tmp_path / "bin"
+    folder.mkdir()
+    ceph = '#!/bin/sh\n[ $# != 0 ] || exec cat\necho "$*"; exit 22\n'
+    for name, text in (("podman", _ENGINE), ("cephadm", _CEPHADM), ("nsenter", _ENTER), ("ceph", ceph)):
+        (folder / name).write_text(text)
+        (folder / name).chmod(0o755)
+    return {**os.environ, "PATH": f"{folder}:{os.environ['PATH']}", "STATE": str(tmp_path)}
+
+
+def run(node: Dict[str, str], command: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    line = ["sh", "-c", command]
+    return subprocess.run(line, env=node, capture_output=True, text=True, timeout=60, check=False, **options)
+
+
+def asked(node: Dict[str, str]) -> List[str]:
+    return [line.split()[0] for line in Path(node["STATE"], "asked").read_text().splitlines()]
+
+
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="sudo is no part of the stand-ins")
+
+
+@needs_root
+def test_one_container_for_all_programs(node: Dict[str, str]) -> None:
+    programs = CephPrograms.of({"ceph": "cephadm"})
+    first = run(node, f"{programs.ceph} osd out 'a  b'")
+    assert (first.stdout, first.stderr, first.returncode) == ("osd out a  b\n", "", 22)
+    assert asked(node) == ["inspect", "ps", "rename", "inspect"]
+    assert run(node, f"{programs.ceph}", input="status\n").stdout == "status\n"
+    assert asked(node)[4:] == ["inspect"]
+
+
+@needs_root
+def test_another_conf_has_another_container(node: Dict[str, str], tmp_path: Path) -> None:
+    """And the fsid of that file: of several clusters of a host cephadm chooses none."""
+    second = tmp_path / "second.conf"
+    second.write_text("[global]\n  fsid = 0f0f-77\n")
+    for conf in ("/etc/ceph/ceph.conf", str(second)):
+        run(node, f"{CephPrograms.of({'ceph': 'cephadm', 'conf_file': conf}).ceph} fsid")
+    names = {path.name for path in tmp_path.glob("cbt-plugins-shell*")}
+    assert names == {"cbt-plugins-shell", "cbt-plugins-shell" + str(second).translate(str.maketrans("/_.", "---"))}
+    assert f"--fsid 0f0f-77 -c {second} -- sh" in (tmp_path / "options").read_text()
+
+
+@needs_root
+@pytest.mark.parametrize(
+    "line",
+    [
+        "Error: initializing source docker://quay.io/ceph/ceph:v18: pinging container registry quay.io: no such host",
+        "ERROR: Cannot infer an fsid, one must be specified",
+    ],
+)
+def test_a_shell_that_does_not_open_says_why(node: Dict[str, str], line: str) -> None:
+    done = run({**node, "BROKEN": line}, f"{CephPrograms.of({'ceph': 'cephadm'}).ceph} fsid")
+    assert (done.returncode, done.stdout) == (69, "")
+    assert done.stderr == f"cephadm shell on {os.uname().nodename}: {line}\n"
+
+
+@pytest.mark.parametrize(
+    ("absent", "words"),
+    [(("cephadm",), "cephadm is not installed on"), (("podman", "docker"), "neither podman nor docker is")],
+)
+def test_what_is_not_installed_is_named(node: Dict[str, str], tmp_path: Path, absent: List[str], words: str) -> None:
+    lean = tmp_path / "lean"
+    lean.mkdir()
+    for name in {"uname", "id", "tr", "sed", "sh", "cephadm"} - {*absent}:
+        (lean / name).symlink_to(f"{tmp_path}/bin/cephadm" if name == "cephadm" else f"/usr/bin/{name}")
+    command = CephPrograms.of({"ceph": "cephadm"}).ceph.replace(":/usr/local/sbin:/usr/sbin:/sbin", "")
+    done = run({**node, "PATH": str(lean)}, f"{command} fsid")
+    assert done.returncode == 69 and words in done.stderr, done
+
+
+def test_without_the_key_they_are_installed() -> None:
+    programs = CephPrograms.of({"ceph_cmd": "sudo ceph", "conf_file": "/a b.conf"})
+    assert programs.ceph == "sudo ceph -c '/a b.conf'" and programs.admin == "radosgw-admin -c '/a b.conf'"
+    assert programs.ceph_there == programs.ceph and programs.prefix == ""
+
+
+def test_a_command_is_shown_without_its_program() -> None:
+    ceph = CephPrograms.of({"ceph": "cephadm"}).ceph
+    assert readable(f"{ceph} osd out 3 && {ceph} osd in 3") == (
+        "cephadm shell -- ceph osd out 3 && cephadm shell -- ceph osd in 3"
+    )
+    second = CephPrograms.of({"ceph": "cephadm", "conf_file": "/b.conf"}).ceph
+    assert readable(f"{second} fsid") == "cephadm shell -c /b.conf ceph fsid"
+    assert "ceph='cephadm shell -- ceph'" in readable(orchestrate("stop", ceph, "f", ["osd.3"], 1.0))
+
+
+def test_its_text_grows_little_when_it_is_quoted() -> None:
+    """A step may have fifty commands, quoted four times, in one argument of 128 KiB."""
+    text = " && ".join([f"{CephPrograms.of({'ceph': 'cephadm'}).ceph} osd out 3"] * 50)
+    for _ in range(4):
+        text = shlex.quote(text)
+    assert len(text) < 128 << 10, len(text)
+
+
+def test_a_program_that_is_not_there_has_a_remedy() -> None:
+    ceph = Ceph(Remote.from_host({"head": "localhost"}, {}), {"head": "localhost", "ceph_cmd": "/nowhere/ceph"})
+    for question in (lambda: ceph.json("versions"), ceph.status):
+        with pytest.raises(CephError, match="write `ceph: cephadm` in `cluster:`"):
+            question()
+
+
+def test_the_key_excludes_others() -> None:
+    section = {"user": "root", "head": "a", "clients": ["b"], "osds": ["c"], "mons": ["c"], "iterations": 1}
+    assert ClusterSection(**section, ceph="cephadm").ceph == "cephadm"
+    with pytest.raises(ValidationError, match="remove one of the two keys"):
+        ClusterSection(**section, ceph="cephadm", ceph_cmd="sudo ceph")

@@ -1,0 +1,58 @@
+"""OSDs that count as full by ratios: which ones, and the commands of the way back."""
+
+from __future__ import annotations
+
+import copy
+from typing import Any, List, Sequence
+
+import pytest
+from faults_judge import PACIFIC, judge, rules
+
+from cbt_plugins.faults import FaultError
+from cbt_plugins.faults.facts import Facts, osd_names
+from cbt_plugins.faults.kind import make
+from cbt_plugins.faults.scene import Scene, Targets
+
+
+class Named:
+    """Stands where `Ceph` does."""
+
+    head, command = "node0", "ceph"
+
+
+def scene_of(used: Sequence[float]) -> Scene:
+    """A cluster whose OSDs hold these percentages."""
+    answers = copy.deepcopy(PACIFIC)
+    for row, percent in zip(sorted(answers["osd df"]["nodes"], key=lambda row: row["id"]), used):
+        row["kb"], row["kb_used"] = 1_000_000, int(percent * 10_000)
+    ceph: Any = Named()
+    return Scene(ceph, Facts(answers), ("node0",), "f")
+
+
+def targets(*osds: int) -> Targets:
+    return Targets((), osd_names(osds), tuple(f"osd.{osd}" for osd in osds))
+
+
+USED: List[float] = [50, 40, 30, 20, 10, 10, 10, 10]
+
+
+def test_the_ratio_is_below_the_emptiest_target_and_all_that_hold_as_much_are_named() -> None:
+    (step,) = make("fill", {"level": "backfillfull"}).steps(scene_of(USED), targets(0, 2))
+    assert "osd.0, osd.1, osd.2 count as backfillfull, by ratios of 0.27" in step.what
+    assert step.inject[0].text == "ceph osd set-nearfull-ratio 0.27 && ceph osd set-backfillfull-ratio 0.27"
+    assert step.undo[0].text == "ceph osd set-backfillfull-ratio 0.9; ceph osd set-nearfull-ratio 0.85"
+    assert step.former == {"nearfull_ratio": 0.85, "backfillfull_ratio": 0.9}
+
+
+def test_only_full_is_an_outage() -> None:
+    scene = scene_of(USED)
+    assert make("fill", {"level": "backfillfull"}).blast_radius(scene, targets(0)).osds == ()
+    taken = make("fill", {"level": "full"}).blast_radius(scene, targets(2))
+    assert taken.osds == (0, 1, 2) and "inactive" in rules(judge(taken))
+
+
+def test_an_empty_osd_and_a_full_one_are_no_targets() -> None:
+    with pytest.raises(FaultError, match=r"0\.001 %: too little"):
+        make("fill", {}).steps(scene_of([0.001, *USED[1:]]), targets(0))
+    with pytest.raises(FaultError, match="a ratio of the cluster is as low already"):
+        make("fill", {}).steps(scene_of([99, *USED[1:]]), targets(0))

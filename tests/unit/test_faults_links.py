@@ -1,0 +1,191 @@
+"""Packets between two nodes that are dropped, lost and slowed down, and those of ssh that pass: in namespaces."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from typing import Any, Iterator, Tuple
+
+import pytest
+
+from cbt_plugins.faults.kind import Kind, make
+from cbt_plugins.faults.kinds.links import LinkEnds, Links, nft_rules
+from cbt_plugins.faults.node_shell import script
+
+NEAR, FAR, SSH, TABLE = "10.9.0.1", "10.9.0.2", 22, "cbt_plugins_t"
+#: datagrams to NEAR or FAR, from a node: argument 1 = where to, 2 = port, 3 = how many, 4 = bytes of each
+SEND = """import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+for i in range(int(sys.argv[3])):
+    i % 50 or time.sleep(0.002)
+    s.sendto(bytes(int(sys.argv[4])), (sys.argv[1], int(sys.argv[2])))
+"""
+#: argument 1 = port; a quiet second ends it. Prints datagrams, and seconds from the first to the last
+RECEIVE = """import socket, sys, time
+s = socket.socket(socket.AF_INET, socket.SOCK_DGRAM)
+s.setsockopt(socket.SOL_SOCKET, 33, 1 << 26)  # SO_RCVBUFFORCE
+s.bind(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+n, first, last = 0, 0.0, 0.0
+s.settimeout(60)
+try:
+    while True:
+        s.recv(65536)
+        last = time.monotonic()
+        first, n = first or last, n + 1
+        s.settimeout(1)
+except OSError:
+    print(n, last - first)
+"""
+LISTEN = """import socket, sys, time
+s = socket.create_server(("0.0.0.0", int(sys.argv[1])))
+print("ready", flush=True)
+time.sleep(600)
+"""
+
+
+class Pair:
+    """Two nodes with a link; faults are on the near one."""
+
+    def __init__(self, near: int, far: int) -> None:
+        self._enter = {name: ["nsenter", "-t", str(pid), "-n", "-m"] for name, pid in (("near", near), ("far", far))}
+
+    def run(self, node: str, text: str) -> subprocess.CompletedProcess[str]:
+        line = [*self._enter[node], "sh", "-c", text]
+        return subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
+
+    def near(self, action: str, **values: str) -> str:
+        done = self.run("near", script("links", action=action, **values))
+        assert (done.returncode, done.stderr) in ((0, ""), (1, "")), done.stderr
+        return done.stdout
+
+    def arriving(self, sender: str, packets: int = 4000, size: int = 100) -> Tuple[int, float]:
+        """Return how many datagrams arrive at the other node, and in how many seconds."""
+        receiver, to = ("far", FAR) if sender == "near" else ("near", NEAR)
+        listen = [*self._enter[receiver], "python3", "-c", RECEIVE, "4000"]
+        with subprocess.Popen(listen, stdout=subprocess.PIPE, text=True) as process:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            words = ["python3", "-c", SEND, to, "4000", str(packets), str(size)]
+            subprocess.run([*self._enter[sender], *words], check=True)
+            number, seconds = process.stdout.read().split()
+        return int(number), float(seconds)
+
+    def connects(self, sender: str, port: int) -> bool:
+        """Tell whether a connection to the other node is made within a second."""
+        receiver, to = ("far", FAR) if sender == "near" else ("near", NEAR)
+        listen = [*self._enter[receiver], "python3", "-c", LISTEN, str(port)]
+        with subprocess.Popen(listen, stdout=subprocess.PIPE) as it:
+            try:
+                assert it.stdout is not None and it.stdout.readline() == b"ready\n"
+                text = f"import socket; socket.create_connection(('{to}', {port}), 1)"
+                return not subprocess.run(
+                    [*self._enter[sender], "python3", "-c", text], stderr=subprocess.PIPE, check=False
+                ).returncode
+            finally:
+                it.kill()
+
+
+def values(kind: Kind) -> Any:
+    assert isinstance(kind, Links)
+    done = kind.disturbance(10000)
+    rules = "\n".join(nft_rules(TABLE, LinkEnds("near", ["far"], [FAR], [SSH]), done))
+    return {"table": TABLE, "devices": "eth9" if done.leaf else "", "htb": done.htb, "leaf": done.leaf, "rules": rules}
+
+
+@pytest.fixture
+def pair() -> Iterator[Pair]:
+    if os.geteuid() != 0 or not shutil.which("nft"):
+        pytest.skip("needs root and nft (Debian: nftables)")
+    line = ["unshare", "-n", "-m", "sh", "-c", "mount -t sysfs s /sys && ip link set lo up && echo ready && exec cat"]
+    holders = [subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) for _ in range(2)]
+    try:
+        for holder in holders:
+            assert holder.stdout is not None
+            if holder.stdout.readline() != b"ready\n":
+                pytest.skip("no namespaces here")
+        near, far = (holder.pid for holder in holders)
+        nodes = Pair(near, far)
+        made = nodes.run(
+            "near",
+            f"set -e; ip link add eth9 type veth peer name p; ip link set p netns {far}\n"
+            f"ip addr add {NEAR}/24 dev eth9; ip link set eth9 up\n"
+            f"nsenter -t {far} -n sh -c 'ip addr add {FAR}/24 dev p; ip link set p up'",
+        )
+        assert made.returncode == 0, made.stderr
+        yield nodes
+    finally:
+        for holder in holders:
+            assert holder.stdin is not None and holder.stdout is not None
+            holder.stdin.close()
+            holder.stdout.close()
+            holder.wait()
+
+
+@pytest.mark.parametrize(("kind", "options"), [("loss", {"share": 0.3}), ("rate", {}), ("partition", {})])
+def test_what_is_set_is_taken_away_and_twice_is_once(pair: Pair, kind: str, options: Any) -> None:
+    given = values(make(kind, options))
+    own = {name: given[name] for name in ("table", "devices")}
+    assert pair.near("unset_seen", **own) == "recovered\n"
+    pair.near("set", **given)
+    assert pair.near("unset_seen", **own) == "" and pair.near("effect", **own) == ""
+    for _ in range(2):
+        pair.near("unset", **own)
+        assert pair.near("unset_seen", **own) == "recovered\n"
+    assert pair.run("near", "nft list ruleset; tc qdisc show dev eth9").stdout == "qdisc noqueue 0: root refcnt 2 \n"
+
+
+@pytest.mark.parametrize("sender", ["near", "far"])
+def test_a_share_of_the_packets_is_lost_in_both_directions(pair: Pair, sender: str) -> None:
+    """The sender is told nothing of what is lost on its way out: a bad cable tells nothing either."""
+    given = values(make("loss", {"share": 0.3}))
+    own = {name: given[name] for name in ("table", "devices")}
+    pair.near("set", **given)
+    assert 2500 < pair.arriving(sender)[0] < 3100  # of 4000; 2800 +- 29 are expected
+    pair.near("unset", **own)
+    assert pair.arriving(sender)[0] == 4000
+
+
+@pytest.mark.parametrize(("direction", "sender"), [("in", "near"), ("out", "far")])
+def test_the_other_direction_loses_nothing(pair: Pair, direction: str, sender: str) -> None:
+    pair.near("set", **values(make("loss", {"share": 0.5, "direction": direction})))
+    assert pair.arriving(sender)[0] == 4000
+
+
+def test_what_leaves_faster_than_the_rate_waits_and_what_arrives_faster_is_dropped(pair: Pair) -> None:
+    """1 MB/s: 500 datagrams of 1,000 bytes take half a second less what the queue's burst lets through."""
+    pair.near("set", **values(make("rate", {"rate": 1e6})))
+    number, seconds = pair.arriving("near", 180, 1000)
+    assert number > 100 and seconds > 0.05
+    assert pair.arriving("far", 4000, 1000)[0] < 2000
+    assert "bfifo cb1: parent cb:1 limit 200000b" in pair.run("near", "tc qdisc show dev eth9").stdout
+
+
+@pytest.mark.parametrize("direction", ["both", "in", "out"])
+@pytest.mark.parametrize("sender", ["near", "far"])
+def test_no_connection_is_made_across_a_partition_but_those_of_ssh(pair: Pair, direction: str, sender: str) -> None:
+    given = values(make("partition", {"direction": direction}))
+    assert pair.connects(sender, 4000)
+    pair.near("set", **given)
+    assert not pair.connects(sender, 4000)
+    assert pair.connects(sender, SSH)
+    assert pair.near("effect", table=TABLE, devices="") == "in effect\n"
+
+
+def test_a_qdisc_of_somebody_else_is_no_place_for_ours(pair: Pair) -> None:
+    look = {"table": TABLE, "peers": FAR, "leaf": "blackhole"}
+    assert pair.near("look", **look).split()[:2] == ["dev", "eth9"]
+    pair.run("near", "tc qdisc add dev eth9 root handle 7: htb")
+    done = pair.run("near", script("links", action="look", **look))
+    assert done.returncode == 1 and "the root qdisc of eth9 is htb 7:, not the kernel's own" in done.stderr
+    assert pair.near("look", **{**look, "leaf": ""}).split()[:2] == ["dev", "eth9"]  # nft alone harms no qdisc
+
+
+def test_netem_is_told_what_it_understands(pair: Pair) -> None:
+    """tc reads the arguments before the kernel is asked: a kernel without netem knows no such kind, and no usage."""
+    given = values(make("delay", {"delay": 0.05}))
+    assert given["leaf"] == "netem delay 50000us limit 41667"
+    tried = pair.run("near", script("links", **{**given, "devices": ""}, action="try"))
+    assert tried.returncode == 0 or tried.stderr.startswith("Error: Specified qdisc kind is unknown."), tried.stderr
+    wrong = pair.run("near", f"unshare -n sh -c 'tc qdisc add dev lo root {given['leaf']} limt 1'")
+    assert 'What is "limt"?' in wrong.stderr

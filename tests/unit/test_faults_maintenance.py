@@ -1,0 +1,73 @@
+"""A host of cephadm in maintenance: what is refused before its order, and the undo of an order that was cut short."""
+
+from __future__ import annotations
+
+import json
+import re
+from types import SimpleNamespace
+from typing import Any, Dict, List, Sequence, cast
+
+import pytest
+from faults_judge import PACIFIC
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.faults.facts import Facts
+from cbt_plugins.faults.kinds.maintenance import Maintenance
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import FaultError, Step
+
+FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+HOST = "node1"
+
+
+class Answers:
+    """Stands where `Remote` does."""
+
+    def __init__(self) -> None:
+        self.unit = "ceph-{fsid}@{name}.service"
+        self.hosts: List[Dict[str, Any]] = [{"hostname": HOST, "status": ""}]
+
+    def run(self, nodes: Sequence[str], command: str, **_: Any) -> Dict[str, Result]:
+        text = json.dumps(self.hosts)
+        if "orch host ls" not in command:
+            daemons = re.findall(r"\b(?:osd|mon|mgr|rgw)\.[\w.]+", command.splitlines()[0])
+            units = [(name, self.unit.format(fsid=FSID, name=name)) for name in dict.fromkeys(daemons)]
+            text = "".join(f"unit {name} {unit} active\n" for name, unit in units)
+        return {nodes[0]: Result(text, "", 0)}
+
+
+def step(answers: Answers, **changed: Any) -> Step:
+    facts = Facts({**PACIFIC, "mds metadata": [], **changed})
+    ceph = SimpleNamespace(command="ceph", head="node0", remote=answers, kubernetes=None)
+    nodes = ("node0", *facts.hosts)
+    (made,) = Maintenance(None).steps(Scene(cast(Ceph, ceph), facts, nodes, "r1"), Targets((HOST,), (), (HOST,)))
+    return made
+
+
+def test_the_undo_needs_no_status_of_the_host() -> None:
+    made = step(Answers())
+    assert [command.text for command in made.inject] == [f"ceph orch host maintenance enter {HOST} --force"]
+    leave, start, flag = made.undo
+    assert leave.text.startswith("! ceph orch host ls | ")
+    assert leave.text.endswith(f"|| ceph orch host maintenance exit {HOST}")
+    assert (start.node, start.root, f"start ceph-{FSID}.target" in start.text) == (HOST, True, True)
+    assert flag.text == f"ceph osd unset-group noout {HOST}"
+    assert any(check.want == ((("crush_node_flags", HOST), None),) for check in made.checks)
+
+
+@pytest.mark.parametrize(
+    ("answers", "changed", "text"),
+    [
+        ({"hosts": []}, {}, f"{HOST} is not a host of the orchestrator"),
+        ({"hosts": [{"hostname": HOST, "status": "Offline"}]}, {}, f"{HOST} has the status Offline already"),
+        ({}, {"osd dump": {**PACIFIC["osd dump"], "crush_node_flags": {HOST: ["noout"]}}}, "noout is set for node1"),
+        ({}, {"mgr metadata": [{"name": "node0", "hostname": HOST}]}, "mgr.node0 on node1 is the active manager"),
+        ({"unit": "ceph-x@{name}.service"}, {}, "not run by cephadm"),
+    ],
+)
+def test_what_its_undo_could_not_keep_is_refused(answers: Dict[str, Any], changed: Dict[str, Any], text: str) -> None:
+    given = Answers()
+    vars(given).update(answers)
+    with pytest.raises(FaultError, match=text):
+        step(given, **changed)

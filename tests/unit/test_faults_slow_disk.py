@@ -1,0 +1,63 @@
+"""The limits of an OSD's disk in version 2 of control groups: a file stands for `io.max`, which is not everywhere."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from cbt_plugins.faults.kind import make
+from cbt_plugins.faults.kinds.disk import SlowDisk
+from cbt_plugins.faults.lock import started
+from cbt_plugins.faults.node_shell import script
+
+SDB, SDC = "8:16", "8:32"
+
+
+def call(action: str, group: Path, **values: object) -> subprocess.CompletedProcess[str]:
+    process = f"{os.getpid()}:{started(os.getpid())}"
+    own = {"name": "n", "process": process, "how": "v2", "group": group, "join": group, "numbers": f"{SDB} {SDC}"}
+    text = script("slow_disk", action=action, **{**own, **values})
+    return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=600, check=False)
+
+
+@pytest.mark.parametrize(
+    ("limits", "line"),
+    [
+        ({"iops": 20}, f"{SDC} riops=20 wiops=20"),
+        ({"iops": 0, "bps": 1000}, f"{SDC} rbps=1000 wbps=1000"),
+        ({"iops": 9, "bps": 8}, f"{SDC} riops=9 wiops=9 rbps=8 wbps=8"),
+    ],
+)
+def test_the_limits_of_each_disk_are_one_line(tmp_path: Path, limits: dict, line: str) -> None:  # type: ignore[type-arg]
+    assert call("set", tmp_path, **limits).returncode == 0
+    assert (tmp_path / "io.max").read_text() == f"{line}\n"  # a file keeps the last of what the kernel would collect
+
+
+def test_a_former_limit_is_set_back_and_none_is_max(tmp_path: Path) -> None:
+    former = f"{SDC} rbps=5 wbps=max riops=max wiops=max"
+    (tmp_path / "io.max").write_text("")
+    assert call("unset", tmp_path, former=former).returncode == 0
+    assert (tmp_path / "io.max").read_text() == f"{former}\n"
+    assert call("unset_seen", tmp_path, former=former).stdout == "recovered\n"
+    assert call("unset_seen", tmp_path, former="").stdout == ""
+    assert call("unset", tmp_path).returncode == 0
+    assert (tmp_path / "io.max").read_text() == f"{SDC} rbps=max wbps=max riops=max wiops=max\n"
+
+
+def test_a_unit_that_is_gone_has_no_limits(tmp_path: Path) -> None:
+    gone = tmp_path / "gone"
+    assert call("unset", gone).returncode == 0 and call("unset_seen", gone).stdout == "recovered\n"
+
+
+def test_another_process_of_the_same_number_is_left_alone(tmp_path: Path) -> None:
+    done = call("set", tmp_path, iops=20, process=f"{os.getpid()}:1")
+    assert done.returncode == 1 and "has ended" in done.stderr and not list(tmp_path.iterdir())
+
+
+def test_a_limit_has_a_default() -> None:
+    for options, limits in (({}, (50, 0)), ({"rate": 1e6}, (0, 1_000_000)), ({"iops": 7, "rate": 1e6}, (7, 1_000_000))):
+        kind = make("slow_disk", options)
+        assert isinstance(kind, SlowDisk) and tuple(kind.options.limits.values()) == limits

@@ -1,0 +1,369 @@
+"""`cbt-tools init`, on the recorded replies of clusters of three releases, and on what these could be."""
+
+from __future__ import annotations
+
+import json
+import shlex
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, Sequence
+
+import pytest
+import yaml
+
+from cbt_plugins.cluster.ceph_programs import readable
+from cbt_plugins.cluster.frontends import Gateway, listeners_of
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.config.check import load_file
+from cbt_plugins.tools.__main__ import main
+from cbt_plugins.tools.init import endpoints
+
+DATA = Path(__file__).parents[1] / "data" / "ceph"
+RELEASES = ("pacific", "reef", "tentacle")
+MARK = "cbt-plugins: "
+Change = Callable[[Dict[str, Any]], Any]
+
+
+class Recorded:
+    """Stands where `Remote` does: replies to questions as they were recorded."""
+
+    def __init__(self, release: str) -> None:
+        self.replies: Dict[str, Any] = json.loads((DATA / f"{release}-init.json").read_text())
+        self.silent: List[str] = []
+        self.fails: Dict[str, Result] = {}  # part of a command -> its end
+        self.commands: List[str] = []
+        self.probed: List[str] = []
+        self.sections: List[Dict[str, Any]] = []
+
+    def run(self, nodes: Sequence[str], command: str, check: bool = True, **_: Any) -> Dict[str, Result]:
+        results = {node: self.reply(node, command) for node in nodes}
+        if check and any(result.status for result in results.values()):
+            raise RemoteError(command, results)
+        return results
+
+    def reply(self, node: str, command: str) -> Result:
+        self.commands.append(command)
+        command = readable(command)
+        if node in self.silent:
+            return Result("", f"No route to host; try: ssh root@{node} true", 255)
+        failed = next((end for part, end in self.fails.items() if part in command), None)
+        if failed or command == "true" or "fsid" in command or command.endswith(">/dev/null"):
+            return failed or Result("", "", 0)
+        if "openssl" in command:
+            return Result("issuer=CN = Example \x1b[31mCA\n", "", 0)
+        if "user info" in command:
+            keys = '{"keys": [{"access_key": "AK", "secret_key": "SK"}]}'
+            return Result(keys, "", 0) if command.endswith("=cbt") else Result("", "no user", 22)
+        if "radosgw-admin" in command:
+            return Result(json.dumps(self.replies[" ".join(shlex.split(command)[-2:])]), "", 0)
+        words = shlex.split(command)
+        questions = words[2 : words.index("|")]
+        status = 0 if isinstance(self.replies["orch ps"], list) else 2
+        orch = json.dumps(self.replies["orch ps"]) if status == 0 else self.replies["orch ps"]
+        lines = [*(json.dumps(self.replies[question]) for question in questions), f"{MARK}next reply", orch]
+        return Result("\n".join([*lines, f"{MARK}status {status}"]), "", 0)
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> Recorded:
+    recorded = Recorded(getattr(request, "param", "reef"))
+
+    def connect(cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Recorded:
+        recorded.sections.append(dict(cluster))
+        return recorded
+
+    monkeypatch.setattr(Remote, "from_host", connect)
+
+    def probe(remote: Any, nodes: Sequence[str], s3: Any, authority: bytes, owned: Mapping[str, Any]) -> List[str]:
+        recorded.probed = list(nodes)
+        return ["c1: CERTIFICATE_VERIFY_FAILED"] if s3.urls[0].startswith("https") and not s3.ca_file else []
+
+    monkeypatch.setattr(endpoints, "errors_of_endpoints", probe)
+    return recorded
+
+
+def section(file: Path) -> Any:
+    return yaml.safe_load(file.read_text())["benchmarks"]["rgwtest"]
+
+
+@pytest.mark.parametrize("cluster", RELEASES, indirect=True)
+def test_a_file_for_each_release(cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--head", "perf@node0:2222", "--clients", "c1,c2", "-o", str(file)]) == 0
+    out, err = capsys.readouterr()
+    assert err == "" and "Run 1 of 1: rgwtest" in out
+    assert out.endswith(f"written: {file}\nnext: cbt-tools plan {file} --live\n")
+    data = yaml.safe_load(file.read_text())
+    assert data["cluster"] == {
+        "user": "perf",
+        "head": "node0:2222",
+        "clients": ["c1", "c2"],
+        "osds": ["node1", "node2", "node3", "node4"],
+        "mons": ["node0"],
+        "rgws": ["rgw1", "rgw2"],
+        "mgrs": ["node0"],
+        "use_existing": True,
+        "iterations": 1,
+        "tmp_dir": "/var/tmp/cbt",
+    }
+    assert section(file)["s3"] == {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt-plugins"}
+    text = file.read_text()
+    assert "# 8 OSDs on 4 hosts (hdd), 80 GiB raw, " in text
+    assert "# pool default.rgw.buckets.data: 3 copies over 4 hosts, 32 PGs, MAX AVAIL 2" in text
+    assert "HEALTH_OK" in text and "WARNING" not in text
+    assert cluster.probed == ["c1", "c2"]
+
+
+def test_a_file_for_a_cluster_of_cephadm(cluster: Recorded, tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--cephadm", "root@node1", "--clients", "c1", "-o", str(file)]) == 0
+    data = yaml.safe_load(file.read_text())["cluster"]
+    assert (data["user"], data["head"], data["ceph"]) == ("root", "node1", "cephadm")
+    asked = [command for command in cluster.commands if "ceph" in readable(command)]
+    assert asked and all("cephadm shell -- " in readable(command) for command in asked)
+    assert "node1 # has cephadm" in " ".join(file.read_text().split())
+
+
+@pytest.mark.parametrize(
+    ("words", "text"),
+    [((), "no cluster: give --head NODE or --cephadm NODE"), (("--head", "a", "--cephadm", "b"), "several clusters: ")],
+)
+def test_one_cluster_is_named(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], words: Sequence[str], text: str
+) -> None:
+    assert main(["init", *words, "-o", str(tmp_path / "my.yaml")]) == 2
+    assert text in capsys.readouterr().err and cluster.commands == []
+
+
+def test_a_client_with_its_own_user_and_port(cluster: Recorded, tmp_path: Path) -> None:
+    cluster.silent.append("c1")
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--head", "node0", "--clients", "load@c1:2222", "-o", str(file)]) == 0
+    assert cluster.sections[0]["clients"] == ["load@c1:2222"]
+    assert yaml.safe_load(file.read_text())["cluster"]["clients"] == ["load@c1:2222"]
+    assert "# EDIT: not reached: load@c1:2222" in file.read_text()
+
+
+def test_an_authority_without_https(cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for row in gateways(cluster.replies):
+        row["frontend_config#0"] = "beast port=80"
+    words = ["init", "--head", "node0", "--clients", "c1", "--ca-file", "/etc/hosts", "-o", str(tmp_path / "my.yaml")]
+    assert main(words) == 0
+    assert "Warning: --ca-file is not used" in capsys.readouterr().err
+    assert "ca_file" not in section(tmp_path / "my.yaml")["s3"]
+
+
+def test_nothing_is_changed(cluster: Recorded, tmp_path: Path) -> None:
+    main(["init", "--head", "node0", "--clients", "c1", "--user", "cbt", "-o", str(tmp_path / "my.yaml")])
+    words = {word for command in cluster.commands for word in shlex.split(command.replace(";", " "))}
+    assert not words & {"set", "create", "rm", "delete", "modify", "enable", "put", "add", "mkdir", "commit", "update"}
+    assert section(tmp_path / "my.yaml")["s3"]["user"] == "cbt" and "rgw" not in section(tmp_path / "my.yaml")
+    assert "SK" not in (tmp_path / "my.yaml").read_text()
+
+
+def test_clients_are_a_line_to_edit(cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--head", "node0", "-o", str(file)]) == 0
+    (number,) = [n for n, line in enumerate(file.read_text().splitlines(), 1) if "# EDIT" in line]
+    assert file.read_text().splitlines()[number - 1].startswith("  clients: ")
+    assert f"next: edit line {number} (marked EDIT), then: " in capsys.readouterr().out
+    assert cluster.probed == ["node0"]
+
+
+def test_an_existing_file_is_kept_and_no_cluster_asked(cluster: Recorded, tmp_path: Path) -> None:
+    file = tmp_path / "my.yaml"
+    file.symlink_to(tmp_path / "nowhere")
+    assert main(["init", "--head", "node0", "-o", str(file)]) == 2
+    assert cluster.commands == [] and not file.exists()
+
+
+@pytest.mark.parametrize(
+    ("part", "end", "text"),
+    [
+        ("fsid", Result("", "sh: 1: ceph: not found\n", 127), "ceph: not found; install it on node0"),
+        ("fsid", Result("", "x\n[errno 13] RADOS denied\n", 13), "[errno 13] RADOS denied; perf on node0 needs "),
+        ("fsid", Result("", "No route to host", 255), "head node0: No route to host"),
+        ("zone get", Result("", "sh: radosgw-admin: not found", 127), "radosgw-admin on node0: sh: radosgw-admin: not"),
+        ("zonegroup get", Result("", "failed to init zonegroup", 2), "exit status 2: failed to init zonegroup"),
+        ("printf", Result("{}", "Error EACCES: access denied", 13), "Error EACCES: access denied"),
+    ],
+)
+def test_a_cluster_that_does_not_answer(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], part: str, end: Result, text: str
+) -> None:
+    cluster.fails[part] = end
+    if part == "printf":
+        cluster.fails["osd dump -f json"] = end
+    assert main(["init", "--head", "perf@node0", "-o", str(tmp_path / "my.yaml")]) == 1
+    assert text in capsys.readouterr().err and not (tmp_path / "my.yaml").exists()
+
+
+def test_sudo_where_only_root_may_ask(cluster: Recorded, tmp_path: Path) -> None:
+    cluster.fails["ceph -c /etc/ceph/ceph.conf --connect-timeout 20 fsid"] = Result("", "permission denied", 13)
+    cluster.fails = {"sudo -n ceph": Result("fsid", "", 0), **cluster.fails}
+    # the answers themselves are the recorded ones
+    original, cluster.reply = cluster.reply, lambda node, command: (  # type: ignore[method-assign]
+        original(node, command.replace("sudo -n ceph", "ceph")) if "fsid" not in command else original(node, command)
+    )
+    assert main(["init", "--head", "perf@node0", "-o", str(tmp_path / "my.yaml")]) == 0
+    data = yaml.safe_load((tmp_path / "my.yaml").read_text())["cluster"]
+    assert (data["ceph_cmd"], data["radosgw-admin_cmd"]) == ("sudo -n ceph", "sudo -n radosgw-admin")
+
+
+def gateways(replies: Dict[str, Any]) -> List[Dict[str, Any]]:
+    rows = replies["service dump"]["services"]["rgw"]["daemons"]
+    return [row["metadata"] for row in rows.values() if isinstance(row, dict)]
+
+
+def only_tls(replies: Dict[str, Any]) -> None:
+    for row in gateways(replies):
+        row["frontend_config#0"] = "beast ssl_port=443 ssl_certificate=config://rgw/cert"
+
+
+def one_scheme_each(replies: Dict[str, Any]) -> None:
+    for row, port in zip(gateways(replies), ("port=80", "ssl_port=443")):
+        row["frontend_config#0"] = f"beast {port}"
+
+
+def no_gateway(replies: Dict[str, Any]) -> None:
+    replies["service dump"]["services"].pop("rgw")
+
+
+def other_zone(replies: Dict[str, Any]) -> None:
+    gateways(replies)[0]["zone_name"] = "west"
+
+
+def second_zone(replies: Dict[str, Any]) -> None:
+    replies["zonegroup get"]["master_zone"] = "x"
+    replies["zonegroup get"]["zones"].append({"id": "x", "name": "east", "endpoints": []})
+
+
+def no_pool(replies: Dict[str, Any]) -> None:
+    pools = replies["osd dump"]["pools"]
+    replies["osd dump"]["pools"] = [pool for pool in pools if not pool["pool_name"].endswith("buckets.data")]
+    pools = replies["df detail"]["pools"]
+    replies["df detail"]["pools"] = [pool for pool in pools if not pool["name"].endswith("buckets.data")]
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (lambda r: r["zonegroup get"].update(endpoints=["http://lb:80"]), "front of the gateways: http://lb:80; "),
+        (lambda r: r["zonegroup get"]["zones"][0].update(endpoints=["https://lb"]), "the gateways: https://lb; "),
+        (lambda r: r.update({"orch ps": [{"daemon_type": "haproxy", "hostname": "h1"}]}), "haproxy on h1"),
+        (lambda r: gateways(r)[0].update({"frontend_config#0": "beast endpoint=127.0.0.1:80"}), "its own host only"),
+        (one_scheme_each, "has no port for http: "),
+        (lambda r: r["realm list"].update(realms=["a", "b"]), "2 realms: a, b; the file is for zone default"),
+        (lambda r: r["zonegroup list"].update(zonegroups=["default", "eu"]), "2 zonegroups: default, eu"),
+        (second_zone, "zone default is not the master, that is zone east: name a user that is there (--user)"),
+        (lambda r: r["zonegroup get"].update(is_master="false"), "not the master, that is a zone of another zonegroup"),
+        (other_zone, "gateways of other zones run too, and are not in the file: west"),
+        (lambda r: r["mon metadata"][0].update(hostname="a b"), "mon.node0 on 'a b': that is not a host name"),
+        (only_tls, "CERTIFICATE_VERIFY_FAILED"),
+    ],
+)
+def test_what_is_not_plain_is_said_twice(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Change, text: str
+) -> None:
+    change(cluster.replies)
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(file)]) == 0
+    comments = " ".join(file.read_text().replace("\n#  ", "").split())
+    warnings = [line for line in capsys.readouterr().err.splitlines() if line.startswith("Warning: ")]
+    assert any(text in line for line in warnings), warnings
+    assert all(f"# WARNING: {' '.join(line[9:].split())}" in comments for line in warnings)
+    load_file(file)
+
+
+def test_endpoints_of_the_gateways_are_no_load_balancer(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    own = ["http://rgw1.example.org:7480", "http://10.77.1.2:7480/", "https://rgw2:7443"]
+    cluster.replies["zonegroup get"]["endpoints"] = own
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "my.yaml")]) == 0
+    assert capsys.readouterr().err == ""
+
+
+def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> None:
+    only_tls(cluster.replies)
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(file)]) == 0
+    assert section(file)["s3"]["urls"] == ["https://rgw1:443", "https://rgw2:443"]
+    (line,) = [line for line in file.read_text().splitlines() if line.startswith("      # ca_file: ")]
+    assert "EDIT" in line and "CN = Example" in line and "\x1b" not in line
+
+
+@pytest.mark.parametrize(
+    ("change", "text"),
+    [
+        (no_gateway, "no gateway (radosgw) runs"),
+        (lambda r: [row.update(zone_name="west") for row in gateways(r)], "no gateway of zone default, which rados"),
+        (lambda r: r["zone get"].pop("placement_pools"), "could not understand a reply of node0 (KeyError"),
+    ],
+)
+def test_a_cluster_that_no_file_is_for(
+    cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str], change: Change, text: str
+) -> None:
+    change(cluster.replies)
+    assert main(["init", "--head", "node0", "-o", str(tmp_path / "my.yaml")]) == 1
+    assert text in capsys.readouterr().err and not (tmp_path / "my.yaml").exists()
+    if change is no_gateway:
+        assert not any("radosgw-admin" in command for command in cluster.commands)
+
+
+def test_a_name_of_a_cluster_cannot_leave_its_comment(cluster: Recorded, tmp_path: Path) -> None:
+    for row in gateways(cluster.replies):
+        row["frontend_config#0"] += "\ncluster: {head: evil}\n"
+    cluster.replies["zone get"]["name"] = "default"
+    file = tmp_path / "my.yaml"
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(file)]) == 0
+    assert yaml.safe_load(file.read_text())["cluster"]["head"] == "node0"
+
+
+def test_the_cycle_follows_space_and_devices(cluster: Recorded, tmp_path: Path) -> None:
+    """A small cluster is filled by a share, with a mix that adds nothing; a large one by time, as in the studies."""
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "small.yaml")]) == 0
+    small = section(tmp_path / "small.yaml")
+    assert small["fill"] == {"max_avail": "20%"} and small["mix"]["put"] == small["mix"]["delete"]
+    for pool in cluster.replies["df detail"]["pools"]:
+        pool["stats"]["max_avail"] *= 10_000
+    clients = ",".join(f"c{i}" for i in range(12))
+    assert main(["init", "--head", "node0", "--clients", clients, "-o", str(tmp_path / "large.yaml")]) == 0
+    large = section(tmp_path / "large.yaml")
+    assert large["fill"] == {"duration": "15m"} and "mix" not in large and large["drivers_per_size"] == 3
+    no_pool(cluster.replies)
+    assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "new.yaml")]) == 0
+    assert "default.rgw.buckets.data: not there yet" in (tmp_path / "new.yaml").read_text()
+
+
+@pytest.mark.parametrize(
+    ("frontend", "urls"),
+    [
+        ("beast port=7480 tcp_nodelay=1 ssl_port=7443 ssl_certificate=/a", ["http://h:7480", "https://h:7443"]),
+        ("beast endpoint=10.0.0.5:8080 ssl_endpoint=10.0.0.5", ["http://10.0.0.5:8080", "https://10.0.0.5:443"]),
+        ("beast endpoint=[::]:80 endpoint=0.0.0.0:80", ["http://h:80"]),
+        ("beast endpoint=[2001:db8::1]:80", ["http://[2001:db8::1]:80"]),
+        ("civetweb port=80+10.0.0.5:8443s num_threads=100", ["http://h:80", "https://10.0.0.5:8443"]),
+        ("civetweb port=443s ssl_certificate=/a", ["https://h:443"]),
+        ("beast endpoint=127.0.0.1:80 port=x port=99999", []),
+        ("", []),
+    ],
+)
+def test_ports_of_frontends(frontend: str, urls: List[str]) -> None:
+    gateway = Gateway("a", "h", "z", "", (frontend,))
+    assert [listener.url("h") for listener in gateway.listeners] == urls
+    assert gateway.is_hidden == (frontend.startswith("beast endpoint=127") and bool(list(listeners_of(frontend))))
+
+
+def test_keys_of_a_profile(
+    cluster: Recorded, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    monkeypatch.setenv("AWS_CONFIG_FILE", str(tmp_path / "config"))
+    file, words = tmp_path / "my.yaml", ("init", "--head", "node0", "--clients", "c1", "--profile", "lab", "-o")
+    assert main([*words, str(file)]) == 2
+    assert "Error: --profile: " in capsys.readouterr().err and cluster.commands == []
+    (tmp_path / "credentials").write_text("[lab]\naws_access_key_id = AK\naws_secret_access_key = SECRET\n")
+    assert main([*words, str(file)]) == 0
+    assert section(file)["s3"] == {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "profile": "lab"}
+    assert "rgw" not in section(file) and "SECRET" not in file.read_text()

@@ -1,0 +1,228 @@
+"""A run that goes on, read from its archive: a recorded half one, one that grows, one that is gone, hostile ones."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+from contextlib import closing
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, Iterator, List
+
+import pytest
+from half_archive import COPIED, HALF
+
+from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.journal import Journal, LineTail
+from cbt_plugins.load.generator import LoadJob
+from cbt_plugins.plan import Phase
+from cbt_plugins.report.live_terminal import data, moment_lines, notes
+from cbt_plugins.results import live_run
+from cbt_plugins.results.archive import ArchivedPhase, read_run, read_running
+from cbt_plugins.results.live_run import GOING_ON, GONE, LiveRun
+from cbt_plugins.results.requests import phase as of_phase
+from cbt_plugins.results.requests.running_phase import RunningPhase, recent
+from cbt_plugins.results.source import Unreadable
+from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.watched_phase import WatchedPhase
+from cbt_plugins.tools.__main__ import main
+
+
+@pytest.fixture
+def half(tmp_path: Path) -> Path:
+    folder = tmp_path / "archive" / "results" / "00000000" / "id-1a2b3c4d"
+    shutil.copytree(HALF, folder)
+    return folder
+
+
+@pytest.fixture
+def held(half: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
+    """The half archive as it was then: a process has its journal."""
+    monkeypatch.setattr("time.time", lambda: COPIED)
+    with closing(Journal(half / "journal.jsonl")) as journal:
+        journal.write("invocation")
+        yield half
+
+
+def phase_of(run: Path) -> ArchivedPhase:
+    running = read_running(run)
+    assert running
+    return running[0]
+
+
+def test_a_moment_says_where_the_run_is(held: Path) -> None:
+    run = LiveRun(held)
+    moment = run.moment()
+    assert moment["state"] == GOING_ON
+    assert (moment["phase"], moment["number"], moment["phases"], moment["doing"]) == ("one-down", 2, 4, "running")
+    assert moment["elapsed_s"] + moment["left_s"] == 40.0
+    assert moment["after_s"] == 40.0 and not moment["after_is_exact"]  # recover; nobody knows how long the wait takes
+    assert moment["obj_per_s"] > 50 and moment["mib_per_s"] > 1 and moment["errors"] == 0
+    assert moment["pgs_not_clean"] > 0
+    assert list(moment["latency"]) == ["GET", "PUT", "STAT", "DELETE"]
+    assert moment["latency"]["GET"]["p50_ms"] < moment["latency"]["GET"]["p99_ms"]
+    (fault,) = moment["faults"]
+    assert (fault["label"], fault["kind"], fault["targets"], fault["until"]) == ("node-a", "stop", ["node4"], None)
+    text = "\n".join([*moment_lines(moment), *notes(moment, run.summary())])
+    assert "one-down: 0:" in text and "left, more than" in text and "GET p50" in text
+    assert "fault node-a (stop node4) since" in text
+    assert "failure of node-a: all OSDs down after 0." in text
+    assert "not-recovered" not in text and "resources-gap" not in text  # the end decides
+    line = json.loads(json.dumps(data(moment, run.summary())))
+    assert line["version"] == 1 and {m["milestone"] for m in line["milestones"]} >= {"injected", "all-down"}
+
+
+def test_the_running_phase_is_in_the_summary_and_compared_with_nothing(held: Path) -> None:
+    run = LiveRun(held)
+    run.moment()
+    summary = run.summary()
+    assert [phase["name"] for phase in summary["phases"]] == ["no-failure", "one-down"]
+    assert summary["phases"][1]["status"] == "running"
+    assert summary["new_vs_aged"] is None
+    assert "one-down" in summary["failure"]["timelines"]
+    marks = summary["failure"]["timelines"]["one-down"]["marks"]
+    assert any(mark["title"] == "fault" for mark in marks)
+
+
+def test_a_running_phase_has_the_numbers_of_a_finished_one(half: Path) -> None:
+    """The same function on the same frames, cut to the same window, gives the same numbers."""
+    seen = RunningPhase(phase_of(half), None).look()
+    assert seen is not None and seen.length > 10
+    window = (seen.grid.start, seen.grid.end)
+    whole = of_phase.read_phase(replace(phase_of(half), window=window, duration=seen.length))
+    assert of_phase.series(seen) == of_phase.series(whole)
+    for op, line in of_phase.by_op(whole).items():
+        mine = of_phase.by_op(seen)[op]
+        # what ended later waits for its second
+        assert {**mine, "outside": None} == {**line, "outside": None}
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_a_phase_that_grows_ends_with_the_numbers_of_one_look(half: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    phase = phase_of(half)
+    contents = {job.id: job.aggregates.read_bytes() for job in phase.jobs if job.aggregates}
+    expected = RunningPhase(phase, 1795614157.0).look()
+    growing = RunningPhase(phase, 1795614157.0)
+    growing._begin_again(4.0)  # too short a window: it has to begin again
+    sizes = dict.fromkeys(contents, 0)
+    seen = None
+    while any(sizes[job] < len(content) for job, content in contents.items()):
+        job = chance.choice(list(contents))
+        sizes[job] = min(len(contents[job]), sizes[job] + chance.randrange(1, 9000))
+        (phase.path / "aggregates" / f"{job}.aggregates").write_bytes(contents[job][: sizes[job]])
+        for other in contents:
+            (phase.path / "aggregates" / f"{other}.aggregates").write_bytes(contents[other][: sizes[other]])
+        seen = growing.look() or seen
+    assert seen is not None and expected is not None
+    assert of_phase.series(seen) == of_phase.series(expected)
+    assert of_phase.by_op(seen) == of_phase.by_op(expected)
+    assert of_phase.by_driver(seen) == of_phase.by_driver(expected)
+    assert recent(seen) == recent(expected)
+
+
+def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
+    half: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert main(["watch", str(half.parents[2])]) == 4
+    out = capsys.readouterr().out
+    assert "the run is gone" in out and "cbt-tools undo" in out
+    assert "fault node-a (stop node4) since" in out
+    assert "02 no-failure" in out
+    assert LiveRun(half).moment()["state"] == GONE
+    # of another machine, whose locks are not seen here
+    monkeypatch.setattr(live_run.LiveRun, "_silence", lambda self: 2.0)
+    elsewhere = LiveRun(half)
+    assert elsewhere.moment()["state"] == GOING_ON
+    codes = {warning["code"] for warning in elsewhere.summary()["warnings"]}
+    assert "going-on" in codes and not codes & {"incomplete", "missing-phase", "resources-gap"}
+
+
+def test_a_line_of_json_a_second_until_the_end(held: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    looks: List[float] = []
+
+    def wait(seconds: float) -> None:
+        looks.append(seconds)
+        if len(looks) == 2:
+            with (held / "events.jsonl").open("a") as file:
+                file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "a disk is full"}) + "\n")
+
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.sleep", wait)
+        assert main(["watch", str(held), "--json"]) == 1
+    lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
+    assert [line["state"] for line in lines] == ["going on", "going on", "failed"]
+    assert lines[-1]["why"] == "a disk is full"
+
+
+def test_a_tail_reads_whole_lines_once(tmp_path: Path) -> None:
+    path = tmp_path / "lines.jsonl"
+    tail = LineTail(path)
+    assert tail.read() == []
+    path.write_text('{"a": 1}\n{"a": 2')
+    assert tail.read() == [{"a": 1}]
+    with path.open("a") as file:
+        file.write('}\n[1]\nnoise\n{"a": 3}\n')
+    assert tail.read() == [{"a": 2}, {"a": 3}] and tail.read() == []
+    path.write_text('{"b": 1}\n')  # shorter: another file
+    assert tail.read() == [{"b": 1}]
+    path.write_text("".join(f'{{"c": {i}}}\n' for i in range(100)))
+    assert [line["c"] for _ in range(100) for line in tail.read(most=10)][-1] == 99
+    (tmp_path / "pipe").symlink_to("/dev/zero")
+    with pytest.raises(OSError, match="regular file"):
+        LineTail(tmp_path / "pipe").read()
+
+
+HOSTILE: List[Any] = [[], {}, "x", {"window": []}, {"version": 2, "window": {"start": "now"}, "index": 4}]
+
+
+@pytest.mark.parametrize("content", HOSTILE)
+def test_a_damaged_description_of_a_phase_is_named(held: Path, content: Any) -> None:
+    (held / "phases" / "04-one-down.running" / "running.json").write_text(json.dumps(content))
+    with pytest.raises(Unreadable, match="id-1a2b3c4d"):
+        LiveRun(held).moment()
+
+
+def test_damaged_lines_and_frames_cost_no_more_than_themselves(held: Path) -> None:
+    folder = held / "phases" / "04-one-down.running"
+    with (folder / "heartbeat.jsonl").open("a") as file:
+        for jobs in ([], {"a": 1}, {"a": {"ops": "x", "bytes": 1e300}}, {"a": {"ops": float("nan")}}):
+            file.write(json.dumps({"t": COPIED, "jobs": jobs}) + "\n")
+        file.write(json.dumps({"t": "noon", "jobs": {"a": {}}}) + "\n")
+    path = next((folder / "aggregates").iterdir())
+    content = bytearray(path.read_bytes())
+    content[40] ^= 1  # in its first frame
+    path.write_bytes(content)
+    moment = LiveRun(held).moment()
+    assert moment["phase"] == "one-down"
+    path.write_bytes(b"no aggregates")
+    with pytest.raises(Unreadable, match="no aggregates file"):
+        LiveRun(held).moment()
+
+
+def test_a_client_writes_the_files_of_its_jobs_and_no_others(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    watched = WatchedPhase(tmp_path)
+    with closing(watched):
+        watched.add({"a"}, {"a": b"one", "../../etc": b"two", "b": b"three"})
+        watched.add({"a"}, {"a": b" more"})
+        assert [path.name for path in (tmp_path / "aggregates").iterdir()] == ["a.aggregates"]
+        assert (tmp_path / "aggregates" / "a.aggregates").read_bytes() == b"one more"
+        (tmp_path / "aggregates" / "b.aggregates").symlink_to(tmp_path / "other")
+        watched.add({"b"}, {"b": b"x"})  # and no load ends for it
+        assert "cannot be watched any more" in caplog.text and not (tmp_path / "other").exists()
+
+
+def test_the_description_of_a_running_phase_is_read_as_that_of_a_finished_one(tmp_path: Path) -> None:
+    folder = tmp_path / "phases" / "02-new.running"
+    folder.mkdir(parents=True)
+    phase = Phase("new", "hybrid", role="measure", engine="cbt-load", duration=30.0, ramp=2.0)
+    job = LoadJob("j", "01", "c1", "MIXED", "cbt-load", "b", "", ((1, 1, 1.0),), 4, ("http://rgw1",), ("cbt-load",))
+    record = PhaseOutcome(2, phase).running_record([job], {"c1": Offset(0.5, 0.0)}, 1000.0)
+    WatchedPhase(folder).begin(record)
+    running = read_running(tmp_path)
+    assert running is not None
+    archived, start = running
+    assert (archived.name, archived.index, archived.status, archived.duration) == ("new", 2, "running", 30.0)
+    assert start == 1002.0 and archived.jobs[0].clock_offset == 0.5
+    assert read_run(tmp_path).phases == []  # it has no result yet

@@ -1,0 +1,207 @@
+"""Bad seconds and the other losses of clients, against counts of the requests themselves."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+from typing import Any, Dict, List, Mapping
+
+import pytest
+from aggregates_writer import NS, Request
+from counted_seconds import bad
+from impact_phases import FAULT, T0, load, phase, recovery, usual
+
+from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.results.recovery.impact import blocks, impact
+from cbt_plugins.results.run_record import of_losses, result_warnings
+from cbt_plugins.warning_kinds import caps
+
+RETURN = ("return", 70.0, 100.0, {"undone": 71.0, "all-up": 72.0, "recovery-starts": 73.0, "clean": 90.0})
+Losses = Dict[str, Dict[str, Any]]
+
+
+def losses(made: Mapping[str, Any]) -> Losses:
+    return {line["name"]: line for line in made["episodes"]}
+
+
+def noisy(seed: int) -> List[Request]:
+    """Two operations, one of them rare, with slow requests, failures, and a stall of each kind."""
+    chance = random.Random(seed)
+    requests = []
+    for op, per_s in (("GET", 60.0), ("DELETE", 3.0)):
+        t = 0.0
+        while True:
+            t += chance.expovariate(per_s)
+            if t >= 100:
+                break
+            if 31.2 < t < 34.9 or (op == "GET" and 80 < t < 80.9):
+                continue
+            took = 0.01 * chance.lognormvariate(0, 0.7) * (4 if 36 < t < 40 else 1)
+            took += 1.5 if chance.random() < 0.002 else 0
+            error = "http: 503" if chance.random() < (0.2 if 45 < t < 50 else 0.0004) else ""
+            requests.append(Request(op, T0 * NS + round(t * NS), round(took * NS), error=error))
+    return requests
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_bad_seconds_are_those_that_are_counted_one_by_one(tmp_path: Path, seed: int) -> None:
+    requests = noisy(seed)
+    events = recovery(("failure", 20.3, 70.0, FAULT[3]), RETURN)
+    made = impact([phase(tmp_path, requests)], events)
+    base, seen = made["baseline"], 0
+    assert set(made["objective"]) == {"total", "GET"}  # of 60 DELETEs there is no p99
+    for op in ("total", "GET"):
+        own = [request for request in requests if op in ("total", request.op)]
+        calm = [request for request in own if request.end // NS - T0 < 20 and not request.error]
+        line = base["total"] if op == "total" else base["ops"][op]
+        assert 1 <= made["objective"][op]["p99_ms"] / (3 * line["p99_ms"]) < 1.016
+        counted = {second - T0 for second in bad(own, made["objective"][op], len(calm) / 20, range(T0, T0 + 100))}
+        for name, low, high in (("a failure", 20, 70), ("a return", 70, 100)):
+            episode = losses(made)[name]
+            numbers = episode["total"] if op == "total" else episode["ops"][op]
+            inside = [request for request in own if low <= request.end // NS - T0 < high]
+            assert numbers["bad_seconds"] == len([second for second in counted if low <= second < high])
+            assert numbers["errors"] == sum(bool(request.error) for request in inside)
+            assert numbers["waited"] == sum(not r.error and r.duration >= 1_006_632_960 for r in inside)
+            seen += numbers["bad_seconds"]
+        states = [state for state in made["phases"][0]["states"]]
+        each = [state["total"] if op == "total" else state["ops"][op] for state in states]
+        assert sum(numbers["bad_seconds"] for numbers in each) == len(counted)
+    assert seen > 20
+
+
+def test_an_operation_that_is_too_rare_for_a_p99_has_no_bad_seconds(tmp_path: Path) -> None:
+    made = impact([phase(tmp_path, [*load(0, 100, 0.1, 0.01), *load(0, 100, 2.0, 0.01, op="PUT")])], recovery(FAULT))
+    assert set(made["objective"]) == {"total", "GET"}
+    (line,) = made["episodes"]
+    assert line["ops"]["PUT"]["bad_seconds"] is None and line["ops"]["GET"]["bad_seconds"] == 0
+    given = impact([phase(tmp_path, load(0, 100, 0.1, 0.01))], recovery(FAULT), objective={"GET/p99_ms": 9.0})
+    assert given["objective"]["GET"] == {"p99_ms": pytest.approx(9.0, rel=0.016), "success_rate": 0.999, "given": True}
+    assert given["episodes"][0]["ops"]["GET"]["bad_seconds"] == 80 and given["episodes"][0]["total"]["bad_seconds"] == 0
+
+
+@pytest.mark.parametrize(("per_s", "silent", "bad_seconds"), [(20.0, 1, 1), (5.0, 2, 0), (5.0, 4, 4)])
+def test_a_second_without_any_request_is_bad_unless_it_is_chance(
+    tmp_path: Path, per_s: float, silent: int, bad_seconds: int
+) -> None:
+    """A closed loop asks nothing while the cluster stalls; of 5 requests/s none ends in a second now and then."""
+    calm = [*load(0, 40, 1 / per_s, 0.01), *load(40 + silent, 100, 1 / per_s, 0.01)]
+    made = impact([phase(tmp_path, calm)], recovery(FAULT), objective={"p99_ms": 1000})
+    assert made["episodes"][0]["total"]["bad_seconds"] == bad_seconds
+    assert made["episodes"][0]["total"]["silent_seconds"] == silent
+
+
+def test_an_operation_of_which_no_request_ended_lost_every_second(tmp_path: Path) -> None:
+    mix = {"GET": 70.0, "PUT": 30.0}
+    calm = [*load(0, 100, 0.1, 0.01), *load(0, 100, 0.2, 0.01, op="PUT")]
+    before = phase(tmp_path, calm, name="before", mix=mix)
+    hung = phase(tmp_path, load(100, 200, 0.1, 0.01), name="hung", begin=100.0, mix=mix)
+    made = impact([before, hung], recovery(("failure", 99.9, 1000.0, {"injected": 101.0})))
+    (line,) = made["episodes"]
+    assert (line["ops"]["PUT"]["bad_seconds"], line["ops"]["PUT"]["longest_gap"]) == (100, 100.0)
+    assert line["ops"]["GET"]["bad_seconds"] == line["total"]["bad_seconds"] == 0
+
+
+def test_an_outage_without_a_baseline_is_bad_all_the_same(tmp_path: Path) -> None:
+    failed = load(0, 100, 1.0, 0.5, error="refused: no connection")
+    events = recovery(("failure", -5.0, 100.0, {"injected": -4.0}))
+    made = impact([phase(tmp_path, failed)], events, objective={"p99_ms": 9})
+    assert made["baseline"] is None and made["episodes"][0]["total"]["bad_seconds"] == 100
+
+
+def test_the_losses_of_a_failure_in_two_phases_are_added(tmp_path: Path) -> None:
+    """The failure goes on in the next phase, 50 s later; percentiles are those of all of its requests."""
+    first = phase(tmp_path, [*load(0, 20, 0.1, 0.01), *load(20, 100, 0.1, 0.05)], name="first")
+    second = phase(tmp_path, load(150, 250, 0.1, 0.2), name="second", begin=150.0)
+    made = impact([first, second], recovery(("failure", 20.3, 1000.0, {**FAULT[3], "clean": 200.0})))
+    (line,) = made["episodes"]
+    total = line["total"]
+    assert (line["seconds"], total["requests"], total["bad_seconds"]) == (180.0, 1800, 180)
+    assert total["p50_ms"] == pytest.approx(200, rel=0.008) and total["p999_ms"] == pytest.approx(200, rel=0.008)
+    assert total["p99_ratio"] == pytest.approx(20, rel=0.02) and total["obj_per_s_percent"] == 100.0
+
+
+def test_the_longest_silence_of_a_gateway_is_in_whole_blocks(tmp_path: Path) -> None:
+    both = load(0, 100, 0.1, 0.01, endpoint="http://rgw1:7480")
+    times = ((0, 30), (38.5, 100))
+    other = [request for time in times for request in load(*time, 0.1, 0.01, endpoint="http://rgw2:7480")]
+    made = impact([phase(tmp_path, [*both, *other], urls=("http://rgw1:7480", "http://rgw2:7480"))], recovery(FAULT))
+    (line,) = made["episodes"]
+    assert [gateway["longest_gap"] for gateway in line["gateways"]] == [0.0, 8.0] and line["gateway_gap"] == 8.0
+    measured = {(m.op, m.metric): m.value for m in of_losses(line)}
+    assert measured["total", "gateway_gap_s"] == 8.0 and measured["GET", "bad_s"] == 0.0
+
+
+@pytest.mark.parametrize(
+    ("requests", "seconds", "reason"),
+    [
+        (load(0, 100, 0.1, 0.01), 0.0, None),  # it was never away
+        ([*load(0, 30, 0.1, 0.01), *load(30, 55, 1.0, 0.01), *load(55, 100, 0.1, 0.01)], 34.7, None),
+        # away in two steps: the first return does not last
+        ([*load(0, 21, 0.1, 0.01), *load(23, 60, 0.1, 0.01), *load(60, 100, 1.0, 0.01)], None, "not in 80 s"),
+    ],
+)
+def test_throughput_is_back_after_its_lowest_30_seconds(
+    tmp_path: Path, requests: List[Request], seconds: float, reason: str
+) -> None:
+    made = impact([phase(tmp_path, requests)], recovery(FAULT))
+    back = made["episodes"][0]["back"]
+    assert (back["seconds"], back["reason"]) == (pytest.approx(seconds) if seconds is not None else None, reason)
+
+
+def test_throughput_that_came_back_while_there_was_no_load_is_unknown(tmp_path: Path) -> None:
+    first = phase(tmp_path, [*load(0, 20, 0.1, 0.01), *load(20, 100, 1.0, 0.01)], name="first")
+    second = phase(tmp_path, load(150, 250, 0.1, 0.01), name="second", begin=150.0)
+    made = impact([first, second], recovery(("failure", 20.3, 1000.0, {**FAULT[3], "clean": 200.0})))
+    assert made["episodes"][0]["back"] == {
+        "seconds": None,
+        "between": [79.7, 129.7],
+        "reason": "unknown, between 79.7 s and 129.7 s: no load",
+    }
+
+
+def test_the_baseline_has_the_load_of_the_failure(tmp_path: Path) -> None:
+    """A closed loop comes first; the failure is measured with an open one, which has its own phase before."""
+    phases = [
+        phase(tmp_path, load(-300, -200, 0.02, 0.5), name="closed", begin=-300.0),
+        phase(tmp_path, load(-200, -100, 0.1, 0.01), name="open", begin=-200.0, rate=10.0),
+        phase(tmp_path, load(0, 100, 0.1, 0.01), name="broken", rate=10.0),
+    ]
+    made = impact(phases, recovery(FAULT))
+    assert made["baseline"]["phase"] == "open" and made["episodes"][0]["total"]["obj_per_s_percent"] == 100.0
+    assert "other-load" not in {w["code"] for w in made["warnings"]}
+    alone = impact([phases[0], phases[2]], recovery(FAULT))
+    assert "other-load" in {w["code"] for w in alone["warnings"]}
+
+
+def test_losses_of_broken_off_attempts_are_no_result(tmp_path: Path) -> None:
+    events = recovery(FAULT)
+    events["episodes"][0]["aborted"] = "01-hybrid"
+    assert impact([usual(tmp_path)], events)["episodes"] == []
+
+
+def test_the_text_has_the_losses_and_what_a_bad_second_is(tmp_path: Path) -> None:
+    text = Terminal().text(list(blocks(impact([usual(tmp_path)], recovery(FAULT)))))
+    (total,) = [line for line in text.splitlines() if line.startswith("a failure")][:1]
+    assert total.split()[:7] == ["a", "failure", "total", "39", "80", "3", "0"]
+    assert "bad second: p99 of total 30.15 ms" in text
+
+
+def test_warnings_about_the_load_are_about_what_clients_lost() -> None:
+    """An open loop's throughput is the rate of the file, beside a failure too; recovery is not the generator's."""
+    episode = {"kind": "failure", "labels": ["a"], "begin": 10.0, "until": 20.0, "end": 60.0}
+    summary: Dict[str, Any] = {"failure": {"milestones": {"episodes": [episode]}}}
+    summary["warnings"] = [{"code": "generator-bound", "text": "it was the limit", "phase": "hit"}]
+    summary["phases"] = [
+        {"name": name, "window": {"start": start, "end": start + 30.0}, "loop": "open", "rate": {"asked": 9.0},
+         "littles_law": {"jobs": []}, "ops": {}}
+        for name, start in (("before", -30.0), ("hit", 30.0), ("after", 60.0))
+    ]  # fmt: skip
+    about = {
+        (warning.code, warning.phase)
+        for warning in result_warnings(summary)
+        if warning.is_about("a failure", "total") and not warning.is_about("a failure", "cluster")
+    }
+    assert about == {("generator-bound", "hit"), ("rate-given", "hit")}
+    assert caps("rate-given", "throughput_share") and not caps("rate-given", "bad_s")
+    assert caps("generator-bound", "bad_s")

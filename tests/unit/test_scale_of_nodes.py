@@ -1,0 +1,97 @@
+"""Many nodes: as many connections at once as this machine can open, and none that holds up others."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+import threading
+from pathlib import Path
+from typing import Any, List, Mapping, Sequence
+
+import pytest
+
+from cbt_plugins.cluster import remote as remotes
+from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.cluster.transports.ssh import Ssh
+from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.monitors.lifecycle import fetch_files
+
+
+def test_a_login_may_take_as_long_as_this_machine_needs_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Otherwise nodes that answer would be taken for dead ones where 1000 ssh share two cores."""
+    monkeypatch.setattr(os, "sched_getaffinity", lambda pid: {0, 1})
+    for nodes, seconds in ((10, 10), (1000, 40)):
+        ssh = Ssh({"clients": [f"c{number}" for number in range(nodes)]}, {})
+        assert f"-oConnectTimeout={seconds}" in ssh.command("c1", "true", 60.0)
+        assert ssh.connect_limit == 2 * seconds
+
+
+def test_no_more_questions_are_under_way_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(remotes, "AT_ONCE", 3)
+    lock, together, under_way, most = threading.Lock(), threading.Barrier(3, timeout=30), 0, 0
+
+    def question() -> int:
+        nonlocal under_way, most
+        with lock:
+            under_way += 1
+            most = max(most, under_way)
+        together.wait()
+        with lock:
+            under_way -= 1
+        return most
+
+    assert len(remotes.ask_at_once(*[question] * 9)) == 9
+    assert most == 3
+
+
+class Nodes:
+    """Stands where `Remote` does. Each of its nodes waits for the others before it gives its files."""
+
+    def __init__(self, names: Sequence[str], dead: Sequence[str]) -> None:
+        self._dead, self._together = dead, threading.Barrier(len(names), timeout=30)
+        self._waited: List[str] = []
+
+    def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path) -> None:
+        (node,) = nodes
+        if node not in self._waited:
+            self._waited.append(node)
+            self._together.wait()
+        if node in self._dead:
+            raise RemoteError("fetching", {node: Result("", "no route", 255)})
+        (local_dir / node).mkdir()
+        (local_dir / node / "agent.jsonl").write_text(node)
+
+    def run(self, nodes: Sequence[str], *_: Any, **__: Any) -> Mapping[str, Result]:
+        return {node: Result("", "", 0) for node in nodes}
+
+
+def test_a_dead_node_holds_up_no_files_of_others(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(remotes, "TRY_AGAIN", 0.0)
+    names = [f"node{number}" for number in range(20)]
+    nodes: Any = Nodes(names, names[3:4])
+    paths = fetch_files(nodes, names, "/scratch", tmp_path / "into", "root")
+    assert sorted(path.name for path in paths) == sorted(f"agent.jsonl.{n}" for n in names if n != "node3")
+    assert "monitor files of node3 stay in /scratch there" in caplog.text
+    assert '"node3"' in (tmp_path / "into" / "left.json").read_text()
+
+
+def test_as_many_files_may_be_open_as_the_hard_limit_allows(tmp_path: Path) -> None:
+    """And `plan` says where that is too few."""
+    (tmp_path / "f.yaml").write_text(FILE.format(nodes=", ".join(f"c{number}" for number in range(200))))
+    program = "import resource, sys; from cbt_plugins.tools.__main__ import main; "
+    program += "resource.setrlimit(resource.RLIMIT_NOFILE, (256, int(sys.argv[1]))); main(['plan', 'f.yaml']); "
+    program += "print(resource.getrlimit(resource.RLIMIT_NOFILE)[0])"
+    for limit in ("900", "700"):
+        line = [sys.executable, "-c", program, limit]
+        output = subprocess.run(line, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
+        assert output.endswith(f"\n{limit}\n"), output
+        assert ("200 nodes take 800 open files here, and the limit is 700" in output) == (limit == "700")
+
+
+FILE = """\
+cluster: {{user: root, head: c0, clients: [{nodes}], osds: [c0], mons: [c0], iterations: 1}}
+benchmarks: {{rgwtest: {{s3: {{urls: ['http://rgw1:7480'], user: cbt}}}}}}
+"""

@@ -1,0 +1,73 @@
+"""Samples of a large cluster: a sample waits for a second of maps at most, and the mgr for a tenth of the time."""
+
+from __future__ import annotations
+
+import time
+from types import SimpleNamespace
+from typing import Any, Dict, List
+
+import pytest
+
+from cbt_plugins.cluster import sampler_agent
+
+
+class SlowCluster:
+    """A source on a clock that only its replies and `pass_time` move. In each map another OSD is down."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch, map_seconds: float, mgr_seconds: float) -> None:
+        self.now, self.epoch, self.osds = 1000.0, 1, 100
+        self._map_seconds, self._mgr_seconds = map_seconds, mgr_seconds
+        self.asked: List[str] = []
+        read = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now, strptime=time.strptime)
+        monkeypatch.setattr(sampler_agent, "time", read)
+
+    def mon(self, question: Dict[str, Any]) -> Any:
+        self.asked.append(question["prefix"])
+        if question["prefix"] == "osd dump":
+            self.now += self._map_seconds
+            number = question["epoch"]
+            osds = [{"osd": n, "up": int(n != number), "in": 1, "up_from": 1} for n in range(self.osds)]
+            return {"epoch": number, "modified": f"2026-11-21T13:00:{number % 60:02}.0+0000", "osds": osds}
+        up = {"num_osds": self.osds, "num_up_osds": self.osds - 1, "num_in_osds": self.osds}
+        pgs = {"pgs_by_state": [{"state_name": "active+undersized", "count": 9}], "num_pgs": 9}
+        health = {"status": "HEALTH_WARN", "checks": {}}
+        return {"osdmap": {**up, "epoch": self.epoch, "osd_up_since": self.epoch}, "pgmap": pgs, "health": health}
+
+    def mgr(self, question: Dict[str, Any]) -> Any:
+        self.asked.append("pg dump")
+        self.now += self._mgr_seconds
+        sums = {f"num_{unit}_recovered": 0 for unit in ("objects", "bytes", "keys")}
+        return {"pg_stats_sum": {"stat_sum": sums}, "osd_stats": []}
+
+
+def test_maps_that_take_long_are_read_over_several_samples(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SlowCluster(monkeypatch, map_seconds=0.3, mgr_seconds=0.0)
+    sampler = sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+    sampler.sample()
+    cluster.epoch = 21
+    epochs: List[int] = []
+    samples = 0
+    while len(epochs) < 20:
+        cluster.asked.clear()
+        state, changes, _ = sampler.sample()
+        epochs += [change["epoch"] for change in changes]
+        samples += 1
+        assert cluster.asked.count("osd dump") <= 4
+        assert state["settled"] is False
+    assert epochs == list(range(2, 22)), "each map once, and in order"
+    assert samples == 5
+    cluster.asked.clear()
+    sampler.sample()
+    assert "osd dump" not in cluster.asked
+
+
+def test_the_mgr_is_asked_for_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
+    for seconds, most in ((0.01, 41), (2.0, 5)):
+        cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=seconds / 2)
+        sampler = sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+        begun = cluster.now
+        while cluster.now < begun + 100:
+            sampler.sample()
+            cluster.now += 1.0
+        looks = cluster.asked.count("pg dump") / 2
+        assert most / 2 < looks <= most + 1

@@ -1,0 +1,174 @@
+"""Write a YAML file for a cluster that runs."""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shlex
+import time
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Type
+
+from cbt_plugins.cluster.ceph import CephError, S3Keys
+from cbt_plugins.config import aws
+from cbt_plugins.config.check import load
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.source import YamlSource
+from cbt_plugins.inventory import check_name, head_of, nodes_of, split_names
+
+from .. import plan
+from ..command import FAILED, CommandError, Parser, explain, warn
+from .cephadm import CephadmSite
+from .cycle import Entry
+from .discovery import Discovery
+from .endpoints import Endpoints
+from .packages import PackagesSite
+from .remarks import remarks_on_gateways, remarks_on_health, remarks_on_nodes, remarks_on_zones
+from .site import Site
+from .text import EDIT, cluster_entries, header_of, s3_entries, sections_of, text_of
+
+#: kinds of clusters; each declares the options that name one
+SITES: Tuple[Type[Site], ...] = (PackagesSite, CephadmSite)
+#: the user that a run makes
+_USER = "cbt-plugins"
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    examples = (
+        "cbt-tools init --head mon1 --clients client1,client2 -o my.yaml",
+        "cbt-tools init --cephadm host1 --clients client1,client2 -o my.yaml",
+    )
+    explain(parser, examples, {FAILED: "the cluster does not answer, or has no gateway; nothing was written"})
+    does = "It asks the cluster, changes nothing, and prints the plan of the file."
+    parser.description = f"{parser.description or ''}\n\n{does}"
+    for site in SITES:
+        site.add_arguments(parser)
+    parser.add_argument("--clients", metavar="NODE,...", action="append", default=[], help="machines with the load")
+    keys = parser.add_mutually_exclusive_group()
+    keys.add_argument("--user", metavar="NAME", help=f"an RGW user that exists (default: the run makes {_USER})")
+    keys.add_argument("--profile", metavar="NAME", help="a profile of ~/.aws/credentials on this machine, for its keys")
+    authority = "PEM file of the authority of https URLs, on this machine"
+    parser.add_argument("--ca-file", metavar="FILE", type=os.path.abspath, help=authority)
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="a new file")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Write the file and print its plan; returns the exit status of the plan."""
+    if os.path.lexists(args.output):
+        raise CommandError(f"{args.output}: the file exists: name a new file (-o), or move this file away")
+    site = _site(args)
+    clients = _clients(args.clients)
+    site.cluster["clients"] = clients  # their own users and ports are in the names
+    owned = _keys_of_profile(args.profile)
+    cluster = Discovery.of(site)
+    if args.user:
+        _check_user(cluster, args.user)
+    text, remarks = _file(args, site, cluster, clients, owned)
+    try:
+        load(YamlSource(text.encode(), str(args.output)))
+    except ConfigError as error:
+        raise CommandError(f"nothing was written: the file would have errors\n{error}") from None
+    _write(args.output, text)
+    for remark in remarks:
+        warn(remark)
+    parser = Parser()
+    plan.add_arguments(parser)
+    status = plan.run(parser.parse_args([str(args.output)]))
+    edits = [str(n) for n, line in enumerate(text.splitlines(), 1) if EDIT in line and not line.startswith("#")]
+    edit = f"edit {'lines' if edits[1:] else 'line'} {', '.join(edits)} (marked {EDIT}), then: " if edits else ""
+    print(f"\nwritten: {args.output}\nnext: {edit}cbt-tools plan {shlex.quote(str(args.output))} --live")
+    return status
+
+
+def _site(args: argparse.Namespace) -> Site:
+    sites = [site for site in (kind.of_arguments(args) for kind in SITES) if site is not None]
+    if len(sites) != 1:
+        options = " or ".join(f"{kind.option} NODE" for kind in SITES)
+        raise CommandError(f"{'several clusters' if sites else 'no cluster'}: give {options}")
+    return sites[0]
+
+
+def _clients(values: Sequence[str]) -> List[str]:
+    names = list(dict.fromkeys(split_names(list(values))))
+    try:
+        return [check_name(name) for name in names]
+    except ValueError as error:
+        raise CommandError(f"--clients: {error}") from None
+
+
+def _keys_of_profile(profile: Optional[str]) -> Dict[str, S3Keys]:
+    """Return the keys of a profile by what an error calls their owner, {} without a profile. Raises CommandError."""
+    try:
+        return {f"profile {profile}": S3Keys(*aws.keys_of(profile))} if profile else {}
+    except aws.AwsError as error:
+        raise CommandError(f"--profile: {error}") from None
+
+
+def _check_user(cluster: Discovery, name: str) -> None:
+    try:
+        cluster.ceph.user_keys(name)
+    except CephError as error:
+        raise CommandError(f"--user: {error}", FAILED) from None
+
+
+def _file(
+    args: argparse.Namespace, site: Site, cluster: Discovery, clients: Sequence[str], owned: Mapping[str, S3Keys]
+) -> Tuple[str, List[str]]:
+    """Return the text of the file, and the remarks on the cluster. Raises CommandError."""
+    remote = cluster.ceph.remote
+    endpoints = Endpoints.of(cluster.own_gateways, args.ca_file)
+    if not endpoints.urls:
+        every = "; ".join(f"{g.id} of zone {g.zone}: {', '.join(g.frontends) or 'no port'}" for g in cluster.gateways)
+        text = f"no gateway of zone {cluster.zone.name}, which radosgw-admin takes, has a port that other hosts reach"
+        raise CommandError(f"{text}: {every}", FAILED)
+    nodes = nodes_of({"head": site.cluster["head"], "clients": clients, **cluster.hosts})
+    unreached = list(remarks_on_nodes(cluster, remote, nodes))
+    silent: Dict[str, str] = {node: remark for node, remark in unreached if node}
+    askers = [node for node in nodes_of({"clients": clients}) if node not in silent] or [head_of(site.cluster)]
+    errors = endpoints.errors(remote, askers, owned)
+    makes_user = not (args.user or args.profile)
+    remarks = [
+        *remarks_on_health(cluster),
+        *(remark for _, remark in unreached),
+        *remarks_on_gateways(cluster, endpoints),
+        *remarks_on_zones(cluster, makes_user),
+        *errors,
+    ]
+    if args.ca_file and not endpoints.ca_file:
+        remarks.append("--ca-file is not used: most gateways have no port for https")
+    untrusted: Optional[str] = None
+    if not endpoints.ca_file and any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
+        untrusted = endpoints.issuer(remote, askers[0])
+    keys = Entry("user", args.user or _USER, "radosgw-admin gives its keys")
+    if args.profile:
+        keys = Entry("profile", args.profile, "keys of ~/.aws/credentials on this machine")
+    command = shlex.join(["cbt-tools", "init", *_words(args)])
+    header = header_of(cluster, command, time.strftime("%Y-%m-%d"), remarks)
+    of_cluster = cluster_entries(cluster, site, clients, silent)
+    s3 = s3_entries(endpoints, keys, untrusted)
+    return text_of(header, sections_of(cluster, of_cluster, s3, len(clients), makes_user)), remarks
+
+
+def _words(args: argparse.Namespace) -> List[str]:
+    """Return the options of the command line."""
+    words: List[str] = []
+    for name, value in vars(args).items():
+        if value and name != "verb" and isinstance(value, (str, list, Path)):
+            text = ",".join(value) if isinstance(value, list) else str(value)
+            words += [f"--{name.replace('_', '-')}", text]
+    return words
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a new file. Raises CommandError, and leaves no part of it."""
+    try:
+        with open(path, "x", encoding="utf-8") as file:  # somebody may have made one of this name
+            try:
+                file.write(text)
+                file.flush()
+            except OSError:
+                path.unlink()
+                raise
+    except OSError as error:
+        raise CommandError(f"{path}: {error.strerror}") from None

@@ -1,0 +1,150 @@
+"""A live cluster, asked in one go: its daemons and their hosts, its gateways and zone, its pools and space."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.cluster.ceph import Ceph, CephError, Status, json_values
+from cbt_plugins.cluster.frontends import Gateway
+from cbt_plugins.cluster.zones import Zone
+from cbt_plugins.conditions import found_in
+from cbt_plugins.faults import FaultError
+from cbt_plugins.faults.facts import DAEMON_QUESTIONS, Facts, ask, domain_members, needed
+from cbt_plugins.inventory import check_name
+from cbt_plugins.space import PoolSpace, Space
+
+from ..command import FAILED, CommandError
+from .site import Site
+
+_QUESTIONS = (
+    *("osd dump", "osd tree", "osd crush rule dump", "osd metadata", "mon metadata", "mgr metadata", "versions"),
+    *("status", "df detail", *DAEMON_QUESTIONS.values()),
+)
+#: fails where no orchestrator is configured
+_ORCHESTRATOR = "orch ps"
+#: seconds for all questions: some hundred OSDs describe themselves
+_LIMIT = 60.0
+#: key of `cluster:` -> type of the daemons that its nodes run
+ROLES = {"osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "mdss": "mds"}
+
+
+@dataclass(frozen=True)
+class Discovery:
+    """A cluster as it was found; nothing of it was changed."""
+
+    ceph: Ceph
+    facts: Facts
+    zone: Zone
+    gateways: Sequence[Gateway]
+    data_pool: str  # that RGW names; it may not be there before the first object
+
+    @classmethod
+    def of(cls, site: Site) -> Discovery:
+        """Ask a cluster. Raises CommandError where it does not answer or has no gateway."""
+        ceph = site.ceph()
+        try:
+            facts = ask(ceph, _QUESTIONS, _LIMIT, (_ORCHESTRATOR,))
+            gateways = site.gateways(facts)
+            if not gateways:
+                text = "no gateway (radosgw) runs, says `ceph service dump`: start one; its answers can be a minute old"
+                raise CommandError(text, FAILED)
+            site.check_admin(ceph)
+            zone = Zone.ask(ceph)
+            return cls(ceph, facts, zone, gateways, ceph.data_pool(zone.placement))
+        except (FaultError, CephError) as error:
+            raise CommandError(str(error), FAILED) from None
+        except (KeyError, TypeError, ValueError, AttributeError) as error:
+            text = f"could not understand a reply of {ceph.head} ({type(error).__name__}: {error})"
+            raise CommandError(f"{text}: is its Ceph older than 14.2?", FAILED) from None
+
+    @cached_property
+    def hosts(self) -> Dict[str, List[str]]:
+        """Key of `cluster:` -> hosts with its daemons, as these name them; only hosts that the file can name."""
+        hosts = {key: sorted(set(self.facts.daemons(type).values())) for key, type in ROLES.items()}
+        hosts["rgws"] = sorted({gateway.host for gateway in self.own_gateways})
+        return {key: list(filter(_is_name, names)) for key, names in hosts.items()}
+
+    @property
+    def own_gateways(self) -> List[Gateway]:
+        """The gateways of the zone."""
+        return [gateway for gateway in self.gateways if gateway.zone in ("", self.zone.name)]
+
+    @property
+    def unnamed(self) -> List[str]:
+        """The daemons whose host has no name that the file can have."""
+        daemons = {name: host for type in ROLES.values() for name, host in self.facts.daemons(type).items()}
+        return [f"{name} on {host!r}" for name, host in daemons.items() if not _is_name(host)]
+
+    @property
+    def release(self) -> str:
+        """Ceph's versions that run, as "16.2.15"."""
+        names = {name.split()[2] for name in self.facts.answers["versions"]["overall"]}
+        return ", ".join(sorted(names))
+
+    @cached_property
+    def status(self) -> Status:
+        """PG states and health."""
+        return Status.parse(self.facts.answers["status"], self.facts.answers["df detail"])
+
+    @property
+    def conditions(self) -> Dict[str, str]:
+        """The conditions under which a measurement is not what it seems: name -> text."""
+        return found_in(self.status.sample(time.time()))
+
+    @cached_property
+    def space(self) -> Space:
+        """Raw space and pools."""
+        return Space.parse(self.facts.answers["df detail"])
+
+    @property
+    def pools(self) -> List[Mapping[str, Any]]:
+        """The pools of RGW, as `osd dump` has them, that of objects first."""
+        of_rgw = [pool for pool in self.facts.pools if "rgw" in pool.get("application_metadata", {})]
+        return sorted(of_rgw, key=lambda pool: (pool["pool_name"] != self.data_pool, pool["pool_name"]))
+
+    @property
+    def data(self) -> Optional[Mapping[str, Any]]:
+        """The pool of objects, None while RGW has not made it."""
+        return next((pool for pool in self.facts.pools if pool["pool_name"] == self.data_pool), None)
+
+    @property
+    def available(self) -> int:
+        """Bytes that clients can write: those of the smallest pool of RGW while that of objects is not there."""
+        space: Mapping[str, PoolSpace] = self.space.pools
+        if self.data_pool in space:
+            return space[self.data_pool].max_avail
+        return min((space[pool["pool_name"]].max_avail for pool in self.pools if pool["pool_name"] in space), default=0)
+
+    def failure_domains(self, pool: Mapping[str, Any]) -> Tuple[str, Dict[str, List[int]]]:
+        """Return the type of a pool's failure domains, and the OSDs in each; "" and {} of a rule with several steps."""
+        return domain_members(self.facts, pool)
+
+    @property
+    def devices(self) -> List[str]:
+        """The device classes of the OSDs that hold objects, one for each OSD."""
+        _, members = self.failure_domains(self.data) if self.data else ("", {})
+        osds = [osd for group in members.values() for osd in group] or list(self.facts.osds)
+        tree = self.facts.tree
+        return [str(tree.get(osd, {}).get("device_class") or "") for osd in osds if self.facts.weight(osd)]
+
+    @property
+    def usable(self) -> float:
+        """The share of what OSDs write that is data of clients: 1/3 with three copies, 4/6 with EC 4+2."""
+        return needed(self.facts, self.data) / self.data["size"] if self.data else 1 / 3
+
+    @property
+    def orchestrated(self) -> List[Mapping[str, Any]]:
+        """The daemons that an orchestrator runs, as `orch ps` shows them; [] without one."""
+        reply = self.facts.answers[_ORCHESTRATOR]
+        rows = json_values(reply.text)[:1] if reply.status == 0 else []
+        return [row for row in rows[0] if isinstance(row, dict)] if rows and isinstance(rows[0], list) else []
+
+
+def _is_name(host: str) -> bool:
+    try:
+        return bool(check_name(host))
+    except ValueError:
+        return False

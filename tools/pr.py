@@ -1,0 +1,131 @@
+"""Tell whether a pull request makes a cluster slower."""
+
+from __future__ import annotations
+
+import argparse
+import logging
+import sys
+import traceback
+from pathlib import Path
+from typing import TYPE_CHECKING, List
+
+from cbt_plugins.formatting.blocks import Block, Words
+from cbt_plugins.formatting.screen import printable
+from cbt_plugins.results.source import Unreadable
+
+from .command import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain
+from .forms import JSON, MD, TEXT, add_forms, put
+
+if TYPE_CHECKING:
+    from cbt_plugins.pull_requests.comment import Report
+    from cbt_plugins.pull_requests.session import Request
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verb's arguments."""
+    examples = (
+        "cbt-tools pr origin/main pull/1234 --config pr.yaml --within 8h",
+        "cbt-tools pr 18.2.7 20.2.4 --config pr.yaml --within 2h -o comment.md",
+    )
+    statuses = {
+        OK: "no regression beyond the limit",
+        FAILED: "a regression",
+        INCONCLUSIVE: "inconclusive",
+        CANNOT: "a side cannot be built, deployed or measured; or this program failed",
+        INTERRUPTED: "interrupted: the same command resumes",
+    }
+    explain(parser, examples, statuses)
+    sides = "a commit, a branch or pull/NUMBER of `repo:`; without `repo:` what `deploy:` takes: a release, an image"
+    parser.add_argument("base", metavar="BASE", help=sides)
+    parser.add_argument("head", metavar="HEAD", help="the same, with the change; of commits the merge base is BASE")
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a CBT file with `pr:` (docs/PR.md)")
+    parser.add_argument("--within", default="8h", metavar="TIME", help="time for all of it, builds too (default: 8h)")
+    parser.add_argument("-a", "--archive", type=Path, metavar="FOLDER", help="its files (default: pr-HASH, here)")
+    parser.add_argument("--plan", action="store_true", help="say what it can find in that time; touches no cluster")
+    parser.add_argument(
+        "--history", nargs="+", type=Path, default=[], metavar="PATH", help="archives of repeated runs: the noise"
+    )
+    add_forms(parser, TEXT, JSON, MD)
+
+
+def run(args: argparse.Namespace) -> int:
+    """Build, deploy and measure both sides in turns; returns the exit status that the help lists."""
+    logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    try:
+        return _run(args)
+    except (CommandError, Unreadable, ImportError):
+        raise
+    except Exception:  # Python's own exit status of it is 1, which is a regression here
+        traceback.print_exc()
+        return CANNOT
+
+
+def _run(args: argparse.Namespace) -> int:
+    from cbt_plugins.bisect.history import GitError
+    from cbt_plugins.campaigns.schedule import CampaignError
+    from cbt_plugins.config.errors import ConfigError
+    from cbt_plugins.formatting import several
+    from cbt_plugins.journal import write_json, write_whole
+    from cbt_plugins.pull_requests.comment import Report
+    from cbt_plugins.pull_requests.session import PullRequestRun
+    from cbt_plugins.results.record_reader import records_of
+
+    try:
+        request = _request(args)
+        folder = args.archive or Path(f"pr-{request.mark}")
+        pull_request = PullRequestRun(
+            request, folder, _tell, [record for path in args.history for record in records_of(path)]
+        )
+        for side in request.sides:
+            _tell(f"{side.arm}: {side}")
+        if args.plan:
+            plan = pull_request.plan()
+            put(args, {TEXT: lambda: [Words(tuple(plan))], JSON: lambda: {"plan": plan}})
+            return OK
+        answer = pull_request.run()
+    except ConfigError as e:
+        raise CommandError(f"{several(len(e.errors), 'error')}; nothing was run\n{e}") from None
+    except (GitError, CampaignError) as e:
+        raise CommandError(str(e)) from None
+    except OSError as e:
+        raise CommandError(f"{e}; the same command resumes", CANNOT) from None
+    report = Report(request, answer)
+    write_whole(folder / "pr.md", report.comment())
+    write_json(folder / "pr.json", report.data())
+    put(args, {TEXT: lambda: _blocks(report), JSON: report.data, MD: report.comment})
+    return answer.outcome.value
+
+
+def _blocks(report: Report) -> List[Block]:
+    from cbt_plugins.campaigns.output import blocks
+
+    answer = report.answer
+    return [
+        Words((f"{answer.outcome.word} (exit status {answer.outcome.value}): {answer.why}",)),
+        *(blocks(answer.state) if answer.state else ()),
+    ]
+
+
+def _request(args: argparse.Namespace) -> Request:
+    from cbt_plugins.config.check import load
+    from cbt_plugins.config.pull_request import KEY, PullRequestSection
+    from cbt_plugins.config.source import read
+    from cbt_plugins.config.units import parse_duration
+    from cbt_plugins.pull_requests.revisions import check_name, revisions
+    from cbt_plugins.pull_requests.session import Request
+
+    try:
+        names = [check_name(name) for name in (args.base, args.head)]
+        within = parse_duration(args.within)
+    except ValueError as e:
+        raise CommandError(str(e)) from None
+    source = read(args.config)
+    config = load(source)
+    if KEY not in source.data:
+        raise CommandError(f"{args.config}: has no section `{KEY}:` (docs/PR.md)")
+    section = PullRequestSection.model_validate(source.data[KEY])
+    return Request(args.config, section, config.data, revisions(section.folder_of(args.config), *names), within)
+
+
+def _tell(text: str) -> None:
+    logging.getLogger(__name__).info("%s", printable(text))

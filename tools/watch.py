@@ -1,0 +1,198 @@
+"""Watch a run while it goes on: in the terminal, as JSON, or in a browser."""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import json
+import sys
+import time
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Mapping, Optional, Protocol, Set, Tuple
+
+from cbt_plugins.config.units import parse_listen
+from cbt_plugins.formatting.screen import discard, redraw
+from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.source import Unreadable
+
+from .command import FAILED, OK, UNUSABLE, CommandError, explain
+
+if TYPE_CHECKING:
+    from cbt_plugins.report.live_page import LivePage
+    from cbt_plugins.results.live_run import LiveRun
+
+#: seconds between two looks, and between two lines where no terminal is
+EVERY, PLAIN_EVERY = 1.0, 10.0
+#: where `--serve` listens
+PORT = 7878
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    examples = ("cbt-tools watch archive", "cbt-tools watch archive --json", "cbt-tools watch archive --serve")
+    statuses = {FAILED: "the run has failed", UNUSABLE: "the run was interrupted, or its numbers are unusable"}
+    explain(parser, examples, statuses)
+    parser.add_argument("archive", type=Path, help="an archive (its newest run), or a run's id-... directory")
+    parser.add_argument("--json", action="store_true", help="one line of JSON a second (docs/LIVE.md)")
+    parser.add_argument(
+        "--serve",
+        nargs="?",
+        const=str(PORT),
+        type=_address,
+        metavar="[HOST:]PORT",
+        help=f"serve the report's page, until Ctrl-C (default: 127.0.0.1:{PORT}; another host: with a token)",
+    )
+    parser.add_argument("--until-end", action="store_true", help="with --serve: until the run ends")
+
+
+def _address(text: str) -> Tuple[str, int]:
+    try:
+        return parse_listen(text)
+    except ValueError as e:
+        raise argparse.ArgumentTypeError(str(e)) from e
+
+
+def run(args: argparse.Namespace) -> int:
+    """Show the run until it ends, and then its result; returns the exit status."""
+    from cbt_plugins.results.live_run import LiveRun
+
+    try:
+        live = LiveRun(newest_run(args.archive))
+    except (OSError, ValueError) as e:
+        raise Unreadable(f"{args.archive}: no plan of a run of cbt-plugins in it: {e}") from e
+    view: View = _JsonView() if args.json else _TextView()
+    if args.serve is None:
+        return _follow(live, view)
+    from cbt_plugins.report.live_page import LivePage
+    from cbt_plugins.report.live_server import LiveServer
+
+    page = LivePage(live)
+    page.look()
+    try:
+        server = LiveServer(page, *args.serve)
+    except OSError as e:
+        host, port = args.serve
+        raise CommandError(f"cannot listen on {host}:{port}: {e.strerror or e}: give another --serve PORT") from e
+    with contextlib.closing(server):
+        print(f"live: {server.url}", file=sys.stderr, flush=True)
+        if args.until_end:  # whoever reads the messages of the run does not wait for us
+            discard(sys.stderr)
+        status = _follow(live, view, page)
+        if args.until_end:
+            server.let_go()
+            return status
+        while True:
+            time.sleep(EVERY)
+            page.look()
+
+
+def _follow(live: LiveRun, view: View, page: Optional[LivePage] = None) -> int:
+    """Show the run until it ends, then the result; return the exit status."""
+    while True:
+        begun = time.monotonic()
+        moment = _look(live, page)
+        ended = has_ended(moment)
+        view.show(moment, live, ended)
+        if ended:
+            return view.end(moment, live)
+        time.sleep(max(0.0, begun + EVERY - time.monotonic()))
+
+
+def _look(live: LiveRun, page: Optional[LivePage]) -> Mapping[str, Any]:
+    if page is not None:
+        page.look()
+        return page.moment
+    with live.sparing.look():
+        moment = live.moment()
+        live.summary()  # what the view takes
+        return moment
+
+
+def newest_run(archive: Path) -> Path:
+    """Return the run of an archive of which a line was written last. Raises Unreadable."""
+
+    def written(path: Path) -> float:
+        try:
+            return (path / "events.jsonl").stat().st_mtime
+        except OSError:
+            return 0.0
+
+    return max(find_runs(archive), key=written)
+
+
+def has_ended(moment: Mapping[str, Any]) -> bool:
+    from cbt_plugins.results.live_run import GOING_ON
+
+    return bool(moment["state"] != GOING_ON)
+
+
+def _status(moment: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
+    from cbt_plugins.results import live_run
+
+    if moment["state"] == live_run.COMPLETE:
+        return OK if summary["usable"] else UNUSABLE
+    return FAILED if moment["state"] == live_run.FAILED else UNUSABLE
+
+
+class View(Protocol):
+    """How a run is shown."""
+
+    def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
+        """Show a moment."""
+
+    def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
+        """Say the result; return the exit status."""
+
+
+class _JsonView:
+    """A line of JSON for each look."""
+
+    def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
+        from cbt_plugins.report.live_terminal import data
+
+        print(json.dumps(data(moment, live.summary())), flush=True)
+
+    def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
+        return _status(moment, live.summary())
+
+
+class _TextView:
+    """Lines of a terminal, drawn anew at each look; without one, a line now and then and what is new at once."""
+
+    def __init__(self) -> None:
+        self._terminal = sys.stdout.isatty()
+        self._drawn = 0
+        self._next = 0.0
+        self._said: Optional[Set[str]] = None
+
+    def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
+        from cbt_plugins.report.live_terminal import moment_lines, notes
+
+        lines, noted = moment_lines(moment), notes(moment, live.summary())
+        if self._terminal:
+            redraw(sys.stdout, [*lines, *noted], self._drawn)
+            self._drawn = len(lines) + len(noted)
+            return
+        new = [line for line in noted if line not in (self._said or ())]
+        self._said = {*(self._said or ()), *noted}
+        if time.monotonic() >= self._next or ended:
+            self._next = time.monotonic() + PLAIN_EVERY
+            new = [*lines, *new]
+        for line in new:
+            print(line, flush=True)
+
+
+    def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
+        """Print the result as `cbt-tools report --format text` does."""
+        from cbt_plugins.formatting.screen import paper_of, write_coloured
+        from cbt_plugins.formatting.terminal import Terminal
+        from cbt_plugins.report import terminal
+        from cbt_plugins.report.sentence import of_run
+        from cbt_plugins.results.configuration import configuration
+
+        summary = live.summary()
+        sentences = of_run(summary, configuration(summary, live.path))
+        print()
+        write_coloured(
+            sys.stdout, Terminal(paper_of(sys.stdout)).text(terminal.blocks(summary, None, sentences), False)
+        )
+        return _status(moment, summary)
