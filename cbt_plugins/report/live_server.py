@@ -9,8 +9,10 @@ from __future__ import annotations
 import hmac
 import ipaddress
 import json
+import logging
 import secrets
 import socket
+import sys
 import threading
 from http import HTTPStatus
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
@@ -20,6 +22,8 @@ from urllib.parse import parse_qs, urlsplit
 from cbt_plugins.report.live_metrics import CONTENT_TYPE, metrics
 from cbt_plugins.report.live_page import LivePage, Update
 from cbt_plugins.wait import wait_until
+
+log = logging.getLogger(__name__)
 
 #: seconds that the browsers which follow a run have, at its end, to fetch its report
 _LAST = 10.0
@@ -53,7 +57,7 @@ class LiveServer:
         self._counting = threading.Lock()
         self.closing = threading.Event()
         handler = type("Handler", (_Handler,), {"live": self})
-        server = type("Server", (ThreadingHTTPServer,), {"address_family": family, "daemon_threads": True})
+        server = type("Server", (_Server,), {"address_family": family})
         self._server = server(address[:2], handler)
         self._thread = threading.Thread(target=self._server.serve_forever, name="live server", daemon=True)
         self._thread.start()
@@ -66,7 +70,10 @@ class LiveServer:
 
     def is_own_name(self, host: str) -> bool:
         """Tell whether the header Host of a request is a name of this server: no name of the DNS that others have."""
-        name = urlsplit(f"//{host}").hostname or ""
+        try:
+            name = urlsplit(f"//{host}").hostname or ""
+        except ValueError:
+            return False
         if name in ("localhost", self._host.lower()):
             return True
         try:
@@ -101,6 +108,16 @@ class LiveServer:
         self._server.server_close()
 
 
+class _Server(ThreadingHTTPServer):
+    """Writes nothing to the terminal, which is the run's: also not that a browser has gone."""
+
+    daemon_threads = True
+
+    def handle_error(self, *_: Any) -> None:
+        if not isinstance(sys.exc_info()[1], OSError):
+            log.exception("the page was not sent")
+
+
 class _Handler(BaseHTTPRequestHandler):
     """One request."""
 
@@ -112,17 +129,16 @@ class _Handler(BaseHTTPRequestHandler):
     def do_GET(self) -> None:
         """Answer with the page, or its events."""
         live = self.live
-        url = urlsplit(self.path)
+        path, _, query = self.path.partition("?")
         if not live.is_own_name(self.headers.get("Host") or ""):
             self._refuse(HTTPStatus.FORBIDDEN, "unknown host name: ask by the address that was printed")
             return
-        path = live.path_of(url.path)
         answers: Dict[Optional[str], Callable[[], None]] = {
             "/": self._page,
-            "/events": lambda: self._events(url.query),
+            "/events": lambda: self._events(query),
             "/metrics": self._metrics,
         }
-        answer = answers.get(path)
+        answer = answers.get(live.path_of(path))
         if answer is None:
             self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here: use the address that was printed, to its end")
             return

@@ -6,6 +6,8 @@ import http.client
 import json
 import shutil
 import socket
+import struct
+import threading
 from contextlib import closing
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
@@ -109,6 +111,23 @@ def test_another_hosts_name_is_refused(server: LiveServer) -> None:
         assert ask(server, "/events", Host=host)[0] == 403, host
     for host in ("localhost", "localhost:9999", "127.0.0.1", "[::1]:80"):  # ssh -L has a port of its own
         assert ask(server, "/", Host=host)[0] == 200, host
+
+
+def test_a_bad_request_and_a_lost_connection_leave_the_terminal_alone(
+    server: LiveServer, capfd: pytest.CaptureFixture[str]
+) -> None:
+    address = ("127.0.0.1", server._server.server_address[1])
+    for path, host, status in (("//[", "localhost", b"404"), ("/", "[", b"403"), ("/", "localhost:x", b"200")):
+        with socket.create_connection(address, timeout=20) as connection:
+            connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
+            assert connection.makefile("rb").readline().split()[1] == status, (path, host)
+    server.page.html *= 500  # more than the connection holds
+    with socket.create_connection(address, timeout=20) as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # a reset
+        connection.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\n\r\n")
+        connection.recv(1)
+    wait_for(lambda: not any("process_request" in thread.name for thread in threading.enumerate()), "its end", 20)
+    assert capfd.readouterr() == ("", "")
 
 
 def test_on_another_address_the_token_is_asked_for(page: LivePage) -> None:
