@@ -44,11 +44,11 @@ class Finder:
         def exec_module(module: "ModuleType") -> None:
             execute(module)
             try:
-                from cbt_plugins.cbt import upstream
+                from cbt_plugins.cbt import cbt_patches
             except Exception as error:  # CBT itself works without us
                 print(f"cbt-plugins is not active: {error}", file=sys.stderr)
             else:
-                upstream.patch(_PATCHES[fullname], module)
+                cbt_patches.patch(_PATCHES[fullname], module)
 
         spec.loader.exec_module = exec_module  # type: ignore[method-assign]
         return spec

@@ -14,7 +14,7 @@ from pydantic import Field
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.validate import Strict
 
-from .agents import AgentMonitor, node_to_ask
+from .agent_monitor import AgentMonitor, node_to_ask
 
 
 class BacklogProfile(Strict):

@@ -12,7 +12,7 @@ from pydantic import Field
 
 from cbt_plugins.config.validate import Strict
 
-from .agents import AgentMonitor
+from .agent_monitor import AgentMonitor
 
 
 class InternalsProfile(Strict):

@@ -28,7 +28,7 @@ NODES = "nodes.json"
 LEFT = "left.json"
 #: there too, while files are fetched, and after a kill
 SCRATCH = ".fetch-"
-STOP = Path(__file__).parent / "stop.sh"
+STOP = Path(__file__).parent / "stop_by_pid.sh"
 _numbers = itertools.count(1)
 
 

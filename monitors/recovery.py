@@ -13,11 +13,11 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.sampler import AGENT, PARTS, ClusterWatch, agent_settings
+from cbt_plugins.cluster.state_sampler import AGENT, PARTS, ClusterWatch, agent_settings
 from cbt_plugins.conditions import LASTS
 from cbt_plugins.config.validate import Strict, values_of
 
-from .agents import AgentMonitor, node_to_ask
+from .agent_monitor import AgentMonitor, node_to_ask
 
 
 class RecoveryProfile(Strict):

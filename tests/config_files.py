@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import List, Mapping, Tuple
 
 from cbt_plugins.cbt.checkout import MARKS
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 
 CLUSTER = """\
 cluster:

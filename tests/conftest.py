@@ -123,7 +123,7 @@ def closed_injectors() -> Iterator[None]:
 @pytest.fixture(autouse=True)
 def no_error_of_ours_passes_for_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """What readers of archives raise beyond the errors of damaged data is raised as it is."""
-    source = sys.modules.get("cbt_plugins.results.source")
+    source = sys.modules.get("cbt_plugins.results.result_file")
     if source is not None:
         monkeypatch.setattr(source, "unexpected", lambda path, error: error)
 

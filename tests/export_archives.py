@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Mapping, Sequence
 import analysis_archives as aa
 import yaml
 
-from cbt_plugins.cbt import layout
+from cbt_plugins.cbt import archive_layout
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
 CLUSTER: Dict[str, Any] = {
@@ -33,8 +33,8 @@ def archive(path: Path, section: Mapping[str, Any], conf_file: Path, **cluster: 
         "monitoring_profiles": {"collectl": {}},
     }
     conf_file.touch()
-    layout.write_once(path / "results" / "cbt_config.yaml", content)
-    runs = layout.planned(content["benchmarks"], content["cluster"]["iterations"])
+    archive_layout.write_once(path / "results" / "cbt_config.yaml", content)
+    runs = archive_layout.planned(content["benchmarks"], content["cluster"]["iterations"])
     return [{key: value for key, value in run.config.items() if key != "acceptable"} for run in runs]
 
 
@@ -65,7 +65,7 @@ def run(
     for index, name in enumerate(phases, 1):
         load.write(made, index, name, start + 100.0 * index, as_aggregates=True)
     (made / "benchmark_config.yaml").write_text(yaml.safe_dump({"cluster": dict(config)}))
-    directory = layout.archive_dir(path, config)
+    directory = archive_layout.archive_dir(path, config)
     directory.parent.mkdir(parents=True, exist_ok=True)
     made.rename(directory)
     shutil.rmtree(path / "making")

@@ -14,7 +14,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.cluster.transports.choice import TransportChoice
 from cbt_plugins.faults import ClusterAccess, Injector
-from cbt_plugins.faults.pools import Part
+from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.plan import Fault, Settings

@@ -7,7 +7,7 @@ import io
 from pathlib import Path
 from typing import Dict, List
 
-from cbt_plugins.results.source import PackedFile
+from cbt_plugins.results.result_file import PackedFile
 
 #: the columns of rows that come without a header: those of warp 1.1 to 1.4, and of cbt-load
 STREAMED = (

@@ -10,7 +10,7 @@ from typing import Any, cast
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.engine import Engine
+from cbt_plugins.run.plan_runner import Engine
 
 
 def context(**parts: Any) -> RunContext:

@@ -10,14 +10,14 @@ import pytest
 from faults_world import ANYTHING, MADE, Connections, Time, injector
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults import access
+from cbt_plugins.faults import cluster_access
 from cbt_plugins.plan import Fault, Settings
 
 
 def reached(monkeypatch: pytest.MonkeyPatch) -> Connections:
     """Let `undo` meet the stand-in instead of real nodes."""
     connections = Connections()
-    real = access.read
+    real = cluster_access.read
 
     def reach(folder: Path, trusted: bool = False) -> Any:
         way = real(folder, trusted)

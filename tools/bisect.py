@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
 from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain, say
-from .forms import JSON, MD, TEXT, add_forms, put
+from .format_option import JSON, MD, TEXT, add_forms, put
 
 if TYPE_CHECKING:
     from cbt_plugins.bisect.session import BisectSession
@@ -54,12 +54,12 @@ def run(args: argparse.Namespace) -> int:
 
 @contextlib.contextmanager
 def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
-    from cbt_plugins.bisect.history import GitError
+    from cbt_plugins.bisect.commit_history import GitError
     from cbt_plugins.bisect.session import JOURNAL, BisectError, BisectSession
     from cbt_plugins.config.bisect import KEY, BisectSection
-    from cbt_plugins.config.check import load
     from cbt_plugins.config.errors import ConfigError
-    from cbt_plugins.config.source import read
+    from cbt_plugins.config.file_check import load
+    from cbt_plugins.config.yaml_source import read
     from cbt_plugins.formatting import several
     from cbt_plugins.journal import JournalError
 
@@ -102,9 +102,9 @@ def _search(args: argparse.Namespace, session: BisectSession) -> int:
 
 
 def _step(session: BisectSession) -> int:
-    from cbt_plugins.bisect import history, search
+    from cbt_plugins.bisect import commit_history, search
 
-    sha = history.resolve(Path.cwd(), "HEAD")
+    sha = commit_history.resolve(Path.cwd(), "HEAD")
     differ, why = search.differ(session)
     if not differ:
         return say("Error", why, ABORT)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Iterator
 
 from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, USAGE_OF_COMPARISON, CommandError, explain, say
-from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, put
 
 _STATUSES = {
     FAILED: "a trial failed",
@@ -68,7 +68,7 @@ def _plan(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.evaluation import expected
     from cbt_plugins.campaigns.output import plan_blocks, plan_data
     from cbt_plugins.campaigns.schedule import schedule_of
-    from cbt_plugins.config.check import load_file
+    from cbt_plugins.config.file_check import load_file
     from cbt_plugins.results.record_reader import records_of
 
     schedule = schedule_of(load_file(args.file), Path("FOLDER"))
@@ -80,7 +80,7 @@ def _plan(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.loop import CampaignRun, TrialFailed
     from cbt_plugins.campaigns.schedule import schedule_of
-    from cbt_plugins.config.check import load_file
+    from cbt_plugins.config.file_check import load_file
 
     schedule = schedule_of(load_file(args.file), args.folder)
     try:
@@ -95,7 +95,7 @@ def _status(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.evaluation import evaluate
     from cbt_plugins.campaigns.output import blocks, data, page, table
     from cbt_plugins.campaigns.schedule import schedule_in
-    from cbt_plugins.config.check import load_file
+    from cbt_plugins.config.file_check import load_file
 
     state = evaluate(schedule_in(args.folder, load_file(args.file) if args.file else None))
     forms = {

@@ -9,7 +9,7 @@ import textwrap
 from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
 from cbt_plugins.formatting.screen import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
-from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
+from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
 
 OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER = 0, 1, 2, 3, 4, 5
 CANNOT, INTERRUPTED, UNREAD = 125, 130, 141

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
 from .command import OK, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain, say
-from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, add_renamed, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, add_renamed, put
 
 if TYPE_CHECKING:
-    from cbt_plugins.compare.differences import Scale
+    from cbt_plugins.compare.configuration_differences import Scale
     from cbt_plugins.compare.sides import Side
     from cbt_plugins.compare.table import Choice, Compared, Rules
     from cbt_plugins.formatting.blocks import Block
@@ -123,7 +123,7 @@ def run(args: argparse.Namespace) -> int:
 @contextmanager
 def errors() -> Iterator[None]:
     """Turn the errors of a comparison into those of a verb."""
-    from cbt_plugins.compare.differences import Incomparable
+    from cbt_plugins.compare.configuration_differences import Incomparable
 
     try:
         yield
@@ -190,7 +190,7 @@ def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
 def _one_side(path: Path) -> CommandError:
     """Return the error for one path alone, with its cure. Raises Unreadable where there is nothing."""
     from cbt_plugins.results.archive import find_runs
-    from cbt_plugins.results.source import NotThere, Unreadable
+    from cbt_plugins.results.result_file import NotThere, Unreadable
 
     try:
         runs = find_runs(path)
@@ -243,7 +243,7 @@ def parse_share(name: str, text: str) -> float:
 
 
 def _scale(text: str) -> Scale:
-    from cbt_plugins.compare.differences import Scale
+    from cbt_plugins.compare.configuration_differences import Scale
 
     base, colon, new = text.partition(":")
     if not (colon and base.isdigit() and new.isdigit() and 0 < int(base) < int(new)):

@@ -6,11 +6,11 @@ import argparse
 import sys
 from pathlib import Path
 
-from cbt_plugins.results.source import Unreadable, reading
+from cbt_plugins.results.result_file import Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, say, warn
-from .forms import CSV, add_forms, add_renamed, form_of, is_file, put
-from .report_programs import export_curves
+from .export_cbt import export_curves
+from .format_option import CSV, add_forms, add_renamed, form_of, is_file, put
 
 PARQUET = "parquet"
 

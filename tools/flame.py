@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from .command import OK, UNUSABLE, CommandError, explain, warn
-from .forms import HTML, MD, TEXT, add_forms, form_of, put
+from .format_option import HTML, MD, TEXT, add_forms, form_of, put
 
 FOLDED = "folded"
 

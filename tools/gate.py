@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from . import compare
 from .command import FAILED, INCONCLUSIVE, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain
-from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, put
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.gate import Gated

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional, Sequence
 
 from . import compare
 from .command import OK, UNUSABLE, CommandError, explain, say, warn
-from .forms import CSV, HTML, JSON, MD, TEXT, add_forms, is_file, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, is_file, put
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.history import AlarmBudget, History

@@ -7,8 +7,8 @@ import sys
 from pathlib import Path
 from typing import Callable, List, Mapping, Tuple
 
-from cbt_plugins.config import cosbench, elbencho
-from cbt_plugins.config.conversion import ConversionError
+from cbt_plugins.config.converters import cosbench, elbencho
+from cbt_plugins.config.converters.conversion import ConversionError
 from cbt_plugins.config.errors import ConfigError
 
 from .command import OK, CommandError, explain, warn

@@ -20,12 +20,12 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
-from cbt_plugins.config.spans import event_text
+from cbt_plugins.config.fault_spans import event_text
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, Prepared
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.plan import Event, Settings
-from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.event_schedule import EventSchedule
 
 from .command import FAILED, INTERRUPTED, OK, CommandError, explain, say
 

@@ -10,14 +10,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.cbt import checkout
-from cbt_plugins.cbt.own_sections import unread_keys
+from cbt_plugins.cbt.unread_keys import unread_keys
 from cbt_plugins.cluster.remote import FILES, allow_files
 from cbt_plugins.config.bounds import total_of
-from cbt_plugins.config.check import Config, PlannedRun, load
-from cbt_plugins.config.engines import generator
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.preview import (
+from cbt_plugins.config.fault_spans import estimate, event_text, fault_spans, span_text
+from cbt_plugins.config.file_check import Config, PlannedRun, load
+from cbt_plugins.config.generator_abilities import generator
+from cbt_plugins.config.plan_preview import (
     changes,
     data_text,
     forecast,
@@ -27,9 +28,8 @@ from cbt_plugins.config.preview import (
     until_text,
     warnings,
 )
-from cbt_plugins.config.source import YamlSource, read
-from cbt_plugins.config.spans import estimate, event_text, fault_spans, span_text
 from cbt_plugins.config.units import about_rate, format_duration, format_percent, written_ranges
+from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.formatting import about_size, several, size_range
 from cbt_plugins.formatting.terminal import table_lines
 from cbt_plugins.inventory import HostTable, head_of, nodes_of
@@ -37,7 +37,7 @@ from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import FAILED, OK, USAGE, CommandError, explain, say, warn
-from .forms import JSON, TEXT, add_forms, add_renamed, columns_of, put
+from .format_option import JSON, TEXT, add_forms, add_renamed, columns_of, put
 from .plan_live import LiveAnswers, look
 
 #: of the drivers, and of the buckets, all are shown up to this number

@@ -10,16 +10,16 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys, Status
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.conditions import found_in
-from cbt_plugins.config.check import Config
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.source import YamlSource
-from cbt_plugins.config.spans import fault_spans
+from cbt_plugins.config.fault_spans import fault_spans
+from cbt_plugins.config.file_check import Config
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.faults import FaultError, preview
-from cbt_plugins.faults.access import limits_of
-from cbt_plugins.faults.facts import ask
-from cbt_plugins.faults.lock import QUESTION, claims_in, explain
+from cbt_plugins.faults.cluster_access import limits_of
+from cbt_plugins.faults.cluster_facts import ask
+from cbt_plugins.faults.cluster_lock import QUESTION, claims_in, explain
+from cbt_plugins.faults.cluster_settings import SettingsMaker
 from cbt_plugins.faults.node_shell import programs
-from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.formatting import several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings

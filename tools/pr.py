@@ -11,10 +11,10 @@ from typing import TYPE_CHECKING, List
 
 from cbt_plugins.formatting.blocks import Block, Words
 from cbt_plugins.formatting.screen import printable
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 
 from .command import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain
-from .forms import JSON, MD, TEXT, add_forms, put
+from .format_option import JSON, MD, TEXT, add_forms, put
 
 if TYPE_CHECKING:
     from cbt_plugins.pull_requests.comment import Report
@@ -61,7 +61,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _run(args: argparse.Namespace) -> int:
-    from cbt_plugins.bisect.history import GitError
+    from cbt_plugins.bisect.commit_history import GitError
     from cbt_plugins.campaigns.schedule import CampaignError
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several
@@ -107,10 +107,10 @@ def _blocks(report: Report) -> List[Block]:
 
 
 def _request(args: argparse.Namespace) -> Request:
-    from cbt_plugins.config.check import load
+    from cbt_plugins.config.file_check import load
     from cbt_plugins.config.pull_request import KEY, PullRequestSection
-    from cbt_plugins.config.source import read
     from cbt_plugins.config.units import parse_duration
+    from cbt_plugins.config.yaml_source import read
     from cbt_plugins.pull_requests.revisions import check_name, revisions
     from cbt_plugins.pull_requests.session import Request
 

@@ -8,11 +8,11 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.source import NotThere, Unreadable, reading
+from cbt_plugins.results.result_file import NotThere, Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, is_optional, missing, say, warn
-from .forms import CSV, HTML, JSON, MD, TEXT, Printer, add_forms, add_renamed
-from .report_programs import write_curves
+from .export_cbt import write_curves
+from .format_option import CSV, HTML, JSON, MD, TEXT, Printer, add_forms, add_renamed
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 

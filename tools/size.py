@@ -11,7 +11,7 @@ from cbt_plugins.models.pools import TARGET, Redundancy
 
 from . import size_answers
 from .command import OK, CommandError, explain
-from .forms import JSON, TEXT, add_forms, add_renamed, put
+from .format_option import JSON, TEXT, add_forms, add_renamed, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

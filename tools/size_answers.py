@@ -10,13 +10,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
+from cbt_plugins.cluster_space import Space
 from cbt_plugins.config.units import about_link, about_rate, format_duration
 from cbt_plugins.formatting import DECIMAL_UNITS, about_size, percent
 from cbt_plugins.models import capacity as capacity_model
 from cbt_plugins.models import closed_loop, pools
 from cbt_plugins.models import network as network_model
 from cbt_plugins.models.pools import Redundancy
-from cbt_plugins.space import Space
 
 
 @dataclass(frozen=True)

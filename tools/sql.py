@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 
 from .command import OK, UNUSABLE, CommandError, explain, say
-from .forms import CSV, JSON, MD, TEXT, add_forms, add_renamed, put
+from .format_option import CSV, JSON, MD, TEXT, add_forms, add_renamed, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -15,8 +15,15 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster.remote import RemoteError
-from cbt_plugins.faults import FaultError, Injector, StillOpen, access, lock, seal
-from cbt_plugins.faults.access import AnotherCluster
+from cbt_plugins.faults import (
+    FaultError,
+    Injector,
+    StillOpen,
+    cluster_access,
+    cluster_lock,
+    undo_seal,
+)
+from cbt_plugins.faults.cluster_access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo_journal import (
     FILE,
@@ -31,7 +38,7 @@ from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
-from cbt_plugins.run.abandoned import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
+from cbt_plugins.run.abandoned_run import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
 
@@ -159,14 +166,14 @@ def _dry(folder: Path, data: bool) -> int:
 def _removals(folder: Path) -> List[str]:
     """Return the buckets and scratch folders that --data would remove, as far as they can be seen."""
     try:
-        cluster_access = access.read(folder)
+        access_of_run = cluster_access.read(folder)
     except FaultError:  # others wrote how to reach the cluster: nobody is asked
         return _removals_of_others(folder)
-    nodes = list(nodes_of(cluster_access.cluster))
+    nodes = list(nodes_of(access_of_run.cluster))
     try:
-        buckets = list(describe_buckets(folder, cluster_access))
-        folders = abandoned_folders(folder, cluster_access)
-        present = {scratch: scratch.nodes_with(cluster_access.remote, nodes) for scratch in folders}
+        buckets = list(describe_buckets(folder, access_of_run))
+        folders = abandoned_folders(folder, access_of_run)
+        present = {scratch: scratch.nodes_with(access_of_run.remote, nodes) for scratch in folders}
     except (FaultError, RemoteError, OSError) as error:
         log.warning("%s: %s: buckets or scratch folders of the run are not listed", folder, error)
         return []
@@ -184,15 +191,15 @@ def _removals_of_others(folder: Path) -> List[str]:
 def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
     """Print why an undo would be refused, and how it would reach the nodes."""
     try:
-        run_id = access.read(folder).run_id
+        run_id = cluster_access.read(folder).run_id
         if not lines_of_others(lines, run_id, sealed=True):
             return
-        why = seal.refusal(folder / FILE)
+        why = undo_seal.refusal(folder / FILE)
     except FaultError as error:
         why = str(error)
     print(f"  {why}")
     with contextlib.suppress(OSError):
-        print(f"  {access.FILE}: {' '.join(read_text(folder / access.FILE).split())}")
+        print(f"  {cluster_access.FILE}: {' '.join(read_text(folder / cluster_access.FILE).split())}")
 
 
 def _undo(folder: Path, args: argparse.Namespace) -> int:
@@ -201,9 +208,9 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
     if refusal:
         return say("Error", refusal, OPEN)
     try:
-        cluster_access = access.read(folder, args.trust)
-        events = EventsOfUndo(RunArchive(folder), cluster_access.trusted)
-        injector = Injector(folder, cluster_access, events.write)
+        access_of_run = cluster_access.read(folder, args.trust)
+        events = EventsOfUndo(RunArchive(folder), access_of_run.trusted)
+        injector = Injector(folder, access_of_run, events.write)
     except AnotherCluster as error:
         return say("Error", f"{folder}: {error}", ANOTHER_CLUSTER)
     except (FaultError, JournalError, OSError) as error:  # OSError: an archive that can be read only
@@ -218,9 +225,9 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
             warn(f"{folder}: removing, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}: {again}")
         reasons: List[str] = []
         if args.data and not injector.undo_all():
-            reasons = [why for why in remove_buckets(folder, cluster_access) if why]
+            reasons = [why for why in remove_buckets(folder, access_of_run) if why]
         still: Sequence[StillOpen] = injector.undo_all(prepared=True)
-        _end_monitors(folder, cluster_access)
+        _end_monitors(folder, access_of_run)
         if give_up is not None:
             number -= _give_up(injector, folder, give_up)
             still = [entry for entry in still if entry.label != give_up]
@@ -233,7 +240,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
         _say_removed(folder, [label for label in with_data if label != give_up])
         _say_given_up(injector.records)
-        _leave_or_remove(folder, cluster_access, remove=args.data and not reasons)
+        _leave_or_remove(folder, access_of_run, remove=args.data and not reasons)
         injector.release(force)
         return OPEN if reasons else UNDONE
     except (FaultError, JournalError, OSError) as error:  # all may be undone, and the cluster still locked
@@ -276,13 +283,13 @@ def _refusal(injector: Injector, force: bool) -> Optional[str]:
         log.warning("cannot tell whether a run is using the cluster; undoing nevertheless: %s", error)
         return None
     for holder in holders:
-        dead = lock.gone(holder)
+        dead = cluster_lock.gone(holder)
         if not injector.lock.is_ours(holder):
-            log.warning("%s; undoing what this run has left nevertheless", lock.explain(holder))
+            log.warning("%s; undoing what this run has left nevertheless", cluster_lock.explain(holder))
         elif dead is False:
-            return f"{lock.explain(holder)}: nothing is undone meanwhile"
+            return f"{cluster_lock.explain(holder)}: nothing is undone meanwhile"
         elif not force:
-            return f"{lock.explain(holder)}; or here with --force"
+            return f"{cluster_lock.explain(holder)}; or here with --force"
     return None
 
 
@@ -308,7 +315,7 @@ def _print(entry: UndoRecord) -> None:
         print(f"    undone  {check}")
 
 
-def _end_monitors(folder: Path, run: access.ClusterAccess) -> None:
+def _end_monitors(folder: Path, run: cluster_access.ClusterAccess) -> None:
     """End what outlives a killed run, such as collectl; its files are fetched when the run is resumed."""
     try:
         lines = journal_lines(RunArchive(folder).journal)
@@ -316,14 +323,14 @@ def _end_monitors(folder: Path, run: access.ClusterAccess) -> None:
         log.warning("%s: %s: monitors that the run may have left are not ended", error.filename, error.strerror)
         return
     begun = [line for line in lines if line["event"] == "invocation" and isinstance(line.get("run_dir"), str)]
-    sealed = [line["run_dir"] for line in begun if run.trusted or seal.is_marked(line, run.run_id)]
+    sealed = [line["run_dir"] for line in begun if run.trusted or undo_seal.is_marked(line, run.run_id)]
     if len(sealed) < len(begun):
         log.warning("%s: folders of monitors that this user has not written there are left alone", folder)
     for run_dir in dict.fromkeys(sealed):
         stop_left(run.remote, nodes_of(run.cluster), run_dir)
 
 
-def _leave_or_remove(folder: Path, run: access.ClusterAccess, remove: bool) -> None:
+def _leave_or_remove(folder: Path, run: cluster_access.ClusterAccess, remove: bool) -> None:
     """Remove the scratch folders of a run that nobody resumes, or print where they stay; no undo depends on it."""
     nodes = list(nodes_of(run.cluster))
     try:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any, Mapping, Optional, Protocol, Set, Tuple
 from cbt_plugins.config.units import parse_listen
 from cbt_plugins.formatting.screen import discard, redraw
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 
 from .command import FAILED, OK, UNUSABLE, CommandError, explain
 

@@ -16,20 +16,20 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
-from cbt_plugins.benchmarks.section import BenchmarkSection
-from cbt_plugins.config.benchmark import (
+from cbt_plugins.benchmarks.common_keys import BenchmarkSection
+from cbt_plugins.config.fill_keys import FillSection, check_raw_goal
+from cbt_plugins.config.generator_abilities import generator
+from cbt_plugins.config.operations import (
+    DEFAULT_MIX,
+    DEFAULT_MIX_TEXT,
+    MixSection,
+)
+from cbt_plugins.config.section_values import (
     ENGINE,
     MANY,
     Engine,
     scaled_duration,
     scaled_objects,
-)
-from cbt_plugins.config.engines import generator
-from cbt_plugins.config.fill_phase import FillSection, check_raw_goal
-from cbt_plugins.config.operations import (
-    DEFAULT_MIX,
-    DEFAULT_MIX_TEXT,
-    MixSection,
 )
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one

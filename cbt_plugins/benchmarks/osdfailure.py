@@ -9,10 +9,8 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection, WaitCleanSection
-from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.benchmarks.hybrid_phase import PlainRate
-from cbt_plugins.config.benchmark import MANY, scaled_duration
-from cbt_plugins.config.engines import engine_with, generator
+from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.benchmarks.hybrid_keys import PlainRate
 from cbt_plugins.config.fault import (
     AnyFaultSection,
     Nodes,
@@ -24,6 +22,8 @@ from cbt_plugins.config.fault import (
     raise_for_targets,
     usable_nodes,
 )
+from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.section_values import MANY, scaled_duration
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration, Sizes, size_texts
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words

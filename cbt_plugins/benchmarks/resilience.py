@@ -12,20 +12,20 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, WaitCleanSection
-from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.benchmarks.hybrid_phase import AnyRate
-from cbt_plugins.config.benchmark import Workers
-from cbt_plugins.config.engines import engine_with, generator
+from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.benchmarks.hybrid_keys import AnyRate
 from cbt_plugins.config.fault import TargetedFaultSection, lasting
+from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.operations import MixSection
+from cbt_plugins.config.section_values import Workers
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.source import read
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.config.yaml_source import read
 
 _MINUTE = 60.0
 #: the failures of a file without `failures:`
-CATALOGUE = Path(__file__).with_name("failures.yaml")
+CATALOGUE = Path(__file__).with_name("resilience_failures.yaml")
 #: two words or more: limits of a gate tell a failure from an operation by the space
 _NAME = re.compile(r"[a-z0-9]+( [a-z0-9]+)+")
 _MIX: Dict[str, Any] = {"get": 60, "put": 20, "delete": 20}

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
-from cbt_plugins.benchmarks.cycle import CycleBenchmark
+from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
 
 _HOUR = 3600.0
 #: how long each of the published object sets was aged

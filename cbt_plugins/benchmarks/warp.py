@@ -19,19 +19,19 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
-from cbt_plugins.benchmarks.cycle import CycleBenchmark
-from cbt_plugins.benchmarks.phases import CycleSection, errors_of_order
-from cbt_plugins.benchmarks.section import BenchmarkSection
-from cbt_plugins.config.benchmark import (
+from cbt_plugins.benchmarks.common_keys import BenchmarkSection
+from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.benchmarks.cycle_keys import CycleSection, errors_of_order
+from cbt_plugins.config.events import FaultsInForce
+from cbt_plugins.config.fill_keys import MOST_OBJECTS
+from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.rgw import PlacementSection
+from cbt_plugins.config.section_values import (
     MANY,
     Engine,
     scaled_objects,
 )
-from cbt_plugins.config.engines import engine_with, generator
-from cbt_plugins.config.events import FaultsInForce
-from cbt_plugins.config.fill_phase import MOST_OBJECTS
-from cbt_plugins.config.patterns import RgwUser
-from cbt_plugins.config.rgw import PlacementSection
+from cbt_plugins.config.shell_values import RgwUser
 from cbt_plugins.config.units import Sizes, size_texts
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 

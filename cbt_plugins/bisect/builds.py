@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Callable, Dict, Iterator, Optional
 
-from cbt_plugins.bisect.history import Worktree
+from cbt_plugins.bisect.commit_history import Worktree
 from cbt_plugins.campaigns.trial import FOLDER, CommandEnd, put_aside, run_command
 from cbt_plugins.journal import write_json
 

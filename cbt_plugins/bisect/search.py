@@ -9,9 +9,9 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.bisect.history import Commit
+from cbt_plugins.bisect.commit_history import Commit
 from cbt_plugins.bisect.session import BisectSession
-from cbt_plugins.compare.statistics.search import (
+from cbt_plugins.compare.statistics.commit_search import (
     Belief,
     Evidence,
     Observation,

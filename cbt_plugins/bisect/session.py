@@ -22,10 +22,10 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 import yaml
 
 from cbt_plugins.bisect.builds import VERSION, Builds
-from cbt_plugins.bisect.history import Commit, GitError, Worktree, line
+from cbt_plugins.bisect.commit_history import Commit, GitError, Worktree, line
 from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding
-from cbt_plugins.compare.statistics.search import Evidence, Observation, SearchRules
+from cbt_plugins.compare.statistics.commit_search import Evidence, Observation, SearchRules
 from cbt_plugins.config.bisect import KEY, BisectSection, metric_of
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, json_lines, write_whole

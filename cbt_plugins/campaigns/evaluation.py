@@ -14,7 +14,7 @@ from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, 
 
 from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
-from cbt_plugins.compare.differences import Incomparable, differing, is_essential, short, text
+from cbt_plugins.compare.configuration_differences import Incomparable, differing, is_essential, short, text
 from cbt_plugins.compare.sides import Runs, Side, forbidding, not_recovered
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook

@@ -10,8 +10,8 @@ from dataclasses import dataclass, replace
 from typing import Callable, Optional
 
 from cbt_plugins import signals
+from cbt_plugins.campaigns.default_options import describe_swap
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate
-from cbt_plugins.campaigns.options import describe_swap
 from cbt_plugins.campaigns.output import data, headline, left_set, page, progress
 from cbt_plugins.campaigns.schedule import CampaignError, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Cycle, Trial, finished, run_trial

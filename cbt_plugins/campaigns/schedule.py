@@ -15,16 +15,25 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.campaigns.options import FOLDER, SCRIPT, OptionReader, Settings, Swapped, lines_of, merged, set_line
-from cbt_plugins.campaigns.options import stored as stored_options
+from cbt_plugins.campaigns.default_options import (
+    FOLDER,
+    SCRIPT,
+    OptionReader,
+    Settings,
+    Swapped,
+    lines_of,
+    merged,
+    set_line,
+)
+from cbt_plugins.campaigns.default_options import stored as stored_options
 from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import registry
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
-from cbt_plugins.config.check import Config, load
+from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.sections import our_sections
-from cbt_plugins.config.source import YamlSource, mask_secrets
+from cbt_plugins.config.yaml_source import YamlSource, mask_secrets
 from cbt_plugins.journal import read_json, write_json, write_whole
 
 STATE, VERSION = "campaign.json", 1

@@ -9,12 +9,12 @@ from contextlib import AbstractContextManager
 from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.cbt import checkout, layout
+from cbt_plugins.cbt import archive_layout, checkout
+from cbt_plugins.cbt.acceptance_door import judge_of
+from cbt_plugins.cbt.cbt_session import monitors_of_tree, session
 from cbt_plugins.cbt.execution import COMPLETE, execute
-from cbt_plugins.cbt.judgement import judge_of
-from cbt_plugins.cbt.session import monitors_of_tree, session
 from cbt_plugins.cbt_run import CbtRun
-from cbt_plugins.config.preview import forecast
+from cbt_plugins.config.plan_preview import forecast
 from cbt_plugins.config.sections import understand
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
@@ -91,8 +91,8 @@ class Delegate:
         directory = Path(self.archive_dir)
         directory.mkdir(parents=True, exist_ok=True)
         benchmark = self.config["benchmark"]
-        identity = layout.begun_or_new(directory)
-        run_dir = layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory, identity)
+        identity = archive_layout.begun_or_new(directory)
+        run_dir = archive_layout.run_dir(settings.cluster["tmp_dir"], benchmark, directory, identity)
         common = getattr(settings, "common", None) or {}
         current = session()
 

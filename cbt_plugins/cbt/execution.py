@@ -10,7 +10,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Tuple
 
-from cbt_plugins.cbt.layout import RequestedRun, write_once
+from cbt_plugins.cbt.archive_layout import RequestedRun, write_once
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.journal import disk_full
 

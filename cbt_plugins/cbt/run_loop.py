@@ -12,13 +12,13 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
 
 from cbt_plugins import __version__
-from cbt_plugins.cbt import checkout, layout, session
+from cbt_plugins.cbt import archive_layout, cbt_session, checkout
+from cbt_plugins.cbt.archive_layout import refuse
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
-from cbt_plugins.cbt.layout import refuse
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.config import registry
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.screen import printable_output
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
@@ -31,7 +31,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(layout.USAGE, f"Error: {message}\n")
+        self.exit(archive_layout.USAGE, f"Error: {message}\n")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -92,7 +92,7 @@ def _hand_over(tree: Path, of_cbt: Sequence[str], args: argparse.Namespace) -> i
         flush=True,
     )
     autoload.install()
-    session.count_every_file()
+    cbt_session.count_every_file()
     sys.path[0] = str(tree)
     sys.argv = [
         str(tree / "cbt.py"),
@@ -141,11 +141,11 @@ class RunLoop:
         self._monitors = {"collectl": _collectl, **registry.loaders(registry.MONITORS)}
 
     def run(self) -> int:
-        runs = list(layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
+        runs = list(archive_layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
         ledger = Ledger(runs)
         saved = self._archive / "results" / "cbt_config.yaml"
-        begun = not layout.write_once(saved, self._saved)
-        if begun and _placeless(layout.saved_file(saved)) != _placeless(self._saved):
+        begun = not archive_layout.write_once(saved, self._saved)
+        if begun and _placeless(archive_layout.saved_file(saved)) != _placeless(self._saved):
             logger.warning("%s: this archive was started with another file", saved)
         status = 1
         try:
@@ -168,12 +168,12 @@ class RunLoop:
             print("Error:", "\n".join(ledger.lines()), file=sys.stderr)
         return status
 
-    def _host_run(self, run: layout.RequestedRun) -> CbtRun:
+    def _host_run(self, run: archive_layout.RequestedRun) -> CbtRun:
         config = {key: value for key, value in run.config.items() if key != "acceptable"}
-        directory = layout.archive_dir(self._archive, config)
+        directory = archive_layout.archive_dir(self._archive, config)
         directory.mkdir(parents=True, exist_ok=True)
-        identity = layout.begun_or_new(directory)
-        run_dir = layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory, identity)
+        identity = archive_layout.begun_or_new(directory)
+        run_dir = archive_layout.run_dir(self._cluster["tmp_dir"], run.benchmark, directory, identity)
 
         def monitors(
             local_dir: Path, *without: str, acting: Optional[bool] = None

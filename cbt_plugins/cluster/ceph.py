@@ -14,11 +14,11 @@ from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster.ceph_programs import DEFAULT_CONF, CephPrograms
 from cbt_plugins.cluster.kubernetes import Kubernetes
 from cbt_plugins.cluster.remote import Remote, RemoteError, subject_of
-from cbt_plugins.cluster.sampler_agent import state_of
+from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.cluster_space import PoolSpace, Space
 from cbt_plugins.conditions import is_clean
 from cbt_plugins.inventory import head_of
-from cbt_plugins.space import PoolSpace, Space
 
 #: exit status of a command that was ended at its limit
 TIMED_OUT = 124

@@ -15,7 +15,7 @@ from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, judge
 from cbt_plugins.compare.table import Allowance, Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction, MetricSource
 

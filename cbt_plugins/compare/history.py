@@ -9,7 +9,7 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.differences import Difference, differing
+from cbt_plugins.compare.configuration_differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
 from cbt_plugins.compare.sides import groups, titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict
 from typing import Any, Dict, Iterable, Iterator, List, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.compare.differences import short
-from cbt_plugins.compare.gains import gains
+from cbt_plugins.compare.configuration_differences import short
+from cbt_plugins.compare.scaling_gains import gains
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning, Verdict
 from cbt_plugins.compare.table import Compared, Row, Rules, Section

@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
-from cbt_plugins.compare.differences import (
+from cbt_plugins.compare.configuration_differences import (
     Difference,
     Incomparable,
     Scale,
@@ -20,12 +20,12 @@ from cbt_plugins.compare.differences import (
     within,
 )
 from cbt_plugins.compare.statistics import series_warnings
-from cbt_plugins.compare.statistics.order import in_groups
+from cbt_plugins.compare.statistics.run_order import in_groups
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.metrics import METRICS, MetricSource
 from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, RunRecord
-from cbt_plugins.results.source import Unreadable
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
 
 Runs = Tuple[RunRecord, ...]

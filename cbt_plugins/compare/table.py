@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 
 import numpy as np
 
-from cbt_plugins.compare.differences import Difference, Scale
+from cbt_plugins.compare.configuration_differences import Difference, Scale
 from cbt_plugins.compare.sides import (
     Alone,
     Case,

@@ -9,10 +9,10 @@ from typing import Annotated, Any, Dict, Iterator, Literal, Mapping, NamedTuple,
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
 from cbt_plugins.config.errors import ErrorAt, did_you_mean
-from cbt_plugins.config.patterns import ShellCommand
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
 
 #: the section's name, which CBT does not read

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Iterator, Sequence, Tuple
 
-from cbt_plugins.config.preview import forecast
+from cbt_plugins.config.plan_preview import forecast
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import about_size
 from cbt_plugins.plan import Plan

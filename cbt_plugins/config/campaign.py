@@ -10,10 +10,10 @@ import yaml
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
-from cbt_plugins.config.patterns import ShellCommand
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS
 
 #: the section's name, which CBT does not read

@@ -12,7 +12,7 @@ from cbt_plugins import plan
 from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.patterns import CrushName, Daemon
+from cbt_plugins.config.shell_values import CrushName, Daemon
 from cbt_plugins.config.validate import (
     FieldError,
     FieldErrors,

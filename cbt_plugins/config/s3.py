@@ -20,9 +20,9 @@ from pydantic import (
 )
 
 from cbt_plugins import plan
-from cbt_plugins.config import aws
+from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.patterns import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
+from cbt_plugins.config.shell_values import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 from cbt_plugins.inventory import is_host
 
@@ -203,7 +203,7 @@ class S3Section(Strict):
         errors = []
         try:
             urls = self._urls(info.context)
-        except (aws.AwsError, ValueError) as error:
+        except (aws_profile.AwsError, ValueError) as error:
             raise FieldErrors([FieldError(("profile",) if self.profile else (), str(error))]) from None
         plain = any(not url.startswith("https:") for url in urls)
         if not urls and self.endpoints is None:
@@ -250,10 +250,10 @@ class S3Section(Strict):
         if self.profile is None and self.access_key is None:
             return []
         try:
-            region = aws.region_of(self.profile)
+            region = aws_profile.region_of(self.profile)
             if region:
                 _REGION.validate_python(region)
-            url = aws.endpoint_of(self.profile)
+            url = aws_profile.endpoint_of(self.profile)
         except ValidationError:
             raise ValueError("the region of AWS_REGION or of the profile is not the name of a region") from None
         if not url:
@@ -269,8 +269,8 @@ class S3Section(Strict):
         if self.region or (self.profile is None and (self.urls or self.endpoints)):
             return self.region or _DEFAULT_REGION
         try:
-            return str(_REGION.validate_python(aws.region_of(self.profile) or _DEFAULT_REGION))
-        except (aws.AwsError, ValidationError):
+            return str(_REGION.validate_python(aws_profile.region_of(self.profile) or _DEFAULT_REGION))
+        except (aws_profile.AwsError, ValidationError):
             return _DEFAULT_REGION
 
     def _endpoint(self, context: Optional[Mapping[str, Any]]) -> Mapping[str, Any]:

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tupl
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import conditions, plan
-from cbt_plugins.config.patterns import check_option_value
+from cbt_plugins.config.shell_values import check_option_value
 from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
 

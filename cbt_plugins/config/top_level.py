@@ -6,7 +6,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Set
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ErrorAt, Path, near_miss
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.inventory import ROLES
 
 _NEEDED = ("cluster", "benchmarks")

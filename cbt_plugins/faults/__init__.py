@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from cbt_plugins.faults.access import ClusterAccess
+from cbt_plugins.faults.cluster_access import ClusterAccess
 from cbt_plugins.faults.injector import Injector
-from cbt_plugins.faults.prepared import Prepared, preview
+from cbt_plugins.faults.prepared_fault import Prepared, preview
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo import StillOpen
 

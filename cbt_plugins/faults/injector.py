@@ -10,17 +10,17 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.faults import node_shell
-from cbt_plugins.faults.access import ClusterAccess, ensure, limits_of, refuse_another, remembered
+from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
+from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock
+from cbt_plugins.faults.cluster_settings import SettingsMaker
+from cbt_plugins.faults.command_runner import Runner
 from cbt_plugins.faults.earlier_process import EarlierProcess
-from cbt_plugins.faults.judge import Judge
-from cbt_plugins.faults.lock import Hold, Lock, NoLock
-from cbt_plugins.faults.performer import Performer
-from cbt_plugins.faults.pools import Part
-from cbt_plugins.faults.prepared import Prepared, Preparer
-from cbt_plugins.faults.runner import Runner
+from cbt_plugins.faults.pool_settings import Part
+from cbt_plugins.faults.prepared_fault import Prepared, Preparer
+from cbt_plugins.faults.safety_judge import Judge
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.settings import SettingsMaker
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord
+from cbt_plugins.faults.step_performer import Performer
 from cbt_plugins.faults.undo import Event, StillOpen, Undoer
 from cbt_plugins.faults.undo_journal import COMMAND, GIVEN_UP, PREPARED, RECOVERY, SETTINGS, UndoJournal
 from cbt_plugins.inventory import find_host, nodes_of

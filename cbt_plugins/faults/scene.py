@@ -9,7 +9,7 @@ from typing import Any, Collection, Dict, List, Mapping, Optional, Sequence, Tup
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.ceph_programs import readable
-from cbt_plugins.faults.facts import DaemonName, Facts, names, osd_names
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts, names, osd_names
 from cbt_plugins.faults.node_shell import sudo
 from cbt_plugins.faults.step import Check, Command, FaultError
 from cbt_plugins.inventory import HostTable

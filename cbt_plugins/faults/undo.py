@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from cbt_plugins.faults.runner import Recovered, Runner
+from cbt_plugins.faults.command_runner import Recovered, Runner
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo_journal import RECOVERY, SETTINGS, UndoJournal

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Set
 
 from cbt_plugins.archive_files import PRIVATE
-from cbt_plugins.faults import seal
+from cbt_plugins.faults import undo_seal
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.journal import Journal, journal_lines, sync_folder
 
@@ -45,16 +45,16 @@ class UndoJournal:
 
         Raises FaultError where a step is open that this user has not sealed for the run.
         """
-        seal.of(run_id)  # fails before anything begins
+        undo_seal.of(run_id)  # fails before anything begins
         self._run_id = run_id
-        self._journal.mark = partial(seal.mark, run_id=run_id)
+        self._journal.mark = partial(undo_seal.mark, run_id=run_id)
         if self._anybodys:
             return
         lines = self._journal.records
         self._others = {id(line) for line in lines_of_others(lines, run_id, sealed)}
         own = {line["id"] for line in lines if line["event"] == "open" and id(line) not in self._others}
         if not {record.id for record in still_open(lines)} <= own:
-            raise FaultError(seal.refusal(self._path))
+            raise FaultError(undo_seal.refusal(self._path))
 
     def name(self, label: str) -> str:
         """Return a name that is unique on the nodes, also when the same fault is injected again."""
@@ -101,10 +101,10 @@ def lines_of_others(lines: Sequence[Mapping[str, Any]], run_id: str, sealed: boo
     are `open` lines, each has that version's seal for this run, and so has its cluster.json (`sealed`). From then on
     each line needs its seal.
     """
-    marked = [seal.is_marked(line, run_id) for line in lines]
+    marked = [undo_seal.is_marked(line, run_id) for line in lines]
     end = marked.index(True) if True in marked else len(lines)
     opened = [line for line in lines[:end] if line["event"] == "open"]
-    is_former = sealed and opened and all(seal.is_marked_as_before(line, run_id) for line in opened)
+    is_former = sealed and opened and all(undo_seal.is_marked_as_before(line, run_id) for line in opened)
     begin = end if is_former else 0
     return [line for line, own in zip(lines[begin:], marked[begin:]) if not own]
 

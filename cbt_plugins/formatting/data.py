@@ -11,7 +11,7 @@ from itertools import islice
 from typing import Any, Dict, Iterable, Iterator, Sequence
 
 from cbt_plugins.formatting.blocks import BlockForm, Heading, Notes, TableGrid, TitledBlocks, Words
-from cbt_plugins.formatting.form import Form
+from cbt_plugins.formatting.output_format import Form
 from cbt_plugins.formatting.screen import printable
 
 

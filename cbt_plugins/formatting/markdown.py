@@ -6,7 +6,7 @@ import re
 from typing import Iterator, Sequence
 
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words
-from cbt_plugins.formatting.form import TextForm
+from cbt_plugins.formatting.output_format import TextForm
 from cbt_plugins.formatting.screen import PLAIN, Paper
 
 

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Callable, Iterator, List, Optional, Sequence, Union
 
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words, left_columns
-from cbt_plugins.formatting.form import TextForm
+from cbt_plugins.formatting.output_format import TextForm
 from cbt_plugins.formatting.screen import PLAIN, Paper, coloured_verdict, painted
 
 #: columns that a name can do with: longer ones are broken

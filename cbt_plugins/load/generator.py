@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
 
-from cbt_plugins.config import engines
+from cbt_plugins.config import generator_abilities
 from cbt_plugins.config.operations import KeysSection, MixSection
 from cbt_plugins.config.validate import FieldError
 from cbt_plugins.load.worker_groups import WorkerGroup
@@ -292,7 +292,7 @@ class Generator(ABC):
 
 def generator_of(engine: str) -> Type[Generator]:
     """Return the class that `engine:` names."""
-    generator: Type[Generator] = engines.generator(engine)
+    generator: Type[Generator] = generator_abilities.generator(engine)
     return generator
 
 

@@ -1,6 +1,6 @@
 """Generator process of a client's agent: its process, the cbt-rows that takes its rows, and what both say.
 
-Standard library only (Python 3.6 and newer): it is sent to the nodes with `agent.py`.
+Standard library only (Python 3.6 and newer): it is sent to the nodes with `client_agent.py`.
 """
 
 import ctypes

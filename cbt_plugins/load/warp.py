@@ -19,13 +19,13 @@ from urllib.parse import urlsplit
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from cbt_plugins.config.benchmark import Engine, scaled_duration, scaled_objects
-from cbt_plugins.config.engines import engine_with
 from cbt_plugins.config.events import PhaseEvents
-from cbt_plugins.config.fill_phase import MOST_OBJECTS
+from cbt_plugins.config.fill_keys import MOST_OBJECTS
+from cbt_plugins.config.generator_abilities import engine_with
 from cbt_plugins.config.operations import DEFAULT_MIX, MixSection
-from cbt_plugins.config.patterns import check_option_name, check_option_value
-from cbt_plugins.config.preview import goal_text
+from cbt_plugins.config.plan_preview import goal_text
+from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
+from cbt_plugins.config.shell_values import check_option_name, check_option_value
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 from cbt_plugins.formatting import several

@@ -20,7 +20,7 @@ from cbt_plugins.compare.table import Choice, Row, Rules, compare
 from cbt_plugins.formatting import plain, several, short_percent
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.pull_requests.outlook import seen_text
+from cbt_plugins.pull_requests.detectable_change import seen_text
 from cbt_plugins.pull_requests.revisions import Revision
 from cbt_plugins.pull_requests.session import Request
 from cbt_plugins.pull_requests.verdict import PullRequestVerdict, outcome_of

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Optional, Tuple
 
-from cbt_plugins.bisect.history import GitError, git, resolve
+from cbt_plugins.bisect.commit_history import GitError, git, resolve
 from cbt_plugins.config.pull_request import BASE, HEAD
 
 #: of what a user may name: commits, releases, images of containers, folders

@@ -20,7 +20,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.bisect.builds import Builds
-from cbt_plugins.bisect.history import GitError, Worktree
+from cbt_plugins.bisect.commit_history import GitError, Worktree
 from cbt_plugins.campaigns.evaluation import evaluate
 from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import plan_data
@@ -28,13 +28,13 @@ from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
 from cbt_plugins.campaigns.trial import CYCLE, FOLDER, UNDO, CommandEnd, Cycle, Trial, put_aside, run_command, run_trial
 from cbt_plugins.compare.statistics.sequential import FIRST
 from cbt_plugins.config.campaign import text_of
-from cbt_plugins.config.check import load
+from cbt_plugins.config.file_check import load
 from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, JournalError
+from cbt_plugins.pull_requests.detectable_change import lines_of
 from cbt_plugins.pull_requests.leftovers import end_processes, machine
-from cbt_plugins.pull_requests.outlook import lines_of
 from cbt_plugins.pull_requests.revisions import Revision
 from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, answer_of, is_regression
 from cbt_plugins.results.run_record import RunRecord

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Iterator, List, Mapping
 
 from cbt_plugins.formatting import plain, when
-from cbt_plugins.formatting.moment import NOTHING_AFTER, Now, Rate, Remainder
+from cbt_plugins.formatting.progress_line import NOTHING_AFTER, Now, Rate, Remainder
 from cbt_plugins.results.live_run import COMPLETE, FAILED, GOING_ON, GONE, INTERRUPTED
 from cbt_plugins.results.recovery.milestones import in_order, titled
 from cbt_plugins.results.requests.running_phase import RECENT

@@ -15,7 +15,7 @@ import jinja2
 from markupsafe import Markup
 
 from cbt_plugins import formatting
-from cbt_plugins.compare.differences import text
+from cbt_plugins.compare.configuration_differences import text
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
@@ -30,7 +30,7 @@ from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.nodes import internals
 from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
-from cbt_plugins.results.recovery import losses, upgrade
+from cbt_plugins.results.recovery import client_losses, upgrade
 from cbt_plugins.results.recovery.milestones import in_order, titled
 from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
 from cbt_plugins.warning_kinds import by_kind, counted
@@ -161,8 +161,8 @@ def run_page(
         driver_columns=_DRIVERS,
         impact_columns=_IMPACT,
         scorecard=scorecard.parts(summary.get("scorecard")),
-        losses=losses.loss_rows(impact),
-        loss_sentences=list(losses.loss_sentences(impact)),
+        losses=client_losses.loss_rows(impact),
+        loss_sentences=list(client_losses.loss_sentences(impact)),
         upgrades=_upgrades(summary),
         tails=[tail["op"] for tail in plots["tails"]],
         resources=resources,

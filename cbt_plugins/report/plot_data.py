@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
-from cbt_plugins.results.requests.phase import rank
+from cbt_plugins.results.requests.phase_numbers import rank
 from cbt_plugins.results.summary_file import measured
 
 #: points of a line in the page; of the lines of all phases together, so that a page of many phases stays small; of a
@@ -163,7 +163,7 @@ def _pgs(pgs: Mapping[str, Any], points: int) -> Dict[str, List[Any]]:
     """Return the PGs at most so many times, the highest of each; a null begins a time without samples.
 
     Such a time is longer than three usual intervals, which are up to four times as short while PGs are not clean
-    (cluster/sampler_agent.py), and than a point.
+    (cluster/state_sampler_agent.py), and than a point.
     """
     t, not_clean = pgs["t"], pgs["not_clean"]
     apart = [b - a for a, b in zip(t, t[1:])]

@@ -18,7 +18,7 @@ from urllib.parse import quote
 
 import numpy as np
 
-from cbt_plugins.compare.differences import Difference, differing, short
+from cbt_plugins.compare.configuration_differences import Difference, differing, short
 from cbt_plugins.compare.history import History, Track
 from cbt_plugins.compare.output import chance, change_of
 from cbt_plugins.compare.statistics.changes import noise_of

@@ -8,7 +8,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.differences import is_essential, text
+from cbt_plugins.compare.configuration_differences import is_essential, text
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import measured, run_state
 

@@ -21,8 +21,8 @@ from cbt_plugins.journal import (
     read_text,
 )
 from cbt_plugins.plan import is_calibration, op_of_work, split_op
-from cbt_plugins.results import engines
-from cbt_plugins.results.source import NOT_ALLOWED, NotThere, Unreadable
+from cbt_plugins.results import engines_of_archives
+from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
 
 
 @dataclass(frozen=True)
@@ -292,7 +292,7 @@ def _phase(directory: Path, data: Mapping[str, Any]) -> ArchivedPhase:
         duration=asked_load.get("duration"),
         mix={_op(op): float(share) for op, share in (asked_load.get("mix") or {}).items()},
         load=dict(asked_load),
-        engine=str(data.get("engine") or engines.DEFAULT),
+        engine=str(data.get("engine") or engines_of_archives.DEFAULT),
         block=max(1, int(data.get("block") or 1)),
         jobs=jobs,
         accounting=tuple(data.get("accounting") or ()),
@@ -306,7 +306,7 @@ def _exact(start: float, end: float, jobs: Sequence[ArchivedJob]) -> Tuple[float
     The run sees when rows come: the first one at the end of its request.
     """
     try:
-        from cbt_plugins.results.aggregates import span  # needs numpy, without which no numbers are made
+        from cbt_plugins.results.aggregates_file import span  # needs numpy, without which no numbers are made
     except ImportError:
         return start, end
     spans = [span(job.aggregates) if job.aggregates else None for job in jobs if job.rows_total != 0]
@@ -339,7 +339,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
         cut=bool(data.get("cut")),
         restarts=int(data.get("restarts") or 0),
         rows_total=data.get("rows_total"),
-        cbt_load=engines.is_cbt_load(engine, str(data.get("role") or "")),
+        cbt_load=engines_of_archives.is_cbt_load(engine, str(data.get("role") or "")),
         ramp=float((data.get("spec") or {}).get("ramp") or 0),
         driver_end=dict(data.get("driver_end") or {}),
         loops=tuple(_loops(data, data.get("driver_end") or {})),

@@ -14,7 +14,7 @@ from cbt_plugins.config.fault import without_defaults
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import read_json, read_text
 from cbt_plugins.plan import CRUSH, DAEMON_TYPES, is_calibration, op_of_work
-from cbt_plugins.results.engines import has_worker_groups, is_cbt_load
+from cbt_plugins.results.engines_of_archives import has_worker_groups, is_cbt_load
 
 Pairs = Iterator[Tuple[str, Any]]
 

@@ -14,15 +14,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.conditions import NO_FAULTS
-from cbt_plugins.formatting.moment import RateMeter, Remainder
+from cbt_plugins.formatting.progress_line import RateMeter, Remainder
 from cbt_plugins.journal import LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
-from cbt_plugins.results.requests.flight import FILE as HEARTBEATS
-from cbt_plugins.results.requests.phase import PhaseAggregates
-from cbt_plugins.results.requests.readable import Readable
+from cbt_plugins.results.requests.in_flight import FILE as HEARTBEATS
+from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
-from cbt_plugins.results.source import Unreadable, reading
+from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.summary import numbers_of, phase_line
 
 #: states of a run

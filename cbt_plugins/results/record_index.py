@@ -24,8 +24,8 @@ from cbt_plugins.evidence import FILE as SUMS
 from cbt_plugins.journal import MOST, lines_of, write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Measurement, ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import FILE as SUMMARY
 from cbt_plugins.warning_kinds import forbids_verdict
 

@@ -24,6 +24,7 @@ from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.nodes.counters import FOLDER
 from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, read_nodes
 from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading
 from cbt_plugins.results.run_record import (
     UNREADABLE,
     Measurement,
@@ -33,7 +34,6 @@ from cbt_plugins.results.run_record import (
     of_resources,
     result_warnings,
 )
-from cbt_plugins.results.source import NotThere, PackedFile, Unreadable, reading
 from cbt_plugins.results.summary_file import FILE, summary_of
 
 

@@ -11,7 +11,7 @@ from cbt_plugins.results.archive import find_runs, read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.thread_groups import group_of
 from cbt_plugins.results.numbered_lines import each_numbered_line
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.summary_file import loads, measured, summary_of, why_unusable
 
 #: class of daemons, thread group, name of the thread, frames from the root to the leaf

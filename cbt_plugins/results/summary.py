@@ -17,17 +17,17 @@ from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, judge, ladder_of
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
-from cbt_plugins.results.checks import CLOCK, check_phase, of_cluster
-from cbt_plugins.results.engines import has_worker_groups, is_cbt_load, is_plain_warp
+from cbt_plugins.results.engines_of_archives import has_worker_groups, is_cbt_load, is_plain_warp
 from cbt_plugins.results.environment import environment
 from cbt_plugins.results.nodes import internals, resources
+from cbt_plugins.results.phase_warnings import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.cluster_samples import Status, status_by_phase
 from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
 from cbt_plugins.results.recovery.scorecard import scorecard
-from cbt_plugins.results.requests import endpoint_stalls, flight
-from cbt_plugins.results.requests import phase as of_phase
-from cbt_plugins.results.requests.readable import Readable
+from cbt_plugins.results.requests import endpoint_stalls, in_flight
+from cbt_plugins.results.requests import phase_numbers as of_phase
+from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
 
@@ -120,14 +120,14 @@ def phase_line(
         "block": phase.block,
         "asked_seconds": phase.duration,
         "loop": _loop(phase),
-        "rate": flight.rate(aggregates),
+        "rate": in_flight.rate(aggregates),
         "ops": of_phase.by_op(aggregates),
         "corrected_ms": endpoint_stalls.corrected(aggregates),
         "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
         "mix": of_phase.mix(aggregates),
-        "littles_law": flight.littles_law(aggregates),
-        "in_flight": flight.at_borders(aggregates),
-        "in_flight_at_end": flight.at_end(aggregates),
+        "littles_law": in_flight.littles_law(aggregates),
+        "in_flight": in_flight.at_borders(aggregates),
+        "in_flight_at_end": in_flight.at_end(aggregates),
         "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if aggregates.ops else None,
         "drivers": of_phase.by_driver(aggregates),
         "endpoints": of_phase.by_endpoint(aggregates),
@@ -135,10 +135,10 @@ def phase_line(
         "accounting": [dict(count) for count in phase.accounting],
         "readable": readable.of(aggregates),
         "series": of_phase.series(aggregates, status),
-        "under_way": flight.under_way(phase.path / flight.FILE, aggregates.grid, drivers),
+        "under_way": in_flight.under_way(phase.path / in_flight.FILE, aggregates.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)
-    line["generator"] = flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
+    line["generator"] = in_flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
     return line
 
 

@@ -20,7 +20,7 @@ from cbt_plugins.evidence import judge, sum_of_sums
 from cbt_plugins.journal import read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
-from cbt_plugins.results.source import Unreadable, reading
+from cbt_plugins.results.result_file import Unreadable, reading
 
 FILE = "summary.json"
 #: 1 (0.1.0): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md

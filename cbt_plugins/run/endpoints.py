@@ -13,7 +13,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.kubernetes import KubernetesError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.stream import NodeProgram
-from cbt_plugins.config import aws
+from cbt_plugins.config import aws_profile
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run import bucket_agent
 
@@ -77,8 +77,8 @@ def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
         return ceph.user_keys(s3.user)
     if s3.profile:
         try:
-            return S3Keys(*aws.keys_of(s3.profile))
-        except aws.AwsError as error:
+            return S3Keys(*aws_profile.keys_of(s3.profile))
+        except aws_profile.AwsError as error:
             raise CephError(f"s3.profile: {error}") from None
     names = ("access_key", "secret_key", "session_token")
     sources = (s3.access_key_source, s3.secret_key_source, s3.session_token_source)

@@ -7,11 +7,11 @@ import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.cluster.sampler import StatusFeed
+from cbt_plugins.cluster.state_sampler import StatusFeed
+from cbt_plugins.cluster_space import Space
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.plan import Goal, Phase, placement_id
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.space import Space
 
 log = logging.getLogger(__name__)
 

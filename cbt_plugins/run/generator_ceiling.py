@@ -18,10 +18,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.remote import RemoteError
-from cbt_plugins.config.engines import has_ceiling, wants_ceiling
+from cbt_plugins.config.generator_abilities import has_ceiling, wants_ceiling
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.load.generator import CBT_LOAD, Counts, JobEnd, LoadJob, LoadStart, Memory, environment, generator_of
-from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession
+from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession
 from cbt_plugins.load.worker_groups import WorkerGroup, by_share, fixed
 from cbt_plugins.plan import Goal, Keys, Payload, Phase, Plan
 from cbt_plugins.programs import NULL_SERVER, cache_dir, own_program

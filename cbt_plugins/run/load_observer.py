@@ -10,21 +10,21 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
 
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Pending
-from cbt_plugins.cluster.sampler import StatusFeed
+from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.conditions import found_in, of_own_faults
-from cbt_plugins.formatting.moment import Now, RateMeter
+from cbt_plugins.formatting.progress_line import Now, RateMeter
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts
-from cbt_plugins.load.session import Beat, LoadError, LoadSession
+from cbt_plugins.load.load_session import Beat, LoadError, LoadSession
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.fill_goal import reaching
-from cbt_plugins.run.outcome import PhaseOutcome, block_of
+from cbt_plugins.run.live_files import WatchedPhase
+from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of
 from cbt_plugins.run.progress import Progress, remainder_of
-from cbt_plugins.run.watched_phase import WatchedPhase
 
 log = logging.getLogger(__name__)
 

@@ -10,18 +10,18 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Sequence, Tuple
 
 from cbt_plugins import signals
-from cbt_plugins.cluster.clock import Offset, offsets
+from cbt_plugins.cluster.clock_offsets import Offset, offsets
 from cbt_plugins.cluster.remote import Pending, RemoteError
 from cbt_plugins.journal import insist_on_room
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
-from cbt_plugins.load.session import Agents, LoadOrders, LoadSession
+from cbt_plugins.load.load_session import Agents, LoadOrders, LoadSession
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.events import EventSchedule
+from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.load_observer import LoadObserver, length_of
-from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
 
 log = logging.getLogger(__name__)

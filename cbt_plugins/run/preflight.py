@@ -20,11 +20,11 @@ import yaml
 from cbt_plugins import __version__
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import CephError, S3Keys
-from cbt_plugins.cluster.clock import Offset, offsets
+from cbt_plugins.cluster.clock_offsets import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import registry
-from cbt_plugins.config.engines import generators_of, wants_ceiling
+from cbt_plugins.config.generator_abilities import generators_of, wants_ceiling
 from cbt_plugins.formatting import about_size
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import Generator

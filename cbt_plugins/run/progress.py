@@ -7,8 +7,8 @@ import sys
 import time
 from typing import Optional, Sequence, TextIO
 
-from cbt_plugins.config.spans import known_length
-from cbt_plugins.formatting.moment import Now, Remainder
+from cbt_plugins.config.fault_spans import known_length
+from cbt_plugins.formatting.progress_line import Now, Remainder
 from cbt_plugins.formatting.screen import CLEAR_LINE
 from cbt_plugins.plan import Phase
 

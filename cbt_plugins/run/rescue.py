@@ -7,8 +7,8 @@ from pathlib import PurePosixPath
 from typing import Any, Mapping
 
 from cbt_plugins.cluster.remote import RemoteError
-from cbt_plugins.faults import seal
-from cbt_plugins.load.session import LoadError, collect
+from cbt_plugins.faults import undo_seal
+from cbt_plugins.load.load_session import LoadError, collect
 from cbt_plugins.monitors.lifecycle import bring_left
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.context import LOAD, RunContext
@@ -25,7 +25,7 @@ def rescue(run: RunContext) -> None:
     last = run.journal.last("invocation")
     if not last:
         return
-    if not seal.is_marked(last, run.run_id) and not _is_of_earlier_version(run, last):
+    if not undo_seal.is_marked(last, run.run_id) and not _is_of_earlier_version(run, last):
         log.warning(
             "the files of %s on nodes, in %s, are not fetched: their line in the journal has no seal of this user for "
             "this folder (another user, machine or version wrote it, or the key was removed)",

@@ -10,10 +10,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Dict, List, Mapping, Sequence
 
 from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
-from cbt_plugins.faults import ClusterAccess, seal
+from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import journal_lines
-from cbt_plugins.load.session import END_AGENT, END_LIMIT
+from cbt_plugins.load.load_session import END_AGENT, END_LIMIT
 from cbt_plugins.monitors.lifecycle import bring_left
 from cbt_plugins.run.context import LOAD, RunArchive
 
@@ -63,7 +63,7 @@ def abandoned_folders(folder: Path, access: ClusterAccess) -> List[ScratchFolder
     if os.path.lexists(archive.complete):
         return []
     lines = [line for line in journal_lines(archive.journal) if line["event"] == "invocation"]
-    sealed = [line for line in lines if seal.is_marked(line, access.run_id) and _is_of_run(line, access.run_id)]
+    sealed = [line for line in lines if undo_seal.is_marked(line, access.run_id) and _is_of_run(line, access.run_id)]
     pids: Dict[str, int] = {str(line["run_dir"]): int(line["pid"]) for line in sealed}
     return [ScratchFolder(path, pid) for path, pid in pids.items()]
 

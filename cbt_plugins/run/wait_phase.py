@@ -12,18 +12,18 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.remote import TRIES, TRY_AGAIN
-from cbt_plugins.cluster.sampler import StatusFeed
+from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults import node_shell
-from cbt_plugins.faults.facts import not_clean
-from cbt_plugins.formatting.moment import NOTHING_AFTER, Now, Remainder
+from cbt_plugins.faults.cluster_facts import not_clean
+from cbt_plugins.formatting.progress_line import NOTHING_AFTER, Now, Remainder
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Phase, Plan
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.events import EventSchedule
-from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.event_schedule import EventSchedule
+from cbt_plugins.run.live_files import WatchedPhase
+from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.progress import Progress, remainder_of
-from cbt_plugins.run.watched_phase import WatchedPhase
 from cbt_plugins.wait import wait_until
 
 log = logging.getLogger(__name__)

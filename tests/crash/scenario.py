@@ -13,7 +13,7 @@ from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
-from cbt_plugins.faults.pools import PoolMaker
+from cbt_plugins.faults.pool_settings import PoolMaker
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault, NodeCommand, RunPool, Settings
 from cbt_plugins.tools import __main__ as tools

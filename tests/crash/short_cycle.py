@@ -7,8 +7,8 @@ import sys
 import scenario
 
 import cbt_plugins.faults.injector as injecting
-import cbt_plugins.load.session as session
-import cbt_plugins.run.engine as engine
+import cbt_plugins.load.load_session as session
+import cbt_plugins.run.plan_runner as engine
 import cbt_plugins.run.wait_phase as waiting
 from cbt_plugins.cbt import run_loop
 from cbt_plugins.tools import __main__ as tools

@@ -24,11 +24,11 @@ import pytest
 from running_lab import need_machine, need_systemd
 
 from cbt_plugins.tools.lab import Lab, LabError, Topology
-from cbt_plugins.tools.lab.conf import ceph_conf, pool_commands, runtime_commands
+from cbt_plugins.tools.lab.ceph_conf import ceph_conf, pool_commands, runtime_commands
 from cbt_plugins.tools.lab.daemons import Daemons, Step, await_clean, await_up
+from cbt_plugins.tools.lab.namespaces import Spaces, cache_home
 from cbt_plugins.tools.lab.process import CephShell, wait_for
 from cbt_plugins.tools.lab.root_builder import RootBuilder
-from cbt_plugins.tools.lab.spaces import Spaces, cache_home
 from cbt_plugins.tools.lab.topology import HEAD, LabNode, LabRecord
 
 RELEASE, IMAGE = "pacific", "localhost/ceph:16.2.15"

@@ -13,8 +13,8 @@ import pytest
 from running_lab import PROJECT
 
 from cbt_plugins.programs import cache_dir
-from cbt_plugins.tools.lab.roots import inside
-from cbt_plugins.tools.lab.roots import releases as found_releases
+from cbt_plugins.tools.lab.ceph_releases import inside
+from cbt_plugins.tools.lab.ceph_releases import releases as found_releases
 
 #: those of which each is tried where it is there
 RELEASES = ("16.2", "18.2", "20.2")

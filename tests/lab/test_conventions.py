@@ -11,7 +11,7 @@ import pytest
 from cycles import IN_HOME, S3, Cycle
 from running_lab import RunningLab
 
-from cbt_plugins.config.elbencho import convert
+from cbt_plugins.config.converters.elbencho import convert
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 

@@ -23,7 +23,7 @@ from running_lab import PROJECT, RunningLab, need_machine
 from test_osdfailure import SETTINGS, failure
 from waiting import wait_for
 
-from cbt_plugins.results.source import PackedFile
+from cbt_plugins.results.result_file import PackedFile
 from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]

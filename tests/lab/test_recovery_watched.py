@@ -62,7 +62,7 @@ def watched(lab: RunningLab, folder: Path, **profile: Any) -> Iterator[Watched]:
     finally:
         if its.process.poll() is None:
             its.close()
-        left = lab.exec("node0", ["pgrep", "-af", "sampler_agent|ceph -c .* -f json"]).stdout
+        left = lab.exec("node0", ["pgrep", "-af", "state_sampler_agent|ceph -c .* -f json"]).stdout
         assert not left
 
 

@@ -36,7 +36,7 @@ from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
 from cbt_plugins.config.units import parse_percent
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.pull_requests import session
-from cbt_plugins.pull_requests.outlook import POWER
+from cbt_plugins.pull_requests.detectable_change import POWER
 
 #: verdicts of a line
 DRAWN = 1000

@@ -24,7 +24,7 @@ import numpy as np
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.report.page import run_page
-from cbt_plugins.results.aggregates import MAGIC, PREFIX, TABLES, VERSION
+from cbt_plugins.results.aggregates_file import MAGIC, PREFIX, TABLES, VERSION
 from cbt_plugins.results.histogram import buckets
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 

@@ -18,7 +18,7 @@ import yaml
 from test_campaign_trial import processes
 from waiting import wait_for
 
-from cbt_plugins.bisect.history import GitError, Worktree, line
+from cbt_plugins.bisect.commit_history import GitError, Worktree, line
 from cbt_plugins.journal import json_lines
 from cbt_plugins.tools.__main__ import main
 

@@ -23,7 +23,7 @@ from cbt_plugins.campaigns.output import blocks, headline, plan_data, table
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.sequential import Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.metrics import Direction
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.__main__ import main

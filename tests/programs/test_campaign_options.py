@@ -16,13 +16,13 @@ from test_campaign import after
 from test_campaign import made as made  # a fixture
 from test_campaign import world as world  # a fixture
 
+from cbt_plugins.campaigns.default_options import SCRIPT, OptionReader, describe_swap, differing
 from cbt_plugins.campaigns.loop import CampaignRun
-from cbt_plugins.campaigns.options import SCRIPT, OptionReader, describe_swap, differing
 from cbt_plugins.campaigns.output import blocks, left_set
 from cbt_plugins.campaigns.schedule import Schedule, ceph_command, schedule_of
 from cbt_plugins.campaigns.trial import Cycle
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 
 OLD = {
     "osd_max_backfills": ("1", "default"),
@@ -255,7 +255,7 @@ def test_what_is_read_at_the_start_is_set_before_a_restart(tmp_path: Path) -> No
     its = read(tmp_path, crossed(tmp_path, restart="systemctl restart ceph.target"))
     for arm in its.arms:
         *_, setting, restart = its.cycle(arm).prepare
-        assert "options.sh set" in setting and restart == "systemctl restart ceph.target"
+        assert "default_options.sh set" in setting and restart == "systemctl restart ceph.target"
         assert (its.folder / "arms" / f"{arm}.options" / "all").read_text() == "osd osd_op_queue\n"
     assert (its.folder / "arms" / "new+old-defaults.options" / "set").read_text() == "osd osd_op_queue wpq\n"
     assert (its.folder / "arms" / "new.options" / "set").read_text() == ""
@@ -269,7 +269,7 @@ def test_it_says_how_to_remove_the_options_that_stay_set(tmp_path: Path, made: P
     assert {arm for arm, lines in told.items() if lines} == {"old+new-defaults", "new+old-defaults"}
     (line,) = told["new+old-defaults"]
     assert line.startswith("options of new+old-defaults stay set") and line.endswith(" && restart-it")
-    assert f"options.sh set {its.folder}/arms/new.options " in line
+    assert f"default_options.sh set {its.folder}/arms/new.options " in line
     assert line in str(blocks(replace(state, trials=state.trials[: list(told).index("new+old-defaults") + 1])))
 
 

@@ -10,7 +10,7 @@ import pytest
 from containers import DockerEngine, Engine, PodmanEngine
 from waiting import wait_for
 
-from cbt_plugins.cluster.clock import offsets
+from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 
 NODE, GOING = "cbt-node-a", "cbt-node-b"

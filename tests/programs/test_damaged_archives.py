@@ -13,7 +13,7 @@ import analysis_archives
 import pytest
 import sql_archive
 
-from cbt_plugins.results.source import Unreadable, reading
+from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.tools.__main__ import main
 
 LONG = bool(os.environ.get("CBT_PLUGINS_LONG"))

@@ -15,9 +15,9 @@ from waiting import wait_for
 
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.config import registry
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.generator import LoadStart, generator_of
 from cbt_plugins.monitors.lifecycle import watch
 from cbt_plugins.plan import Fault

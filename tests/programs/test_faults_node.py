@@ -12,7 +12,7 @@ import pytest
 from waiting import wait_for
 
 from cbt_plugins.faults import node_shell
-from cbt_plugins.faults.lock import started
+from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.node_shell import fenced_inject, fenced_undo
 
 

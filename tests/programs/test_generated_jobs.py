@@ -13,8 +13,8 @@ import pytest
 import yaml
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import by_share
 from cbt_plugins.plan import Plan

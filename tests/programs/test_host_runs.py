@@ -17,9 +17,9 @@ import pytest
 import yaml
 
 from cbt_plugins import journal
-from cbt_plugins.cbt import checkout, layout
+from cbt_plugins.cbt import archive_layout, checkout
+from cbt_plugins.cbt.archive_layout import errors_of
 from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute
-from cbt_plugins.cbt.layout import errors_of
 from cbt_plugins.cbt.run_loop import RunLoop
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.journal import Journal, json_lines
@@ -27,17 +27,19 @@ from cbt_plugins.journal import Journal, json_lines
 
 def test_only_top_level_lists_multiply_and_the_last_one_is_fastest() -> None:
     section = {"a": [1, 2], "nested": {"list": [1, 2]}, "acceptable": [9], "b": ["x", "y"]}
-    assert [(run["a"], run["b"]) for run in layout.permutations(section)] == [
+    assert [(run["a"], run["b"]) for run in archive_layout.permutations(section)] == [
         (1, "x"),
         (1, "y"),
         (2, "x"),
         (2, "y"),
     ]
-    assert all(run["nested"] == {"list": [1, 2]} and run["acceptable"] == [9] for run in layout.permutations(section))
+    assert all(
+        run["nested"] == {"list": [1, 2]} and run["acceptable"] == [9] for run in archive_layout.permutations(section)
+    )
 
 
 def test_runs_come_by_iteration_then_by_name() -> None:
-    runs = layout.planned({"b": {"k": [1, 2]}, "a": {}}, 2)
+    runs = archive_layout.planned({"b": {"k": [1, 2]}, "a": {}}, 2)
     assert [(run.iteration, run.benchmark, run.config.get("k")) for run in runs] == [
         (0, "a", None),
         (0, "b", 1),
@@ -51,27 +53,27 @@ def test_runs_come_by_iteration_then_by_name() -> None:
 def test_an_id_recorded_from_cbt() -> None:
     """CBT 9d6480f, example: {size: 4, nested: {b: 1, a: [1, 2]}}, iteration 0."""
     config = {"nested": {"b": 1, "a": [1, 2]}, "size": 4, "benchmark": "example", "iteration": 0}
-    assert layout.archive_dir(Path("A"), config) == Path("A/results/00000000/id-e7ff2d13")
-    assert layout.archive_dir(Path("A"), {**config, "acceptable": {}}).name == "id-e7ff2d13"
-    assert layout.archive_dir(Path("A"), {**config, "iteration": 1}) == Path("A/results/00000001/id-d3c1780e")
-    assert layout.run_id({**config, "nested": {"a": [1, 2], "b": 1}}) != "e7ff2d13", "nested order counts"
+    assert archive_layout.archive_dir(Path("A"), config) == Path("A/results/00000000/id-e7ff2d13")
+    assert archive_layout.archive_dir(Path("A"), {**config, "acceptable": {}}).name == "id-e7ff2d13"
+    assert archive_layout.archive_dir(Path("A"), {**config, "iteration": 1}) == Path("A/results/00000001/id-d3c1780e")
+    assert archive_layout.run_id({**config, "nested": {"a": [1, 2], "b": 1}}) != "e7ff2d13", "nested order counts"
 
 
 def test_the_scratch_directory_is_the_runs_alone() -> None:
     """The same file may run with two archives at once: CBT's id of a run is not enough."""
-    found = layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff"), "0123abcd")
+    found = archive_layout.run_dir("/tmp/cbt/", "warp", Path("A/results/00000001/id-00ff00ff"), "0123abcd")
     assert found == "/tmp/cbt/00000001/warp-0123abcd"
 
 
 def test_a_run_that_is_resumed_keeps_its_identity(tmp_path: Path) -> None:
-    assert layout.begun_or_new(tmp_path) != layout.begun_or_new(tmp_path)
+    assert archive_layout.begun_or_new(tmp_path) != archive_layout.begun_or_new(tmp_path)
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
         journal.write("run", run_id="0123abcd")
-    assert layout.begun_or_new(tmp_path) == "0123abcd"
+    assert archive_layout.begun_or_new(tmp_path) == "0123abcd"
 
 
 def test_a_ledger_is_fulfilled_when_every_run_has_a_result() -> None:
-    runs = list(layout.planned({"x": {"k": [1, 2, 3]}}, 1))
+    runs = list(archive_layout.planned({"x": {"k": [1, 2, 3]}}, 1))
     ledger = Ledger(runs)
     assert not ledger.fulfilled
     ledger.set(runs[0], EXECUTED)
@@ -89,7 +91,7 @@ def test_a_ledger_is_fulfilled_when_every_run_has_a_result() -> None:
 
 
 def test_equal_permutations_are_one_run() -> None:
-    runs = list(layout.planned({"x": {"k": [1, 1]}}, 1))
+    runs = list(archive_layout.planned({"x": {"k": [1, 1]}}, 1))
     ledger = Ledger(runs)
     ledger.set(runs[0], EXECUTED)
     assert ledger.fulfilled
@@ -171,7 +173,7 @@ def test_the_cause_of_a_failure_is_said_once_at_the_end(tmp_path: Path, caplog: 
         execute(host_run(tmp_path / "0" / "id-1"), lambda: Failing)
     assert "no bucket" not in caplog.text
 
-    (run,) = layout.planned({"x": {}}, 1)
+    (run,) = archive_layout.planned({"x": {}}, 1)
     ledger = Ledger([run])
     ledger.set(run, FAILED, cause_of(RunFailed("a: no bucket\nb: no disk")))
     assert ledger.lines()[1:] == ["failed: x, iteration 0\n  a: no bucket\n  b: no disk"]

@@ -14,7 +14,7 @@ from kube_api import Exec, KubeApi, Workload
 from waiting import wait_for
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.cluster.clock import offsets
+from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.plan import S3

@@ -14,8 +14,8 @@ import pytest
 from run_context import context
 
 from cbt_plugins.cbt_run import RunFailed
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, judge, ladder_of, next_load
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
@@ -23,7 +23,7 @@ from cbt_plugins.results.run_record import measurements
 from cbt_plugins.results.summary import numbers_of
 from cbt_plugins.run import reporting
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.phases import start_of
+from cbt_plugins.run.phase_runner import start_of
 from cbt_plugins.tools.__main__ import main
 
 RATES = Ladder("find", "rate", 100.0, 5000.0, 12, {"GET/p99_ms": 50.0})

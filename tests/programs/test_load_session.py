@@ -17,11 +17,11 @@ import pytest
 from request_rows import rows_of
 from waiting import wait_for
 
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result
-from cbt_plugins.load import session
+from cbt_plugins.load import load_session
 from cbt_plugins.load.generator import LoadJob
-from cbt_plugins.load.session import Agents, LoadError, LoadOrders, LoadSession, collect
+from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession, collect
 from cbt_plugins.programs import own_program
 
 NODE = socket.gethostname()
@@ -326,7 +326,7 @@ def test_a_node_that_says_nothing_is_named_and_given_up_at_last(
     load = start(job("a", "--rows", "1"))
     assert load.silent(1000.0) == {}
     wait_for(lambda: load.silent(0.01).get(NODE), "a silent moment")
-    monkeypatch.setattr(session, "SILENT", 0.0)
+    monkeypatch.setattr(load_session, "SILENT", 0.0)
     with pytest.raises(LoadError, match=f"no message from {NODE} for 0 s"):
         run_to_end(load)
 
@@ -385,8 +385,8 @@ def test_an_agent_that_was_lost_between_two_phases_is_started_again(start: Start
 
 def test_an_agent_that_hears_nothing_ends(start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     program = tmp_path / "agent.py"
-    program.write_text(session.AGENT.read_text().replace("IDLE_TIMEOUT = 600.0", "IDLE_TIMEOUT = 3.0"))
-    monkeypatch.setattr(session, "AGENT", program)
+    program.write_text(load_session.AGENT.read_text().replace("IDLE_TIMEOUT = 600.0", "IDLE_TIMEOUT = 3.0"))
+    monkeypatch.setattr(load_session, "AGENT", program)
     its = start(job("a", "--duration", "4s"), duration=4.0)  # longer than it may be idle
     pid = agent_pid(its, tmp_path)
     run_to_end(its)
@@ -421,8 +421,8 @@ def test_a_clock_that_is_set_ends_no_load(start: Starter, tmp_path: Path, monkey
     """The clock of the client goes on by a quarter of an hour when the load has begun."""
     program, go = tmp_path / "agent.py", str(tmp_path / "load" / "node" / "go")
     step = f"import time\nreal = time.time\ntime.time = lambda: real() + 900 * os.path.exists({go!r})\n"
-    program.write_text(session.AGENT.read_text().replace("import time\n", step, 1))
-    monkeypatch.setattr(session, "AGENT", program)
+    program.write_text(load_session.AGENT.read_text().replace("import time\n", step, 1))
+    monkeypatch.setattr(load_session, "AGENT", program)
     its = start(job("a", "--duration", "2s"), duration=2.0)
     run_to_end(its)
     end = its.ends()["a"]

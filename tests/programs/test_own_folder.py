@@ -157,7 +157,7 @@ def test_nothing_of_ours_touches_a_folder_of_others(tmp_path: Path) -> None:
         lifecycle.bring_left({}, {}, [HERE], str(run_dir), tmp_path / "left")
         REMOTE.fetch([HERE], str(run_dir), tmp_path / "back")
         assert list((tmp_path / "back" / HERE).iterdir()) == [] and not (tmp_path / "left").exists()
-        for program in ("agent.sh", "collectl.sh"):
+        for program in ("start_agent.sh", "collectl.sh"):
             line = script(lifecycle.STOP.with_name(program), str(watched), "x", "y")
             assert "belongs to user nobody" in REMOTE.run([HERE], line, check=False)[HERE].stderr
         assert victim.poll() is None and sorted(path.name for path in watched.iterdir()) == ["x.pid"]

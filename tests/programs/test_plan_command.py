@@ -315,7 +315,7 @@ def test_it_loads_neither_cbt_nor_analysis(monkeypatch: pytest.MonkeyPatch) -> N
     code = (
         "import sys; from cbt_plugins.tools.__main__ import main; "
         f"assert main(['plan', {str(CONFIGS / 'quickstart.yaml')!r}]) == 0; "
-        "print('loaded', sorted({'settings', 'benchmarkfactory', 'cbt_plugins.run.engine'} & set(sys.modules)))"
+        "print('loaded', sorted({'settings', 'benchmarkfactory', 'cbt_plugins.run.plan_runner'} & set(sys.modules)))"
     )
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, cwd=CONFIGS.parent, check=True)
     assert done.stdout.splitlines()[-1] == "loaded []"

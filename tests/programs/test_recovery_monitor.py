@@ -18,10 +18,10 @@ import pytest
 from waiting import wait_for
 from watched import lines, running
 
-from cbt_plugins.cluster import sampler_agent
+from cbt_plugins.cluster import state_sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.sampler import ClusterWatch
+from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.conditions import LASTS
 from cbt_plugins.config import registry
 from cbt_plugins.config.sections import section_of
@@ -166,7 +166,7 @@ def test_a_lost_connection_is_told_and_made_anew(ceph: Path, tmp_path: Path, cap
 
 def test_one_that_does_not_answer_is_asked_again_and_the_gap_is_recorded(ceph: Path, tmp_path: Path) -> None:
     settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", "recovery": True, "timeout": 1.0}
-    argv = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
+    argv = [sys.executable, state_sampler_agent.__file__, json.dumps([settings])]
     with open(tmp_path / FILE, "w") as file:
         agent = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=file)
     try:
@@ -188,7 +188,7 @@ def run_agent(ceph: Path, path: Path, until: Any, **settings: Any) -> List[Dict[
     """Its lines when it has been ended, which is as soon as `until` says so of those so far."""
     settings = {"interval": 0.1, "ceph": str(ceph / "ceph"), "conf": "x", **settings}
     environment = {**os.environ, "PYTHONPATH": str(ceph)}
-    line = [sys.executable, sampler_agent.__file__, json.dumps([settings])]
+    line = [sys.executable, state_sampler_agent.__file__, json.dumps([settings])]
     with open(path, "w") as file, subprocess.Popen(line, stdin=subprocess.PIPE, stdout=file, env=environment) as agent:
         wait_for(lambda: until(lines(path)))
         agent.communicate(timeout=600)
@@ -295,10 +295,10 @@ def test_a_map_that_is_not_told_costs_no_sample() -> None:
     class Source:
         def mon(self, question: Dict[str, Any]) -> Any:
             if question["prefix"] != "status":
-                raise sampler_agent.NoReply("busy")
+                raise state_sampler_agent.NoReply("busy")
             return {**STATUS, "osdmap": {**STATUS["osdmap"], "osd_up_since": 1}}
 
-    sampler = sampler_agent.StateSampler(Source(), 5.0, {"recovery": True}, None)
+    sampler = state_sampler_agent.StateSampler(Source(), 5.0, {"recovery": True}, None)
     state, changes, _ = sampler.sample()
     assert state["pgs"] == {"active+clean": 4} and state["settled"] is False and changes == []
 
@@ -307,7 +307,7 @@ def test_samples_without_a_change_are_left_out_but_for_the_last_one_before_a_cha
     capfdbinary: pytest.CaptureFixture[bytes],
 ) -> None:
     """The milestones are as exact as the samples; the file is as long as that of a sample each second."""
-    output = sampler_agent.StateLines()
+    output = state_sampler_agent.StateLines()
     for number in range(12):
         output.sample({"t": number / 4, "pgs": "b" if number >= 7 else "a"}, [], [], None)
     output.flush()
@@ -393,7 +393,7 @@ def test_a_full_disk_of_the_archive_does_not_end_the_watch(
 
 
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
-    reports = sampler_agent.Reports(5.0)
+    reports = state_sampler_agent.Reports(5.0)
     reports.begin(100.0)
     ups = {0: 7, 1: 9}
 
@@ -428,15 +428,15 @@ def test_every_map_between_two_samples_is_looked_at() -> None:
         asked.append(question["epoch"])
         if question["epoch"] in fails:
             fails.clear()
-            raise sampler_agent.NoReply("busy")
+            raise state_sampler_agent.NoReply("busy")
         return maps[question["epoch"]]
 
     def status(epoch: int, up: int, since: int) -> Dict[str, Any]:
         return {"epoch": epoch, "num_osds": 2, "num_up_osds": up, "num_in_osds": 2, "osd_up_since": since}
 
-    osds = sampler_agent.Osds(None)
+    osds = state_sampler_agent.Osds(None)
     assert osds.follow(status(1, 2, 1), ask) == []
-    with pytest.raises(sampler_agent.NoReply):
+    with pytest.raises(state_sampler_agent.NoReply):
         osds.follow(status(4, 2, 3), ask)
     begin = 1795269360.5
     assert osds.follow(status(4, 2, 3), ask) == [
@@ -453,17 +453,17 @@ def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
 
     def ask(question: Dict[str, Any]) -> Dict[str, Any]:
         if question["epoch"] not in maps:
-            raise sampler_agent.NoReply(f"osd dump: there is no map for epoch {question['epoch']}")
+            raise state_sampler_agent.NoReply(f"osd dump: there is no map for epoch {question['epoch']}")
         return maps[question["epoch"]]
 
     def status(epoch: int) -> Dict[str, Any]:
         return {"epoch": epoch, "num_osds": 2, "num_up_osds": 1, "num_in_osds": 2, "osd_up_since": 1}
 
-    osds = sampler_agent.Osds(2)
+    osds = state_sampler_agent.Osds(2)
     assert [change["down"] for change in osds.follow(status(6), ask)] == [[0]]
     assert osds.missed == "OSD maps up to 4 are trimmed" and osds.ids == [0, 1]
-    with pytest.raises(sampler_agent.NoReply):  # the monitor that is asked does not have it yet
-        sampler_agent.Osds(None).follow(status(7), ask)
+    with pytest.raises(state_sampler_agent.NoReply):  # the monitor that is asked does not have it yet
+        state_sampler_agent.Osds(None).follow(status(7), ask)
 
 
 @pytest.mark.parametrize(

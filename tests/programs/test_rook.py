@@ -14,11 +14,11 @@ from waiting import wait_for
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import kind as kinds
-from cbt_plugins.faults import services
-from cbt_plugins.faults.facts import DaemonName, Facts
+from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.node_shell import fired
 from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
-from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Command, FaultError
 
 OPERATOR = "rook-ceph-operator"
@@ -56,7 +56,9 @@ class Rook:
         return Scene(ceph, Facts(answers), ("node3", "node4", "node5"), "r1-a", ClusterLimits(pause=0.1))
 
     def find(self, *daemons: DaemonName, **options: Any) -> List[Service]:
-        return [service for group in services.find(self.scene(**options), daemons).values() for service in group]
+        return [
+            service for group in service_managers.find(self.scene(**options), daemons).values() for service in group
+        ]
 
     def do(self, commands: Sequence[Command]) -> subprocess.CompletedProcess[str]:
         (command,) = commands
@@ -64,13 +66,13 @@ class Rook:
         return subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
 
     def stop(self, *found: Service) -> subprocess.CompletedProcess[str]:
-        return self.do(services.stop(self.scene(), found))
+        return self.do(service_managers.stop(self.scene(), found))
 
     def start(self, *found: Service) -> subprocess.CompletedProcess[str]:
-        return self.do(services.start(self.scene(), found))
+        return self.do(service_managers.start(self.scene(), found))
 
     def settled(self, *found: Service) -> bool:
-        (check,) = services.MANAGERS["rook"].settled(self.scene(), found)
+        (check,) = service_managers.MANAGERS["rook"].settled(self.scene(), found)
         done = subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120)
         return check.differs(done.stdout) is None
 
@@ -153,7 +155,7 @@ def test_a_fault_that_would_not_last_fails(rook: Rook) -> None:
 @pytest.mark.long
 def test_a_stop_that_was_cut_short_is_undone(rook: Rook) -> None:
     found = rook.find(OSD3, OSD4)
-    (command,) = services.stop(rook.scene(), found)
+    (command,) = service_managers.stop(rook.scene(), found)
     log = rook.folder / "calls"
     for calls in range(1, 12, 2):
         log.write_text("")
@@ -185,7 +187,7 @@ def test_what_is_not_there_is_named(rook: Rook) -> None:
     with pytest.raises(FaultError, match=r'get deployment rook-ceph-operator .* namespaces "elsewhere" not found'):
         rook.find(OSD3, operator_namespace="elsewhere")
     with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: Kubernetes starts a killed daemon again at once"):
-        services.kill(rook.scene(), rook.find(GATEWAY))
+        service_managers.kill(rook.scene(), rook.find(GATEWAY))
 
 
 def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) -> None:

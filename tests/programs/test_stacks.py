@@ -17,7 +17,7 @@ from analysis_archives import T0, small
 
 from cbt_plugins.monitors import stacks_agent
 from cbt_plugins.report.flames import blocks, tree
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.stacks import profile_of
 from cbt_plugins.tools.__main__ import main
 

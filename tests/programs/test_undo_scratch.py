@@ -15,7 +15,7 @@ import pytest
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote, Result
-from cbt_plugins.faults import ClusterAccess, access, seal
+from cbt_plugins.faults import ClusterAccess, cluster_access, undo_seal
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.run import scratch
 from cbt_plugins.run.scratch import abandoned_folders
@@ -34,7 +34,7 @@ class KilledRun:
     def __init__(self, folder: Path) -> None:
         self.archive, self.scratch = folder / "archive", folder / "cbt" / "00000000" / "warp-r1"
         self.archive.mkdir()
-        access.write(self.archive, ACCESS)
+        cluster_access.write(self.archive, ACCESS)
         UndoJournal(self.archive).close()
         (self.archive / "journal.jsonl").write_text("")
         self.add_invocation(str(self.scratch))
@@ -46,7 +46,7 @@ class KilledRun:
     def add_invocation(self, run_dir: str, run_id: str = "r1") -> None:
         line = {"t": 1.0, "event": "invocation", "run_dir": run_dir, "pid": 1, "clients": [HERE]}
         with open(self.archive / "journal.jsonl", "a") as journal:
-            journal.write(json.dumps({**line, **(seal.mark(line, run_id) if run_id else {})}) + "\n")
+            journal.write(json.dumps({**line, **(undo_seal.mark(line, run_id) if run_id else {})}) + "\n")
 
     @property
     def folders(self) -> Any:

@@ -13,7 +13,7 @@ from faults_world import ANYTHING, MADE, Connections, injector, part
 from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults import FaultError, access, seal
+from cbt_plugins.faults import FaultError, cluster_access, undo_seal
 from cbt_plugins.faults.undo_journal import FILE, open_in
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.plan import Fault
@@ -40,9 +40,9 @@ def altered(path: Path, **changes: str) -> None:
         (FILE, "systemctl", "touch"),
         (FILE, '"node": "node1"', '"node": ""'),
         (FILE, '"seal"', '"sealed"'),
-        (access.FILE, '"common": {}', '"common": {"pdsh_cmd": "reboot"}'),
-        (access.FILE, '"node1"', '"-oProxyCommand=reboot"'),
-        (access.FILE, '"run_id": "', '"run_id": "$(reboot)'),
+        (cluster_access.FILE, '"common": {}', '"common": {"pdsh_cmd": "reboot"}'),
+        (cluster_access.FILE, '"node1"', '"-oProxyCommand=reboot"'),
+        (cluster_access.FILE, '"run_id": "', '"run_id": "$(reboot)'),
     ],
 )
 def test_what_others_wrote_is_not_run(
@@ -62,13 +62,13 @@ def test_what_others_wrote_is_not_run(
 
 def as_of_an_earlier_version(folder: Path) -> None:
     """Seal the journal as commit 8667765 did: parts of the open steps, and nothing else."""
-    run_id = json.loads((folder / access.FILE).read_text())["run_id"]
+    run_id = json.loads((folder / cluster_access.FILE).read_text())["run_id"]
     former = []
     for line in journal_lines(folder / FILE):
         del line["seal"]
         if line["event"] == "open":
             content = {key: line[key] for key in ("id", "label", "kind", "step")}
-            line["seal"] = seal.of({**content, "run": run_id})
+            line["seal"] = undo_seal.of({**content, "run": run_id})
         former.append(json.dumps(line) + "\n")
     (folder / FILE).write_text("".join(former))
 
@@ -101,11 +101,11 @@ def test_a_journal_of_an_earlier_version_that_was_changed_is_refused(
     folder = broken(tmp_path / "run", world)
     as_of_an_earlier_version(folder)
     if damage == "cluster.json":
-        altered(folder / access.FILE, **{'"common": {}': '"common": {"pdsh_cmd": "reboot"}'})
+        altered(folder / cluster_access.FILE, **{'"common": {}': '"common": {"pdsh_cmd": "reboot"}'})
     elif damage == "another run":
-        document = json.loads((folder / access.FILE).read_text())
+        document = json.loads((folder / cluster_access.FILE).read_text())
         content = {**{key: value for key, value in document.items() if key != "seal"}, "run_id": "another"}
-        (folder / access.FILE).write_text(json.dumps({**content, "seal": seal.of(content)}))
+        (folder / cluster_access.FILE).write_text(json.dumps({**content, "seal": undo_seal.of(content)}))
     else:
         old, new = {"step": ("systemctl", "touch"), "label": ("one node", "two"), "no seal": ('"seal"', '"x"')}[damage]
         altered(folder / FILE, **{old: new})
@@ -138,7 +138,7 @@ def test_an_archive_of_another_machine_is_shown_and_then_trusted(
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
     assert main(["undo", str(folder), "--dry-run"]) == 1
     said = capsys.readouterr().out
-    assert f"{folder / access.FILE} was not written by this user on this machine" in said
+    assert f"{folder / cluster_access.FILE} was not written by this user on this machine" in said
     assert f"cbt-tools undo --trust {folder}" in said and '"cluster": {' in said
     assert main(["undo", str(folder)]) == 1 and world.differences()
     assert main(["undo", str(folder), "--trust"]) == 0 and not world.differences()
@@ -162,18 +162,22 @@ def test_the_key_is_made_once_and_is_for_its_user(tmp_path: Path, monkeypatch: p
         raise PermissionError
 
     monkeypatch.setattr(os, "link", no_links)  # some file systems have none
-    first = seal.of({"a": (1, 2)})
-    assert seal.of({"a": [1, 2]}) == first and seal.holds(first, {"a": [1, 2]}) and not seal.holds(first, {"a": []})
+    first = undo_seal.of({"a": (1, 2)})
+    assert (
+        undo_seal.of({"a": [1, 2]}) == first
+        and undo_seal.holds(first, {"a": [1, 2]})
+        and not undo_seal.holds(first, {"a": []})
+    )
     folder = tmp_path / "cbt-plugins" / "seal"
     assert [path.name for path in folder.iterdir()] == ["key"]
     assert [path.stat().st_mode & 0o777 for path in (folder, folder / "key")] == [0o700, 0o600]
     folder.chmod(0o777)
     with pytest.raises(FaultError, match=r"seal can be written by everybody.*chmod go-w"):
-        seal.of({})
+        undo_seal.of({})
     folder.chmod(0o700)
     (folder / "key").write_bytes(b"short")
     with pytest.raises(FaultError, match="damaged: remove the file"):
-        seal.of({})
+        undo_seal.of({})
 
 
 def pipe(path: Path) -> None:
@@ -198,7 +202,7 @@ def folder_instead(path: Path) -> None:
 
 
 @pytest.mark.parametrize("make", [pipe, device, endless, folder_instead])
-@pytest.mark.parametrize("file", [FILE, access.FILE, "manifest.json", "journal.jsonl"])
+@pytest.mark.parametrize("file", [FILE, cluster_access.FILE, "manifest.json", "journal.jsonl"])
 @pytest.mark.parametrize("option", [[], ["--dry-run"], ["--trust"], ["--give-up", "one node"]])
 def test_no_file_of_an_archive_holds_an_undo(
     option: List[str], file: str, make: Callable[[Path], None], tmp_path: Path, world: Connections
@@ -208,7 +212,9 @@ def test_no_file_of_an_archive_holds_an_undo(
     make(folder / file)
     status = main(["undo", str(tmp_path), *option])
     linked = file == FILE and make is device  # a link leads to another archive, which is not undone
-    assert status in ((0, 2) if linked else (1, 2) if file in (FILE, access.FILE) or option == ["--dry-run"] else (0,))
+    assert status in (
+        (0, 2) if linked else (1, 2) if file in (FILE, cluster_access.FILE) or option == ["--dry-run"] else (0,)
+    )
 
 
 @pytest.mark.parametrize("option", [[], ["--trust"]])
@@ -220,7 +226,7 @@ def test_an_undo_changes_no_file_outside_the_archive(
     mine = tmp_path / "mine"
     mine.mkdir()
     (mine / FILE).write_text('{"t": 1.0, "event": "lock"}\na file of the user of undo')
-    (mine / access.FILE).write_text("{")
+    (mine / cluster_access.FILE).write_text("{")
     folder = tmp_path / "archive" / "run"
     if way == "linked folder":
         folder.parent.mkdir()
@@ -272,10 +278,10 @@ def test_only_the_monitors_of_the_run_are_ended(
     folder = broken(tmp_path / "run", world)
     ended: List[str] = []
     monkeypatch.setattr(undo_tool, "stop_left", lambda remote, nodes, run_dir: ended.append(run_dir))
-    run_id = json.loads((folder / access.FILE).read_text())["run_id"]
+    run_id = json.loads((folder / cluster_access.FILE).read_text())["run_id"]
     own = {"t": 1.0, "event": "invocation", "run_dir": "/tmp/cbt/own"}
     of_live = {"t": 2.0, "event": "invocation", "run_dir": "/tmp/cbt/live"}
-    lines = [{**own, **seal.mark(own, run_id)}, of_live, {**of_live, **seal.mark(of_live, "another")}]
+    lines = [{**own, **undo_seal.mark(own, run_id)}, of_live, {**of_live, **undo_seal.mark(of_live, "another")}]
     (folder / "journal.jsonl").write_text("".join(json.dumps(line) + "\n" for line in lines))
     assert main(["undo", str(folder)]) == 0 and ended == ["/tmp/cbt/own"]
     assert main(["undo", str(folder), "--trust"]) == 0 and ended[1:] == ["/tmp/cbt/own", "/tmp/cbt/live"]
@@ -287,7 +293,10 @@ def test_no_umask_opens_a_journal_to_others(tmp_path: Path, world: Connections) 
         folder = broken(tmp_path / "run", world)
     finally:
         os.umask(before)
-    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {FILE: 0o600, access.FILE: 0o644}
+    assert {path.name: path.stat().st_mode & 0o777 for path in folder.iterdir()} == {
+        FILE: 0o600,
+        cluster_access.FILE: 0o644,
+    }
     (folder / FILE).chmod(0o666)  # of an earlier version
     assert main(["undo", str(folder)]) == 0
     assert (folder / FILE).stat().st_mode & 0o777 == 0o600

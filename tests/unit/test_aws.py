@@ -9,10 +9,10 @@ from typing import Any, Callable, Dict, cast
 
 import pytest
 
-from cbt_plugins.config import aws
-from cbt_plugins.config.aws import AwsError
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config import aws_profile
+from cbt_plugins.config.aws_profile import AwsError
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.plan import S3
 from cbt_plugins.run.endpoints import s3_keys
 
@@ -40,9 +40,9 @@ def test_as_botocore_finds_them(home: Path, monkeypatch: pytest.MonkeyPatch, nam
     for variable, value in case["environment"].items():
         monkeypatch.setenv(variable, value)
     expected = case["botocore"]
-    assert aws.endpoint_of("lab") == expected["endpoint"]
-    assert aws.region_of("lab") == expected["region"]
-    assert list(aws.keys_of("lab")) == expected["keys"]
+    assert aws_profile.endpoint_of("lab") == expected["endpoint"]
+    assert aws_profile.region_of("lab") == expected["region"]
+    assert list(aws_profile.keys_of("lab")) == expected["keys"]
 
 
 def test_variables_name_the_files_and_the_region(home: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -50,9 +50,12 @@ def test_variables_name_the_files_and_the_region(home: Path, monkeypatch: pytest
     monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", "~/.aws/c")
     monkeypatch.setenv("AWS_DEFAULT_REGION", "second")
     monkeypatch.setenv("AWS_REGION", "first")
-    assert aws.keys_of("lab") == ("AK", "SK", "") and aws.region_of("lab") == aws.region_of(None) == "first"
+    assert (
+        aws_profile.keys_of("lab") == ("AK", "SK", "")
+        and aws_profile.region_of("lab") == aws_profile.region_of(None) == "first"
+    )
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://a:80")
-    assert aws.endpoint_of(None) == "http://a:80"
+    assert aws_profile.endpoint_of(None) == "http://a:80"
 
 
 def fifo(path: Path) -> None:
@@ -86,7 +89,7 @@ def test_files_that_cannot_be_used(home: Path, change: Callable[[Path], Any], te
     path.chmod(0o600)
     change(path)
     with pytest.raises(AwsError, match=text) as raised:
-        aws.keys_of("lab")
+        aws_profile.keys_of("lab")
     assert "AK" not in str(raised.value) and "SK" not in str(raised.value)
 
 

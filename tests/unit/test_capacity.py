@@ -16,8 +16,8 @@ from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Goal, Phase
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.fill_goal import reaching, share_text
-from cbt_plugins.run.outcome import PhaseOutcome
-from cbt_plugins.run.phases import PhaseRunner
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.phase_runner import PhaseRunner
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.warning_kinds import Severity, severity_of
 

@@ -10,8 +10,8 @@ from typing import Any, Dict, List
 import pytest
 from config_files import CLUSTER
 
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan

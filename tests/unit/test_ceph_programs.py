@@ -15,7 +15,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.ceph_programs import CephPrograms, readable
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.cluster import ClusterSection
-from cbt_plugins.faults.services import orchestrate
+from cbt_plugins.faults.service_managers import orchestrate
 
 #: the engine: one container at most, whose main process is in a file; what it was asked for is in another
 _ENGINE = """#!/bin/sh

@@ -14,10 +14,10 @@ from resources_lines import Made, write
 from run_context import context
 
 from cbt_plugins.cluster.ceph_programs import CephPrograms
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import RemoteError, Result
-from cbt_plugins.cluster.sampler import ClusterWatch
-from cbt_plugins.cluster.sampler_agent import state_of
+from cbt_plugins.cluster.state_sampler import ClusterWatch
+from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.journal import json_lines
 from cbt_plugins.load.generator import LoadStart
 from cbt_plugins.plan import S3, Driver, Phase, Plan
@@ -33,7 +33,7 @@ from cbt_plugins.run import load_phase
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_phase import LoadPhase
-from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"

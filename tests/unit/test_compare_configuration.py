@@ -12,7 +12,7 @@ import pytest
 from compare_archives import Load
 
 from cbt_plugins import plan
-from cbt_plugins.compare.differences import is_essential
+from cbt_plugins.compare.configuration_differences import is_essential
 from cbt_plugins.plan import Bucket, Driver, Event, Fault, Keys, NodeCommand, Phase, RunPool, Upgrade, WarpOp, Work
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import summarize

@@ -8,7 +8,7 @@ from typing import Any, Dict
 import pytest
 from compare_records import record, side
 
-from cbt_plugins.compare.differences import Difference, Incomparable, Scale, conflicts, differing, within
+from cbt_plugins.compare.configuration_differences import Difference, Incomparable, Scale, conflicts, differing, within
 from cbt_plugins.compare.sides import cases, groups
 
 VALUES = {("measure-new", "GET", "obj_per_s"): 100.0}

@@ -9,8 +9,8 @@ import pytest
 from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare import output, releases
-from cbt_plugins.compare.differences import Scale
-from cbt_plugins.compare.gains import gains
+from cbt_plugins.compare.configuration_differences import Scale
+from cbt_plugins.compare.scaling_gains import gains
 from cbt_plugins.compare.sides import ComparisonWarning
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare

@@ -16,8 +16,8 @@ from compare_archives import Cluster, Load
 from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.metrics import CLUSTER, METRICS
 from cbt_plugins.results.record_reader import record_of_summary, records_of
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import Measurement, RunRecord, result_warnings
-from cbt_plugins.results.source import Unreadable
 from cbt_plugins.results.summary_file import summarize, write_summary
 
 

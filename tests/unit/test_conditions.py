@@ -14,7 +14,7 @@ from faults_world import Connections
 from run_context import context
 
 from cbt_plugins.cluster.ceph import Status
-from cbt_plugins.cluster.sampler_agent import DaemonChanges
+from cbt_plugins.cluster.state_sampler_agent import DaemonChanges
 from cbt_plugins.compare.sides import sides
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import compare

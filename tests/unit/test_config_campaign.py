@@ -10,7 +10,7 @@ import yaml
 from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
 
 from cbt_plugins.config.campaign import ArmSection, file_of
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 
 BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
 

@@ -8,9 +8,9 @@ from typing import Tuple
 import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, S3, WARP, errors_in, marked
 
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.source import read
+from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.yaml_source import read
 
 
 def test_a_good_file_have_no_errors(tmp_path: Path) -> None:

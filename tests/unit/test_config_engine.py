@@ -9,8 +9,8 @@ import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, WARP, errors_in, marked
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.plan import CALIBRATE, CbtLoad, Keys, Phase, Plan, WarpOp
 

@@ -14,10 +14,10 @@ from event_plans import FILL, S3, hybrid, warp
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.config.settings import LimitsSection
-from cbt_plugins.config.spans import fault_spans
-from cbt_plugins.faults.access import LIMITS
+from cbt_plugins.faults.cluster_access import LIMITS
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Event, Fault, Settings
@@ -426,7 +426,7 @@ def test_errors_of_a_wait(tmp_path: Path, wait: str, message: str) -> None:
 def test_a_file_without_faults_loads_nothing_of_them() -> None:
     config = Path(__file__).parents[2] / "benchmark_configs" / "quickstart.yaml"
     code = (
-        "import sys; from cbt_plugins.config.check import load_file; "
+        "import sys; from cbt_plugins.config.file_check import load_file; "
         f"load_file({str(config)!r}); print([m for m in sys.modules if m.startswith('cbt_plugins.faults')])"
     )
     line = [sys.executable, "-c", code]
@@ -450,7 +450,7 @@ def test_each_kind_has_its_row() -> None:
 
 def test_no_kind_is_known_by_name_where_faults_are_checked() -> None:
     kinds = registry.built_in(registry.FAULTS)
-    for name in ("fault.py", "spans.py"):
+    for name in ("fault.py", "fault_spans.py"):
         tree = ast.parse((Path(__file__).parents[2] / "cbt_plugins" / "config" / name).read_text(encoding="utf-8"))
         constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]
         texts = [value for value in constants if isinstance(value, str)]

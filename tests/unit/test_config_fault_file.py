@@ -10,7 +10,7 @@ from config_files import marked
 
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.plan import Event, Fault, Settings
 
 GOOD = """\

@@ -13,10 +13,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from mutations import VALUES, mutated
 
-from cbt_plugins.cbt import layout, run_loop
-from cbt_plugins.config.check import load
+from cbt_plugins.cbt import archive_layout, run_loop
 from cbt_plugins.config.errors import ConfigError, ErrorAt
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.file_check import load
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.tools.__main__ import main
 
@@ -37,7 +37,7 @@ def refusals(tmp_path: Path, text: str, capsys: pytest.CaptureFixture[str]) -> L
     assert run_loop.main(["-a", str(archive), str(file)]) == 2
     assert capsys.readouterr().err == by_plan
     lines = by_plan.splitlines()[1:]
-    assert layout.errors_of(file) == lines
+    assert archive_layout.errors_of(file) == lines
     assert not archive.exists()
     return [line.replace(f"{tmp_path}/", "") for line in lines]
 
@@ -188,7 +188,7 @@ def test_a_mutated_file_is_refused_everywhere_by_the_same_words_or_nowhere(
         assert run_loop.main(["-a", str(tmp_path / "archive"), str(file)]) == 2
         assert capsys.readouterr().err == said.err, seed
         if seed % 5 == 0:
-            assert layout.errors_of(file) == (lines if layout.has_ours(file) else []), seed
+            assert archive_layout.errors_of(file) == (lines if archive_layout.has_ours(file) else []), seed
     assert 0 < accepts < 50
     assert not (tmp_path / "archive").exists()
 

@@ -10,7 +10,7 @@ import pytest
 from config_files import CLUSTER, S3, errors_in, marked
 
 from cbt_plugins.config import registry
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.plan import CALIBRATE, Event, Fault, Goal, Keys, Phase, Plan, Settings
 

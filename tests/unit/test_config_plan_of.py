@@ -11,11 +11,11 @@ import pytest
 from pydantic import Field
 
 from cbt_plugins.config import sections
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.config.source import sweep
 from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.yaml_source import sweep
 from cbt_plugins.plan import CALIBRATE, Bucket, Driver, Goal, Phase, Plan, WarpOp
 
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480/"], "user": "cbt"}

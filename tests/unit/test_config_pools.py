@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 import pytest
 from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
 
-from cbt_plugins.config.preview import changes, pool_words, unchanged, warnings
+from cbt_plugins.config.plan_preview import changes, pool_words, unchanged, warnings
 from cbt_plugins.config.sections import plan_of
 from cbt_plugins.plan import Gateways, Plan, RunPool
 

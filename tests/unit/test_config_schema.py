@@ -14,11 +14,11 @@ import yaml
 
 from cbt_plugins.benchmarks.osdfailure import ClassicFaultsSection, NodesDownSection
 from cbt_plugins.config import schema
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import EventSection, FaultFileSection
 from cbt_plugins.config.fault import FaultSection
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.registry import BENCHMARKS
 from cbt_plugins.config.sections import our_sections
 from cbt_plugins.config.settings import SettingsSection

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 
 FILE = """\
 cluster: {user: root, head: h, clients: [c], osds: [o], mons: [m], iterations: 1}

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.source import YamlSource, mask_secrets, read
+from cbt_plugins.config.yaml_source import YamlSource, mask_secrets, read
 
 _scalars = st.none() | st.booleans() | st.integers(1 - (1 << 64), (1 << 64) - 1) | st.text(max_size=8) | st.dates()
 _data = st.recursive(

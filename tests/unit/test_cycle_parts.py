@@ -13,8 +13,8 @@ import pytest
 from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.formatting.moment import Now, Rate, RateMeter, clock
+from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.formatting.progress_line import Now, Rate, RateMeter, clock
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
 from cbt_plugins.plan import S3, Goal, Phase, Plan
@@ -24,7 +24,7 @@ from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.endpoints import s3_keys
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.load_phase import lasting
-from cbt_plugins.run.outcome import PhaseOutcome, block_of, window_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import remainder_of
 
 

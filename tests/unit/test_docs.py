@@ -9,7 +9,7 @@ from typing import Iterator, Set, Tuple
 import pytest
 import yaml
 
-from cbt_plugins.config import bounds, check
+from cbt_plugins.config import bounds, file_check
 from cbt_plugins.results.recovery import impact, milestones
 from cbt_plugins.results.recovery.episodes import EARLY
 
@@ -88,7 +88,7 @@ def test_each_warning_of_a_failure_is_listed_with_its_numbers() -> None:
     room = ROOT / "cbt_plugins" / "results" / "recovery"
     used = {
         code
-        for name in ("impact.py", "warnings.py")
+        for name in ("impact.py", "failure_warnings.py")
         for code in re.findall(r'"code": "([a-z-]+)"', (room / name).read_text(encoding="utf-8"))
     }
     when = dict(warnings_of_failures())
@@ -114,5 +114,5 @@ def test_the_licence_is_whole() -> None:
 
 def test_the_limits_are_those_of_the_code() -> None:
     limits = " ".join(text_of("docs/CONFIG.md").split())
-    assert f"{check.MOST_RUNS:,} runs for a section and {bounds.RUNS:,} runs for a file" in limits
+    assert f"{file_check.MOST_RUNS:,} runs for a section and {bounds.RUNS:,} runs for a file" in limits
     assert f"{bounds.SECONDS / 86400:g} days" in limits and f"{bounds.IN_FLIGHT:,} requests in flight" in limits

@@ -19,12 +19,12 @@ from run_context import context, engine_of
 from cbt_plugins import evidence
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.faults import seal
+from cbt_plugins.faults import undo_seal
 from cbt_plugins.journal import Journal
-from cbt_plugins.run import engine as engine_module
+from cbt_plugins.run import plan_runner as engine_module
 from cbt_plugins.run import rescue
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.engine import Engine, clean_nodes, summarize
+from cbt_plugins.run.plan_runner import Engine, clean_nodes, summarize
 
 
 def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -57,7 +57,7 @@ def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
 
     monkeypatch.setattr(engine, "_context", lambda journal, events: contextlib.nullcontext())
     monkeypatch.setattr(engine, "_execute", fail)
-    monkeypatch.setattr("cbt_plugins.run.engine.summarize", reported.append)
+    monkeypatch.setattr("cbt_plugins.run.plan_runner.summarize", reported.append)
     with pytest.raises((RunFailed, KeyboardInterrupt)):
         engine.execute()
     assert reported == ([tmp_path] if phases else [])
@@ -233,7 +233,7 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     host = SimpleNamespace(cluster=cluster, common={}, run_dir="/var/tmp/cbt/00000000/warp-1")
     plan = SimpleNamespace(admin=True, drivers=[SimpleNamespace(node="client1")], phases=[])
     last = {"event": "invocation", "run_dir": host.run_dir, "clients": ["client1"]}
-    last.update(seal.mark(last, "r1"))
+    last.update(undo_seal.mark(last, "r1"))
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
     rescue.rescue(run)

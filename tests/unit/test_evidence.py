@@ -17,7 +17,7 @@ import sql_archive
 
 from cbt_plugins import evidence
 from cbt_plugins.results.recovery.cluster_samples import files_of
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.summary_file import FILE, summarize, summary_of, write_summary
 from cbt_plugins.tools.__main__ import main
 

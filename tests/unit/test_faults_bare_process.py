@@ -16,8 +16,8 @@ from typing import Any, Dict, Iterator, Optional
 import pytest
 from waiting import wait_for
 
-from cbt_plugins.faults.facts import DaemonName
-from cbt_plugins.faults.services import Service, launch, parse, probe
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.service_managers import Service, launch, parse, probe
 from cbt_plugins.faults.step import FaultError
 
 OSD = DaemonName("osd", "98765")

@@ -10,9 +10,9 @@ import pytest
 from faults_judge import ONE, TWO, judge, rules, taken, text
 from faults_world import standin
 
-from cbt_plugins.faults.case import Held, Surroundings
-from cbt_plugins.faults.facts import QUESTIONS, Facts
-from cbt_plugins.faults.safety import assess
+from cbt_plugins.faults.cluster_facts import QUESTIONS, Facts
+from cbt_plugins.faults.safety_case import Held, Surroundings
+from cbt_plugins.faults.safety_rules import assess
 
 
 def fuller(answers: Dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from faults_judge import PACIFIC, judge, rules
 
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.facts import Facts, osd_names
+from cbt_plugins.faults.cluster_facts import Facts, osd_names
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.scene import Scene, Targets
 

@@ -11,10 +11,10 @@ from typing import Any, cast
 import pytest
 
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults.facts import DaemonName
-from cbt_plugins.faults.gateways import GatewayMaker
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.rgw_settings import GatewayMaker
 from cbt_plugins.faults.scene import ClusterLimits, Scene
-from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.plan import Gateways
 
 NAME = DaemonName("rgw", "rgw1")

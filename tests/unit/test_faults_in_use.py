@@ -12,8 +12,8 @@ from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injec
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import ClusterAccess, FaultError, Injector, access
-from cbt_plugins.faults.runner import Runner, Way
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, cluster_access
+from cbt_plugins.faults.command_runner import Runner, Way
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Command
 from cbt_plugins.plan import Fault, Settings
@@ -63,7 +63,7 @@ def test_every_process_of_a_folder_has_the_same_run(tmp_path: Path, world: Conne
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "pid": 1, "archive": "/moved/since"})
     second = process("inject-2")
-    assert access.read(tmp_path).run_id == "inject-1"
+    assert cluster_access.read(tmp_path).run_id == "inject-1"
     assert second.undo_all() == []
     world.arrive()  # the mark of the undo has the name that the killed process gave its command
     assert world.differences() == set()
@@ -148,7 +148,7 @@ def test_another_head_undoes_what_the_first_has_done(tmp_path: Path) -> None:
     assert [node for node, text in world.said if "systemctl start" in text] == ["node1"]
     second.release()
     second.close()
-    assert access.read(tmp_path).cluster["head"] == "node9"
+    assert cluster_access.read(tmp_path).cluster["head"] == "node9"
     admin = Command("node0", "radosgw-admin -c /etc/ceph/ceph.conf user rm --uid=a")
     assert str(second._runner.for_present_head(admin)) == "node9: radosgw-admin -c /etc/other.conf user rm --uid=a"
     # and by the folder alone, after one more
@@ -156,7 +156,7 @@ def test_another_head_undoes_what_the_first_has_done(tmp_path: Path) -> None:
     third.apply()
     third.close()
     injector(tmp_path, world, cluster={**second_head, "head": "node8"}).close()
-    found = access.read(tmp_path)
+    found = cluster_access.read(tmp_path)
     assert found.cluster["head"] == "node8"
     remote: Any = world
     by_folder = replace(found, remote=remote, ceph=Ceph(remote, found.cluster))
@@ -207,12 +207,12 @@ def test_the_folder_of_another_cluster_is_refused(tmp_path: Path, world: Connect
     other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
     with pytest.raises(FaultError, match=r"35488bad-.*head node0.* 11111111-.*head headB"):
         injector(tmp_path, other, cluster=another_head)
-    assert access.read(tmp_path).cluster["head"] == "node0"
+    assert cluster_access.read(tmp_path).cluster["head"] == "node0"
     other.fail = ["fsid"]  # nothing is known of it but its name
     with pytest.raises(FaultError, match=r"head node0.*head headB"):
         injector(tmp_path, other, cluster=another_head)
     injector(tmp_path, other, cluster={**CLUSTER, "clients": ["client2"]}).close()
-    assert access.read(tmp_path).cluster["clients"] == ["client2"]
+    assert cluster_access.read(tmp_path).cluster["clients"] == ["client2"]
 
 
 @pytest.mark.parametrize("by", ["the run", "the profile faults"])
@@ -222,7 +222,7 @@ def test_what_is_open_is_not_undone_on_a_cluster_that_was_made_anew(
     """The same nodes, the same conf_file, and another fsid."""
     if by == "the profile faults":  # it asks nothing
         remote: Any = world
-        access.write(tmp_path, ClusterAccess(remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1"))
+        cluster_access.write(tmp_path, ClusterAccess(remote, Ceph(remote, CLUSTER), CLUSTER, run_id="r1"))
     first = ready(tmp_path, world)
     first.inject(STOP[1])
     first.close()

@@ -12,7 +12,7 @@ from faults_world import ANYTHING, SETTINGS, STOP, Connections, Died, injector
 
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.kinds.node import Power, Reboot
+from cbt_plugins.faults.kinds.reboot_power import Power, Reboot
 from cbt_plugins.faults.undo_journal import FILE, open_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings

@@ -11,7 +11,7 @@ from faults_world import ANYTHING, CLUSTER, Connections, Time, injector
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared
-from cbt_plugins.faults.facts import ask
+from cbt_plugins.faults.cluster_facts import ask
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.plan import Fault, Settings
 

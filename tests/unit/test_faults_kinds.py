@@ -18,7 +18,7 @@ KINDS = '''
 from pydantic import Field
 
 from cbt_plugins.faults.kind import Kind, KindOptions, Seconds
-from cbt_plugins.faults.kinds.daemon import Stop
+from cbt_plugins.faults.kinds.stop_crash import Stop
 
 
 class StopGateway(Stop):

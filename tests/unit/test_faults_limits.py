@@ -10,7 +10,7 @@ from faults_world import ANYTHING, CLUSTER, Connections, Time
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
-from cbt_plugins.faults.access import limits_of
+from cbt_plugins.faults.cluster_access import limits_of
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.undo_journal import open_in
 from cbt_plugins.plan import Fault, Settings

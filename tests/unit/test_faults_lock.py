@@ -14,7 +14,7 @@ from faults_world import CLUSTER, Connections
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.lock import Lock
+from cbt_plugins.faults.cluster_lock import Lock
 
 OLD = "cbt-plugins/run"
 

@@ -12,7 +12,7 @@ from faults_judge import PACIFIC
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.transports.transport import Result
-from cbt_plugins.faults.facts import Facts
+from cbt_plugins.faults.cluster_facts import Facts
 from cbt_plugins.faults.kinds.maintenance import Maintenance
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step

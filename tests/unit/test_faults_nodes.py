@@ -13,8 +13,8 @@ from faults_world import ANYTHING, CLUSTER, Connections, Died, Time
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import ClusterAccess, FaultError, Injector, runner
-from cbt_plugins.faults.kinds.node import BOOT, shown_secrets
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, command_runner
+from cbt_plugins.faults.kinds.reboot_power import BOOT, shown_secrets
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault
 
@@ -66,7 +66,7 @@ class Machine(Connections):
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(Time())
-    monkeypatch.setattr(runner, "_here", made.here)
+    monkeypatch.setattr(command_runner, "_here", made.here)
     return made
 
 

@@ -11,8 +11,8 @@ from typing import List, Sequence
 
 import pytest
 
-from cbt_plugins.faults.facts import DaemonName, osd_names
-from cbt_plugins.faults.services import orchestrate
+from cbt_plugins.faults.cluster_facts import DaemonName, osd_names
+from cbt_plugins.faults.service_managers import orchestrate
 
 #: an order is carried out at the third look that follows; a start is dropped while a stop waits
 _CEPH = """#!/bin/sh

@@ -17,12 +17,12 @@ from cbt_plugins.cluster.ceph import Ceph, json_values
 from cbt_plugins.config import registry
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview
-from cbt_plugins.faults.access import read
-from cbt_plugins.faults.facts import DaemonName
+from cbt_plugins.faults.cluster_access import read
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.kind import Kind
-from cbt_plugins.faults.lock import started
-from cbt_plugins.faults.services import DaemonProcess, Service, daemon_of, kill, parse
-from cbt_plugins.faults.services import signal as send_signal
+from cbt_plugins.faults.service_managers import DaemonProcess, Service, daemon_of, kill, parse
+from cbt_plugins.faults.service_managers import signal as send_signal
 from cbt_plugins.faults.step import Check, Command, Step, agrees, equals, find
 from cbt_plugins.plan import Fault, Settings
 
@@ -322,7 +322,7 @@ def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
 def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceph is asked for what a run destroys, also in a plan, and right before it; not for what it only stops."""
     world: Any = Connections()
-    monkeypatch.setattr("cbt_plugins.faults.kinds.osd._volume", lambda *a: ((), (), {}))
+    monkeypatch.setattr("cbt_plugins.faults.kinds.out_replace._volume", lambda *a: ((), (), {}))
     one = injector(tmp_path, world)
     one.acquire()
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"})

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, Iterator, List
 import pytest
 from waiting import wait_for
 
-from cbt_plugins.faults import balancer_agent, process_agent
+from cbt_plugins.faults import haproxy_agent, process_agent
 from cbt_plugins.faults.node_shell import agent_text, script
 
 #: listens at a port and at an admin socket, with a second thread, and replies to all
@@ -209,7 +209,7 @@ def haproxy(tmp_path: Path) -> Iterator[Callable[[List[int]], List[str]]]:
     thread = threading.Thread(target=serve)
     thread.start()
     yield lambda numbers: requests.extend(numbers) or told  # type: ignore[func-returns-value]
-    balancer_agent.ask(str(path), "end")
+    haproxy_agent.ask(str(path), "end")
     thread.join()
     server.close()
 
@@ -218,24 +218,24 @@ def test_servers_are_found_by_address(
     haproxy: Callable[[List[int]], List[str]], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     path = f"{tmp_path}/admin.sock"
-    balancer_agent.main("find", path, *(f"10.0.0.{n}:7480" for n in (1, 2, 3, 4, 5)), "10.0.0.1:80")
+    haproxy_agent.main("find", path, *(f"10.0.0.{n}:7480" for n in (1, 2, 3, 4, 5)), "10.0.0.1:80")
     assert capsys.readouterr().out == "s3/a ready\ns3/b down\ns3/c maint\ns3/d drain\n"
     for servers, state in ((["s3/a"], "ready"), (["s3/a", "s3/b"], "mixed"), (["s3/x"], "absent")):
-        balancer_agent.main("state", path, *servers)
+        haproxy_agent.main("state", path, *servers)
         assert capsys.readouterr().out == f"{state}\n"
 
 
 def test_a_drain_ends_with_the_requests_under_way(haproxy: Callable[[List[int]], List[str]], tmp_path: Path) -> None:
     told = haproxy([2, 1])
-    balancer_agent.main("drain", f"{tmp_path}/admin.sock", "600", "s3/a")
+    haproxy_agent.main("drain", f"{tmp_path}/admin.sock", "600", "s3/a")
     assert told == ["set server s3/a state drain", "show stat", "show stat", "show stat"]
-    balancer_agent.main("ready", f"{tmp_path}/admin.sock", "s3/a")
+    haproxy_agent.main("ready", f"{tmp_path}/admin.sock", "s3/a")
     assert told[-1] == "set server s3/a state ready"
-    with pytest.raises(balancer_agent.BalancerError, match=r"set server s3/e state ready: No such server\."):
-        balancer_agent.main("ready", f"{tmp_path}/admin.sock", "s3/e")
+    with pytest.raises(haproxy_agent.BalancerError, match=r"set server s3/e state ready: No such server\."):
+        haproxy_agent.main("ready", f"{tmp_path}/admin.sock", "s3/e")
 
 
 def test_a_drain_does_not_wait_for_ever(haproxy: Callable[[List[int]], List[str]], tmp_path: Path) -> None:
     told = haproxy([1] * 1000)
-    balancer_agent.main("drain", f"{tmp_path}/admin.sock", "0", "s3/a")
+    haproxy_agent.main("drain", f"{tmp_path}/admin.sock", "0", "s3/a")
     assert told == ["set server s3/a state drain", "show stat"]

@@ -11,10 +11,10 @@ from faults_judge import DATA, ONE, PACIFIC, TWO, judge, rules, taken, text
 
 from cbt_plugins.cluster.ceph import Reply
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.case import Held, Roles, roles_of
-from cbt_plugins.faults.facts import DaemonName, Facts
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.faults.safety import RULES, questions
+from cbt_plugins.faults.safety_case import Held, Roles, roles_of
+from cbt_plugins.faults.safety_rules import RULES, questions
 from cbt_plugins.models.pools import inactive_share
 
 #: as a `ceph` of its own prints it, its line of errors before it

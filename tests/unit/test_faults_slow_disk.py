@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
+from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.kinds.disk import SlowDisk
-from cbt_plugins.faults.lock import started
 from cbt_plugins.faults.node_shell import script
 
 SDB, SDC = "8:16", "8:32"

@@ -12,7 +12,7 @@ from faults_world import Connections, injector
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.facts import DAEMON_QUESTIONS, DaemonName, Facts, osd_names
+from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, DaemonName, Facts, osd_names
 from cbt_plugins.faults.kinds.failover import Failover
 from cbt_plugins.faults.scene import Resolver
 from cbt_plugins.faults.step import Step

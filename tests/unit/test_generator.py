@@ -9,8 +9,8 @@ from typing import Iterator
 import pytest
 from config_files import CLUSTER, WARP
 
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.generator import LoadStart, generator_of
 from cbt_plugins.load.generator_process import GeneratorProcess
 from cbt_plugins.run.preflight import programs_of

@@ -16,20 +16,20 @@ import pytest
 from config_files import CLUSTER, errors_in, marked
 from waiting import wait_for
 
-from cbt_plugins.cluster.clock import Offset
-from cbt_plugins.config.check import load_file
-from cbt_plugins.config.engines import wants_ceiling
+from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.generator_abilities import wants_ceiling
 from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory, environment
 from cbt_plugins.load.hsbench import AGENT, HsbenchJobs
 from cbt_plugins.plan import Plan
 from cbt_plugins.programs import own_program
-from cbt_plugins.results.aggregates import frames, places
+from cbt_plugins.results.aggregates_file import frames, places
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.accumulator import JobAccumulator
-from cbt_plugins.results.requests.phase import latency
+from cbt_plugins.results.requests.phase_numbers import latency
 from cbt_plugins.results.requests.series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
-from cbt_plugins.run.outcome import PhaseOutcome, window_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome, window_of
 
 DATA = Path(__file__).parents[1] / "data" / "hsbench"
 SECTION = """\

@@ -12,8 +12,8 @@ import resources_lines
 
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.record_reader import read_imported, records_of
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.results.source import Unreadable
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "cbt"

@@ -13,8 +13,8 @@ import pytest
 from cbt_plugins.results.importers import cosbench
 from cbt_plugins.results.importers.cosbench import tables
 from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "cosbench"
 PUBLIC = DATA.with_name("cosbench-public")

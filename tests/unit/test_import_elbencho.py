@@ -10,8 +10,8 @@ import pytest
 
 from cbt_plugins.results.importers import elbencho_text
 from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "elbencho"
 

@@ -8,10 +8,10 @@ from typing import List, Tuple
 import pytest
 import yaml
 
-from cbt_plugins.config.check import Config, load
-from cbt_plugins.config.elbencho import convert
+from cbt_plugins.config.converters.elbencho import convert
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.file_check import Config, load
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.tools.__main__ import main
 
 #: in the form of docs/workloads/elbencho-s3.md of CBT's pull request 359

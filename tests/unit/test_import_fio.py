@@ -14,8 +14,8 @@ import pytest
 
 from cbt_plugins.results.importers import fio
 from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.result_file import Unreadable, read_unpacked
 from cbt_plugins.results.run_record import Measurement, RunRecord
-from cbt_plugins.results.source import Unreadable, read_unpacked
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "fio"
 RUN = DATA / "archive" / "results" / "00000000" / "id-0c9d41ab"

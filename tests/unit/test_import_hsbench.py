@@ -16,8 +16,8 @@ import pytest
 from cbt_plugins.results.importers import hsbench
 from cbt_plugins.results.importers.parts import measurements
 from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import Measurement, RunRecord
-from cbt_plugins.results.source import Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "hsbench"
 

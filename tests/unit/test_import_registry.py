@@ -7,7 +7,7 @@ import pytest
 
 from cbt_plugins.config import registry
 from cbt_plugins.results.record_reader import importers, records_of
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 
 TALLY = '''
 from cbt_plugins.results.importers.importer import ClientImporter

@@ -16,8 +16,8 @@ import pytest
 
 from cbt_plugins.results.importers.warp import read_rows
 from cbt_plugins.results.record_reader import read_imported
+from cbt_plugins.results.result_file import PackedFile, Unreadable
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.results.source import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "imported" / "warp"
 ROWS = Path(__file__).parent.parent / "data" / "rows"

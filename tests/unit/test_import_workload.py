@@ -8,10 +8,10 @@ from typing import Any, Dict, List, Tuple
 import pytest
 import yaml
 
-from cbt_plugins.config.check import load
-from cbt_plugins.config.conversion import ConversionError
-from cbt_plugins.config.cosbench import convert
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.converters.conversion import ConversionError
+from cbt_plugins.config.converters.cosbench import convert
+from cbt_plugins.config.file_check import load
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.plan import Plan
 from cbt_plugins.tools.__main__ import main
 

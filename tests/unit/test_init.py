@@ -11,10 +11,10 @@ import pytest
 import yaml
 
 from cbt_plugins.cluster.ceph_programs import readable
-from cbt_plugins.cluster.frontends import Gateway, listeners_of
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.rgw_frontends import Gateway, listeners_of
 from cbt_plugins.cluster.transports.transport import Result
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.init import endpoints
 

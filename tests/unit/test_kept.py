@@ -19,18 +19,18 @@ from run_context import context, engine_of
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.remote import Pending, RemoteError
-from cbt_plugins.faults.pools import Part
+from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.undo_journal import open_in
 from cbt_plugins.journal import Journal, json_lines
-from cbt_plugins.load.session import LoadError
+from cbt_plugins.load.load_session import LoadError
 from cbt_plugins.plan import S3, Phase, Plan, Settings
-from cbt_plugins.run import engine as engine_module
-from cbt_plugins.run import phases as phases_module
-from cbt_plugins.run import prepare
+from cbt_plugins.run import cluster_preparation
+from cbt_plugins.run import phase_runner as phases_module
+from cbt_plugins.run import plan_runner as engine_module
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.engine import Engine
 from cbt_plugins.run.load_phase import LoadPhase
-from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.plan_runner import Engine
 
 #: labels of what a run makes for itself, in their order
 PREPARED = (
@@ -159,7 +159,7 @@ class Run:
         ready.keys = ready.others = None
         monkeypatch.setattr(engine_module, "rescue", at("rescue"))
         monkeypatch.setattr(engine_module, "check", at("check", ready))
-        monkeypatch.setattr(prepare, "set_up", self._set_up)
+        monkeypatch.setattr(cluster_preparation, "set_up", self._set_up)
         monkeypatch.setattr(Engine, "_describe", at("manifest"))
         monkeypatch.setattr(Engine, "_snapshot", at("snapshot"))
         monkeypatch.setattr(Engine, "_context", lambda engine, *journals: self._context(engine, *journals))

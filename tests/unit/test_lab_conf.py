@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_plugins.tools.lab.conf import (
+from cbt_plugins.tools.lab.ceph_conf import (
     ceph_conf,
     key_like,
     keyring,

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from cbt_plugins.tools.lab import pid1
+from cbt_plugins.tools.lab.namespaces import PID1, Birth, Spaces, needed_paths
 from cbt_plugins.tools.lab.needs import LabError
-from cbt_plugins.tools.lab.spaces import PID1, Birth, Spaces, needed_paths
 
 
 def child(birth: Birth, code: str) -> subprocess.Popen[bytes]:

@@ -13,7 +13,7 @@ from typing import Any, Iterator, List
 import pytest
 from half_archive import COPIED, HALF
 
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.journal import Journal, LineTail
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.plan import Phase
@@ -21,11 +21,11 @@ from cbt_plugins.report.live_terminal import data, moment_lines, notes
 from cbt_plugins.results import live_run
 from cbt_plugins.results.archive import ArchivedPhase, read_run, read_running
 from cbt_plugins.results.live_run import GOING_ON, GONE, LiveRun
-from cbt_plugins.results.requests import phase as of_phase
+from cbt_plugins.results.requests import phase_numbers as of_phase
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
-from cbt_plugins.results.source import Unreadable
-from cbt_plugins.run.outcome import PhaseOutcome
-from cbt_plugins.run.watched_phase import WatchedPhase
+from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.run.live_files import WatchedPhase
+from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.tools.__main__ import main
 
 

@@ -14,17 +14,17 @@ import pytest
 from run_context import context
 
 from cbt_plugins import journal
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts, JobEnd, LoadStart
-from cbt_plugins.load.session import Beat, LoadError
+from cbt_plugins.load.load_session import Beat, LoadError
 from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.run import load_observer, preflight
-from cbt_plugins.run import outcome as outcome_module
+from cbt_plugins.run import phase_outcome as outcome_module
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_observer import LoadObserver, refusal
 from cbt_plugins.run.load_phase import LoadPhase
-from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.phase_outcome import PhaseOutcome
 
 
 def beat_of(good: int, failed: int, first: float) -> Beat:

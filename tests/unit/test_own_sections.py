@@ -8,8 +8,8 @@ from typing import List
 import pytest
 from config_files import stand_in_checkout
 
-from cbt_plugins.cbt.own_sections import unread_keys
-from cbt_plugins.config.source import read
+from cbt_plugins.cbt.unread_keys import unread_keys
+from cbt_plugins.config.yaml_source import read
 from cbt_plugins.tools.__main__ import main
 
 #: shaped as CBT's: a class reads its keys in its module, in its base class, and in a package that it imports

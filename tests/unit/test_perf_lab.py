@@ -11,7 +11,7 @@ import fake_cycle
 import pytest
 import yaml
 
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import main, parser_of
 
 PAGE = (Path(__file__).parents[2] / "docs" / "PERF-LAB.md").read_text(encoding="utf-8")

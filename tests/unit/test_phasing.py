@@ -17,15 +17,15 @@ from run_context import context
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import Ceph, Status
-from cbt_plugins.cluster.clock import Offset
+from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.faults import FaultError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
-from cbt_plugins.run import events, phases
+from cbt_plugins.run import event_schedule, phase_runner
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.outcome import PhaseOutcome
-from cbt_plugins.run.phases import PhaseRunner, Watchers
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "clean"))
@@ -170,8 +170,8 @@ class Run:
 def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     made = Recovery()
     monkeypatch.setattr(waiting, "STABLE", 0.0)
-    monkeypatch.setattr(events, "ONCE_MORE", 0.0)
-    monkeypatch.setattr(phases, "LoadPhase", lambda run, ready, buckets, agents: buckets)
+    monkeypatch.setattr(event_schedule, "ONCE_MORE", 0.0)
+    monkeypatch.setattr(phase_runner, "LoadPhase", lambda run, ready, buckets, agents: buckets)
     return made
 
 
@@ -202,7 +202,7 @@ def test_a_node_without_power_has_lost_its_monitors(kind: str, options: Dict[str
     fault = Fault("a", kind, ("node1",), options=options)
     cycle = (load("one-down", Event(0.0, inject=fault)), load("back", Event(0.0, undo=("a",))))
     plan = Plan("warp", S3(urls=("http://a",)), (), (), cycle)
-    assert [phases.restarts_nodes(plan, index) for index in (1, 2)] == [False, lost]
+    assert [phase_runner.restarts_nodes(plan, index) for index in (1, 2)] == [False, lost]
 
 
 def test_a_pool_that_a_phase_makes_is_set_before_the_next(
@@ -308,7 +308,7 @@ def test_osds_down_before_are_named(tmp_path: Path, world: Recovery, caplog: pyt
 
 def test_a_fault_that_is_refused_is_asked_for_once_more(monkeypatch: pytest.MonkeyPatch) -> None:
     """The balancer moves PGs when it likes."""
-    monkeypatch.setattr(events, "ONCE_MORE", 0.0)
+    monkeypatch.setattr(event_schedule, "ONCE_MORE", 0.0)
     answers: List[Any] = [FaultError("a: refused. ok-to-stop: 2 PGs"), "prepared"]
 
     def ready(fault: Fault) -> Any:
@@ -318,7 +318,9 @@ def test_a_fault_that_is_refused_is_asked_for_once_more(monkeypatch: pytest.Monk
         return answer
 
     fault = Fault("a", "stop", ("node4",))
-    schedule = events.EventSchedule([Event(0.0, inject=fault)], cast(Any, SimpleNamespace(ready=ready)), print, "x")
+    schedule = event_schedule.EventSchedule(
+        [Event(0.0, inject=fault)], cast(Any, SimpleNamespace(ready=ready)), print, "x"
+    )
     schedule.prepare()
     assert schedule._ready == "prepared" and answers == []  # type: ignore[comparison-overlap]
 
@@ -346,7 +348,7 @@ def test_a_failure_of_a_scorecard_that_is_refused_makes_no_load(
     tmp_path: Path, world: Recovery, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The reason is noted once, the run goes on, and the phase is not repeated when the run is resumed."""
-    monkeypatch.setattr(events, "ONCE_MORE", 0.0)
+    monkeypatch.setattr(event_schedule, "ONCE_MORE", 0.0)
     two = Fault("two", "stop", ("node1", "node3"))
     refused = load("two-nodes", Event(0.0, inject=two, optional=True), Event(0.0, undo=("two",)))
     other = load("node-down", Event(0.0, inject=A, optional=True), Event(0.1, undo=("a",)))

@@ -11,8 +11,8 @@ import pytest
 from faults_world import Connections
 
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults.cluster_lock import KEY
 from cbt_plugins.faults.kinds.network import Network
-from cbt_plugins.faults.lock import KEY
 from cbt_plugins.faults.node_shell import script
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.plan_live import with_programs_once

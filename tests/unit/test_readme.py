@@ -6,7 +6,7 @@ import re
 import textwrap
 from pathlib import Path
 
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import VERBS
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -11,10 +11,10 @@ from typing import Dict, NamedTuple, Optional
 import analysis_archives as made
 import pytest
 
-from cbt_plugins.results import source
+from cbt_plugins.results import result_file
 from cbt_plugins.results.requests import job_files as request_rows
 from cbt_plugins.results.requests.job_files import NotBuilt, by_client
-from cbt_plugins.results.source import PackedFile, Unreadable
+from cbt_plugins.results.result_file import PackedFile, Unreadable
 
 DATA = Path(__file__).parent.parent / "data" / "rows"
 REFUSED = 'Put "http://127.0.0.1:7072/b/x": dial tcp 127.0.0.1:7072: connect: connection refused'
@@ -194,7 +194,7 @@ def lines_of(path: Path) -> int:
 
 
 def test_zstd_by_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "zstd_member", lambda: None)
+    monkeypatch.setattr(result_file, "zstd_member", lambda: None)
     assert lines_of(PACKED) == 302
     (tmp_path / "torn.csv.zst").write_bytes(PACKED.read_bytes()[: PACKED.stat().st_size // 2])
     torn = PackedFile(tmp_path / "torn.csv.zst")
@@ -203,8 +203,8 @@ def test_zstd_by_program(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_zstd_without_anything_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(source, "zstd_member", lambda: None)
-    monkeypatch.setattr(source.shutil, "which", lambda name: None)
+    monkeypatch.setattr(result_file, "zstd_member", lambda: None)
+    monkeypatch.setattr(result_file.shutil, "which", lambda name: None)
     with pytest.raises(Unreadable, match="install the program zstd, the Python package zstandard"):
         lines_of(PACKED)
 

@@ -9,10 +9,10 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 
-from cbt_plugins.cluster import sampler_agent, state_sources
+from cbt_plugins.cluster import state_sampler_agent, state_sampler_sources
 from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
-from cbt_plugins.load import agent, generator_process, hsbench_agent
+from cbt_plugins.load import client_agent, generator_process, hsbench_agent
 from cbt_plugins.monitors import backlog_agent, internals_agent, node_daemons, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.run import bucket_agent
@@ -104,7 +104,7 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
 @pytest.mark.parametrize(
     "program",
     [
-        agent,
+        client_agent,
         backlog_agent,
         bucket_agent,
         generator_process,
@@ -112,8 +112,8 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
         internals_agent,
         node_daemons,
         resources_agent,
-        sampler_agent,
-        state_sources,
+        state_sampler_agent,
+        state_sampler_sources,
     ],
 )
 def test_programs_for_nodes_are_ones_for_old_pythons(program: Any) -> None:

@@ -18,15 +18,15 @@ from aggregates_writer import Request
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from cbt_plugins.results import aggregates
-from cbt_plugins.results.aggregates import Frame, frames, joined, places
+from cbt_plugins.results import aggregates_file
+from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates, kind
 from cbt_plugins.results.requests.job_files import Read, Task, frames_of_rows, read_jobs
 from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 
 T0, NS = made.T0 // 60 * 60, made.NS  # a whole minute
 CACHE = Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache")
@@ -244,7 +244,7 @@ def test_a_damaged_frame_takes_no_other_with_it(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("which", ["zlib", "isal.isal_zlib"])
 def test_both_ways_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, which: str) -> None:
-    monkeypatch.setattr(aggregates, "inflate", pytest.importorskip(which))
+    monkeypatch.setattr(aggregates_file, "inflate", pytest.importorskip(which))
     path = aggregates_writer.write(tmp_path / "j.aggregates", steady())
     assert read(path).jobs["j"].rows == 40
     at, _ = places(path)[0][1]

@@ -13,7 +13,7 @@ from faults_world import ANYTHING, Connections
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import preview
-from cbt_plugins.faults.prepared import Prepared
+from cbt_plugins.faults.prepared_fault import Prepared
 from cbt_plugins.faults.step import Check
 from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import Fault

@@ -8,7 +8,7 @@ from typing import Any, Dict, List
 
 import pytest
 
-from cbt_plugins.cluster import sampler_agent
+from cbt_plugins.cluster import state_sampler_agent
 
 
 class SlowCluster:
@@ -19,7 +19,7 @@ class SlowCluster:
         self._map_seconds, self._mgr_seconds = map_seconds, mgr_seconds
         self.asked: List[str] = []
         read = SimpleNamespace(time=lambda: self.now, monotonic=lambda: self.now, strptime=time.strptime)
-        monkeypatch.setattr(sampler_agent, "time", read)
+        monkeypatch.setattr(state_sampler_agent, "time", read)
 
     def mon(self, question: Dict[str, Any]) -> Any:
         self.asked.append(question["prefix"])
@@ -42,7 +42,7 @@ class SlowCluster:
 
 def test_maps_that_take_long_are_read_over_several_samples(monkeypatch: pytest.MonkeyPatch) -> None:
     cluster = SlowCluster(monkeypatch, map_seconds=0.3, mgr_seconds=0.0)
-    sampler = sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+    sampler = state_sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
     sampler.sample()
     cluster.epoch = 21
     epochs: List[int] = []
@@ -64,7 +64,7 @@ def test_maps_that_take_long_are_read_over_several_samples(monkeypatch: pytest.M
 def test_the_mgr_is_asked_for_a_tenth_of_the_time_at_most(monkeypatch: pytest.MonkeyPatch) -> None:
     for seconds, most in ((0.01, 41), (2.0, 5)):
         cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=seconds / 2)
-        sampler = sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+        sampler = state_sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
         begun = cluster.now
         while cluster.now < begun + 100:
             sampler.sample()

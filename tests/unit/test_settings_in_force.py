@@ -14,11 +14,11 @@ from faults_world import CLUSTER, Connections, injector
 
 from cbt_plugins.cluster.ceph import Ceph, CommandTimes
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import FaultError, Injector, in_force
-from cbt_plugins.faults.facts import Facts
-from cbt_plugins.faults.in_force import daemons_of, needs_restart, not_in_force
-from cbt_plugins.faults.pools import PoolMaker
+from cbt_plugins.faults import FaultError, Injector, settings_in_force
+from cbt_plugins.faults.cluster_facts import Facts
+from cbt_plugins.faults.pool_settings import PoolMaker
 from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.settings_in_force import daemons_of, needs_restart, not_in_force
 from cbt_plugins.plan import RunPool, Settings
 
 NINE = ("osd", "osd_max_backfills", "9")
@@ -193,7 +193,7 @@ def test_thousands_of_questions_fit_into_commands(monkeypatch: pytest.MonkeyPatc
 
     ceph = Ceph(cast(Any, None), {"head": "node0", "ceph_cmd": "sudo cephadm shell -- ceph"})
     monkeypatch.setattr(ceph, "run", run)
-    said = in_force._shown(ceph, [(f"osd.{osd}", "osd_max_backfills") for osd in range(5000)], 30.0)
+    said = settings_in_force._shown(ceph, [(f"osd.{osd}", "osd_max_backfills") for osd in range(5000)], 30.0)
     assert len(said) == 5000 and [osd for osd, value in enumerate(said) if value != "9"] == [7]
     assert 1 < len(each) < 1000
 

@@ -8,8 +8,8 @@ from typing import Any, Dict
 
 import pytest
 
+from cbt_plugins.cluster_space import Space
 from cbt_plugins.config.units import about_link, parse_link
-from cbt_plugins.space import Space
 from cbt_plugins.tools.__main__ import main
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"

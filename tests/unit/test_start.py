@@ -17,7 +17,7 @@ from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
 from cbt_plugins.run import preflight
 from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.fill_goal import reached_before
-from cbt_plugins.run.phases import start_of
+from cbt_plugins.run.phase_runner import start_of
 
 MIX = {"GET": 50.0, "PUT": 50.0}
 FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="cbt-load")

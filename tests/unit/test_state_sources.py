@@ -10,7 +10,7 @@ def test_a_ceph_command_that_has_ended_does_not_end_the_agent() -> None:
     """Neither the question nor what is left of it in a buffer, although the agent dies of SIGPIPE elsewhere."""
     text = """if True:
         import signal
-        from cbt_plugins.cluster.state_sources import CephCommand, NoReply
+        from cbt_plugins.cluster.state_sampler_sources import CephCommand, NoReply
         signal.signal(signal.SIGPIPE, signal.SIG_DFL)
         source = CephCommand("true", 1)
         source._open()

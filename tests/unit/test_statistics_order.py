@@ -11,7 +11,7 @@ from scipy import stats
 from scipy.signal import lfilter
 
 from cbt_plugins.compare.statistics import Comparison, compare_runs, pooled_scatter
-from cbt_plugins.compare.statistics.order import blocks, in_groups, line, resembling_p, within_blocks
+from cbt_plugins.compare.statistics.run_order import blocks, in_groups, line, resembling_p, within_blocks
 
 Times = Tuple[List[int], List[int]]
 

@@ -25,7 +25,7 @@ FOLDERS = ("cbt_plugins", "monitors", "tools")
 VAGUE = {"utils", "helpers", "common", "misc"}
 PRONOUNS = re.compile("_*(its|theirs|made|found|known|told|said|asked|there|one|other|rest|whole|what|so|more)_*")
 #: what files, templates and documented examples call so, and the argument of Python's own operators
-KEPT = {"planning.found", "sequential.found", "preview.what", "step.what", "sentence.more"}
+KEPT = {"planning.found", "sequential.found", "plan_preview.what", "step.what", "sentence.more"}
 KEPT |= {"generator.other", "histogram.other"}
 #: with what a docstring begins that says neither what a function does nor what it returns
 NO_VERBS = re.compile(
@@ -36,7 +36,7 @@ PARAMETERS = 6
 #: lines of what is read in one sitting
 FUNCTION, MODULE = 60, 500
 #: where engines have names because no class is there to ask: the archives of earlier runs
-ENGINES_OF_ARCHIVES = "cbt_plugins.results.engines"
+ENGINES_OF_ARCHIVES = "cbt_plugins.results.engines_of_archives"
 #: names of generators that stand for something else: of result files, of processes on a node
 OTHER_NAMES = ("cbt_plugins.results.importers.", "cbt_plugins.monitors.node_daemons")
 

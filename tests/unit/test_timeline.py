@@ -15,8 +15,8 @@ from waiting import wait_for
 from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import Event, Fault
-from cbt_plugins.run.events import EventSchedule
-from cbt_plugins.run.outcome import PhaseOutcome
+from cbt_plugins.run.event_schedule import EventSchedule
+from cbt_plugins.run.phase_outcome import PhaseOutcome
 
 A = Fault("a", "stop", ("node4",))
 
@@ -122,7 +122,7 @@ class Moving(Notes):
 
 
 def test_a_fault_that_waits_for_a_clean_cluster_makes_what_follows_later(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cbt_plugins.run.events.ONCE_MORE", 0.5)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.5)
     notes = Moving(["clean", "clean", "domain"])
     made = timeline(notes, Event(0.0, inject=A, after_clean=True), Event(0.2, undo=("a",)))
     made.prepare()
@@ -166,8 +166,8 @@ def test_a_later_fault_is_looked_at_shortly_before() -> None:
 
 
 def test_a_fault_is_judged_once_more_right_before_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cbt_plugins.run.events.AHEAD", 1000.0)
-    monkeypatch.setattr("cbt_plugins.run.events.AGAIN", 993.0)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.AHEAD", 1000.0)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.AGAIN", 993.0)
     notes = Notes()
     made = timeline(notes, Event(1000.0, inject=A))
     made.begin(time.time() - 5.0)
@@ -221,7 +221,7 @@ def test_a_run_that_ends_shuts_the_injector_before_it_waits() -> None:
 
 
 def test_a_refusal_before_the_load_is_raised_and_a_later_one_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cbt_plugins.run.events.ONCE_MORE", 0.0)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.0)
     made = timeline(Notes("too many"), Event(0.0, inject=A))
     with pytest.raises(FaultError, match="too many"):
         made.prepare()

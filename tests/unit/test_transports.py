@@ -13,13 +13,13 @@ import pytest
 from config_files import CLUSTER, RGWTEST, errors_in
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.clock import offsets
+from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.transports.choice import TransportChoice
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.config import registry
-from cbt_plugins.config.check import load_file
-from cbt_plugins.faults import ClusterAccess, access
+from cbt_plugins.config.file_check import load_file
+from cbt_plugins.faults import ClusterAccess, cluster_access
 from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.faults.undo_journal import COMMAND, UndoJournal
 from cbt_plugins.tools.__main__ import main
@@ -202,32 +202,32 @@ def access_of(cluster: Dict[str, Any], common: Dict[str, Any]) -> ClusterAccess:
 
 def test_cluster_json_names_the_transport_of_each_node(tmp_path: Path) -> None:
     cluster = {"user": None, "head": HERE, "osds": ["a", "root@b:2222"], "transport": {"a": "nspawn"}}
-    access.write(tmp_path, access_of(cluster, NO_PDSH))
-    document = json.loads((tmp_path / access.FILE).read_text())
+    cluster_access.write(tmp_path, access_of(cluster, NO_PDSH))
+    document = json.loads((tmp_path / cluster_access.FILE).read_text())
     assert document["cluster"]["transport"] == {HERE: "local", "a": "nspawn", "b": "ssh"}
-    again = access.read(tmp_path)
+    again = cluster_access.read(tmp_path)
     assert [again.remote.transport_name(node) for node in (HERE, "a", "b")] == ["local", "nspawn", "ssh"]
     assert "no transport 'nspawn' is installed" in again.remote.run(["a"], "true", check=False)["a"].stderr
 
 
 def test_local_of_another_machine_is_not_this_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """An archive on a shared disk: its undo runs on a machine that is none of the nodes."""
-    access.write(tmp_path, access_of({"head": HERE}, NO_PDSH))
+    cluster_access.write(tmp_path, access_of({"head": HERE}, NO_PDSH))
     monkeypatch.setattr(socket, "gethostname", lambda: "elsewhere")
-    assert access.read(tmp_path).remote.command(HERE, "true")[0] == "ssh"
+    assert cluster_access.read(tmp_path).remote.command(HERE, "true")[0] == "ssh"
 
 
 def test_a_cluster_json_without_transports_is_read_and_stays_as_it_is(tmp_path: Path) -> None:
     cluster = {"head": HERE, "osds": ["a"]}
-    access.write(tmp_path, access_of(cluster, NO_PDSH))
-    document = json.loads((tmp_path / access.FILE).read_text())
+    cluster_access.write(tmp_path, access_of(cluster, NO_PDSH))
+    document = json.loads((tmp_path / cluster_access.FILE).read_text())
     del document["cluster"]["transport"], document["seal"]
-    (tmp_path / access.FILE).write_text(json.dumps({**document, "seal": access.seal.of(document)}))
-    before = (tmp_path / access.FILE).read_bytes()
-    earlier = access.read(tmp_path)
+    (tmp_path / cluster_access.FILE).write_text(json.dumps({**document, "seal": cluster_access.seal.of(document)}))
+    before = (tmp_path / cluster_access.FILE).read_bytes()
+    earlier = cluster_access.read(tmp_path)
     assert [earlier.remote.transport_name(node) for node in (HERE, "a")] == ["local", "ssh"]
-    access.ensure(tmp_path, earlier, access.ClusterLimits())
-    assert (tmp_path / access.FILE).read_bytes() == before
+    cluster_access.ensure(tmp_path, earlier, cluster_access.ClusterLimits())
+    assert (tmp_path / cluster_access.FILE).read_bytes() == before
 
 
 def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others(
@@ -236,7 +236,7 @@ def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
     folder, flags = tmp_path / "run", {node: tmp_path / f"broken-{node}" for node in ("a", "b")}
     folder.mkdir()
-    access.write(folder, access_of({"head": HERE, "osds": ["a", "b"], "transport": {"a": "nspawn"}}, NO_PDSH))
+    cluster_access.write(folder, access_of({"head": HERE, "osds": ["a", "b"], "transport": {"a": "nspawn"}}, NO_PDSH))
     with closing(UndoJournal(folder)) as journal:
         journal.identify("r1", True)
         for node, flag in flags.items():
@@ -249,12 +249,12 @@ def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others
     assert why in capsys.readouterr().err
     assert [node for node, flag in flags.items() if flag.exists()] == ["a"]
 
-    sealed = (folder / access.FILE).read_text()
-    (folder / access.FILE).write_text(sealed.replace("nspawn", "ssh"))
+    sealed = (folder / cluster_access.FILE).read_text()
+    (folder / cluster_access.FILE).write_text(sealed.replace("nspawn", "ssh"))
     assert main(["undo", str(folder)]) == 1 and flags["a"].exists()
     assert "not written by this user on this machine" in capsys.readouterr().err
 
-    (folder / access.FILE).write_text(sealed)
+    (folder / cluster_access.FILE).write_text(sealed)
     references = {**registry.references(registry.TRANSPORTS), "nspawn": "cbt_plugins.cluster.transports.ssh:Ssh"}
     monkeypatch.setattr(registry, "references", lambda group: references)
     assert main(["undo", str(folder)]) == 0 and not flags["a"].exists()

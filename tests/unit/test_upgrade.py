@@ -12,8 +12,8 @@ import pytest
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.conditions import of_own_faults
 from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.config.fault_spans import event_text
 from cbt_plugins.config.sections import plan_of
-from cbt_plugins.config.spans import event_text
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import NodeCommand, Upgrade
 from cbt_plugins.report.sentence import of_run

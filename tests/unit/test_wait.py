@@ -19,9 +19,9 @@ SLEEPERS = {
     "campaigns/trial.py": 1,  # a signal ends the pause, and is sent on
     "run/wait_phase.py": 2,  # the seconds of post_poll, and the pause after a deep scrub's progress
     # on nodes, where nothing is imported
-    "faults/balancer_agent.py": 1,
+    "faults/haproxy_agent.py": 1,
     "faults/process_agent.py": 1,
-    "load/agent.py": 1,
+    "load/client_agent.py": 1,
     "load/hsbench_agent.py": 2,
     "run/bucket_agent.py": 2,
 }

@@ -17,9 +17,9 @@ from config_files import CLUSTER
 
 from cbt_plugins.cluster.ceph import CephError, S3Keys
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.config.check import load_file
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.faults.lock import NoLock
+from cbt_plugins.config.file_check import load_file
+from cbt_plugins.faults.cluster_lock import NoLock
 from cbt_plugins.plan import S3, Bucket
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run.buckets import BucketsByS3

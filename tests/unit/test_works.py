@@ -12,9 +12,9 @@ from config_files import CLUSTER, WARP, errors_in, marked
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.acceptable import target_of
-from cbt_plugins.config.check import load_file
-from cbt_plugins.config.preview import changes, forecast, warnings
-from cbt_plugins.faults.gateways import GatewayMaker
+from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.plan_preview import changes, forecast, warnings
+from cbt_plugins.faults.rgw_settings import GatewayMaker
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.formatting.terminal import Terminal
 from cbt_plugins.load.cbt_load import CbtLoadJobs

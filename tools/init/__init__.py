@@ -10,10 +10,10 @@ from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
 from cbt_plugins.cluster.ceph import CephError, S3Keys
-from cbt_plugins.config import aws
-from cbt_plugins.config.check import load
+from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.source import YamlSource
+from cbt_plugins.config.file_check import load
+from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.inventory import check_name, head_of, nodes_of, split_names
 
 from .. import plan
@@ -100,8 +100,8 @@ def _clients(values: Sequence[str]) -> List[str]:
 def _keys_of_profile(profile: Optional[str]) -> Dict[str, S3Keys]:
     """Return the keys of a profile by what an error calls their owner, {} without a profile. Raises CommandError."""
     try:
-        return {f"profile {profile}": S3Keys(*aws.keys_of(profile))} if profile else {}
-    except aws.AwsError as error:
+        return {f"profile {profile}": S3Keys(*aws_profile.keys_of(profile))} if profile else {}
+    except aws_profile.AwsError as error:
         raise CommandError(f"--profile: {error}") from None
 
 

@@ -7,10 +7,10 @@ import getpass
 from typing import Any, Dict, List, Optional
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.frontends import Gateway, gateways_of
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.rgw_frontends import Gateway, gateways_of
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
-from cbt_plugins.faults.facts import DAEMON_QUESTIONS, Facts
+from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts
 from cbt_plugins.inventory import NodeName, check_name
 
 from ..command import FAILED, CommandError

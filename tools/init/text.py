@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 import yaml
 
 from cbt_plugins.config.units import format_percent
-from cbt_plugins.faults.facts import shape_of
+from cbt_plugins.faults.cluster_facts import shape_of
 from cbt_plugins.formatting import about_size, several
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import host_of

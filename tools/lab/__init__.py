@@ -13,14 +13,14 @@ from typing import Callable, Dict, List, Optional
 from cbt_plugins.formatting import about_size
 
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
-from ..forms import JSON, TEXT, add_forms, add_renamed, put
+from ..format_option import JSON, TEXT, add_forms, add_renamed, put
+from .ceph_releases import root_of
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
+from .namespaces import cache_home
 from .needs import LabError
 from .root_builder import RootBuilder
-from .roots import root_of
 from .snapshots import Snapshots
-from .spaces import cache_home
 from .topology import HEAD, Topology, parse_bytes, parse_ec
 
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]

@@ -21,12 +21,12 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 from cbt_plugins.cluster.remote import own_here
 from cbt_plugins.formatting import about_size
 
-from .conf import write_links, write_ssh
+from .ceph_conf import write_links, write_ssh
 from .daemons import BringUp, Daemons, bring_up, finish
+from .namespaces import Birth, Spaces, needed_paths, remove_groups
 from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
-from .spaces import Birth, Spaces, needed_paths, remove_groups
 from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.
@@ -238,7 +238,7 @@ class Lab:
             raise LabUsage(f"{daemon}: not a daemon of this lab")
         if node.systemd:
             raise LabUsage(f"{daemon}: its unit on {node.name} starts the machine's own programs")
-        argv = ["sh", str(Path(__file__).with_name("switch.sh")), root, daemon]
+        argv = ["sh", str(Path(__file__).with_name("switch_release.sh")), root, daemon]
         if socket.gethostname() == node.name and not self.spaces.first(node.name):
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
         else:

@@ -12,9 +12,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
+from .ceph_releases import inside, kept, release_of, roots
 from .needs import HOST, NODES, LabError, LabUsage, missing
 from .pid1 import OWN
-from .roots import inside, kept, release_of, roots
 
 #: release of Ceph -> the Debian that has it
 SUITES = {"pacific": "bookworm", "reef": "trixie", "tentacle": "sid"}

@@ -21,11 +21,11 @@ from cbt_plugins.formatting import about_size
 from cbt_plugins.journal import sync_folder, write_json
 from cbt_plugins.programs import cache_dir
 
+from .ceph_releases import Release, release_of
 from .cluster import Lab
 from .daemons import Daemons, await_clean
 from .needs import LabError, LabUsage
 from .process import wait_for
-from .roots import Release, release_of
 from .topology import HEAD, LabRecord
 
 FORMAT = 1

@@ -14,7 +14,7 @@ from typing import Generic, List, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 
-from cbt_plugins.compare.statistics.order import Block, order_warnings, trend_warnings
+from cbt_plugins.compare.statistics.run_order import Block, order_warnings, trend_warnings
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
 
 Interval = Optional[Tuple[float, float]]

@@ -12,7 +12,6 @@ import numpy as np
 from scipy import special
 
 from cbt_plugins.compare.statistics.assumption import FEWEST, Interval, RunAssumption, Shift, TwoSides, no_scatter
-from cbt_plugins.compare.statistics.order import blocks_floor, of_blocks, within_blocks
 from cbt_plugins.compare.statistics.ranks import (
     aligned_rank_p,
     rank_sum_floor,
@@ -22,6 +21,7 @@ from cbt_plugins.compare.statistics.ranks import (
     signed_rank_floor,
     signed_rank_p,
 )
+from cbt_plugins.compare.statistics.run_order import blocks_floor, of_blocks, within_blocks
 from cbt_plugins.compare.statistics.student import PairedT, WelchT, student_shift
 from cbt_plugins.compare.statistics.verdicts import Estimate, StatisticsWarning
 

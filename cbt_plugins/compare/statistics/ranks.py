@@ -14,7 +14,7 @@ from typing import Optional, Sequence, Tuple
 import numpy as np
 from scipy import special, stats
 
-from cbt_plugins.compare.statistics.order import Block, aligned, convolved
+from cbt_plugins.compare.statistics.run_order import Block, aligned, convolved
 
 Interval = Optional[Tuple[float, float]]
 #: values up to which probabilities are counted

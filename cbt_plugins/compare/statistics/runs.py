@@ -22,8 +22,8 @@ from cbt_plugins.compare.statistics.assumption import (
     first_summary,
 )
 from cbt_plugins.compare.statistics.exact import ExactBlocks, ExactPairs, ExactRanks
-from cbt_plugins.compare.statistics.order import Block, blocks, blocks_floor
 from cbt_plugins.compare.statistics.ranks import COUNTED
+from cbt_plugins.compare.statistics.run_order import Block, blocks, blocks_floor
 from cbt_plugins.compare.statistics.student import DIGITS, KnownScatter, PairedT, WelchT
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
 

@@ -8,11 +8,11 @@ from typing import Annotated, Any, Dict, List, Optional, Tuple
 
 from pydantic import Field
 
-from cbt_plugins.faults import services
+from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.kind import Bytes, Kind, KindOptions, ServiceOptions, Share
 from cbt_plugins.faults.node_shell import FOLDER, script
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
 
 #: a slower disk would not show whether an OSD lives
@@ -50,7 +50,7 @@ class SlowDisk(Kind):
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         metadata = {int(entry["id"]): entry for entry in scene.facts.answers["osd metadata"]}
         steps: List[Step] = []
-        for of_node in services.find(scene, targets.daemons).values():
+        for of_node in service_managers.find(scene, targets.daemons).values():
             for service in of_node:
                 entry = metadata[int(service.name.id)]
                 disks = str(entry.get("bluestore_bdev_devices") or entry.get("devices") or "").replace(",", " ")
@@ -85,7 +85,7 @@ class SlowDisk(Kind):
             inject=(Command(node, set_it, quick, root=True),),
             undo=(
                 Command(node, unset, quick, root=True),
-                *services.start(scene, [service]),
+                *service_managers.start(scene, [service]),
                 *scene.mark_in([osd]),
             ),
             checks=(Check(node, unset_seen, (((), "recovered"),), quick, root=True), scene.back([osd])),
@@ -121,7 +121,7 @@ class ReadErrors(Kind):
     options: Options
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "")
+        services_by_node = service_managers.find(scene, targets.daemons, self.options.service_manager or "")
         return [self._step(scene, service) for of_node in services_by_node.values() for service in of_node]
 
     def _step(self, scene: Scene, service: Service) -> Step:
@@ -166,9 +166,9 @@ class ReadErrors(Kind):
         tell = f"{scene.ceph.command} tell {service.name}"
         if "clear_shards_repaired" in scene.ask(scene.head, f"{tell} help"):
             clear = scene.unset(f"tell {service.name} clear_shards_repaired {repairs}")
-            return (*services.start(scene, [service]), clear)
+            return (*service_managers.start(scene, [service]), clear)
         mark = f'"$d/{scene.name}-{service.name}.restarted"'
-        restarts = services.restart(scene, [service])
+        restarts = service_managers.restart(scene, [service])
         return tuple(
             replace(c, text=f"( {FOLDER}; [ -e {mark} ] ) || {{ ( {c.text}\n) && ( {FOLDER}; : > {mark} ); }}")
             for c in restarts

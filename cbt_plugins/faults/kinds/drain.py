@@ -9,16 +9,16 @@ from typing import Annotated, List, Sequence, Tuple
 from pydantic import Field, model_validator
 
 from cbt_plugins.config.cluster import Node
-from cbt_plugins.config.patterns import AbsolutePath
-from cbt_plugins.faults import effects, services
-from cbt_plugins.faults.facts import names
+from cbt_plugins.config.shell_values import AbsolutePath
+from cbt_plugins.faults import daemon_effects, service_managers
+from cbt_plugins.faults.cluster_facts import names
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, Seconds, ServiceOptions
 from cbt_plugins.faults.node_shell import agent, script
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
-_AGENT = "balancer_agent"
+_AGENT = "haproxy_agent"
 
 
 @dataclass(frozen=True)
@@ -63,7 +63,7 @@ class Drain(Kind):
     options: Options
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "")
+        services_by_node = service_managers.find(scene, targets.daemons, self.options.service_manager or "")
         return [
             self._step(scene, targets, f"{scene.name}-{i}", node_services)
             for i, node_services in enumerate(services_by_node.values(), 1)
@@ -72,14 +72,14 @@ class Drain(Kind):
     def _step(self, scene: Scene, targets: Targets, name: str, gateways: Sequence[Service]) -> Step:
         node, daemons = gateways[0].node, [service.name for service in gateways]
         balanced = self._by_haproxy(scene, gateways) if self.options.balancers else self._by_command(scene, gateways)
-        watch = effects.watch(scene, gateways, targets.daemons, name)
+        watch = daemon_effects.watch(scene, gateways, targets.daemons, name)
         return Step(
             what=f"drain and stop {names(daemons)} on {node}",
             node=node,
-            inject=(*balanced.leave, *watch.begin, *services.stop(scene, gateways)),
-            undo=(*services.start(scene, gateways), *balanced.enter, *watch.end),
-            checks=(*effects.back(scene, gateways), *balanced.entered),
-            took=(*balanced.left, *effects.gone(scene, gateways), *watch.seen),
+            inject=(*balanced.leave, *watch.begin, *service_managers.stop(scene, gateways)),
+            undo=(*service_managers.start(scene, gateways), *balanced.enter, *watch.end),
+            checks=(*daemon_effects.back(scene, gateways), *balanced.entered),
+            took=(*balanced.left, *daemon_effects.gone(scene, gateways), *watch.seen),
             former={"service_manager": gateways[0].manager, "servers": balanced.servers},
             daemons=tuple(map(str, daemons)),
         )

@@ -5,8 +5,8 @@ from __future__ import annotations
 import shlex
 from typing import FrozenSet, List
 
-from cbt_plugins.faults import effects, services
-from cbt_plugins.faults.facts import DaemonName, Facts
+from cbt_plugins.faults import daemon_effects, service_managers
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.kind import Kind
 from cbt_plugins.faults.node_shell import agent
 from cbt_plugins.faults.scene import Scene, Targets
@@ -40,19 +40,19 @@ class Failover(Kind):
             node=scene.head,
             inject=(scene.set(f"mgr fail {shlex.quote(name.id)}"),),
             undo=(),
-            checks=(effects.listed(scene, "mgr metadata", [name]),),
-            took=(effects.another_active(scene, [name.id]),),
+            checks=(daemon_effects.listed(scene, "mgr metadata", [name]),),
+            took=(daemon_effects.another_active(scene, [name.id]),),
             former={"active": name.id},
             daemons=(str(name),),
         )
 
     @staticmethod
     def _mon(scene: Scene, name: DaemonName) -> Step:
-        ((node, mons),) = services.find(scene, [name], on_node=True).items()
+        ((node, mons),) = service_managers.find(scene, [name], on_node=True).items()
         process = mons[0].process
         if process is None:
             raise FaultError(f"{node}: no process of {name} found: its admin socket is needed")
-        watch = effects.watch(scene, mons, [name], scene.name)
+        watch = daemon_effects.watch(scene, mons, [name], scene.name)
         status, quick = scene.facts.answers["quorum_status"], scene.limits.quick
         enter = f"{agent('tell', process.identity, 'quorum enter')} || [ $? = {_ENDED} ]"
         return Step(
@@ -60,8 +60,8 @@ class Failover(Kind):
             node=node,
             inject=(*watch.begin, Command(node, agent("tell", process.identity, "quorum exit"), quick, root=True)),
             undo=(Command(node, enter, quick, root=True), *watch.end),
-            checks=effects.back(scene, mons),
-            took=(*effects.seen_gone(scene, mons), *watch.seen),
+            checks=daemon_effects.back(scene, mons),
+            took=(*daemon_effects.seen_gone(scene, mons), *watch.seen),
             former={"leader": name.id, "election_epoch": status["election_epoch"]},
             daemons=(str(name),),
             silent=True,

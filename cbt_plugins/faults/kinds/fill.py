@@ -6,7 +6,7 @@ from typing import Any, Dict, List, Literal
 
 from pydantic import Field
 
-from cbt_plugins.faults.facts import names, osd_names
+from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step

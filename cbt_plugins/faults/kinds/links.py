@@ -10,14 +10,14 @@ from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optio
 from pydantic import AfterValidator, Field
 
 from cbt_plugins.config.units import about_link, format_percent
-from cbt_plugins.faults import services
-from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.cluster_facts import osd_names
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, BlastRadius, Kind, LinkSpeed, Seconds, ServiceOptions, Share
 from cbt_plugins.faults.kinds.network import ssh_port
 from cbt_plugins.faults.node_shell import script, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
-from cbt_plugins.faults.switch import DeadlineOptions, Switch
 from cbt_plugins.inventory import HostTable, check_name
 
 #: share of lost packets from which on a node counts as cut off: heartbeats may not get through in time
@@ -168,8 +168,10 @@ class Links(Kind):
         """Return the step that also brings back OSDs, which may have gone down, or have ended."""
         taken, down = self.blast_radius(scene, targets), self.seen_down(scene, targets)
         osds = [o for o in sorted({*targets.osds, *taken.osds}) if scene.facts.osds[o]["up"]]
-        services_by_node = services.find(scene, osd_names(osds), self.options.service_manager or "")
-        starts = (command for of_node in services_by_node.values() for command in services.start(scene, of_node))
+        services_by_node = service_managers.find(scene, osd_names(osds), self.options.service_manager or "")
+        starts = (
+            command for of_node in services_by_node.values() for command in service_managers.start(scene, of_node)
+        )
         return replace(
             step,
             undo=(*step.undo, *starts, *scene.mark_in(osds)),

@@ -8,11 +8,11 @@ import shlex
 from dataclasses import replace
 from typing import Any, List, Sequence, Tuple
 
-from cbt_plugins.faults import effects, services
-from cbt_plugins.faults.facts import DaemonName, names
+from cbt_plugins.faults import daemon_effects, service_managers
+from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import Kind
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Command, FaultError, Step
 from cbt_plugins.inventory import find_host
 from cbt_plugins.plan import DAEMON_TYPES
@@ -40,7 +40,7 @@ class Maintenance(Kind):
         host = next(name for name in scene.facts.hosts if find_host(name, scene.nodes) == node)
         daemons = _daemons(scene, node)
         _refuse(scene, host, daemons)
-        services_of_node = services.find(scene, daemons, on_node=True)[node]
+        services_of_node = service_managers.find(scene, daemons, on_node=True)[node]
         target = _target(node, services_of_node)
         # the orchestrator does not look at a host in maintenance
         units = [replace(service, manager="systemd") for service in services_of_node]
@@ -63,9 +63,9 @@ class Maintenance(Kind):
             checks=(
                 scene.says("orch host ls", [(status, "")], limits.quick),
                 scene.says("osd dump", [(flags, None)], limits.quick),
-                *effects.back(scene, units),
+                *daemon_effects.back(scene, units),
             ),
-            took=(scene.says("orch host ls", [(status, _STATUS)], limits.quick), *effects.gone(scene, units)),
+            took=(scene.says("orch host ls", [(status, _STATUS)], limits.quick), *daemon_effects.gone(scene, units)),
             former={**scene.former(osds), "host": host, "units": [service.unit for service in units]},
             daemons=tuple(map(str, daemons)),
         )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, List, Sequence, Tuple
 
-from cbt_plugins.faults.facts import names
+from cbt_plugins.faults.cluster_facts import names
 from cbt_plugins.faults.kind import Kind
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step

@@ -9,14 +9,14 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 
 from pydantic import Field, model_validator
 
-from cbt_plugins.config.patterns import Interface
-from cbt_plugins.faults import node_shell, services
-from cbt_plugins.faults.facts import osd_names
+from cbt_plugins.config.shell_values import Interface
+from cbt_plugins.faults import node_shell, service_managers
+from cbt_plugins.faults.cluster_facts import osd_names
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, ServiceOptions
 from cbt_plugins.faults.node_shell import FOLDER
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Command, FaultError, Step
-from cbt_plugins.faults.switch import DeadlineOptions, Switch
 
 #: part of a route that a router has told, as it is shown: other in each look, and to be set without the unit
 _EXPIRES, _SECONDS = re.compile(r" expires ([0-9]+)sec"), r" expires \1"
@@ -57,7 +57,7 @@ class Network(Kind):
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
         osds, options, limits = scene.on_node(node), self.options, scene.limits
-        of_nodes = services.find(scene, osd_names(osds), options.service_manager or "", on_node=True)
+        of_nodes = service_managers.find(scene, osd_names(osds), options.service_manager or "", on_node=True)
         osd_services = of_nodes.get(node, [])
         if options.method == "link":
             cut = link_cut(scene, node, options.interfaces)
@@ -76,7 +76,7 @@ class Network(Kind):
             inject=(Command(node, later, limits.quick, root=True),),
             undo=(
                 *switch.undo,
-                *services.start(scene, osd_services),
+                *service_managers.start(scene, osd_services),
                 *scene.mark_in(osds),
             ),
             checks=(

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from typing import List, Sequence
 
-from cbt_plugins.faults import effects, services
-from cbt_plugins.faults.facts import names
+from cbt_plugins.faults import daemon_effects, service_managers
+from cbt_plugins.faults.cluster_facts import names
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
 from cbt_plugins.faults.kind import Kind, ServiceOptions
 from cbt_plugins.faults.node_shell import agent_text, in_folder
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.services import Service
+from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Command, FaultError, Step
-from cbt_plugins.faults.switch import DeadlineOptions, Switch
 from cbt_plugins.plan import DAEMON_TYPES
 
 
@@ -29,7 +29,9 @@ class Pause(Kind):
     options: Options
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        services_by_node = services.find(scene, targets.daemons, self.options.service_manager or "", on_node=True)
+        services_by_node = service_managers.find(
+            scene, targets.daemons, self.options.service_manager or "", on_node=True
+        )
         return [
             self._step(scene, f"{scene.name}-{i}", node, node_services)
             for i, (node, node_services) in enumerate(services_by_node.items(), 1)
@@ -55,11 +57,11 @@ class Pause(Kind):
             inject=(Command(node, inject, limits.slow, root=True),),
             undo=(
                 *switch.undo,
-                *services.start(scene, node_services),  # a process that has ended meanwhile
+                *service_managers.start(scene, node_services),  # a process that has ended meanwhile
                 *scene.mark_in(osds),
             ),
-            checks=(*switch.checks, *effects.back(scene, node_services)),
-            took=(effects.reached(scene, node, name, "paused"),),
+            checks=(*switch.checks, *daemon_effects.back(scene, node_services)),
+            took=(daemon_effects.reached(scene, node, name, "paused"),),
             former={**scene.former(osds), "processes": identities},
             daemons=tuple(map(str, daemons)),
             silent=True,

@@ -7,11 +7,11 @@ from typing import Annotated, Dict, List, Optional
 from pydantic import Field
 
 from cbt_plugins import formatting
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
 from cbt_plugins.faults.kind import BlastRadius, Bytes, Kind
 from cbt_plugins.faults.node_shell import in_folder
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
-from cbt_plugins.faults.switch import DeadlineOptions, Switch
 
 _MIB = 1 << 20
 #: share of the available memory that is left at least

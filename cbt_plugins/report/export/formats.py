@@ -21,7 +21,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
-from cbt_plugins.compare.differences import text
+from cbt_plugins.compare.configuration_differences import text
 from cbt_plugins.formatting.data import csv_cell
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import read_json, write_json

@@ -7,8 +7,8 @@ from typing import Dict, Iterator, List, NamedTuple, Optional, Tuple
 
 from cbt_plugins.report.export.curve_point import CurvePoint
 from cbt_plugins.results.record_reader import importers, read_imported
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import Measurement, RunRecord
-from cbt_plugins.results.source import Unreadable
 
 _OPS = ("read", "write")
 

@@ -8,7 +8,7 @@ from typing import Collection, List, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import Frame, grouped
+from cbt_plugins.results.aggregates_file import Frame, grouped
 from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_files import tasks_of

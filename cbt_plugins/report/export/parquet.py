@@ -18,7 +18,7 @@ from typing import Any, List, Optional
 
 import duckdb
 
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.sql.database import RUN, create_table, listed, quoted
 from cbt_plugins.results.sql.summary_tables import records
 from cbt_plugins.results.sql.table import TIME, TableRun

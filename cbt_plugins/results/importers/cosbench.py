@@ -18,8 +18,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
+from cbt_plugins.results.result_file import Unreadable, read_unpacked, unpacked_name
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable, read_unpacked, unpacked_name
 
 MATRIX, HISTORY = "workloads.csv", "run-history.csv"
 #: width of the bins of response times, ms

@@ -25,8 +25,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins.results.importers import elbencho_text
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter, ResultFiles
 from cbt_plugins.results.importers.parts import Parsed, Part
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable
 
 #: its name of a phase -> of the operation; others keep theirs
 _OPS = {"WRITE": "write", "READ": "read", "RMFILES": "delete", "RMOBJECTS": "delete", "STAT": "stat", "HEADOBJ": "stat"}

@@ -27,8 +27,8 @@ import numpy as np
 
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
 from cbt_plugins.results.importers.parts import Bins, Parsed, Part, Steps
+from cbt_plugins.results.result_file import PackedFile, Unreadable, reading, unpacked_name
 from cbt_plugins.results.run_record import ResultWarning
-from cbt_plugins.results.source import PackedFile, Unreadable, reading, unpacked_name
 
 DIRECTIONS = ("read", "write", "trim")
 #: with unified_rw_reporting=mixed: the section of all directions together

@@ -21,8 +21,8 @@ import numpy as np
 
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter, ResultFiles
 from cbt_plugins.results.importers.parts import Parsed, Part, Steps
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable
 
 _TOTAL = "TOTAL"
 #: a thread ends after so many failed requests

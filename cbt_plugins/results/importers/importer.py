@@ -15,8 +15,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.parts import Parsed, Part, measurements
+from cbt_plugins.results.result_file import Unreadable, read_unpacked, reading, unpacked_name
 from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
-from cbt_plugins.results.source import Unreadable, read_unpacked, reading, unpacked_name
 
 #: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
 _OUTPUT = re.compile(r"^(?:json_)?output\.(?P<number>\d+)(?:\.(?:csv|json))?(?:\.prefill)?(?P<host>\..+)?$")

@@ -15,8 +15,8 @@ import numpy as np
 
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
 from cbt_plugins.results.importers.parts import Parsed, Part, Steps
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import ResultWarning
-from cbt_plugins.results.source import Unreadable
 
 #: what the end of the text calls them -> what --format=json does
 _TOTALS = {

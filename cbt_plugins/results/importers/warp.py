@@ -22,15 +22,15 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import Frame
+from cbt_plugins.results.aggregates_file import Frame
 from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.requests import phase as of_phase
+from cbt_plugins.results.requests import phase_numbers as of_phase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import by_client
 from cbt_plugins.results.requests.series import TimeGrid, Timeline
+from cbt_plugins.results.result_file import PackedFile, Unreadable
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
-from cbt_plugins.results.source import PackedFile, Unreadable
 
 #: the phase of all operations of a run: warp's run side by side
 PHASE = "warp"

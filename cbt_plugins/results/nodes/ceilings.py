@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
+from cbt_plugins.cluster_space import DATA_POOL
 from cbt_plugins.inventory import is_address, nodes_of, short_name
 from cbt_plugins.journal import read_json
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage
 from cbt_plugins.models.pools import Redundancy, copies
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.nodes.usage import Networks
-from cbt_plugins.space import DATA_POOL
 
 _ERASURE = 3  # type of a pool in `ceph osd pool ls detail`
 

@@ -14,14 +14,14 @@ from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.bad_seconds import bad_seconds, second_limits
+from cbt_plugins.results.recovery.client_losses import bad_stretches, loss_rows, loss_sentences, losses, scores
 from cbt_plugins.results.recovery.cluster_samples import Samples, files_of, read_samples
 from cbt_plugins.results.recovery.episodes import HURT, STATES, Stretch, stretches
-from cbt_plugins.results.recovery.losses import bad_stretches, loss_rows, loss_sentences, losses, scores
 from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.recovery.rates import series as of_cluster
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, numbers_in
-from cbt_plugins.results.requests import flight
-from cbt_plugins.results.requests.phase import PhaseAggregates, rank
+from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests.phase_numbers import PhaseAggregates, rank
 
 #: seconds of a state below which its rate says little
 SHORT = 10.0
@@ -98,7 +98,7 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
     aggregates = part.aggregates
     seconds, at = aggregates.all_ops.longest_gap()
     state = next((s.state for s in phase_stretches if s.start <= at < s.end), phase_stretches[-1].state)
-    left = flight.at_end(aggregates)
+    left = in_flight.at_end(aggregates)
     cut = sum(of.cut + of.cut_outside for of in aggregates.ops.values())
     return {
         "phase": aggregates.phase.name,
@@ -110,7 +110,7 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
             "unfinished": left["requests"],
             "oldest_seconds": left["oldest_seconds"],
             "cut": cut,
-            "unstarted": sum(loop.unstarted for loop in flight.rates(aggregates).values()),
+            "unstarted": sum(loop.unstarted for loop in in_flight.rates(aggregates).values()),
         },
         "states": [{"labels": list(s.labels), **numbers_in(aggregates, s, base, part.bad)} for s in phase_stretches],
         "bad": bad_stretches(part),

@@ -10,8 +10,8 @@ from cbt_plugins.formatting import NONE
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 from cbt_plugins.results.recovery.cluster_samples import Change, Sample, Samples
 from cbt_plugins.results.recovery.episodes import EARLY, Episode, besides, episodes
+from cbt_plugins.results.recovery.failure_warnings import episode_warnings
 from cbt_plugins.results.recovery.rates import copies_made, recovered
-from cbt_plugins.results.recovery.warnings import episode_warnings
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
 UNCHANGED = "unchanged"

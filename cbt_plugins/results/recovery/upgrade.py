@@ -15,7 +15,7 @@ from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
 from cbt_plugins.results.recovery.episodes import Stretch
 from cbt_plugins.results.recovery.impact import number_text, timeline
 from cbt_plugins.results.recovery.stretch_numbers import numbers_in
-from cbt_plugins.results.requests.phase import PhaseAggregates
+from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
 
 BEFORE, AFTER = "before", "after"
 

@@ -8,7 +8,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import Columns, Frame, grouped
+from cbt_plugins.results.aggregates_file import Columns, Frame, grouped
 from cbt_plugins.results.histogram import WIDTH, Histogram
 from cbt_plugins.results.requests.series import Timeline
 

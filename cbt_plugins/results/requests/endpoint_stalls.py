@@ -8,11 +8,11 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import span
+from cbt_plugins.results.aggregates_file import span
 from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram, middles, rank
-from cbt_plugins.results.requests import flight
-from cbt_plugins.results.requests.phase import PhaseAggregates, total
+from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests.phase_numbers import PhaseAggregates, total
 from cbt_plugins.results.requests.series import MOST_ENDPOINTS
 
 #: seconds without a success after which an endpoint counts as stalled
@@ -267,7 +267,7 @@ def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:
 
     The workers of a closed loop are always in a request: what is missing of their time is that of these.
     """
-    law = flight.littles_law(aggregates)
+    law = in_flight.littles_law(aggregates)
     many = round((law["expected"] - law["in_flight"]) * aggregates.length / seconds)
     return [round(seconds * _NS)] * max(0, min(many, law["workers"]))
 

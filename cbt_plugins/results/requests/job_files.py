@@ -16,11 +16,11 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.evidence import row_change
 from cbt_plugins.programs import own_program
-from cbt_plugins.results.aggregates import Frame, frames, joined, places
+from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.series import TimeGrid, Timeline
-from cbt_plugins.results.source import Unreadable
+from cbt_plugins.results.result_file import Unreadable
 
 #: exit status of cbt-rows when a part of its input could not be read
 _UNREAD = 4

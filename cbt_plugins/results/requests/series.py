@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.results.aggregates import grouped
+from cbt_plugins.results.aggregates_file import grouped
 from cbt_plugins.results.histogram import WIDTH, buckets, lows, middles
 
 SECOND = 10**9

@@ -13,7 +13,7 @@ import numpy as np
 
 from cbt_plugins.archive_files import is_own
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.source import Unreadable, reading
+from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of

@@ -6,15 +6,15 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
+from cbt_plugins.cluster_space import Space
 from cbt_plugins.conditions import is_clean
 from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
-from cbt_plugins.results.requests import flight
+from cbt_plugins.results.requests import in_flight
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
-from cbt_plugins.space import Space
 
 _EVENTS = columns_of("""
 time TIMESTAMP run's clock (UTC)
@@ -86,7 +86,7 @@ def _events(run: TableRun) -> Iterator[Columns]:
 def _heartbeats(run: TableRun) -> Iterator[Columns]:
     for phase in phases(run.path) if run.ours else ():
         rows: List[Dict[str, Any]] = []
-        for beat in json_lines(phase.path / flight.FILE):
+        for beat in json_lines(phase.path / in_flight.FILE):
             for job, job_beat in (beat.get("jobs") or {}).items():
                 about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
                 rows.append({**job_beat, **about, "oldest_s": job_beat.get("oldest")})

@@ -17,7 +17,7 @@ from typing import Any, Dict, List
 
 from inputs.clusters import SIZES, make
 
-from cbt_plugins.cluster import sampler_agent
+from cbt_plugins.cluster import state_sampler_agent
 
 from .costs import Curves
 
@@ -58,7 +58,7 @@ class Replies:
 
 
 def main() -> None:
-    gc.set_threshold(sampler_agent.CONTAINERS)  # as the agent does
+    gc.set_threshold(state_sampler_agent.CONTAINERS)  # as the agent does
     print(f"  CPU milliseconds of a sample, medians of {SAMPLES}; MB of replies; bytes of a line of the archive")
     formats = {"PGs": ",.0f", "quiet ms": ".2f", "quiet MB": ".3f", "map ms": ".1f", "map MB": ".2f"}
     curves = Curves("OSDs", {**formats, "line": ".0f", f"MB of {HOURS} h": ".1f", "mgr asks": ".0f"})
@@ -70,7 +70,7 @@ def main() -> None:
 
 
 def _costs(source: Replies) -> Dict[str, float]:
-    sampler = sampler_agent.StateSampler(source, 5.0, {"recovery": True}, None)
+    sampler = state_sampler_agent.StateSampler(source, 5.0, {"recovery": True}, None)
     sampler.sample()
     source.size = 0
     quiet = [_sample(sampler) for _ in range(SAMPLES)]
@@ -81,7 +81,7 @@ def _costs(source: Replies) -> Dict[str, float]:
         changed.append(_sample(sampler))
     costs.update(map_ms=statistics.median(changed), map_MB=source.size / SAMPLES / 1e6)
     line = _line_of_quiet(sampler)
-    costs.update({"line": line, f"MB_of_{HOURS}_h": line * HOURS * 3600 / sampler_agent.QUIET_PERIOD / 1e6})
+    costs.update({"line": line, f"MB_of_{HOURS}_h": line * HOURS * 3600 / state_sampler_agent.QUIET_PERIOD / 1e6})
     costs["mgr_asks"] = len(set(source.asked) - {"pg dump sum", "pg dump osds"})
     return costs
 
@@ -94,7 +94,7 @@ def _sample(sampler: Any) -> float:
 
 def _line_of_quiet(sampler: Any) -> float:
     """Return the bytes of a line that the agent writes while nothing changes."""
-    output, own = sampler_agent.StateLines(), os.dup(1)
+    output, own = state_sampler_agent.StateLines(), os.dup(1)
     read, write = os.pipe()
     os.dup2(write, 1)
     try:

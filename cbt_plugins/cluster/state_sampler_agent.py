@@ -1,0 +1,438 @@
+"""Runs on a node with Ceph's admin keyring: the cluster's state as JSON lines on standard output, see docs/RECOVERY.md.
+
+Other questions come on standard input. Standard library only, Python 3.6. One connection: librados where it is asked
+for and this node's Python has it, else one `ceph` that reads its questions from a pipe, else one `ceph` per question.
+Ends when standard input closes.
+"""
+
+# mypy: disallow-untyped-defs=False
+
+import calendar
+import gc
+import json
+import os
+import re
+import resource
+import select
+import signal
+import sys
+import time
+
+from cbt_plugins.cluster.state_sampler_sources import NoReply, source_of
+
+#: seconds after which a question is given up, unless the one who started the agent sets another limit
+TIMEOUT = 5.0
+#: seconds without any answer after which the agent starts anew; librados looks for other monitors by itself
+RESTART_AFTER = 60.0
+#: seconds for which the mgr is not asked after it did not answer; doubled each time up to the second one
+MGR_PAUSE, MGR_LONGEST_PAUSE = 15.0, 240.0
+#: seconds from one try to connect to the next
+RETRY = 1.0
+#: seconds from one line to the next while nothing changes; samples between them are as frequent as the milestones exact
+QUIET_PERIOD = 1.0
+#: seconds from one question for the space to the next
+SPACE_PERIOD = 5.0
+#: seconds after which all OSDs know of a change of the map
+MAP_SPREAD = 1.5
+#: maps between two samples that are looked at one by one, and the seconds of a sample for that: those that are left are
+#: read with the next one. A map of 10,000 OSDs has 7 MB.
+MAPS, MAPS_SECONDS = 50, 1.0
+#: share of its time that the mgr is asked for: `pg dump osds` has 1.1 KB for each OSD, and 0.3 KB for each of the peers
+#: that it watches
+MGR_SHARE = 0.1
+#: what a monitor says of a map that it has no longer, or not yet; it keeps some 500
+NO_MAP = "there is no map for epoch"
+#: containers made until Python looks for unreachable cycles: a map of 10,000 OSDs has fewer, and the look through them
+#: would cost more than to parse them
+CONTAINERS = 200000
+#: an OSD's report number has the epoch since which it is up above this bit
+EPOCH_SHIFT = 32
+
+_NONE = object()
+
+
+def state_of(status, df=None):
+    """Return the state in `ceph status` and `ceph df`, with the same keys for every release.
+
+    Counts of degraded and misplaced objects are in the status only when they are not zero.
+    """
+    pgmap, osdmap, health = status["pgmap"], status["osdmap"], status["health"]
+    osdmap = osdmap.get("osdmap", osdmap)  # before Octopus the map was nested in itself
+    pgs = {s["state_name"]: s["count"] for s in pgmap.get("pgs_by_state", [])}
+    state = {
+        "epoch": osdmap.get("epoch"),
+        "osds": osdmap["num_osds"],
+        "osds_up": osdmap["num_up_osds"],
+        "osds_in": osdmap["num_in_osds"],
+        "pgs": pgs,
+        "num_pgs": pgmap.get("num_pgs", sum(pgs.values())),
+        "objects": pgmap.get("num_objects", 0),
+        "inactive": round(pgmap.get("inactive_pgs_ratio", 0.0), 6),
+        "unknown": round(pgmap.get("unknown_pgs_ratio", 0.0), 6),
+        "rates": [pgmap.get("recovering_%s_per_sec" % unit, 0) for unit in ("objects", "bytes", "keys")],
+        "health": health["status"],
+        "checks": {code: check.get("severity", "") for code, check in health.get("checks", {}).items()},
+        "says": {  # what nobody has muted, in Ceph's words
+            code: check.get("summary", {}).get("message", "")
+            for code, check in health.get("checks", {}).items()
+            if not check.get("muted")
+        },
+    }
+    for kind in ("degraded", "misplaced", "unfound"):
+        state[kind] = [pgmap.get("%s_objects" % kind, 0), pgmap.get("%s_total" % kind, 0)]
+    if df is not None:
+        state["raw_used"] = df["stats"]["total_used_raw_ratio"]
+    return state
+
+
+class DaemonChanges:
+    """Which daemons have ended and started since the last sample, but for OSDs, which `Osds` follows by their map."""
+
+    def __init__(self):
+        self._elections = None
+        self._gateways = None  # instance -> name; a daemon that starts anew is another instance
+
+    def follow(self, status):
+        """Return the changes since the last status, as text: "rgw.a started"."""
+        changes = []
+        elections, before = status.get("election_epoch"), self._elections
+        if before is not None and elections != before:
+            changes.append("mon election")
+        entries = status.get("servicemap", {}).get("services", {}).get("rgw", {}).get("daemons", {})
+        gateways = {
+            key: "rgw.%s" % entry.get("metadata", {}).get("id", key)
+            for key, entry in entries.items()
+            if isinstance(entry, dict)
+        }
+        if self._gateways is not None:
+            # the instance before a restart stays in the map for a minute: it ends no more when it goes
+            present = set(gateways.values())
+            changes += ["%s ended" % name for name in self._gateways.values() if name not in present]
+            changes += ["%s started" % name for key, name in gateways.items() if key not in self._gateways]
+        self._elections, self._gateways = elections, gateways
+        return changes
+
+
+def epoch_seconds(stamp):
+    """Return the seconds of 2026-11-21T13:56:05.650577+0000 (older releases: a space for the T, no zone)."""
+    match = re.match(r"(\d+-\d+-\d+)[T ](\d+:\d+:\d+)(\.\d+)?(?:([+-])(\d\d):?(\d\d))?", stamp)
+    seconds = calendar.timegm(time.strptime(" ".join(match.group(1, 2)), "%Y-%m-%d %H:%M:%S"))
+    off = int(match.group(5) or 0) * 3600 + int(match.group(6) or 0) * 60
+    return seconds + float(match.group(3) or 0) - (-off if match.group(4) == "-" else off)
+
+
+def is_clean(states, total):
+    """Return whether all PGs are active+clean, maybe scrubbing; not when nothing is known of them."""
+    clean = sum(n for state, n in states.items() if {"active", "clean"} <= set(state.split("+")))
+    return 0 < total == clean
+
+
+class Osds:
+    """Which OSDs are up and in, map by map."""
+
+    def __init__(self, epoch):
+        self.epoch = epoch  # of the last sample
+        self._seen = None  # what the status of the last sample said of OSDs that are up and in
+        self.up = self.inside = None
+        self.ids = []
+        self.since = {}  # OSD that is up -> epoch since which it is
+        self._changes = []  # changes that no sample has told yet
+        self.missed = None  # what no map tells any more, as text
+        self.behind = False  # there are newer maps, which are read with the next sample
+
+    def follow(self, osdmap, ask):
+        """Return the changes up to this map, each {"epoch", "t", "down", "up", "out", "in"}; `ask` asks a monitor."""
+        epoch = osdmap["epoch"]
+        keys = ("num_osds", "num_up_osds", "num_in_osds", "osd_up_since", "osd_in_since")
+        # before Octopus the status does not say since when: each map may have changes
+        seen = [osdmap.get(key) for key in keys] + ([] if "osd_up_since" in osdmap else [epoch])
+        if seen != self._seen:
+            first = epoch if self.epoch is None else min(max(self.epoch + 1, epoch - MAPS), epoch)
+            if self.up is None and self.epoch is not None:
+                self._read(self.epoch, epoch, ask)
+            until = time.monotonic() + MAPS_SECONDS
+            for number in range(first, epoch + 1):
+                change = self._read(number, epoch, ask)
+                self._changes += [change] if change else []
+                self.epoch = number
+                if number < epoch and time.monotonic() >= until:
+                    seen = None
+                    break
+        self._seen, self.behind = seen, seen is None
+        self.epoch = self.epoch if self.behind else epoch
+        changes, self._changes = self._changes, []
+        return changes
+
+    def _read(self, number, newest, ask):
+        """Return the changes of a map, None without any; a map that is trimmed is left out."""
+        try:
+            return self._take(ask({"prefix": "osd dump", "epoch": number}))
+        except NoReply as error:
+            if NO_MAP not in str(error) or number == newest:
+                raise
+        self.missed = "OSD maps up to %d are trimmed" % number
+        return None
+
+    def _take(self, dump):
+        up = {o["osd"] for o in dump["osds"] if o["up"]}
+        inside = {o["osd"] for o in dump["osds"] if o["in"]}
+        before = (self.up, self.inside)
+        self.up, self.inside = up, inside
+        self.ids = sorted(o["osd"] for o in dump["osds"])
+        self.since = {o["osd"]: o["up_from"] for o in dump["osds"] if o["up"]}
+        if before[0] is None or before == (up, inside):
+            return None
+        change = {"epoch": dump["epoch"], "t": round(epoch_seconds(dump["modified"]), 3)}
+        moved = {"down": before[0] - up, "up": up - before[0], "out": before[1] - inside, "in": inside - before[1]}
+        change.update((name, sorted(ids)) for name, ids in moved.items() if ids)
+        return change
+
+
+class Reports:
+    """Whether the PG statistics are newer than the last change of an OSD.
+
+    The OSDs report to the mgr once a period, the mgr to the monitors, so for some seconds `status` shows the state
+    before the change. A report sent MAP_SPREAD after the change was made with the new map; one period after the mgr
+    has it, the monitors have it too.
+    """
+
+    def __init__(self, period):
+        self._period = period
+        self.begin(0.0)
+
+    def begin(self, now):
+        """Start again: an OSD has changed."""
+        self._begun = now
+        self._first = {}  # OSD -> number of its last report soon after the change
+        self._since = None  # all have sent another one since then
+        self.settled = False
+
+    def wanted(self, now):
+        """Return whether `look` would learn anything."""
+        return self._since is None and now >= self._begun + MAP_SPREAD
+
+    def look(self, now, up_from, stats):
+        """Read `pg dump osds`; `up_from` has the epoch since which each OSD is up."""
+        numbers = {o["osd"]: o["seq"] for o in stats if o["seq"] >> EPOCH_SHIFT == up_from.get(o["osd"])}
+        for osd, number in numbers.items():
+            self._first.setdefault(osd, number)
+        if up_from and all(osd in numbers and numbers[osd] > self._first[osd] for osd in up_from):
+            self._since = now
+
+    def wait(self, now):
+        """Set `settled` when the monitors must have the new reports."""
+        if self._since is not None and now >= self._since + self._period + 0.5:
+            self.settled = True
+
+
+class StateSampler:
+    """Samples of the cluster's state from one source."""
+
+    def __init__(self, source, period, settings, epoch):
+        self.source = source
+        self.osds, self.daemons = Osds(epoch), DaemonChanges()
+        self.reports = Reports(period)
+        self._df, self._recovery = settings.get("df"), settings.get("recovery")
+        self._period, self._ask_at, self.busy = period, 0.0, False
+        self._pause, self._quiet_until = MGR_PAUSE, 0.0
+        self._recovered = None
+        self._space, self._space_asked = None, 0.0
+
+    def sample(self):
+        """Return (state, changes of OSDs, those of other daemons). Raises NoReply."""
+        status = self.source.mon({"prefix": "status"})
+        now = time.time()
+        state = {"t": round(now, 3)}
+        if self._df and now >= self._space_asked + SPACE_PERIOD:
+            self._space, self._space_asked = self.source.mon({"prefix": "df"}), now
+        state.update(state_of(status, self._space))
+        return state, self._follow(status, state, now) if self._recovery else [], self.daemons.follow(status)
+
+    def _follow(self, status, state, now):
+        """Add what only a recovery is judged by: the OSDs by number, counters, whether the statistics are new."""
+        osdmap = status["osdmap"]
+        try:
+            changes = self.osds.follow(osdmap.get("osdmap", osdmap), self.source.mon)
+        except (NoReply, KeyError):
+            state["settled"] = False  # the maps are asked for again with the next sample; the status counts
+            return []
+        if changes:
+            self.reports.begin(now)
+        was_busy, self.busy = self.busy, not is_clean(state["pgs"], state["num_pgs"])
+        ends = was_busy and not self.busy
+        # the mgr has news once a period, and to ask it costs most: 80 ms of a processor with `ceph`
+        due = (self.busy or not self.reports.settled) and now >= self._ask_at
+        available = status.get("mgrmap", {}).get("available", True) and time.monotonic() >= self._quiet_until
+        if available and (due or ends):
+            begun = time.monotonic()
+            self._ask_mgr(now)
+            self._ask_at = now + max(self._period / 2, (time.monotonic() - begun) / MGR_SHARE)
+        self.reports.wait(now)
+        state.update(
+            osds=len(self.osds.ids),
+            down=sorted(set(self.osds.ids) - self.osds.up),
+            out=sorted(set(self.osds.ids) - self.osds.inside),
+            recovered=self._recovered,
+            settled=self.reports.settled and not self.osds.behind,
+        )
+        return changes
+
+    def _ask_mgr(self, now):
+        try:
+            stats = self._dump("sum")["pg_stats_sum"]["stat_sum"]
+            self._recovered = [stats["num_%s_recovered" % unit] for unit in ("objects", "bytes", "keys")]
+            if self.reports.wanted(now):
+                self.reports.look(now, self.osds.since, self._dump("osds")["osd_stats"])
+        except NoReply:
+            self._quiet_until = time.monotonic() + self._pause
+            self._pause = min(2 * self._pause, MGR_LONGEST_PAUSE)
+        else:
+            self._pause = MGR_PAUSE
+
+    def _dump(self, content):
+        # asked for several contents at once the mgr gives the first only
+        reply = self.source.mgr({"prefix": "pg dump", "dumpcontents": [content]})
+        return reply.get("pg_map", reply)
+
+
+class StateLines:
+    """The output: each sample has what has changed since the one before.
+
+    Of samples without a change a line a second is written, and the last one before a change, which is not yet so.
+    """
+
+    def __init__(self):
+        self._last = {}
+        self._lines = 0
+        self._unwritten, self._written = None, 0.0  # the last line that was left out; the time of the last written
+        self.samples = 0
+
+    def write(self, record):
+        if "ask" not in record:  # an answer is in no file
+            record["i"] = self._lines
+            self._lines += 1
+        # one write: a kill leaves whole lines
+        os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+    def sample(self, state, changes, daemons, gap):
+        record = {k: v for k, v in state.items() if k == "t" or self._last.get(k, _NONE) != v}
+        if changes:
+            record["map"] = changes
+        if daemons:
+            record["daemons"] = daemons
+        if gap:
+            record["gap"] = gap
+        self._last = state
+        self.samples += 1
+        if len(record) == 1 and state["t"] < self._written + QUIET_PERIOD:
+            self._unwritten = record
+            return
+        self.flush()
+        self.write(record)
+        self._written = state["t"]
+
+    def flush(self):
+        """Write the last sample, if its line was left out."""
+        if self._unwritten:
+            self.write(self._unwritten)
+        self._unwritten = None
+
+
+def _report_period(source):
+    """Return the seconds between two reports of an OSD, as the mgr has them; the default when it does not say."""
+    try:
+        active = source.mon({"prefix": "mgr dump"})["active_name"]
+        return float(source.mgr({"prefix": "config show", "who": "mgr." + active, "key": "mgr_stats_period"}))
+    except (NoReply, KeyError, TypeError, ValueError):
+        return 5.0
+
+
+def main(settings, epoch=None, last=None):
+    """Write samples until standard input closes; `epoch` and `last` are the map and time of the last sample so far."""
+    lines, interval, timeout = StateLines(), settings["interval"] or RETRY, settings.get("timeout", TIMEOUT)
+    source = sampler = None
+    why, failing_since = "the connection was made anew", time.monotonic()
+    while True:
+        begun = time.monotonic()
+        try:
+            if source is None:
+                source, fallback = source_of(settings, timeout)
+                interval = settings["interval"] or source.interval
+                period = _report_period(source) if settings.get("recovery") else None
+                sampler = StateSampler(source, period, settings, epoch)
+                about = {"version": 1, "t": round(time.time(), 3), "via": source.name, "interval": interval}
+                about.update({"node": os.uname()[1], "mgr_stats_period": period})
+                lines.write(about)
+                if fallback:
+                    lines.write({"t": about["t"], "event": "fallback", "from": "librados", "why": fallback})
+            state, changes, daemons = sampler.sample()
+        except (NoReply, KeyError) as error:
+            why = str(error) if isinstance(error, NoReply) else "a reply without %s" % error
+            if sampler:
+                epoch = sampler.osds.epoch
+            if source is not None and time.monotonic() - failing_since > settings.get("restart_after", RESTART_AFTER):
+                source.close()
+                _restart(json.dumps([settings, epoch, last]))
+        else:
+            late = state["t"] - last if last else 0.0
+            missed, sampler.osds.missed = sampler.osds.missed, None
+            gap = [round(late, 3), missed or why] if missed or late > max(3 * interval, 2.0) else None
+            lines.sample(state, changes, daemons, gap)
+            last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
+        if not _answer_until(max(time.monotonic() + 0.05, begun + interval), source, lines):
+            break
+    lines.flush()
+    if source is not None:
+        source.close()
+    used = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    cpu = round(sum(u.ru_utime + u.ru_stime for u in used), 3)
+    lines.write({"t": round(time.time(), 3), "end": "told", "samples": lines.samples, "cpu": cpu})
+
+
+def _answer_until(moment, source, lines):
+    """Answer what is asked on standard input until a moment of the monotonic clock; False when the input has ended.
+
+    A line is {"ask": number, "questions": [["mon" or "mgr", {...}], ...]}; so is the answer, with "replies" or "why".
+    """
+    while True:
+        if not select.select([0], [], [], max(0.0, moment - time.monotonic()))[0]:
+            return True
+        text = b""
+        while not text.endswith(b"\n"):
+            data = os.read(0, 1)
+            if not data:
+                return False
+            text += data
+        request = json.loads(text.decode())
+        answer = {"t": round(time.time(), 3), "ask": request["ask"]}
+        try:
+            if source is None:
+                raise NoReply("there is no connection")
+            answer["replies"] = [getattr(source, whom)(question) for whom, question in request["questions"]]
+        except NoReply as error:
+            answer["why"] = str(error)
+        lines.write(answer)
+
+
+def _restart(argument):
+    """Replace this process by a new one: librados that hangs cannot be closed. Input, output and pid stay."""
+    text = globals().get("program")  # left there by what received it over a connection
+    if text is None:
+        with open(sys.argv[0], "rb") as file:
+            text = file.read()
+    again = "import sys; sys.path[:] = [p for p in sys.path if p]; program = sys.argv.pop(1).encode(); "
+    again += "exec(compile(program, 'state_sampler_agent.py', 'exec'))"
+    os.execv(sys.executable, [sys.executable, "-c", again, text, argument])
+
+
+def _run(words):
+    gc.set_threshold(CONTAINERS)
+    # a question to a monitor cannot be interrupted: the default actions end it at once
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    main(*json.loads(words))
+    os._exit(0)  # librados may wait for a monitor that does not come
+
+
+if __name__ == "__main__":
+    _run(sys.argv[1])

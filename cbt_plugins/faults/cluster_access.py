@@ -1,0 +1,212 @@
+"""Access to the cluster of a run from its folder alone, by any process: connections, ID and time limits of the run."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Dict, Iterator, Mapping, Optional, Tuple
+
+from cbt_plugins.archive_files import open_regular
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.faults import undo_seal
+from cbt_plugins.faults.command_runner import Way
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.step import FaultError
+from cbt_plugins.faults.undo_journal import UndoJournal
+from cbt_plugins.inventory import ROLES, nodes_of
+from cbt_plugins.journal import ARCHIVE_VERSION, MOST, write_json
+from cbt_plugins.plan import Settings
+
+FILE = "cluster.json"
+#: it is part of file names, and of commands on nodes
+RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
+_FSID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
+#: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
+_CLUSTER = ("user", "conf_file", "ceph", "ceph_cmd", "radosgw-admin_cmd", "kubernetes")
+_COMMON = ("pdsh_cmd", "pdsh_ssh_args")
+#: the names of `settings: limits:` -> those of `ClusterLimits`
+LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
+_EVENT = "limits"
+
+
+class AnotherCluster(FaultError):
+    """A run whose cluster was made anew since: nothing that is open in its archive is of the one that answers."""
+
+
+@dataclass(frozen=True)
+class ClusterAccess:
+    """How a process reaches the cluster, on behalf of which run; `cluster` and `common` are sections of the YAML."""
+
+    remote: Remote
+    ceph: Ceph
+    cluster: Mapping[str, Any]
+    common: Mapping[str, Any] = field(default_factory=dict)
+    run_id: str = "run"
+    trusted: bool = False  # the user has seen what is open, whoever wrote it
+    admin: bool = True  # False: Ceph's commands are not there; nothing but commands of the user's is undone
+    former: Tuple[Way, ...] = ()  # that the section named before: recorded commands have them
+    sealed: bool = False  # this user's seal holds on the cluster.json that the ID is from
+    #: the cluster.json that all this is from: what was judged is not read again
+    document: Mapping[str, Any] = field(default_factory=dict, repr=False)
+
+
+def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: bool = False) -> ClusterAccess:
+    """Return the access for the run that has this folder: with the ID and the former ways of its cluster.json.
+
+    That is written if there is none, and written anew where the sections name other nodes by now. All processes of a
+    run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError, also when the run
+    has used another cluster. `is_new`: it has done nothing yet, so its cluster is the one that answers.
+    """
+    if not access.document and not os.path.lexists(folder / FILE):
+        write(folder, access, _fsid(access, limits.quick))
+    document, cluster, run_id = _parsed(folder, access.document) if access.document else _read(folder, own=True)
+    before, now = Ceph(access.remote, cluster), Way.of(access.ceph)
+    ways = dict.fromkeys([*_former(document, access.trusted), Way.of(before)])
+    former = tuple(way for way in ways if way != now)
+    access = replace(access, run_id=run_id, former=former, sealed=_is_sealed(document))
+    if is_new and not document.get("fsid"):
+        document["fsid"] = _fsid(access, limits.quick)
+        if document["fsid"]:
+            write(folder, access, document["fsid"])
+    sections = _sections(access)
+    # sections that are from the file are not written into it again: an undo changes nothing there
+    if not access.document and any(document.get(name) != section for name, section in sections.items()):
+        fsid = str(document.get("fsid") or "")
+        if access.admin and Way.of(before) != now:
+            _check_same(folder, before, fsid, access.ceph, _fsid(access, limits.quick))
+        write(folder, access, fsid)
+    return access
+
+
+def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
+    """Raise AnotherCluster where the cluster that answers now was made anew since the run."""
+    document = access.document or _read(folder, own=True)[0]
+    recorded = str(document.get("fsid") or "")
+    answer = _fsid(access, timeout) if recorded else ""
+    if answer and answer != recorded:
+        text = f"the open changes in {folder} are of cluster {recorded}, but {access.ceph.head} belongs to {answer}"
+        raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes the changes nevertheless")
+
+
+def _is_sealed(document: Mapping[str, Any]) -> bool:
+    """Tell whether this user, on this machine, has written a cluster.json. Raises FaultError."""
+    return undo_seal.holds(document.get("seal"), {key: value for key, value in document.items() if key != "seal"})
+
+
+def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:
+    """Yield the ways before the one that a cluster.json has; none that others may have written."""
+    if "former" in document and (trusted or _is_sealed(document)):
+        yield from (Way(*map(str, way)) for way in document["former"])
+
+
+def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
+    """Write the cluster.json of a run. `fsid`: that of the cluster, if it is known."""
+    document = {
+        "version": ARCHIVE_VERSION,
+        "run_id": access.run_id,
+        **_sections(access),
+        "PDSH_SSH_ARGS_APPEND": os.environ.get("PDSH_SSH_ARGS_APPEND", ""),
+        **({} if access.admin else {"admin": False}),
+        **({"fsid": fsid} if fsid else {}),
+        **({"former": [list(way) for way in access.former]} if access.former else {}),
+    }
+    write_json(folder / FILE, {**document, "seal": undo_seal.of(document)})
+
+
+def _sections(access: ClusterAccess) -> Dict[str, Dict[str, Any]]:
+    """Return the keys by which nodes are reached, with the name of the transport of each node."""
+    cluster, common = access.cluster, access.common
+    transports = {node: access.remote.transport_name(node) for node in nodes_of(cluster)}
+    nodes = {role: _plain(cluster[role]) for role in ROLES if cluster.get(role)}
+    ways = {key: cluster[key] for key in _CLUSTER if cluster.get(key)}
+    return {
+        "cluster": {**nodes, **ways, "transport": transports},
+        "common": {k: common[k] for k in _COMMON if common.get(k)},
+    }
+
+
+def _fsid(access: ClusterAccess, timeout: float) -> str:
+    """Return the ID of the cluster, "" without an answer."""
+    if not access.admin:
+        return ""
+    try:
+        output = access.ceph.run(f"{access.ceph.command} fsid 2>/dev/null", timeout).stdout.strip()
+    except (RemoteError, OSError):
+        return ""
+    return output if _FSID.fullmatch(output) else ""
+
+
+def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str) -> None:
+    """Raise FaultError where the cluster of a folder is not the present one, or may not be."""
+    old_place, new_place = (before.head, before.conf_file), (now.head, now.conf_file)
+    if (fsid != fsid_now) if fsid and fsid_now else (old_place != new_place):
+        old, new = (
+            f"cluster {id or 'of unknown fsid'} (head {ceph.head}, {ceph.conf_file})"
+            for ceph, id in ((before, fsid), (now, fsid_now))
+        )
+        raise FaultError(f"{folder} belongs to {old}, this is {new}: use another archive directory")
+
+
+def _plain(value: Any) -> Any:
+    # a mapping has nodes for its keys; what is below may be anything
+    return [str(key) for key in value] if isinstance(value, (dict, list, tuple)) else value
+
+
+def _read(folder: Path, own: bool) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
+    try:
+        with open_regular(folder / FILE, MOST, own) as file:
+            document = json.loads(file.read().decode("utf-8"))
+    except (OSError, ValueError, RecursionError) as error:
+        raise _unusable(folder, error) from error
+    return _parsed(folder, document)
+
+
+def _parsed(folder: Path, document: Mapping[str, Any]) -> Tuple[Dict[str, Any], Dict[str, Any], str]:
+    try:
+        if not RUN_ID.fullmatch(str(document["run_id"])):
+            raise ValueError(f"run_id is {document['run_id']!r}")
+        return dict(document), dict(document["cluster"]), str(document["run_id"])
+    except (ValueError, KeyError, TypeError) as error:
+        raise _unusable(folder, error) from error
+
+
+def _unusable(folder: Path, error: Exception) -> FaultError:
+    why = error.strerror if isinstance(error, OSError) and error.strerror else error
+    return FaultError(f"{folder / FILE}: {why}: cannot tell how to reach the cluster")
+
+
+def read(folder: Path, trusted: bool = False) -> ClusterAccess:
+    """Return the access that the run of this folder has. Raises FaultError, also when others wrote it: see `seal`."""
+    document, cluster, run_id = _read(folder, own=not trusted)
+    if not trusted and not _is_sealed(document):
+        raise FaultError(undo_seal.refusal(folder / FILE))
+    # as for the run itself
+    if document.get("PDSH_SSH_ARGS_APPEND"):
+        os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
+    common = document.get("common", {})
+    remote = Remote.from_host(cluster, common)
+    admin = document.get("admin") is not False
+    return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted, admin, document=document)
+
+
+def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:
+    """Return the limits of a plan; those that it does not name are as in `base`."""
+    base = base or ClusterLimits()
+    named = replace(base, **{LIMITS[name]: seconds for name, seconds in settings.limits.items()})
+    # a map that is slow to show what has gone down shows it as up for as long
+    return replace(named, lag=max(base.lag, named.down)) if named.down > base.down else named
+
+
+def remembered(journal: UndoJournal, settings: Optional[Settings]) -> Settings:
+    """Return the settings of a run after writing down their limits; without settings, the limits written before."""
+    lines = [line["seconds"] for line in journal.records if line["event"] == _EVENT]
+    before = lines[-1] if lines else {}
+    if settings is None:
+        return Settings(limits=before)
+    if dict(settings.limits) != before:
+        journal.say(_EVENT, seconds=dict(settings.limits))
+    return settings

@@ -1,0 +1,181 @@
+"""OSDs out of the data placement, or with their data destroyed and made anew under the same number."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import uuid
+from typing import Any, Dict, Iterator, List, Sequence, Tuple
+
+from pydantic import Field
+
+from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.cluster_facts import names, osd_names
+from cbt_plugins.faults.kind import BlastRadius, Kind, ServiceOptions
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.service_managers import Service
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
+
+
+class Out(Kind):
+    """Marks OSDs out: they stay up and give their data to others."""
+
+    takes = "daemon"
+    stays_up = True
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return BlastRadius(targets.daemons, out=True)
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        osds = [o for o in targets.osds if scene.facts.osds[o]["in"]]
+        if len(osds) < len(targets.osds):
+            raise FaultError(f"{names(osd_names(o for o in targets.osds if o not in osds))}: out already")
+        numbers = " ".join(map(str, osds))
+        want = [(("osds", {"osd": o}, "in"), 0) for o in osds]
+        return [
+            Step(
+                what=f"mark {names(targets.daemons)} out",
+                node=scene.head,
+                inject=(scene.set(f"osd out {numbers}"),),
+                undo=scene.mark_in(osds),
+                checks=(_in_again(scene, osds),),
+                took=(scene.says("osd dump", want, scene.limits.quick),),
+                former=scene.former(osds),
+                daemons=tuple(map(str, targets.daemons)),
+            )
+        ]
+
+
+class Replace(Kind):
+    """Destroys the data of an OSD, as a dead disk does; the undo makes an empty OSD with the same number.
+
+    It needs `accept: [safe-to-destroy]` unless the data of the OSD is on other OSDs too. An OSD of cephadm is refused.
+    """
+
+    takes = "daemon"
+
+    class Options(ServiceOptions):
+        """The consent to destroy data."""
+
+        consent: str = Field("", description="`osd.3 will be destroyed`, word for word.")
+
+    options: Options
+
+    def errors(self, targets: Sequence[str]) -> Iterator[Tuple[str, str]]:
+        wanted = f"{', '.join(targets)} will be destroyed"
+        if not targets:
+            yield "targets", "replace destroys data: name the OSDs with osds: [3]"
+        elif self.options.consent != wanted:
+            yield "options", f"replace destroys data: it needs consent: {wanted!r}, word for word"
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return BlastRadius(targets.daemons, destroyed=True)
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        steps = []
+        manager = self.options.service_manager or ""
+        for node, node_services in service_managers.find(scene, targets.daemons, manager, on_node=True).items():
+            for service in node_services:
+                osd = int(service.name.id)
+                if service.manager == "cephadm":
+                    raise FaultError(_NOT_BY_CEPHADM.format(osd=osd, node=node))
+                make = {"systemd": _volume, "process": _folder}[service.manager]
+                inject, undo, former = make(scene, node, service)
+                steps.append(
+                    Step(
+                        what=f"destroy osd.{osd} on {node}; the undo makes it anew, empty, with the same number",
+                        node=node,
+                        inject=inject,
+                        undo=(*undo, *scene.mark_in([osd])),
+                        checks=(scene.back([osd], scene.limits.boot),),
+                        took=(scene.gone([osd]),),
+                        former={**scene.former([osd]), **former, "service_manager": service.manager},
+                        daemons=(str(service.name),),
+                    )
+                )
+        return steps
+
+
+#: cephadm destroys when it finds the time, and makes an OSD again when a specification says so: no undo can promise it
+_NOT_BY_CEPHADM = (
+    "osd.{osd} on {node} is run by cephadm, which destroys and makes OSDs at times of its own: replace could not undo "
+    "it. kind: stop is the same failure with the data kept. By hand: `ceph orch osd rm {osd} --replace --zap`, "
+    "`ceph orch osd rm status` until it is gone; the service's specification makes it again, or "
+    "`ceph orch daemon add osd {node}:DEVICE`"
+)
+_Commands = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
+
+
+def _destroy(scene: Scene, osd: int) -> Command:
+    return scene.set(f"osd destroy {osd} --yes-i-really-mean-it")
+
+
+def _if_destroyed(scene: Scene, osd: int, text: str) -> str:
+    """Return a part of the undo that runs only when the OSD was destroyed."""
+    destroyed = f"{scene.ceph.command} osd tree destroyed -f json"
+    return f"if {destroyed} | grep -Eq '\"id\": ?{osd},'; then {text}; fi"
+
+
+def _folder(scene: Scene, node: str, service: Service) -> _Commands:
+    """Return the commands that replace a bare process: a new store in the same folder, with the node's key for it."""
+    osd, new = int(service.name.id), str(uuid.uuid4())
+    argv = list(service.process.argv) if service.process else ["ceph-osd"]
+    conf = next((["-c", argv[i + 1]] for i, w in enumerate(argv[:-1]) if w in ("-c", "--conf")), [])
+    program = " ".join(map(shlex.quote, [argv[0], *conf, "-i", str(osd)]))
+    query = f"{program} --show-config-value osd_data && {program} --show-config-value keyring"
+    lines = scene.ask(node, query, root=True).split("\n")
+    data, keyring = lines[0].strip(), lines[1].split(",")[0].strip()
+    if not data.startswith("/") or data == "/":
+        raise FaultError(f"{node}: osd.{osd} has no data folder ({data!r})")
+    # the reply has the key as well, which is not kept
+    rights = json.loads(scene.ask(scene.head, f"{scene.ceph.command} auth get osd.{osd} -f json"))[0]["caps"]
+    caps = " ".join(f"{who} {shlex.quote(capability)}" for who, capability in rights.items())
+    q, k = shlex.quote(data), shlex.quote(keyring)
+    make = (
+        f'set -e; [ "$(cat {q}/fsid 2>/dev/null)" = {new} ] || find {q} -mindepth 1 -delete; mkdir -p {q}; '
+        f"[ -e {k} ] && ceph-authtool {k} -n osd.{osd} -p >/dev/null 2>&1 || "
+        f"ceph-authtool --create-keyring {k} --gen-key -n osd.{osd} >/dev/null; "
+        f"{program} --no-mon-config --mkfs --osd-uuid {new} >/dev/null 2>&1; "
+        f"{scene.ceph.command} auth rm osd.{osd} >/dev/null 2>&1 || true; "
+        # a keyring that has rights besides the key, and one that has none
+        f"{scene.ceph.command} auth add osd.{osd} -i {k}; {scene.ceph.command} auth caps osd.{osd} {caps}; "
+        # last: from here on it does not count as destroyed, and all of the above may have to be done twice
+        f"{scene.ceph.command} osd new {new} {osd} >/dev/null"
+    )
+    undo = (
+        Command(node, _if_destroyed(scene, osd, f"( {make} )"), scene.limits.slow, root=True),
+        *service_managers.start(scene, [service]),
+    )
+    inject = (*service_managers.stop(scene, [service]), _destroy(scene, osd))
+    return inject, undo, {"osd_data": data, "keyring": keyring, "new_uuid": new}
+
+
+def _volume(scene: Scene, node: str, service: Service) -> _Commands:
+    """Return the commands that replace a unit of systemd: ceph-volume makes an OSD of the same volumes, wiped."""
+    osd = int(service.name.id)
+    listed = json.loads(scene.ask(node, f"ceph-volume lvm list {osd} --format json", root=True) or "{}")
+    volumes = {v["type"]: v for v in listed.get(str(osd), [])}
+    if "block" not in volumes:
+        raise FaultError(f"{node}: ceph-volume knows no block device of osd.{osd}; only OSDs on LVM can be replaced")
+    parts = {kind: v["lv_path"] for kind, v in volumes.items()}
+    dmcrypt = str(volumes["block"].get("tags", {}).get("ceph.encrypted", "0")) == "1"
+    create = f"ceph-volume lvm create --osd-id {osd} --data {shlex.quote(parts['block'])}"
+    for kind, path in parts.items():
+        create += f" --block.{kind} {shlex.quote(path)}" if kind in ("db", "wal") else ""
+    zap = f"ceph-volume lvm zap {' '.join(map(shlex.quote, parts.values()))}"
+    make = f"systemctl stop {shlex.quote(service.unit)}; {zap} && {create}{' --dmcrypt' if dmcrypt else ''}"
+    undo = (
+        Command(node, _if_destroyed(scene, osd, f"( {make} )"), scene.limits.boot, root=True),
+        *service_managers.start(scene, [service]),
+    )
+    return (
+        (*service_managers.stop(scene, [service]), _destroy(scene, osd)),
+        undo,
+        {"volumes": parts, "dmcrypt": dmcrypt},
+    )
+
+
+def _in_again(scene: Scene, osds: List[int]) -> Check:
+    places = (("in", "in"), ("weight", "weight"))
+    want = [(("osds", {"osd": o}, name), scene.facts.osds[o][key]) for o in osds for name, key in places]
+    return scene.says("osd dump", want, scene.limits.quick)

@@ -1,0 +1,180 @@
+"""Whole nodes: rebooted, or without power."""
+
+from __future__ import annotations
+
+import os
+import re
+import shlex
+from typing import Iterator, List, Sequence, Tuple
+
+from pydantic import Field, model_validator
+
+from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.cluster_facts import osd_names
+from cbt_plugins.faults.kind import Kind, Names, ServiceOptions
+from cbt_plugins.faults.node_shell import FOLDER, script
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
+
+#: prints which boot of a node this is: the ID of the kernel's, and the start of the first process, since nodes of the
+#: lab share a kernel
+BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
+_SHOWN = (
+    "{} is in the arguments of a command, which everybody on this machine can read while it runs (ps): let the command "
+    "take the value from the environment (ipmitool -E) or from a file"
+)
+#: commands that a shell carries out itself
+_NO_PROCESS = ("echo", "printf", "export", "test", "[", ":", "read", "unset")
+_ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
+_ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
+
+def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
+    """Return those of the names whose values a command line would show to all who list processes."""
+    shown = []
+    for command in commands:
+        words = shlex.shlex(command, posix=False, punctuation_chars=True)
+        words.whitespace_split, words.commenters = True, ""
+        program = ""
+        try:
+            for word in words:
+                if set(word) <= set("();<>|&"):
+                    program = "" if set(word) & set("();|&") else program
+                elif program or not _ASSIGNED.match(word):
+                    program = program or word
+                    variables = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word)
+                    shown += [name for name in variables if name in secrets and program not in _NO_PROCESS]
+        except ValueError:
+            continue  # quotes that do not close: the shell will say so
+    return list(dict.fromkeys(shown))
+
+
+class _WholeNode(Kind):
+    takes = "node"
+    restarts = True
+    options: ServiceOptions
+
+    def _back(
+        self, scene: Scene, osds: Sequence[int], osd_services: Sequence[service_managers.Service]
+    ) -> Tuple[Command, ...]:
+        """Return the commands that start the OSDs of a node that has booted, and mark them in."""
+        return (*service_managers.start(scene, osd_services), *scene.mark_in(osds))
+
+    def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[service_managers.Service]]:
+        """Return the OSDs of a node, and how they are run."""
+        osds = scene.on_node(node)
+        of_nodes = service_managers.find(scene, osd_names(osds), self.options.service_manager or "", on_node=True)
+        return osds, of_nodes.get(node, [])
+
+
+class Reboot(_WholeNode):
+    """Reboots nodes; their OSDs must come back, and are started if they do not.
+
+    A node whose boot ID has not changed after 15 minutes has not rebooted: the fault had no effect.
+    """
+
+    lasts = False
+
+    class Options(ServiceOptions):
+        """How a node is rebooted."""
+
+        command: str = Field("systemctl reboot", min_length=1, description="What reboots the node.")
+
+    options: Options
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        return [self._step(scene, node, f"{scene.name}-{i}") for i, node in enumerate(targets.nodes, 1)]
+
+    def _step(self, scene: Scene, node: str, name: str) -> Step:
+        limits = scene.limits
+        osds, osd_services = self._services(scene, node)
+        boot = scene.ask(node, BOOT, root=True).strip()  # by root, as the check: others may see less of /proc
+        # the command ends our connection, so a process of its own sends it
+        program = shlex.quote(script("reboot", command=self.options.command))
+        text = f'{FOLDER}; setsid sh -c {program} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
+        settled = (
+            f'{FOLDER}; b=$({BOOT}); [ "$b" = {shlex.quote(boot)} ] && [ -e "$d/{name}.rebooting" ] '
+            '&& echo "in boot $b" || echo settled'
+        )
+        return Step(
+            what=f"reboot {node}",
+            node=node,
+            inject=(Command(node, text, limits.quick, root=True),),
+            undo=(
+                Command(node, f'{FOLDER}; : > "$d/{name}.undone"', limits.quick, root=True),
+                *self._back(scene, osds, osd_services),
+            ),
+            checks=(
+                Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
+                *((scene.back(osds, limits.boot),) if osds else ()),
+            ),
+            took=(scene.went(osds),) if osds else (),  # a fast one is over before anybody looks
+            former={"boot": boot, **scene.former(osds)},
+            daemons=tuple(map(str, osd_names(osds))),
+        )
+
+
+class Power(_WholeNode):
+    """Takes the power of nodes away by a command of the user's, on the machine that leads the run.
+
+    Quote the keys `off` and `on`. `ps` shows arguments: take passwords from the environment (`ipmitool -E`), and name
+    these variables in `secrets`.
+    """
+
+    class Options(ServiceOptions):
+        """The two commands; no file has the values of secrets."""
+
+        off: str = Field("", description="Takes the power away; `{node}` is the name of the node.")
+        on: str = Field("", description="Gives the power back.")
+        secrets: Names = Field(
+            [],
+            description="More environment variables for the two commands; `${NAME}` in a command needs no entry.",
+            json_schema_extra={"default": []},
+        )
+
+        @model_validator(mode="after")
+        def _complete(self) -> Power.Options:
+            for name, command in (("off", self.off), ("on", self.on)):
+                if not command:
+                    raise ValueError(f"power needs the option {name}: a command; {{node}} in it is the node's name")
+            return self
+
+        @property
+        def needed(self) -> Tuple[str, ...]:
+            """Return all environment variables that must be set."""
+            variables = _ENVIRONMENT.findall(f"{self.off} {self.on}")
+            return tuple(dict.fromkeys([*self.secrets, *variables]))
+
+    options: Options
+
+    def warnings(self) -> Iterator[str]:
+        shown = shown_secrets((self.options.off, self.options.on), self.options.needed)
+        if shown:
+            yield _SHOWN.format(", ".join(shown))
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        absent = [name for name in self.options.needed if not os.environ.get(name)]
+        if absent:
+            raise FaultError(f"power: not set in the environment: {', '.join(absent)}")
+        return [self._step(scene, node) for node in targets.nodes]
+
+    def _step(self, scene: Scene, node: str) -> Step:
+        limits, options = scene.limits, self.options
+        osds, osd_services = self._services(scene, node)
+        boot = scene.ask(node, BOOT).strip()
+        off, on = (text.replace("{node}", node) for text in (options.off, options.on))
+        return Step(
+            what=f"power off {node}",
+            node=node,
+            inject=(Command("", off, limits.slow, secrets=options.needed),),
+            undo=(Command("", on, limits.slow, secrets=options.needed), *self._back(scene, osds, osd_services)),
+            checks=(
+                Check(node, "echo there", (((), "there"),), limits.boot),
+                # A node whose boot ID has not changed may be about to go: it shuts down in good order, or the
+                # controller has carried out what it said to have failed.
+                Check(node, BOOT, (((), {"not": boot}),), limits.boot, lapses=limits.boot, refused=limits.down),
+                *((scene.back(osds, limits.boot),) if osds else ()),
+            ),
+            took=(scene.gone(osds),) if osds else (),
+            former={"boot": boot, **scene.former(osds)},
+            daemons=tuple(map(str, osd_names(osds))),
+        )

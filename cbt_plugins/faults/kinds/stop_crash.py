@@ -1,0 +1,64 @@
+"""Daemons that end: stopped in good order, or killed."""
+
+from __future__ import annotations
+
+from typing import List, Sequence, Tuple
+
+from cbt_plugins.faults import daemon_effects, service_managers
+from cbt_plugins.faults.cluster_facts import names
+from cbt_plugins.faults.kind import Kind, ServiceOptions
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.service_managers import Service
+from cbt_plugins.faults.step import Command, Step
+from cbt_plugins.plan import DAEMON_TYPES
+
+
+class Stop(Kind):
+    """Stops daemons in good order: all of a node, or single ones.
+
+    A bare `process` is started again with its former command line. Orders to `cephadm` are repeated for up to 3 minutes
+    until their effect is seen; mons and mgrs of cephadm are stopped and started by their units. With
+    `cluster: kubernetes:` the service manager is `rook`. An RGW waits for the requests under way, for up to
+    `rgw_exit_timeout_secs` (120 s); it refuses connections before.
+    """
+
+    daemon_types = DAEMON_TYPES
+    Options = ServiceOptions
+    options: ServiceOptions
+    verb = "stop"
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        services_by_node = service_managers.find(scene, targets.daemons, self.options.service_manager or "")
+        return [
+            self._step(scene, targets, f"{scene.name}-{i}", node_services)
+            for i, node_services in enumerate(services_by_node.values(), 1)
+        ]
+
+    def _step(self, scene: Scene, targets: Targets, name: str, node_services: Sequence[Service]) -> Step:
+        node, daemons = node_services[0].node, [service.name for service in node_services]
+        osds = [int(daemon.id) for daemon in daemons if daemon.type == "osd"]
+        how = {"service_manager": node_services[0].manager, "units": [service.unit for service in node_services]}
+        watch = daemon_effects.watch(scene, node_services, targets.daemons, name)
+        return Step(
+            what=f"{self.verb} {names(daemons)} on {node}",
+            node=node,
+            inject=(*watch.begin, *self.end(scene, node_services)),
+            undo=(*service_managers.start(scene, node_services), *scene.mark_in(osds), *watch.end),
+            checks=daemon_effects.back(scene, node_services),
+            took=(*daemon_effects.gone(scene, node_services), *watch.seen),
+            former={**scene.former(osds), **how},
+            daemons=tuple(map(str, daemons)),
+        )
+
+    def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
+        """Return the commands that end services of one node."""
+        return service_managers.stop(scene, node_services)
+
+
+class Crash(Stop):
+    """Kills daemons by SIGKILL, by process ID and start time, and keeps systemd from starting them again."""
+
+    verb = "kill"
+
+    def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
+        return service_managers.kill(scene, node_services)

@@ -1,0 +1,176 @@
+"""Prepared fault: what would be done, to what, and how the safety rules judge it; also before there is a run."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
+from cbt_plugins.faults.kind import BlastRadius, Kind, make
+from cbt_plugins.faults.safety_case import Held, Roles, Surroundings, roles_of
+from cbt_plugins.faults.safety_rules import Assessment, Finding, assess, questions
+from cbt_plugins.faults.scene import ClusterLimits, Resolver, Scene, Targets
+from cbt_plugins.faults.step import FaultError, Step
+from cbt_plugins.inventory import nodes_of
+from cbt_plugins.plan import Fault
+
+#: of a ceph.conf: the addresses of its monitors
+_MON_HOST = re.compile(r"^\s*mon[ _]host\s*=(.*)$", re.MULTILINE)
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A fault with its targets, steps and assessment."""
+
+    fault: Fault
+    kind: Kind
+    targets: Targets
+    steps: Tuple[Step, ...]
+    taken: BlastRadius
+    assessment: Assessment
+
+    @property
+    def refused(self) -> Tuple[Finding, ...]:
+        """Return the safety rules that it would break and that are not accepted."""
+        return self.assessment.refused(self.fault.accept)
+
+    @property
+    def warnings(self) -> Tuple[str, ...]:
+        """Return the warnings to print before it is made; nothing is refused for these."""
+        return (*self.kind.warnings(), *self.assessment.warnings)
+
+    def lines(self) -> List[str]:
+        """Return a text for people: the very commands of a run."""
+        lines = [f"{self.fault.label}: {self.fault.kind} {', '.join(self.targets.named)}"]
+        for finding in self.assessment.findings:
+            verb = "accepted" if finding.rule in self.fault.accept else "refused"
+            lines.append(f"  {verb} by safety rule {finding}")
+        lines += [f"  warning: {text}" for text in self.warnings]
+        for step in self.steps:
+            lines.append(f"  {step.what}")
+            lines += [f"    arm     {step.arm}"] if step.arm else []
+            lines += [f"    inject  {command}" for command in step.inject]
+            lines += [f"    effect  {check}" for check in step.took]
+            lines += [f"    undo    {command}" for command in step.undo]
+            lines += [f"    undone  {check}" for check in step.checks]
+        return lines
+
+
+class Preparer:
+    """Prepares faults for one cluster; changes nothing. `flags` are those that the run itself sets.
+
+    `facts`: the cluster at one instant, for all of the faults. Without them each fault asks the cluster anew.
+    """
+
+    def __init__(
+        self,
+        ceph: Ceph,
+        cluster: Mapping[str, Any],
+        limits: ClusterLimits,
+        flags: Collection[str] = (),
+        facts: Optional[Facts] = None,
+    ) -> None:
+        self._ceph, self._limits, self._flags, self._facts = ceph, limits, flags, facts
+        self._nodes, self._roles = nodes_of(cluster), roles_of(cluster)
+
+    def prepare(self, fault: Fault, name: str, held: Sequence[Held], before: Sequence[str] = ()) -> Prepared:
+        """Find out all about a fault. Raises FaultError for one that cannot be injected at all.
+
+        `name` is unique on the nodes; `before` are the targets that were chosen for it earlier.
+        """
+        kind = make(fault.kind, fault.options)
+        facts = self._ask(held, kind.daemon_types)
+        held_daemons = {name for h in held for name in h.taken.daemons}
+        resolver = Resolver(facts, self._nodes, held_daemons, kind.eligible(facts))
+        targets = None
+        if before and not fault.targets:
+            try:
+                chosen = Fault(fault.label, fault.kind, tuple(before))
+                targets = resolver.resolve(chosen, kind.takes, kind.daemon_types)
+            except FaultError:
+                pass  # what was chosen is not healthy any more
+        targets = targets or resolver.resolve(fault, kind.takes, kind.daemon_types)
+        for key, text in kind.errors(targets.named):
+            raise FaultError(f"{fault.label}: {key}: {text}")
+        scene = Scene(self._ceph, facts, self._nodes, name, self._limits)
+        steps, taken = tuple(kind.steps(scene, targets)), kind.blast_radius(scene, targets)
+        return Prepared(fault, kind, targets, steps, taken, self.assess(taken, held, facts)[0])
+
+    def assess(
+        self,
+        taken: BlastRadius,
+        held: Sequence[Held],
+        facts: Optional[Facts] = None,
+        extra_questions: Sequence[str] = (),
+    ) -> Tuple[Assessment, Facts]:
+        """Judge a fault by these facts, or by fresh ones that have the replies to the `extra_questions` as well."""
+        question_by_name = questions(taken, held)
+        alone = list(question_by_name.values())
+        if facts is None:
+            facts = replies = self._ask(held, {name.type for name in taken.daemons}, extra_questions, alone)
+        else:
+            replies = ask(self._ceph, (), self._limits.quick, alone) if question_by_name else facts
+        answers = {name: replies.answers[question] for name, question in question_by_name.items()}
+        by_name = taken.nodes or any(name.type in ("rgw", "mon") for name in taken.daemons)
+        roles = self._called if by_name else self._roles
+        return assess(facts, taken, Surroundings(roles, held, self._flags, **answers)), facts
+
+    @cached_property
+    def _called(self) -> Roles:
+        """Return the roles with what their nodes call themselves, as Ceph's daemons do, and the head's `mon_host`."""
+        roles = self._roles
+        nodes = list(dict.fromkeys(name for name in (roles.head, *roles.clients, *roles.gateways) if name))
+        results = self._ceph.remote.run(nodes, "uname -n", timeout=self._limits.quick, check=False)
+        called = {name: r.stdout.split()[-1] for name, r in results.items() if r.stdout.strip()}
+        conf = self._ceph.run(f"cat -- {shlex.quote(self._ceph.conf_file)}", self._limits.quick).stdout
+        return replace(roles, called=called, mon_host=" ".join(_MON_HOST.findall(conf)))
+
+    def _ask(
+        self,
+        held: Sequence[Held],
+        types: Collection[str],
+        extra_questions: Sequence[str] = (),
+        alone: Sequence[str] = (),
+    ) -> Facts:
+        every = {"rgw", *types, *(name.type for h in held for name in h.taken.daemons)}
+        extra = [DAEMON_QUESTIONS[type] for type in sorted(every) if type in DAEMON_QUESTIONS]
+        wanted = (*QUESTIONS, *extra, *extra_questions)
+        if self._facts is None:
+            return ask(self._ceph, wanted, self._limits.quick, alone)
+        missing = [question for question in wanted if question not in self._facts.answers]
+        if missing or alone:
+            replies = ask(self._ceph, missing, self._limits.quick, alone)
+            self._facts = Facts({**self._facts.answers, **replies.answers})
+        return self._facts
+
+
+Preview = Tuple[Fault, Union[Prepared, FaultError]]
+
+
+def preview(
+    ceph: Ceph,
+    cluster: Mapping[str, Any],
+    faults: Sequence[Tuple[Fault, Collection[str]]],
+    limits: Optional[ClusterLimits] = None,
+    flags: Collection[str] = (),
+) -> Iterator[Preview]:
+    """Yield each fault with what it would do today, or why it cannot be injected. Raises FaultError without a cluster.
+
+    The cluster is asked once for all faults. `faults`: in the order of the plan, each with the labels of the earlier
+    ones that are in force then: what these take counts as gone. Choices by seed are those of a run that begins now.
+    `flags`: those of the plan.
+    """
+    limits = limits or ClusterLimits()
+    preparer = Preparer(ceph, cluster, limits, flags, ask(ceph, QUESTIONS, limits.quick))
+    taken: Dict[str, BlastRadius] = {}
+    for fault, in_force in faults:
+        try:
+            prepared = preparer.prepare(fault, fault.label, [Held(taken[x]) for x in in_force if x in taken])
+            taken[fault.label] = prepared.taken
+            yield fault, prepared
+        except FaultError as error:
+            yield fault, error

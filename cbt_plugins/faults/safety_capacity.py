@@ -1,0 +1,69 @@
+"""Capacity: how full what is left would be with the data of OSDs that are gone, as far as CRUSH lets the data go."""
+
+from __future__ import annotations
+
+from math import isinf
+from typing import Any, Collection, Dict, FrozenSet, Iterator, List, Mapping, NamedTuple, Optional, Set, Tuple
+
+from cbt_plugins.faults.cluster_facts import Facts, domain_members, taken_from
+
+
+class Filling(NamedTuple):
+    """A part of the CRUSH tree whose OSDs would have to hold the data of those in it that are gone."""
+
+    used: float  # of the capacity that is left there: 0..1, above where it does not fit, infinite without any
+    name: str
+    pools: Tuple[str, ...]
+    moves: bool  # the data is recovered there
+
+    @property
+    def share(self) -> Optional[float]:
+        """Return the used share as a number that JSON has; None where no capacity is left."""
+        return None if isinf(self.used) else self.used
+
+
+def fillings(facts: Facts, taken: Collection[int], empty: Set[int]) -> Iterator[Filling]:
+    """Yield the parts that lose OSDs by a fault. `taken`: these OSDs; `empty`: they and all others without data then.
+
+    A pool's data spreads over all that its CRUSH rule takes its OSDs from, of its device class. Where no more failure
+    domains are left than a PG has members, the data of each domain stays in it.
+    """
+    weights = {n: o["weight"] for n, o in facts.osds.items()}
+    rows = {r["id"]: r for r in facts.answers["osd df"]["nodes"] if weights.get(r["id"])}
+    spread: Dict[FrozenSet[int], Tuple[str, List[Mapping[str, Any]]]] = {}
+    kept: Dict[Tuple[str, FrozenSet[int]], Dict[str, float]] = {}
+    stays = set()
+    for pool in facts.pools:
+        for name, members in taken_from(facts, pool):
+            spread.setdefault(members, (name, []))[1].append(pool)
+        kind, domains = domain_members(facts, pool)
+        inside = {name: frozenset(o for o in members if o in rows) for name, members in domains.items()}
+        left = [name for name, members in inside.items() if members - empty]
+        if domains and len(left) < pool["size"]:
+            stays.add(pool["pool"])
+        if len(left) > pool["size"]:
+            continue
+        lost = sum(_used(rows, members) for name, members in inside.items() if name not in left)
+        extra = lost / len(left) if len(left) == pool["size"] else 0.0
+        for name in left:
+            if not inside[name].isdisjoint(taken):
+                room = _room(rows, inside[name] - empty)
+                used = (_used(rows, inside[name]) + extra) / room if room else float("inf")
+                kept.setdefault((f"{kind} {name}", inside[name]), {})[str(pool["pool_name"])] = used
+    for members, (name, pools) in spread.items():
+        here = [o for o in members if o in rows]
+        if here and not members.isdisjoint(taken):
+            room = _room(rows, [o for o in here if o not in empty])
+            moves = not room or any(pool["pool"] not in stays for pool in pools)
+            names = tuple(str(pool["pool_name"]) for pool in pools)
+            yield Filling(_used(rows, here) / room if room else float("inf"), name, names, moves)
+    for (name, _), by_pool in kept.items():
+        yield Filling(max(by_pool.values()), name, tuple(by_pool), True)
+
+
+def _used(rows: Mapping[int, Mapping[str, Any]], osds: Collection[int]) -> float:
+    return float(sum(rows[osd]["kb_used"] for osd in osds))
+
+
+def _room(rows: Mapping[int, Mapping[str, Any]], osds: Collection[int]) -> float:
+    return float(sum(rows[osd]["kb"] for osd in osds))

@@ -1,0 +1,161 @@
+"""Case: a fault to be judged: the cluster, what the fault takes, what open faults have taken, who must not be hit."""
+
+from __future__ import annotations
+
+import socket
+from dataclasses import asdict, dataclass, field
+from functools import cached_property
+from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Tuple
+
+from cbt_plugins.cluster.ceph import Reply
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts, domain_members, domains
+from cbt_plugins.faults.kind import BlastRadius
+from cbt_plugins.faults.safety_capacity import Filling, fillings
+from cbt_plugins.inventory import head_of, nodes_of, same_host
+
+
+def one_of(host: str, nodes: Collection[str]) -> bool:
+    """Tell whether a host is among the nodes, however it is named."""
+    return any(same_host(host, node) for node in nodes)
+
+
+@dataclass(frozen=True)
+class Finding:
+    """A safety rule that the fault would break, with numbers."""
+
+    rule: str
+    text: str
+    numbers: Mapping[str, Any] = field(default_factory=dict)
+
+    def plain(self) -> Dict[str, Any]:
+        """Return it as plain data, for the journal."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return f"{self.rule}: {self.text}"
+
+
+@dataclass(frozen=True)
+class Held:
+    """What an open fault of this run has taken."""
+
+    taken: BlastRadius
+    seen: bool = False  # by the cluster: what is up now has come back by itself
+
+    def missing(self, facts: Facts) -> Tuple[DaemonName, ...]:
+        """Return the daemons that are gone, or will be as soon as the cluster sees it."""
+        if self.taken.out:
+            return ()
+        return tuple(name for name in self.taken.daemons if not (self.seen and self._is_up(facts, name)))
+
+    @staticmethod
+    def _is_up(facts: Facts, name: DaemonName) -> bool:
+        return name.type == "osd" and int(name.id) in facts.osds and facts.is_up(name)
+
+
+@dataclass(frozen=True)
+class Roles:
+    """The nodes that a run depends on, as the `cluster:` section names them, without users."""
+
+    head: str = ""  # where the cluster is asked and told
+    own: str = ""  # this machine
+    clients: Tuple[str, ...] = ()
+    gateways: Tuple[str, ...] = ()
+    called: Mapping[str, str] = field(default_factory=dict)  # a node of these -> the host name that it says it has
+    mon_host: str = ""  # in the head's ceph.conf
+
+    def is_on(self, name: str, node: str) -> bool:
+        """Tell whether one of these nodes, named by an address or an alias perhaps, is this node."""
+        return bool(name) and one_of(node, (name, self.called.get(name, name)))
+
+
+#: nothing but the cluster is known
+NOBODY = Roles()
+
+
+def roles_of(cluster: Mapping[str, Any]) -> Roles:
+    """Return the roles of a `cluster:` section, and this machine's own name."""
+    # The name that Ceph's daemons here report as well. Not the fully qualified one: a name server that does not answer
+    # would hold up an undo.
+    return Roles(head_of(cluster), socket.gethostname(), nodes_of(cluster, "clients"), nodes_of(cluster, "rgws"))
+
+
+@dataclass(frozen=True)
+class Surroundings:
+    """What else a fault is judged by."""
+
+    roles: Roles = NOBODY
+    held: Sequence[Held] = ()  # what open faults of this run have taken
+    flags: Collection[str] = ()  # that the run itself wants set
+    ok_to_stop: Optional[Reply] = None  # None: not asked
+    safe_to_destroy: Optional[Reply] = None  # what is destroyed must be known to be safe
+
+
+@dataclass(frozen=True)
+class FaultCase:
+    """A fault on a cluster; `numbers` grows while the rules look at it."""
+
+    facts: Facts
+    taken: BlastRadius
+    around: Surroundings
+    numbers: Dict[str, Any]
+
+    @cached_property
+    def gone(self) -> Set[int]:
+        """Return the OSDs that will not serve: those of the fault and of the open ones, and those that are down now."""
+        down = {n for n, o in self.facts.osds.items() if not o["up"]}
+        return {*self.taken.osds, *down, *(int(name.id) for name in self.daemons_gone if name.type == "osd")}
+
+    @cached_property
+    def daemons_gone(self) -> Set[DaemonName]:
+        """Return the daemons that open faults have taken, and that are not back."""
+        return {name for held in self.around.held for name in held.missing(self.facts)}
+
+    @cached_property
+    def out(self) -> Set[int]:
+        """Return the OSDs that open faults have marked out."""
+        return {osd for held in self.around.held if held.taken.out for osd in held.taken.osds}
+
+    @property
+    def gives_away(self) -> bool:
+        """Tell whether the OSDs of the fault serve on until their data is elsewhere."""
+        return self.taken.out and not self.taken.destroyed
+
+    @cached_property
+    def domains_in(self) -> Sequence[Tuple[Mapping[str, Any], str, int, int]]:
+        """Return each pool with its failure domain, and how many take its data without and with the fault."""
+        lacking = (self.gone | self.out) - set(self.taken.osds)
+        domains = []
+        for pool in self.facts.pools:
+            kind, members = domain_members(self.facts, pool)
+            weighted = [{o for o in osds if self.facts.weight(o) > 0} for osds in members.values()]
+            before, after = (
+                sum(bool(osds - empty) for osds in weighted) for empty in (lacking, lacking.union(self.taken.osds))
+            )
+            if before:
+                domains.append((pool, kind, before, after))
+        return domains
+
+    @cached_property
+    def domains(self) -> Sequence[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
+        """Return each pool with its failure domain and the share of each such domain that would be gone."""
+        return tuple(domains(self.facts, self.gone, self.taken.osds, self.out))
+
+    @cached_property
+    def nodes_gone(self) -> Set[str]:
+        """Return the nodes that open faults have taken as a whole, and that are not back."""
+        return {node for held in self.around.held if held.missing(self.facts) for node in held.taken.nodes}
+
+    @cached_property
+    def fullest(self) -> Optional[Filling]:
+        """Return the fullest OSD or pool, once data is recovered to it."""
+        parts = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
+        fullest = max(parts, key=lambda part: part.used, default=None)
+        self.numbers.update({"full_after": fullest.share} if fullest else {})
+        return max((part for part in parts if part.moves), key=lambda part: part.used, default=None)
+
+    @property
+    def ratios(self) -> Tuple[float, float]:
+        """Return the ratios at which an OSD takes no writes, and no backfill."""
+        dump = self.facts.answers["osd dump"]
+        return float(dump["full_ratio"]), float(dump["backfillfull_ratio"])

@@ -1,0 +1,95 @@
+"""Judge of a run's faults: whether one may be injected now, beside those that are in force."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+from typing import Dict, List, Sequence, Union
+
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.cluster_lock import QUESTION, Lock
+from cbt_plugins.faults.kind import BlastRadius
+from cbt_plugins.faults.prepared_fault import Prepared, Preparer
+from cbt_plugins.faults.safety_case import Held
+from cbt_plugins.faults.scene import ClusterLimits
+from cbt_plugins.faults.step import FaultError, UndoRecord
+from cbt_plugins.faults.undo_journal import UndoJournal
+from cbt_plugins.plan import Fault
+from cbt_plugins.wait import Clock, wait_until
+
+
+class Judge:
+    """Prepares and judges the faults of one run, by its journal; changes nothing. The `clock` ends with the run."""
+
+    def __init__(
+        self, journal: UndoJournal, preparer: Preparer, lock: Lock, limits: ClusterLimits, clock: Clock
+    ) -> None:
+        self._journal, self._preparer, self._lock = journal, preparer, lock
+        self._limits, self._clock = limits, clock
+        self._taken: Dict[str, BlastRadius] = {}  # by label: of the faults that this process has injected
+
+    def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
+        """Find out all about a fault; nothing is changed. Raises FaultError for one that cannot be injected at all.
+
+        What the faults `beside` it would take counts as gone.
+        """
+        # a choice that was made before, in this run, is made again
+        before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]
+        held = [*self._held(), *(Held(prepared.taken) for prepared in beside)]
+        return self._preparer.prepare(
+            fault, self._journal.name(fault.label), held, tuple(before[-1]["targets"]) if before else ()
+        )
+
+    def _held(self) -> List[Held]:
+        """Return the OSDs and nodes that open faults have taken, and whether the cluster has seen all of it."""
+        seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
+        by_label: Dict[str, List[UndoRecord]] = {}
+        for record in self._journal.still_open():
+            by_label.setdefault(record.label, []).append(record)
+        held = []
+        for label, records in by_label.items():
+            radius = self._taken.get(label, BlastRadius())
+            named = tuple(DaemonName.parse(name) for record in records for name in record.step.daemons)
+            taken = replace(radius, daemons=named or radius.daemons)
+            shown = all(record.id in seen and not record.step.silent for record in records)
+            held += [Held(taken, shown)] if taken.daemons else []
+        return held
+
+    def ready(self, fault: Union[Fault, Prepared]) -> Prepared:
+        """Return the fault as the cluster is now; raises FaultError when it is refused.
+
+        For PGs in a transient state that is only after some seconds.
+        """
+        if isinstance(fault, Prepared):
+            prepared = self._judged_again(fault)
+        else:
+            self._lock.check()
+            prepared = self.prepare(fault)
+        fault = prepared.fault
+        if any(record.label == fault.label for record in self._journal.still_open()):
+            raise FaultError(f"{fault.label}: in force already")
+        looks = itertools.chain([prepared], (self._judged_again(prepared) for _ in itertools.count()))
+        prepared = wait_until(
+            lambda: next(looks),
+            self._limits.transient,
+            self._limits.pause,
+            met=lambda look: not look.assessment.may_pass(fault.accept),
+            clock=self._clock,
+        )
+        if prepared.refused:
+            raise FaultError(
+                f"{fault.label}: refused. "
+                + " | ".join(map(str, prepared.refused))
+                + f" (accept: [{', '.join(dict.fromkeys(f.rule for f in prepared.refused))}] on the fault overrides)"
+            )
+        return prepared
+
+    def remember(self, prepared: Prepared) -> None:
+        """Remember what a fault takes: it is about to be injected."""
+        self._taken[prepared.fault.label] = prepared.taken
+
+    def _judged_again(self, prepared: Prepared) -> Prepared:
+        """Judge by the cluster as it is now; raises FaultError when the cluster is not ours any more."""
+        assessment, facts = self._preparer.assess(prepared.taken, self._held(), extra_questions=(QUESTION,))
+        self._lock.check(facts.answers[QUESTION])
+        return replace(prepared, assessment=assessment)

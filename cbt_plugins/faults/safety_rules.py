@@ -1,0 +1,357 @@
+"""Safety rules: what a fault would do to the cluster as it is now, and which rules forbid it; here those on data.
+
+Pure: recorded replies in, findings out. The names of the rules are what `accept:` takes; docs/FAULTS.md describes them.
+"""
+
+from __future__ import annotations
+
+import errno
+from collections import Counter
+from dataclasses import dataclass
+from functools import cache
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+from cbt_plugins.faults.cluster_facts import (
+    Facts,
+    down_otherwise,
+    names,
+    needed,
+    not_clean,
+    osd_names,
+    shape_of,
+    transient,
+)
+from cbt_plugins.faults.kind import BlastRadius
+from cbt_plugins.faults.safety_capacity import Filling
+from cbt_plugins.faults.safety_case import FaultCase, Finding, Held, Surroundings
+from cbt_plugins.faults.safety_rules_services import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
+from cbt_plugins.models.pools import inactive_share
+from cbt_plugins.plan import BLINDING_FLAGS
+
+#: flags under which it sees the fault, and does less about it: what
+QUIETING: Mapping[str, str] = {
+    "noout": "no OSD is marked out, so recovery does not begin by itself",
+    "norecover": "nothing is recovered",
+    "nobackfill": "nothing is backfilled",
+    "norebalance": "misplaced objects stay where they are",
+}
+#: rules that go by what the manager knows of PGs
+OF_STATES = ("clean", "inactive", "data", "ok-to-stop", "safe-to-destroy")
+#: CRUSH types of a new cluster, for one that its tree has no item of
+_LEVELS: Mapping[str, int] = {
+    **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
+    **{"room": 7, "datacenter": 8, "zone": 9, "region": 10, "root": 11},
+}
+
+
+def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
+    """Return the questions to ask Ceph about a fault, by the name that `Replies` has for each reply.
+
+    Whether the OSDs may be stopped is asked together with those that the cluster does not know to be gone yet.
+    """
+    question_by_name = {}
+    if taken.stops:
+        unseen = {o for h in held if not (h.seen or h.taken.out) for o in h.taken.osds}
+        question_by_name["ok_to_stop"] = " ".join(["osd ok-to-stop", *map(str, sorted({*taken.osds, *unseen}))])
+    if taken.destroyed:
+        question_by_name["safe_to_destroy"] = " ".join(["osd safe-to-destroy", *map(str, taken.osds)])
+    return question_by_name
+
+
+@dataclass(frozen=True)
+class Assessment:
+    """Findings of the safety rules on one fault, and numbers that are of use even where no rule is broken."""
+
+    findings: Tuple[Finding, ...]
+    numbers: Mapping[str, Any]
+    warnings: Tuple[str, ...] = ()  # nothing is refused for these
+    transient: int = 0  # PGs in a state that passes in a moment
+
+    def refused(self, accept: Sequence[str]) -> Tuple[Finding, ...]:
+        """Return the findings that are not accepted."""
+        return tuple(f for f in self.findings if f.rule not in accept)
+
+    def may_pass(self, accept: Sequence[str]) -> bool:
+        """Tell whether it is refused for states of PGs only, and some of these are transient."""
+        refused = self.refused(accept)
+        return bool(refused and self.transient) and all(f.rule in OF_STATES for f in refused)
+
+
+def assess(facts: Facts, taken: BlastRadius, around: Surroundings) -> Assessment:
+    """Judge a fault by all safety rules."""
+    case = FaultCase(facts, taken, around, {})
+    findings = [finding for rule in RULES.values() for finding in rule(case)]
+    warnings = [text for look in _WARNINGS for text in look(case)]
+    return Assessment(tuple(findings), case.numbers, tuple(warnings), transient(_states(facts)))
+
+
+def _states(facts: Facts) -> Mapping[str, int]:
+    return Counter(pg["state"] for pg in facts.pgs)
+
+
+def _clean(case: FaultCase) -> Iterator[Finding]:
+    """Find PGs that are not active+clean. While faults of this run are open, PGs may lack what these have taken."""
+    states = not_clean(_states(case.facts), bool(case.around.held))
+    if states:
+        many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
+        total = len(case.facts.pgs)
+        text = f"{sum(states.values())} of {total} PGs are not active+clean: {many}"
+        down = down_otherwise(case.facts, {osd for held in case.around.held for osd in held.taken.osds})
+        if down:
+            text += f"; down, and not by this run: {names(osd_names(down))}"
+        yield Finding("clean", text, {"pgs": states, "down": down})
+
+
+def _flags(case: FaultCase) -> Iterator[Finding]:
+    """Find flags that hide the fault from the cluster, or keep its OSDs from coming back."""
+    blinding_flags = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
+    if blinding_flags:
+        yield Finding("flags", f"the OSD map has {', '.join(blinding_flags)} set", {"flags": blinding_flags})
+
+
+def _inactive(case: FaultCase) -> Iterator[Finding]:
+    """Find PGs with fewer than min_size members left."""
+    gone = case.gone
+    if case.gives_away:
+        return  # what is out serves on until its data is elsewhere
+    by_pool: Dict[int, List[int]] = {}
+    for pg in case.facts.pgs:
+        by_pool.setdefault(int(pg["pgid"].split(".")[0]), []).append(
+            sum(o in case.facts.osds and o not in gone for o in pg["acting"])
+        )
+    total, texts, pools = 0, [], {}
+    for pool in case.facts.pools:
+        left = by_pool.get(pool["pool"], [])
+        lost = sum(1 for n in left if n < pool["min_size"])
+        total += lost
+        if lost:
+            share = lost / len(left)
+            pools[pool["pool_name"]] = {"inactive": lost, "pgs": len(left), "share": share}
+            texts.append(
+                f"{lost} of {len(left)} of pool {pool['pool_name']} ({100 * share:.1f} %; "
+                f"{shape_of(case.facts, pool)}, min_size {pool['min_size']})"
+            )
+    all_pgs = len(case.facts.pgs)
+    case.numbers["inactive_pgs"], case.numbers["inactive_share"] = total, total / all_pgs if all_pgs else 0.0
+    if texts:
+        text = f"{total} of {all_pgs} PGs ({100 * total / all_pgs:.1f} %) would serve no client: {'; '.join(texts)}"
+        yield Finding("inactive", text, {"inactive": total, "pgs": all_pgs, "pools": pools})
+
+
+def _domain(case: FaultCase) -> Iterator[Finding]:
+    """Find pools that lose more failure domains than they can lose while all PGs stay active."""
+    if case.gives_away:
+        yield from _too_few_domains(case)
+        return
+    alike: Dict[Tuple[Any, ...], List[str]] = {}
+    for pool, kind, shares in case.domains:
+        estimate = inactive_share(list(shares.values()), pool["size"], pool["min_size"])
+        case.numbers.setdefault("expected_inactive", {})[pool["pool_name"]] = estimate
+        failed = tuple(name for name, share in shares.items() if share > 0)
+        spare = pool["size"] - pool["min_size"]
+        if len(failed) > spare:
+            shape = f"{shape_of(case.facts, pool)}, min_size {pool['min_size']}"
+            key = (estimate, shape, spare, kind, len(shares), failed)
+            alike.setdefault(key, []).append(str(pool["pool_name"]))
+    for (estimate, shape, spare, kind, total, failed), pools in sorted(alike.items(), reverse=True):
+        yield Finding(
+            "domain",
+            f"{', '.join(pools)} ({shape}) can do without {spare} of {total} {kind}s, {len(failed)} would be gone "
+            f"({', '.join(sorted(failed))}): {100 * estimate:.1f} % of the PGs are expected to be inactive",
+            {"pools": pools, "domains": sorted(failed), "of": total, "spare": spare, "share": estimate},
+        )
+
+
+def _too_few_domains(case: FaultCase) -> Iterator[Finding]:
+    """Yield the pools whose data would have to leave so many domains that fewer than min_size are left for it."""
+    for few in _domains_left(case):
+        if few.left < few.min_size:
+            numbers = {"pools": few.pools, "left": few.left, "of": few.total}
+            text = f"{few}, min_size {few.min_size}: the data could not leave the OSDs that are out"
+            yield Finding("domain", text, numbers)
+
+
+class _DomainsLeft(NamedTuple):
+    """Pools that are kept alike, and the domains that an `out` leaves for their data."""
+
+    left: int
+    total: int
+    kind: str
+    shape: str
+    size: int
+    min_size: int
+    pools: List[str]
+
+    def __str__(self) -> str:
+        domains = f"{self.left} of {self.total} {self.kind}s"
+        return f"{domains} would be left for the data of {', '.join(self.pools)}, {self.shape}"
+
+
+def _domains_left(case: FaultCase) -> Iterator[_DomainsLeft]:
+    alike: Dict[Tuple[Any, ...], List[str]] = {}
+    for pool, kind, before, after in case.domains_in if case.gives_away else ():
+        if after < before:
+            key = (after, before, kind, shape_of(case.facts, pool), int(pool["size"]), int(pool["min_size"]))
+            alike.setdefault(key, []).append(str(pool["pool_name"]))
+    for key, pools in sorted(alike.items()):
+        yield _DomainsLeft(*key, pools)
+
+
+def _data(case: FaultCase) -> Iterator[Finding]:
+    """Find PGs with too few members left to have their data at all: for good, when OSDs are destroyed."""
+    gone = case.gone
+    pools = {p["pool"]: p for p in case.facts.pools}
+    lost: Dict[str, int] = {}
+    for pg in case.facts.pgs:
+        pool = pools.get(int(pg["pgid"].split(".")[0]))
+        if pool and sum(o in case.facts.osds and o not in gone for o in pg["acting"]) < needed(case.facts, pool):
+            lost[pool["pool_name"]] = lost.get(pool["pool_name"], 0) + 1
+    if lost and not case.gives_away:
+        many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
+        consequence = (
+            "their data would be lost" if case.taken.destroyed else "too few copies or chunks of their data would be up"
+        )
+        yield Finding("data", f"{sum(lost.values())} PGs ({many}): {consequence}", {"pools": lost})
+
+
+def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
+    """Ask `ceph osd ok-to-stop`, which answers in JSON or, in older releases, by text and exit status."""
+    reply = case.around.ok_to_stop
+    if reply is None:
+        return
+    answer = reply.object or {}
+    if "ok_to_stop" in answer:
+        if not answer["ok_to_stop"]:
+            bad = answer.get("num_not_ok_pgs", "?")
+            text = f"ceph osd ok-to-stop says no: {bad} PGs are or would become offline"
+            yield Finding("ok-to-stop", text, dict(answer))
+    elif reply.status == errno.EBUSY:
+        yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {reply.last}", {"status": reply.status})
+    elif reply.status != 0:
+        yield Finding("ok-to-stop", f"no reply: ceph osd ok-to-stop: {reply.last}", {"status": reply.status})
+
+
+def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
+    """Ask `ceph osd safe-to-destroy` whether all data of the OSDs is elsewhere, with all its copies."""
+    reply = case.around.safe_to_destroy
+    answer = (reply.object if reply else None) or {}
+    bad = sorted(set(case.taken.osds) - set(answer.get("safe_to_destroy", ()))) if case.taken.destroyed else []
+    if bad:
+        text = f"ceph osd safe-to-destroy does not confirm this for {names(osd_names(bad))}"
+        yield Finding("safe-to-destroy", text, dict(answer))
+
+
+def _min_in(case: FaultCase) -> Iterator[Finding]:
+    """Find OSDs that the monitors would not mark out, so that recovery would not begin."""
+    if case.taken.out:
+        return
+    ratio = float(case.facts.answers["config get mon mon_osd_min_in_ratio"])
+    osds = case.facts.osds
+    inside = dict.fromkeys(n for n, o in osds.items() if o["in"] and n not in case.out)
+    mine = dict.fromkeys(o for o in case.taken.osds if o in inside)
+    # those that went before this fault are marked out before its own
+    now, kept = len(inside), 0
+    for osd in (*(o for o in inside if o in case.gone and o not in mine), *mine):
+        if now / len(osds) >= ratio:
+            now -= 1
+        else:
+            kept += osd in mine
+    if kept:
+        yield Finding(
+            "min-in",
+            f"{kept} of {len(case.taken.osds)} OSDs would never be marked out, so their data would not be recovered: "
+            f"{now} of {len(osds)} OSDs in is below mon_osd_min_in_ratio {ratio:g}",
+            {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
+        )
+
+
+def _capacity(case: FaultCase) -> Iterator[Finding]:
+    """Find device classes whose OSDs that are left, where the data may go, cannot hold it below the full ratio."""
+    full, backfill = case.ratios
+    worst = case.fullest
+    if worst and worst.used >= full:
+        yield Finding(
+            "capacity",
+            f"{_filled(worst)}; full is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
+            {"used": worst.share, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
+        )
+
+
+def _filled(part: Filling) -> str:
+    if part.share is None:
+        return f"no capacity would be left of {part.name} ({', '.join(part.pools)})"
+    return f"{100 * part.used:.1f} % of the capacity left of {part.name} ({', '.join(part.pools)}) would be used"
+
+
+#: name -> rule, in the order of the messages; `plan.SAFETY_RULES` has the same names
+RULES: Mapping[str, Callable[[FaultCase], Iterator[Finding]]] = {
+    "clean": _clean,
+    "flags": _flags,
+    "inactive": _inactive,
+    "domain": _domain,
+    "data": _data,
+    "ok-to-stop": _ok_to_stop,
+    "safe-to-destroy": _safe_to_destroy,
+    "quorum": quorum,
+    "mgr": mgr,
+    "mds": mds,
+    "head": head,
+    "client": client,
+    "rgw": rgw,
+    "min-in": _min_in,
+    "capacity": _capacity,
+}
+
+
+def _quiet(case: FaultCase) -> Iterator[str]:
+    """Warn of flags that somebody else has set, and that change the measurement."""
+    for flag, effect in QUIETING.items():
+        if flag in case.facts.flags and flag not in case.around.flags and not (case.taken.out and flag == "noout"):
+            yield f"{flag} is set, and not by this run: {effect}"
+
+
+def _whole_subtrees(case: FaultCase) -> Iterator[str]:
+    """Warn of subtrees of CRUSH that are down as a whole, and so large that the monitors do not mark them out."""
+    option = "mon_osd_down_out_subtree_limit"
+    limit = case.facts.monitors_go_by(option, "rack")
+    tree, gone = case.facts.tree, case.gone
+    level = {**_LEVELS, **{n["type"]: int(n["type_id"]) for n in tree.values() if "type_id" in n}}
+    if case.taken.out or not level.get(limit):
+        return
+    above = {child: item for item, node in tree.items() for child in node.get("children", [])}
+    kept: Dict[str, int] = {}
+    is_gone = cache(lambda item: gone.issuperset(case.facts.below(item)))
+    for osd in case.taken.osds:
+        item: Optional[int] = osd if osd in tree else None
+        while item is not None and is_gone(item):
+            if level.get(tree[item]["type"], 0) >= level[limit]:
+                name = f"{tree[item]['type']} {tree[item]['name']}"
+                kept[name] = kept.get(name, 0) + 1
+                break
+            item = above.get(item)
+    for name, many in kept.items():
+        yield (
+            f"all of {name} would be down: {option} ({limit}) keeps {many} OSDs of the fault from being marked out, so "
+            "recovery does not begin by itself"
+        )
+
+
+def _no_backfill(case: FaultCase) -> Iterator[str]:
+    """Warn of capacity that is enough, but not for backfill, which then waits."""
+    full, backfill = case.ratios
+    worst = case.fullest
+    if worst and backfill <= worst.used < full:
+        yield f"{_filled(worst)}: backfill stops at {100 * backfill:.0f} %"
+
+
+def _stays_where_it_is(case: FaultCase) -> Iterator[str]:
+    """Warn of pools with fewer domains left than a PG has members: their recovery never ends."""
+    for few in _domains_left(case):
+        if few.min_size <= few.left < few.size:
+            yield f"{few}: a part of the data stays on the OSDs that are out"
+
+
+#: what makes a fault different from what it seems, and may still be wanted
+_WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
+    *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, fewer_gateways, active_manager),
+)

@@ -1,0 +1,158 @@
+"""Safety rules on the daemons that serve others, and on the nodes that a run depends on.
+
+Monitors, managers, metadata servers and gateways; the head and the clients.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Collection, Dict, Iterator, List, Mapping, NamedTuple, Set, Tuple
+
+from cbt_plugins.faults.cluster_facts import DaemonName, names
+from cbt_plugins.faults.safety_case import FaultCase, Finding, one_of
+from cbt_plugins.inventory import same_host
+
+
+def quorum(case: FaultCase) -> Iterator[Finding]:
+    """Find monitors that would be left without a majority."""
+    total = len(case.facts.answers["quorum_status"]["monmap"]["mons"])
+    before, left = _monitors(case)
+    case.numbers["monitors_left"] = len(left)
+    if len(left) < len(before) and len(left) <= total // 2:
+        text = f"{len(left)} of {total} monitors would be left, {total // 2 + 1} are needed for a quorum"
+        yield Finding("quorum", text, {"left": len(left), "of": total})
+
+
+def _monitors(case: FaultCase) -> Tuple[List[str], List[str]]:
+    """Return the monitors in the quorum that open faults have not taken, and those of them that the fault leaves."""
+    hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
+    members = case.facts.answers["quorum_status"]["quorum_names"]
+    # a monitor that is gone may be listed still, until its lease runs out
+    before = [n for n in members if not _lost(n, hosts, case.nodes_gone, case.daemons_gone)]
+    return before, [n for n in before if not _lost(n, hosts, case.taken.nodes, case.taken.daemons)]
+
+
+def _lost(
+    monitor: str, hosts: Mapping[str, str], nodes: Collection[str], daemons: Collection[DaemonName]
+) -> bool:
+    return DaemonName("mon", monitor) in daemons or one_of(hosts.get(monitor, monitor), nodes)
+
+
+def mgr(case: FaultCase) -> Iterator[Finding]:
+    """Find out whether a manager is left: nobody else knows the states of PGs."""
+    hit, left = _daemons(case, "mgr")
+    if hit and not left:
+        many = len(case.facts.daemons("mgr"))
+        text = f"0 of {many} managers would be left, and the states of PGs would be unknown; the fault takes "
+        yield Finding("mgr", text + names(hit), {"managers": [str(name) for name in hit], "of": many})
+
+
+def mds(case: FaultCase) -> Iterator[Finding]:
+    """Find out whether a metadata server is left."""
+    hit, left = _daemons(case, "mds") if any(name.type == "mds" for name in case.taken.daemons) else ([], [])
+    if hit and not left:
+        many = len(case.facts.daemons("mds"))
+        text = f"0 of {many} metadata servers would be left; the fault takes {names(hit)}"
+        yield Finding("mds", text, {"servers": [str(name) for name in hit], "of": many})
+
+
+def _daemons(case: FaultCase, type: str) -> Tuple[List[DaemonName], List[DaemonName]]:
+    """Return the daemons of a type that the fault hits, and those that are left."""
+    hosts = case.facts.daemons(type)
+    before = [n for n in hosts if not (n in case.daemons_gone or one_of(hosts[n], case.nodes_gone))]
+    hit = [n for n in before if n in case.taken.daemons or one_of(hosts[n], case.taken.nodes)]
+    return hit, [n for n in before if n not in hit]
+
+
+def head(case: FaultCase) -> Iterator[Finding]:
+    """Find the machine that leads the run, or its way to the cluster, among the targets: the head, and its monitors."""
+    for node in case.taken.nodes:
+        if case.around.roles.own and same_host(case.around.roles.own, node):
+            text = f"{node} is the machine that leads this run: nothing could undo the fault"
+        elif case.around.roles.is_on(case.around.roles.head, node):
+            text = f"{node} is the head, through which this run reaches the cluster: nothing could undo the fault"
+        else:
+            continue
+        yield Finding("head", text, {"node": node})
+    before, left = (_known_to_head(case, monitors) for monitors in _monitors(case))
+    if before and not left:
+        monitors = ", ".join(f"mon.{name}" for name in before)
+        text = f"the ceph.conf of {case.around.roles.head} has no monitor but {monitors}: this run could ask no monitor"
+        yield Finding("head", text, {"monitors": before})
+
+
+def _known_to_head(case: FaultCase, monitors: Collection[str]) -> List[str]:
+    """Return those of the monitors that `mon_host` in the head's ceph.conf has, by an address or by name."""
+    named = []
+    for monitor in case.facts.answers["quorum_status"]["monmap"]["mons"]:
+        vector = monitor.get("public_addrs", {}).get("addrvec") or [{"addr": monitor.get("addr", "")}]
+        addresses = [str(entry["addr"]).rpartition(":")[0].strip("[]") for entry in vector]
+        texts = "|".join(re.escape(text) for text in (*addresses, str(monitor["name"])) if text)
+        if monitor["name"] in monitors and re.search(rf"(?<![\w.-])(?:{texts})(?![\w.-])", case.around.roles.mon_host):
+            named.append(str(monitor["name"]))
+    return named
+
+
+def client(case: FaultCase) -> Iterator[Finding]:
+    """Find clients among the targets: their load would end."""
+    clients, is_on = case.around.roles.clients, case.around.roles.is_on
+    hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
+    if hit:
+        text = f"{len(hit)} of {len(clients)} clients would be gone, and their load with them: {', '.join(hit)}"
+        yield Finding("client", text, {"clients": hit, "of": len(clients)})
+
+
+class _Gateways(NamedTuple):
+    """Nodes with gateways: those of `rgws`, else those of the service map."""
+
+    total: int
+    hit: List[str]
+    left: List[str]  # neither hit nor gone; the service map shows a gateway there, unless it shows none of the nodes
+
+
+def rgw(case: FaultCase) -> Iterator[Finding]:
+    """Find out whether a RADOS gateway is left."""
+    nodes = _gateways(case)
+    if nodes.hit and not nodes.left:
+        text = f"0 of {nodes.total} nodes with RADOS gateways would be left; the fault takes {', '.join(nodes.hit)}"
+        yield Finding("rgw", text, {"gateways": nodes.hit, "of": nodes.total})
+
+
+def fewer_gateways(case: FaultCase) -> Iterator[str]:
+    """Warn of gateways that are gone: their requests fail, although the cluster could serve them."""
+    nodes = _gateways(case)
+    if nodes.hit and nodes.left:
+        without = f"without {', '.join(nodes.hit)}"
+        yield f"{len(nodes.left)} of {nodes.total} nodes with RADOS gateways would be left, {without}"
+
+
+def _gateways(case: FaultCase) -> _Gateways:
+    is_on = case.around.roles.is_on
+    hosts: Dict[str, Set[DaemonName]] = {}
+    for name, host in case.facts.daemons("rgw").items():
+        hosts.setdefault(host, set()).add(name)
+
+    nodes = case.around.roles.gateways or sorted(hosts)
+    shown = any(is_on(node, host) for node in nodes for host in hosts)
+
+    def is_served(node: str, nodes_gone: Collection[str], stopped: Collection[DaemonName]) -> bool:
+        if any(is_on(node, gone) for gone in nodes_gone):
+            return False
+        stay = (host for host, daemons in hosts.items() if not daemons <= {*stopped})
+        return not shown or any(is_on(node, host) for host in stay)
+
+    before = [node for node in nodes if is_served(node, case.nodes_gone, case.daemons_gone)]
+    taken, gone = case.taken, case.daemons_gone
+    left = [node for node in before if is_served(node, taken.nodes, {*gone, *taken.daemons})]
+    return _Gateways(len(nodes), [node for node in before if node not in left], left)
+
+
+def active_manager(case: FaultCase) -> Iterator[str]:
+    """Warn of the active manager: the states of PGs that it last knew are shown until another one has all reports."""
+    hit, left = _daemons(case, "mgr")
+    active = DaemonName("mgr", str(case.facts.answers["mgr stat"].get("active_name")))
+    if left and active in hit:
+        yield (
+            f"{active} is the active manager: until another one takes over, for up to a minute, PG states are those of "
+            "before the fault"
+        )

@@ -1,0 +1,473 @@
+"""Service managers: systemd, cephadm, Rook, or bare processes as CBT and the lab start them; daemons of any type.
+
+A node is asked while its daemons run, so what is started again is exactly what was stopped.
+"""
+
+from __future__ import annotations
+
+import base64
+import re
+import shlex
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+
+from cbt_plugins.cluster.kubernetes import KubernetesError
+from cbt_plugins.cluster.remote import ask_at_once
+from cbt_plugins.faults.cluster_facts import DaemonName, names
+from cbt_plugins.faults.node_shell import agent, in_folder, script
+from cbt_plugins.faults.scene import Scene
+from cbt_plugins.faults.step import Check, Command, FaultError
+
+#: program of Ceph -> type of its daemons
+PROGRAMS: Mapping[str, str] = {
+    **{"ceph-osd": "osd", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"},
+    "radosgw": "rgw",
+}
+#: daemons without which cephadm's orchestrator takes no order: each is stopped and started by its unit
+_ORCHESTRATOR = ("mon", "mgr")
+#: what stands before an id where a gateway is named as a client of the cluster
+_CLIENTS = ("client.", "radosgw.", "rgw.")
+
+
+@dataclass(frozen=True)
+class DaemonProcess:
+    """A process of a daemon; pid and start time tell it from every other."""
+
+    pid: int
+    started: int  # clock ticks since the node booted
+    files: int  # its limit of open files, 0 unknown
+    argv: Tuple[str, ...]
+    user: int = 0
+    group: int = 0
+    folder: str = "/"
+    environment: Tuple[str, ...] = ()  # NAME=VALUE, of what decides how a program is loaded
+
+    @property
+    def identity(self) -> str:
+        """Return it as the programs on nodes take it."""
+        return f"{self.pid}:{self.started}"
+
+
+@dataclass(frozen=True)
+class Service:
+    """A daemon on its node, and how it is run there."""
+
+    name: DaemonName
+    node: str
+    manager: str  # a key of MANAGERS
+    unit: str = ""  # of systemd, also under cephadm
+    process: Optional[DaemonProcess] = None
+    endpoints: Tuple[str, ...] = ()  # of a gateway, "127.0.0.1:7480", for commands on its node
+
+
+class ServiceManager:
+    """What starts and ends the services of one node. All of its services are of this manager."""
+
+    def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
+        """Return the services by itself; None where their nodes are to be asked. Raises FaultError."""
+        return None
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that ends services in good order and waits for their end."""
+        raise NotImplementedError
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that starts services again; those that run are left alone."""
+        raise NotImplementedError
+
+    def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that stops services, whatever process they are by then, and starts them again."""
+        stop, start = self.stop(scene, services), self.start(scene, services)
+        return replace(stop, text=f"{stop.text}\n{start.text}", timeout=stop.timeout + start.timeout)
+
+    def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that sends SIGKILL, by pid and start time, and keeps systemd from restarting (Restart=).
+
+        Raises FaultError when the process of a service is not visible.
+        """
+        for service in services:
+            if service.process is None:
+                raise FaultError(f"{service.node}: no process of {service.name} found: nothing to kill")
+        text = signal("KILL", [s.process for s in services if s.process])
+        return self._on_node(scene, services, text)
+
+    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+        """Return checks that no order is pending."""
+        return ()
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        """Return the command that prints how many of the services run."""
+        raise NotImplementedError
+
+    @staticmethod
+    def _on_node(scene: Scene, services: Sequence[Service], text: str) -> Command:
+        return Command(services[0].node, text, scene.limits.slow, root=True)
+
+
+class Systemd(ServiceManager):
+    """Units such as ceph-osd@3 or ceph-radosgw@rgw.a."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._on_node(scene, services, f"systemctl stop {_units(services)}")
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        units = _units(services)
+        # a unit that ended too often is refused until its count is reset
+        return self._on_node(
+            scene, services, f"systemctl reset-failed {units} 2>/dev/null; systemctl start {units}"
+        )
+
+    def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
+        killed = super().kill(scene, services)
+        return self._on_node(scene, services, f"{killed.text}\nsystemctl stop {_units(services)}")
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._on_node(scene, services, f"systemctl is-active {_units(services)} | grep -cx active")
+
+
+class Cephadm(Systemd):
+    """Daemons that the orchestrator starts and stops, through the head; a crash is by the unit."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._ordered(scene, services, "stop")
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._ordered(scene, services, "start")
+
+    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+        text = self._ordered(scene, services, "settled").text
+        return (Check(scene.head, text, (((), "settled"),), scene.limits.back),)
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._ordered(scene, services, "count")
+
+    @staticmethod
+    def _ordered(scene: Scene, services: Sequence[Service], action: str) -> Command:
+        text = orchestrate(action, scene.ceph.command, scene.name, [s.name for s in services], scene.limits.pause)
+        return Command(scene.head, text, scene.limits.slow)
+
+
+class BareProcess(ServiceManager):
+    """Processes that nothing restarts: started again with their arguments, folder, user, limit and environment."""
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._on_node(scene, services, signal("TERM", [s.process for s in services if s.process]))
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        texts = [launch(s.name, s.process) for s in services if s.process]
+        return self._on_node(scene, services, "\n".join(texts))
+
+    def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
+        texts = [launch(s.name, s.process, "restart") for s in services if s.process]
+        return self._on_node(scene, services, "\n".join(texts))
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        counts = "".join(f"c=$({_counted(s.name)}\n)\nn=$((n + c))\n" for s in services)
+        return self._on_node(scene, services, f"n=0\n{counts}echo $n")
+
+
+class Rook(ServiceManager):
+    """Deployments of Rook, by kubectl on the machine that leads the run; `unit` is "NAME:REPLICAS:SELECTOR"."""
+
+    #: what its commands do, in both namespaces
+    _RIGHTS = (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale"))
+
+    def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
+        kubernetes = scene.ceph.kubernetes
+        if kubernetes is None:
+            return None
+        try:
+            deployments = kubernetes.get("deployments")["items"]
+            for verb, resource in self._RIGHTS:
+                for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
+                    kubernetes.refuse_without_right(verb, resource, namespace)
+            kubernetes.get("deployment", kubernetes.operator, namespace=kubernetes.operator_namespace)
+        except KubernetesError as error:
+            raise FaultError(str(error)) from error
+        return {name: self._service(scene, name, deployments) for name in daemons}
+
+    def _service(self, scene: Scene, name: DaemonName, deployments: Sequence[Any]) -> Service:
+        matching = [deployment for deployment in deployments if self._runs(deployment["metadata"], name)]
+        if len(matching) != 1:
+            labels = f"label app=rook-ceph-{name.type} and the ID {name.id}"
+            raise FaultError(f"{name}: {len(matching)} deployments have the {labels}: there must be one")
+        spec = matching[0]["spec"]
+        selector = ",".join(f"{key}={value}" for key, value in sorted(spec["selector"]["matchLabels"].items()))
+        unit = f"{matching[0]['metadata']['name']}:{spec['replicas']}:{selector}"
+        return Service(name, scene.node(name), "rook", unit)
+
+    def _runs(self, metadata: Mapping[str, Any], name: DaemonName) -> bool:
+        labels, app = metadata.get("labels", {}), f"rook-ceph-{name.type}"
+        if labels.get("app") != app:
+            return False
+        if name.type == "rgw":  # its label has the object store; the name of the deployment has - where the ID has .
+            return bool(str(metadata["name"]).replace("-", ".") == f"{app}-{name.id}".replace("-", "."))
+        return bool(labels.get("ceph-osd-id" if name.type == "osd" else "ceph_daemon_id") == name.id)
+
+    def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._scaled(scene, services, "stop")
+
+    def start(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._scaled(scene, services, "start")
+
+    def kill(self, scene: Scene, services: Sequence[Service]) -> Command:
+        killed = names(service.name for service in services)
+        raise FaultError(f"{killed}: Kubernetes starts a killed daemon again at once: use the kind stop")
+
+    def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+        text = self._scaled(scene, services, "settled").text
+        return (Check("", text, (((), "settled"),), scene.limits.back),)
+
+    def count(self, scene: Scene, services: Sequence[Service]) -> Command:
+        return self._scaled(scene, services, "count")
+
+    @staticmethod
+    def _scaled(scene: Scene, services: Sequence[Service], action: str) -> Command:
+        kubernetes = scene.ceph.kubernetes
+        if kubernetes is None:
+            raise FaultError("service_manager: rook needs cluster: kubernetes: {context: NAME}")
+        text = script(
+            "rook",
+            action=action,
+            kubectl=shlex.join(kubernetes.words()),
+            kubectl_operator=shlex.join(kubernetes.words(kubernetes.operator_namespace)),
+            operator=kubernetes.operator,
+            deployments=" ".join(service.unit for service in services),
+            pause=f"{scene.limits.pause:g}",
+        )
+        return Command("", text, scene.limits.slow)
+
+
+MANAGERS: Mapping[str, ServiceManager] = {
+    "systemd": Systemd(),
+    "cephadm": Cephadm(),
+    "process": BareProcess(),
+    "rook": Rook(),
+}
+
+
+# ---- what a kind does with the services of a node ----
+
+
+def find(
+    scene: Scene, daemons: Iterable[DaemonName], manager: str = "", on_node: bool = False
+) -> Dict[str, List[Service]]:
+    """Return node -> its services. `manager` is what must run them; without it, what does is found out.
+
+    `on_node`: for a fault of the nodes themselves, or of their disks. Raises FaultError.
+    """
+    daemons = list(daemons)
+    for service_manager in [MANAGERS[manager]] if manager else MANAGERS.values():
+        own = service_manager.find(scene, daemons)
+        if own is not None and on_node:
+            hit = names(daemons) or "the nodes"
+            raise FaultError(f"{hit}: run in pods, but this kind acts on nodes: use stop, out or mark")
+        if own is not None:
+            return _by_node(own.values())
+    nodes: Dict[str, List[DaemonName]] = {}
+    for name in daemons:
+        nodes.setdefault(scene.node(name), []).append(name)
+    answers = ask_at_once(*(partial(scene.ask, node, probe(here), root=True) for node, here in nodes.items()))
+    return {
+        node: [_with_endpoints(scene, service) for service in parse(node, here, answer, manager).values()]
+        for (node, here), answer in zip(nodes.items(), answers)
+    }
+
+
+def _by_node(services: Iterable[Service]) -> Dict[str, List[Service]]:
+    nodes: Dict[str, List[Service]] = {}
+    for service in services:
+        nodes.setdefault(service.node, []).append(service)
+    return nodes
+
+
+def _with_endpoints(scene: Scene, service: Service) -> Service:
+    if service.name.type != "rgw" or service.process is None:
+        return service
+    answer = scene.ask(service.node, agent("ports", service.process.identity), root=True)
+    return replace(service, endpoints=tuple(answer.split()))
+
+
+def stop(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that stop services of one node in good order."""
+    return tuple(MANAGERS[manager].stop(scene, group) for manager, group in _by_manager(services))
+
+
+def start(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that start services of one node again."""
+    return tuple(MANAGERS[manager].start(scene, group) for manager, group in _by_manager(services))
+
+
+def restart(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that restart services of one node, whatever process they are by then."""
+    return tuple(MANAGERS[manager].restart(scene, group) for manager, group in _by_manager(services))
+
+
+def kill(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
+    """Return the commands that kill services of one node. Raises FaultError when a process is not visible."""
+    return tuple(MANAGERS[manager].kill(scene, group) for manager, group in _by_manager(services))
+
+
+def down(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+    """Return checks that services are gone: OSDs by the OSD map, others by their service manager."""
+    return tuple(_running(scene, services, False))
+
+
+def up(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
+    """Return checks that services are as before, and that no order is pending."""
+    settled = [check for manager, group in _by_manager(services) for check in MANAGERS[manager].settled(scene, group)]
+    return (*_running(scene, services, True), *settled)
+
+
+def _running(scene: Scene, services: Sequence[Service], wanted: bool) -> Iterator[Check]:
+    osds = [int(s.name.id) for s in services if s.name.type == "osd"]
+    if osds:
+        yield scene.back(osds) if wanted else scene.gone(osds)
+    for manager, group in _by_manager([s for s in services if s.name.type != "osd"]):
+        counted = MANAGERS[manager].count(scene, group)
+        timeout = scene.limits.back if wanted else scene.limits.down
+        number = str(len(group) if wanted else 0)
+        yield Check(counted.node, counted.text, (((), number),), timeout, root=counted.root)
+
+
+def _by_manager(services: Sequence[Service]) -> List[Tuple[str, List[Service]]]:
+    managers: Dict[str, List[Service]] = {}
+    for service in services:
+        managers.setdefault(service.manager, []).append(service)
+    return list(managers.items())
+
+
+# ---- what a node says ----
+
+
+def probe(daemons: Iterable[DaemonName]) -> str:
+    """Return the shell text that asks a node for these daemons."""
+    return script("daemons", daemons=" ".join(map(str, sorted(daemons))))
+
+
+def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = "") -> Dict[DaemonName, Service]:
+    """Return how each daemon is run, by the reply to `probe`. `manager` is what must run it.
+
+    Raises FaultError for a daemon that does not run, or whose service manager is not clear.
+    """
+    units: Dict[str, List[str]] = {}
+    idle: Dict[str, List[str]] = {}
+    processes: Dict[str, List[DaemonProcess]] = {}
+    for line in answer.splitlines():
+        words = line.split()
+        if words[:1] == ["unit"] and len(words) == 4:
+            runs = words[3] not in ("inactive", "failed")
+            (units if runs else idle).setdefault(words[1], []).append(words[2])
+        elif words[:1] == ["process"] and len(words) == 7:
+            process = _process(words[2:])
+            daemon = daemon_of(words[1], process.argv)
+            if daemon is not None:
+                processes.setdefault(str(daemon), []).append(process)
+    services = {}
+    for name in daemons:
+        daemon_units = units.get(str(name), [])
+        if str(name) not in processes:  # a unit that does not run counts where no process runs either
+            daemon_units = daemon_units + idle.get(str(name), [])
+        services[name] = _service(node, name, daemon_units, processes.get(str(name), []), manager)
+    return services
+
+
+def _service(
+    node: str, name: DaemonName, units: Sequence[str], processes: Sequence[DaemonProcess], manager: str
+) -> Service:
+    for noun, several in (("units", units), ("processes", processes)):
+        if len(several) > 1:
+            raise FaultError(f"{node} has {len(several)} {noun} of {name}: not clear which one is meant")
+    unit, process = next(iter(units), ""), next(iter(processes), None)
+    cephadm = bool(re.fullmatch(rf"ceph-[0-9a-f-]{{36}}@{re.escape(str(name))}\.service", unit))
+    if manager == "process" and unit:
+        raise FaultError(f"{name} is run by {unit} on {node}: a bare process would not be part of the unit")
+    if manager == "cephadm" and unit and not cephadm:
+        raise FaultError(f"{name}: {unit} on {node} is not a unit of cephadm")
+    which = manager or ("cephadm" if cephadm else "systemd" if unit else "process")
+    if which == "cephadm" and name.type in _ORCHESTRATOR:
+        which = "systemd"
+    if which != "process" and not unit:
+        raise FaultError(f"{name} is not a unit of systemd on {node}; service_manager: process takes bare processes")
+    if which == "process" and process is None:
+        raise FaultError(f"{node}: {name} does not run, and systemd has no unit of it")
+    return Service(name, node, which, unit, process)
+
+
+def _process(words: Sequence[str]) -> DaemonProcess:
+    pid, begun, files, argv, around = words
+    owner, folder, *environment = base64.b64decode(around).decode(errors="replace").rstrip("\n").split("\n")
+    user, group = map(int, owner.split())
+    line = base64.b64decode(argv).decode(errors="replace").rstrip("\0").split("\0")
+    return DaemonProcess(int(pid), int(begun), int(files), tuple(line), user, group, folder, tuple(environment))
+
+
+def daemon_of(program: str, argv: Sequence[str]) -> Optional[DaemonName]:
+    """Return the daemon that a program was started for: -i 3, --id=3, -n osd.3, --name client.rgw.a."""
+    type = PROGRAMS.get(program)
+    for i, word in enumerate(argv[1:], 1):
+        name, has, value = word.partition("=")
+        if name in ("-i", "--id", "-n", "--name"):
+            id = value if has else argv[i + 1] if i + 1 < len(argv) else ""
+        elif re.fullmatch(r"-i\w[\w.-]*", word):
+            id = word[2:]
+        else:
+            continue
+        for prefix in _CLIENTS if type == "rgw" else (f"{type}.",):
+            id = id[len(prefix) :] if id.startswith(prefix) else id
+        return DaemonName(type, id) if type and id and (type != "osd" or id.isdigit()) else None
+    return None
+
+
+# ---- shell text ----
+
+
+def _units(services: Sequence[Service]) -> str:
+    return " ".join(shlex.quote(service.unit) for service in services)
+
+
+def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
+    """Return shell text that signals exactly these processes and waits until they are gone."""
+    return script("process", action="signal", signal=name, processes=" ".join(p.identity for p in processes))
+
+
+def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> str:
+    """Return shell text that starts a bare process as it was, unless it runs; or "restart" for one that runs, too."""
+    line = " ".join(map(shlex.quote, ["env", *process.environment, *process.argv]))
+    if process.user and not any(word.startswith("--setuser") for word in process.argv):
+        line = f"setpriv --reuid={process.user} --regid={process.group} --init-groups {line}"
+    foreground = any(word in ("-f", "-d", "--foreground") for word in process.argv)
+    return script(
+        "process",
+        action=action,
+        **_which(name),
+        line=line,
+        folder=process.folder,
+        files=process.files,
+        foreground="yes" if foreground else "",
+    )
+
+
+def _counted(name: DaemonName) -> str:
+    return script("process", action="count", **_which(name))
+
+
+def _which(name: DaemonName) -> Dict[str, str]:
+    """Return the marks of a bare process of a daemon: its program, and a pattern of its command line."""
+    program = next(program for program, type in PROGRAMS.items() if type == name.type)
+    heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
+    ids = "|".join(re.escape(head + name.id) for head in heads)
+    client_pattern = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
+    full = f"({client_pattern})" if name.type == "rgw" else re.escape(str(name))
+    return {"program": program, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
+
+
+def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float) -> str:
+    """Return shell text that has cephadm "stop" or "start" daemons and waits for it; or "settled", or "count".
+
+    `ceph` is the command, `name` the fault's, `pause` the seconds between two looks. What was ordered and not seen is
+    in a file on the node, so that a `start` completes a `stop` of the same name that was cut short.
+    """
+    values = {"action": action, "ceph": ceph, "daemons": " ".join(map(str, daemons)), "name": name}
+    return in_folder("orchestrator", **values, pause=f"{pause:g}")

@@ -1,0 +1,141 @@
+"""Performer of steps: each is on disk with its undo, then made, then seen in effect; one at a time, in all threads."""
+
+from __future__ import annotations
+
+import threading
+import time
+from dataclasses import replace
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+
+from cbt_plugins.faults.command_runner import Refused, Runner
+from cbt_plugins.faults.step import FaultError, Step, UndoRecord
+from cbt_plugins.faults.undo import Event, StillOpen, Undoer
+from cbt_plugins.faults.undo_journal import PREPARED, UndoJournal
+from cbt_plugins.signals import deferred
+from cbt_plugins.wait import Clock, wait_until
+
+
+class Performer:
+    """Performs steps, and has them undone. Once `shut`, nothing new begins; undo continues."""
+
+    def __init__(self, journal: UndoJournal, runner: Runner, undoer: Undoer, event: Event, clock: Clock) -> None:
+        self._journal, self._runner, self._undoer, self._event = journal, runner, undoer, event
+        self._clock = clock
+        self._shut = False
+        #: one step, or one undo, at a time: faults come from a thread beside the load
+        self._turn = threading.RLock()
+        #: of waits that end when the run is stopping
+        self.clock = replace(clock, sleep=self._pause)
+
+    @property
+    def stopping(self) -> bool:
+        """Whether nothing new may begin."""
+        return self._shut
+
+    def shut(self) -> None:
+        """Refuse every new step from now on with a FaultError, in all threads."""
+        self._shut = True
+
+    def perform(
+        self,
+        label: str,
+        kind: str,
+        steps: Sequence[Step],
+        wait: bool = True,
+        facts: Optional[Mapping[str, Any]] = None,
+        in_force: Callable[[], None] = lambda: None,
+    ) -> None:
+        """Perform steps; `wait` until the cluster has seen each, then until `in_force` returns.
+
+        `facts` of a fault are for its events. Raises FaultError, also that of `in_force`, after the undo of all steps.
+        """
+        if not steps:
+            return
+        say = {"label": label, "kind": kind, **(facts or {})}
+        self._event("fault-inject-begin", **say)
+        try:
+            done = [self._begin(label, kind, step) for step in steps]
+            self._event("fault-injected", **say)
+            milestones: Dict[str, float] = {}
+            for record in done if wait else ():
+                self._await(record)
+                for name, t in self._runner.milestones(record.step.took).items():
+                    milestones[name] = max(t, milestones.get(name, t))
+            in_force()
+            if wait and facts is not None and all(step.took for step in steps):
+                self._event("fault-in-effect", label=label, kind=kind, milestones=milestones)
+        except FaultError as error:
+            self._event("fault-failed", **say, why=str(error))
+            left = self.undo([label])
+            also = f"; still open: {'; '.join(map(str, left))}" if left else "; its steps so far are undone"
+            raise FaultError(f"{label}: {error}{also}") from error
+
+    def _begin(self, label: str, kind: str, step: Step) -> UndoRecord:
+        with self._turn:
+            self._still_wanted()
+            return self._take_step(label, kind, step)
+
+    def _take_step(self, label: str, kind: str, step: Step) -> UndoRecord:
+        record = self._journal.open(label, kind, step)
+        self._journal.note("begun", record)
+        try:
+            if step.arm:
+                switch = self._runner.inject(record, step.arm).strip()
+                if not switch.startswith("armed "):
+                    raise FaultError(f"{step.node}: the dead man's switch is not armed: {switch or 'no reply'}")
+                self._journal.note("armed", record, switch=switch, fires=round(time.time() + (step.deadline or 0), 3))
+            for command in step.inject:
+                self._runner.inject(record, command)
+        except FaultError as error:
+            self._journal.note("failed", record, why=str(error), refused=isinstance(error, Refused))
+            raise
+        self._journal.note("injected", record)
+        return record
+
+    def _await(self, record: UndoRecord) -> None:
+        took = record.step.took
+        wait_until(
+            lambda: self._runner.look(took),
+            max([check.timeout for check in took], default=0.0),
+            self._runner.limits.pause,
+            on_late=lambda why: FaultError(f"{record.step.what}: no effect: {why}"),
+            met=lambda why: why is None,
+            clock=self.clock,
+        )
+        self._journal.note("confirmed", record)
+
+    def _pause(self, seconds: float) -> None:
+        self._still_wanted()
+        self._clock.sleep(seconds)
+
+    def _still_wanted(self) -> None:
+        if self._shut:
+            raise FaultError("the run is stopping; no new faults are injected")
+
+    def confirm(self, labels: Optional[Sequence[str]] = None) -> Dict[str, Optional[str]]:
+        """Look once whether faults have taken effect; return label -> None, or what is missing."""
+        seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
+        missing_by_label: Dict[str, Optional[str]] = {}
+        for record in self._journal.still_open():
+            if labels is not None and record.label not in labels:
+                continue
+            why = None if record.id in seen else self._runner.look(record.step.took)
+            if why is None and record.id not in seen:
+                self._journal.note("confirmed", record)
+            missing_by_label[record.label] = missing_by_label.get(record.label) or why
+        return missing_by_label
+
+    def undo(self, labels: Sequence[str]) -> List[StillOpen]:
+        """Undo what has these labels, the last one first; return what is still open."""
+        with self._turn:
+            return self._undoer.undo([record for record in self._journal.still_open() if record.label in labels])
+
+    def undo_all(self, prepared: bool = False) -> List[StillOpen]:
+        """Undo all that is open but what is `prepared`, or that too; return what is still open.
+
+        Only the third signal stops it. A step that is beginning in another thread is waited for, and undone with the
+        rest.
+        """
+        with deferred(), self._turn:
+            records = self._journal.still_open()
+            return self._undoer.undo([record for record in records if prepared or record.kind != PREPARED])

@@ -1,0 +1,221 @@
+"""What clients lost by each failure, and during each return: all of its load together."""
+
+from __future__ import annotations
+
+import math
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+
+import numpy as np
+
+from cbt_plugins.formatting import count, plain, several, short_percent
+from cbt_plugins.metrics import TOTAL
+from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, TIMES, runs
+from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
+from cbt_plugins.results.recovery.stretch_numbers import LoadPart, merged_numbers
+from cbt_plugins.results.requests import in_flight
+
+#: seconds for which throughput must be back at this share of the baseline's
+BACK, SHARE = 30, 0.9
+#: a longer time between two loads is a gap, in which throughput may have come back
+GAP = 3.0
+
+
+def losses(
+    parts: Sequence[LoadPart], recovery: Mapping[str, Any], base: Optional[Mapping[str, Any]]
+) -> List[Dict[str, Any]]:
+    """Return the losses of each failure and return with load, in the form of docs/RECOVERY.md.
+
+    It lasts from its begin to that of the next one; `parts` are complete phases, `recovery` is the result of
+    `recovery.milestones`.
+    """
+    episodes = recovery.get("episodes") or ()
+    ends = [*(float(math.floor(episode["begin"])) for episode in episodes[1:]), math.inf]
+    lines = []
+    for episode, end in zip(episodes, ends):
+        cut = list(_cut(parts, math.floor(episode["begin"]), end))
+        if cut and is_planned(episode):
+            about = {"name": rows_of(episode), "kind": episode["kind"], "labels": list(episode["labels"])}
+            lines.append({**about, **_numbers(cut, episode["begin"], base)})
+    return lines
+
+
+def scores(
+    parts: Sequence[LoadPart],
+    recovery: Mapping[str, Any],
+    base: Optional[Mapping[str, Any]],
+    failure_of_phase: Mapping[str, str],
+) -> Iterator[Dict[str, Any]]:
+    """Yield the losses in each phase that measures a failure, from the fault to the end of the phase.
+
+    With the cluster's side: seconds from the undo to active+clean, and the bytes that recovery made.
+    """
+    episodes = [episode for episode in recovery.get("episodes") or () if is_planned(episode)]
+    for part in parts:
+        phase, stretch = part.aggregates.phase.name, part.stretch
+        begun = [episode for episode in episodes if stretch.start <= episode["begin"] < stretch.end]
+        fault = next((episode for episode in begun if episode["kind"] == "failure"), None)
+        if phase not in failure_of_phase or fault is None:
+            continue
+        cut = list(_cut([part], math.floor(fault["begin"]), math.inf))
+        about = {"failure": failure_of_phase[phase], "phase": phase, "labels": list(fault["labels"])}
+        yield {**about, **_numbers(cut, fault["begin"], base), "cluster": _cluster(begun)}
+
+
+def _cluster(episodes: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return {"touched": OSDs or PGs changed, "recovery_s": of the return, "moved_mib": of the failure and the return}.
+    """
+    returns = [episode for episode in episodes if episode["kind"] == "return"]
+    clean = [m["seconds"] for episode in returns for m in episode["milestones"] if m["name"] == "clean"]
+    moved = [episode["recovery"]["bytes"] for episode in episodes if episode["recovery"]]
+    touched = any(episode["effect"] is not False for episode in episodes)
+    counted = all(size is not None for size in moved) and all(episode["effect"] is not None for episode in episodes)
+    return {
+        "touched": touched,
+        "recovery_s": clean[-1] if clean else None,
+        "moved_mib": round(sum(moved) / 2**20, 3) if counted else None,
+    }
+
+
+def _numbers(cut: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return the losses of clients in these parts, from `begin` on."""
+    gateways, unstarted = _gateways(cut), sum(_unstarted(part) for part in cut)
+    numbers = _with_ratios(merged_numbers(cut, base), base)
+    for line, never_started in [(numbers["total"], unstarted), *((line, 0) for line in numbers["ops"].values())]:
+        due = line["requests"] + line["errors"] + never_started
+        line["availability"] = round(line["requests"] / due, 6) if due else None
+    return {
+        "begin": begin,
+        **numbers,
+        "gateways": gateways,
+        "gateway_gap": max((gateway["longest_gap"] for gateway in gateways), default=None),
+        "unstarted": unstarted,
+        "back": _back(cut, begin, base),
+    }
+
+
+def _cut(parts: Sequence[LoadPart], begin: float, end: float) -> Iterator[LoadPart]:
+    """Yield the parts of the phases that are between these seconds."""
+    for part in parts:
+        low, high = max(part.stretch.start, begin), min(part.stretch.end, end)
+        if low < high:
+            yield part._replace(stretch=Stretch("", (), low, high))
+
+
+def _with_ratios(numbers: Dict[str, Any], base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return the numbers with p99 / that of the baseline: `p99_ratio`."""
+    pairs = [(numbers["total"], base and base["total"])]
+    pairs += [(line, base and base["ops"].get(op)) for op, line in numbers["ops"].items()]
+    for line, base_line in pairs:
+        usual = (base_line or {}).get("p99_ms")
+        line["p99_ratio"] = round(line["p99_ms"] / usual, 4) if usual and line["p99_ms"] is not None else None
+    return numbers
+
+
+def _gateways(parts: Sequence[LoadPart]) -> List[Dict[str, Any]]:
+    """Return {"endpoint", "longest_gap"} of each: whole blocks without a success; the time is up to 2 blocks longer."""
+    gaps: Dict[str, float] = {}
+    for aggregates, stretch, _ in parts:
+        grid, answers = aggregates.grid, aggregates.timeline.endpoints
+        urls = {url for job in aggregates.phase.jobs for url in job.urls}
+        low = math.ceil((stretch.start - grid.first_block) / grid.block)
+        high = math.floor((stretch.end - grid.first_block) / grid.block)
+        for endpoint in sorted(urls if set(answers) <= urls else answers):
+            silent = answers.get(endpoint, np.zeros(grid.blocks, np.int64))[low:high] == 0
+            longest = max((end - begin for begin, end in runs(silent)), default=0)
+            gaps[endpoint] = max(gaps.get(endpoint, 0.0), float(longest * grid.block))
+    return [{"endpoint": endpoint, "longest_gap": gap} for endpoint, gap in gaps.items()]
+
+
+def _unstarted(part: LoadPart) -> int:
+    """Return the requests of open loops that were due, and that no worker was free for until the end of the phase."""
+    loops = in_flight.rates(part.aggregates).values() if part.stretch.end == part.aggregates.grid.end else ()
+    return sum(loop.unstarted for loop in loops)
+
+
+class _Load(NamedTuple):
+    """Objects of each whole second of a part."""
+
+    start: int
+    rates: np.ndarray
+    means: np.ndarray  # of BACK seconds from each on
+
+    @classmethod
+    def of(cls, part: LoadPart) -> _Load:
+        start, end, grid = math.ceil(part.stretch.start), math.floor(part.stretch.end), part.aggregates.grid
+        rates = part.aggregates.all_ops.sums["objects"][start - grid.first : end - grid.first].astype(float)
+        enough = len(rates) >= BACK
+        return cls(start, rates, np.convolve(rates, np.ones(BACK) / BACK, "valid") if enough else np.zeros(0))
+
+
+def _back(parts: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
+    """Return {"seconds", "between", "reason"}: until throughput was back for BACK seconds, since `begin`.
+
+    After the BACK seconds with the lowest mean, the first second with SHARE of the baseline from which on the mean of
+    BACK seconds has it too; 0 where no mean was lower.
+    """
+    normal = base["total"]["obj_per_s"] if base else 0.0
+    if not normal:
+        return {"seconds": None, "between": None, "reason": "no baseline"}
+    loads = [_Load.of(part) for part in parts]
+    lowest = min((float(load.means.min()) for load in loads if len(load.means)), default=None)
+    if lowest is None:
+        return {"seconds": None, "between": None, "reason": f"less than {BACK} s of load"}
+    if lowest >= SHARE * normal:
+        return {"seconds": 0.0, "between": None, "reason": None}
+    passed, watched = False, begin  # to `watched` there is load without a gap
+    for load in loads:
+        places = np.flatnonzero((load.means >= SHARE * normal) & (load.rates[: len(load.means)] >= SHARE * normal))
+        if not passed and lowest in load.means:
+            places, passed = places[places > int(np.argmin(load.means))], True
+        if passed and len(places):
+            at = load.start + int(places[0])
+            if places[0] or at - watched < GAP:
+                return {"seconds": round(max(0.0, at - begin), 3), "between": None, "reason": None}
+            between = [round(watched - begin, 3), round(at - begin, 3)]
+            text = f"unknown, between {between[0]:.1f} s and {between[1]:.1f} s: no load"
+            return {"seconds": None, "between": between, "reason": text}
+        watched = load.start + len(load.rates)
+    return {"seconds": None, "between": None, "reason": f"not in {watched - begin:.0f} s"}
+
+
+def bad_stretches(part: LoadPart) -> List[Tuple[int, int]]:
+    """Return (from, to) of the bad seconds of all operations together, in seconds since the begin of the phase."""
+    return runs(part.bad[TOTAL]) if TOTAL in part.bad else []
+
+
+HEAD = ("", "op", "bad s", "of s", "failed", "> 1 s", "gap s", "obj/s %", "p50 ms", "p99 ms", "p99.9 ms", "p99 / usual")
+
+
+def loss_rows(impact_section: Mapping[str, Any]) -> List[Tuple[str, ...]]:
+    """Return the losses of each failure and return as a table, its header first; [] without any load."""
+    rows = []
+    for line in impact_section.get("episodes") or ():
+        for op, numbers in [(TOTAL, line["total"]), *line["ops"].items()]:
+            counts = (count(numbers[key]) for key in ("errors", "waited"))
+            rates = ("obj_per_s_percent", "p50_ms", "p99_ms", "p999_ms", "p99_ratio")
+            bad = (count(numbers["bad_seconds"]), f"{line['seconds']:.0f}")
+            cells = (*bad, *counts, f"{numbers['longest_gap']:.2f}", *(plain(numbers[key]) for key in rates))
+            rows.append((line["name"] if op == TOTAL else "", op, *cells))
+    return [HEAD, *rows] if rows else []
+
+
+def loss_sentences(impact_section: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the limits of a bad second, and the losses that only all operations of a failure or return have."""
+    limits = impact_section.get("objective") or {}
+    if limits:
+        latencies = ", ".join(f"{op} {plain(limit[P99])} ms" for op, limit in limits.items())
+        by_file = any(limit["given"] for limit in limits.values())
+        source = "the objective of the file" if by_file else f"{TIMES:g} times the p99 of the baseline"
+        success = " or ".join(dict.fromkeys(short_percent(limit[SUCCESS_RATE]) for limit in limits.values()))
+        yield (
+            f"bad second: p99 of {latencies} or more ({source}), success of less than {success}, "
+            "or no success for longer than chance explains"
+        )
+    for line in impact_section.get("episodes") or ():
+        back = line["back"]
+        came_back = back["reason"] if back["seconds"] is None else f"after {back['seconds']:.0f} s"
+        parts = [f"at {SHARE:.0%} of the throughput of the baseline for {BACK} s: {came_back}"]
+        silent = [gateway for gateway in line["gateways"] if gateway["longest_gap"]]
+        parts += [f"{gateway['endpoint']} answered nothing for {gateway['longest_gap']:.0f} s" for gateway in silent]
+        parts += [f"{several(line['unstarted'], 'due request')} never started"] if line["unstarted"] else []
+        yield f"{line['name']}: {'; '.join(parts)}"

@@ -1,0 +1,126 @@
+"""A run that nobody resumes, by what its archive alone says: the events of its undo, the removal of its buckets."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from functools import partial
+from pathlib import Path
+from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
+
+from cbt_plugins.archive_files import PRIVATE
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.conditions import UNDO_BY_USER
+from cbt_plugins.faults import ClusterAccess, undo_seal
+from cbt_plugins.journal import Journal, JournalError, journal_lines
+from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
+from cbt_plugins.run.context import RunArchive
+
+log = logging.getLogger(__name__)
+
+_STAYS = "bucket %s of this run is not removed: if it exists, remove it with an S3 client"
+
+
+class EventsOfUndo:
+    """The event log of a run that `cbt-tools undo` undoes, opened with the first event. No undo depends on it.
+
+    Nothing is written where a run has none, is complete and has sealed it, or where another process has it open.
+    """
+
+    def __init__(self, archive: RunArchive, anybodys: bool) -> None:
+        self._archive, self._anybodys = archive, anybodys
+        self._journal: Optional[Journal] = None
+        self._is_closed = False
+
+    def write(self, event: str, **facts: Any) -> None:
+        """Add an event, and before the first one that an undo begins."""
+        if self._journal is None and not self._is_closed:
+            self._journal = self._opened()
+            self._is_closed = self._journal is None
+        if self._journal is not None:
+            self._journal.write(event, **facts)
+
+    def _opened(self) -> Optional[Journal]:
+        if self._archive.complete.exists() or not self._archive.events.exists():
+            return None
+        try:
+            journal = Journal(self._archive.events, anybodys=self._anybodys)
+            journal.write(UNDO_BY_USER)
+            return journal
+        except (JournalError, OSError) as error:
+            why = getattr(error, "strerror", None) or error
+            log.warning("%s: reports will not tell of this undo: %s", self._archive.events, why)
+            return None
+
+    def close(self) -> None:
+        """Close the file, if it was opened."""
+        if self._journal is not None:
+            self._journal.close()
+
+
+class RunBucket(NamedTuple):
+    """A bucket that a run made: the name in S3, and the name for Ceph's commands ("tenant/name" with a tenant)."""
+
+    name: str
+    admin_name: str
+
+
+def buckets_in(lines: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[RunBucket]:
+    """Yield the buckets of a run that its journal does not say to be removed.
+
+    A bucket is the run's by its name, which has the run's id. One that the user named in the file is never the run's.
+    """
+    gone = {line.get("bucket") for line in lines if line["event"] == REMOVED}
+    own_names = f"{bucket_name(run_id, '')}-"
+    for line in lines:
+        if line["event"] != "bucket":
+            continue
+        name = str(line.get("bucket"))
+        admin_name = str(line.get("admin_name") or name)  # of a run without Ceph's commands, or before 0.2
+        if name not in gone and admin_name.rpartition("/")[2].startswith(own_names):
+            yield RunBucket(name, admin_name)
+
+
+def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
+    """Yield the buckets that `remove_buckets` would remove, each with the number of objects; change nothing.
+
+    Raises OSError.
+    """
+    for bucket in buckets_in(journal_lines(RunArchive(folder).journal), access.run_id):
+        if not access.admin:
+            log.warning(_STAYS, bucket.name)
+            continue
+        try:
+            stats = access.ceph.bucket(bucket.admin_name, STATS_TIMEOUT)
+        except CephError as error:
+            yield f"bucket {bucket.admin_name} (objects not counted: {error})"
+            continue
+        if stats is not None:
+            yield f"bucket {bucket.admin_name} ({stats.objects} objects)"
+
+
+def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str]]:
+    """Remove the buckets that the run of a folder made, with their objects; yield None for each, or why it stays.
+
+    Raises JournalError and OSError.
+    """
+    path = RunArchive(folder).journal
+    if not path.exists():
+        return
+    with contextlib.closing(Journal(path, PRIVATE, anybodys=access.trusted)) as journal:
+        journal.mark = partial(undo_seal.mark, run_id=access.run_id)
+        for name, admin_name in list(buckets_in(journal.records, access.run_id)):
+            if not access.admin:
+                log.warning(_STAYS, name)
+                continue
+            try:
+                stats = access.ceph.bucket(admin_name, STATS_TIMEOUT)
+                if stats is not None:
+                    remove_bucket(access.ceph, admin_name, stats.objects)
+            except CephError as error:
+                yield f"bucket {admin_name}: {error}"
+                continue
+            journal.write(REMOVED, bucket=name)
+            if stats is not None:
+                log.info("%s: removed bucket %s", folder, admin_name)
+            yield None

@@ -1,0 +1,90 @@
+"""State from which a phase begins: its objects, and the faults in force; restored when the run was broken off."""
+
+from __future__ import annotations
+
+import logging
+import time
+from typing import Dict, List, Sequence, Union
+
+from cbt_plugins.faults.cluster_facts import ask, down_otherwise
+from cbt_plugins.plan import Fault, NodeCommand, Phase
+from cbt_plugins.run.buckets import Buckets
+from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.wait_phase import wait_for_clean
+
+log = logging.getLogger(__name__)
+
+
+def restore_state(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[str]:
+    """Restore the objects and the faults that a phase begins with; returns warnings about what differs."""
+    return [*_restore_objects(run, buckets, index, phase), *_restore_faults(run, index, phase)]
+
+
+def _begun_before(run: RunContext, phase: Phase) -> bool:
+    """Return whether an attempt at the phase was broken off."""
+    return any(record["phase"] == phase.name for record in run.journal.all("phase-begun"))
+
+
+def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[str]:
+    """Empty the buckets before the first load; later phases keep what their unfinished attempt has written."""
+    if phase.kind == "wait" or not _begun_before(run, phase):
+        return []
+    first = next(i for i, p in enumerate(run.plan.phases, 1) if p.kind != "wait")
+    if index == first:
+        buckets.empty(buckets.counts())
+        return []
+    return ["an attempt was broken off before; its objects are still in the bucket"]
+
+
+def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:
+    """Inject again the faults of earlier phases that should be in force: the end of the last invocation undid them.
+
+    The cluster may still recover from that undo, so it is waited for before the first of these faults, and before
+    those of a phase that does not follow directly upon the phase before it. PGs that the faults already injected
+    have degraded are no reason to wait.
+    """
+    earlier = [event for p in run.plan.phases[: index - 1] for event in sorted(p.events, key=lambda e: e.at)]
+    wanted: Dict[str, Union[Fault, NodeCommand]] = {}
+    for event in earlier:
+        if event.inject is not None:
+            wanted[event.inject.label] = event.inject
+        if event.run is not None and event.run.undo:
+            wanted[event.run.label] = event.run
+        for label in event.undo:
+            wanted.pop(label, None)
+    present = {record.label for record in run.injector.open}
+    lost = [fault for label, fault in wanted.items() if label not in present]
+    if any(event.inject for event in earlier):
+        run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
+    for fault in lost:
+        if isinstance(fault, NodeCommand):
+            run.injector.run(fault)
+            continue
+        _wait_before(run, index, phase, [fault])
+        log.warning("injecting %s again: it was in force when the run was broken off", fault.label)
+        run.injector.inject(fault)
+    if lost or _begun_before(run, phase):
+        _wait_before(run, index, phase, [event.inject for event in phase.events if event.inject is not None])
+    return [f"{fault.label} was undone when the run was broken off, and injected again" for fault in lost]
+
+
+def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fault]) -> None:
+    """Wait for active+clean PGs unless these faults accept others.
+
+    When that takes too long the safety rule itself refuses the fault, with its numbers.
+    """
+    labels = [fault.label for fault in faults if "clean" not in fault.accept]
+    if not labels:
+        return
+    held = {osd for record in run.injector.open for osd in record.step.osds}
+    down = down_otherwise(ask(run.ceph, ("osd dump",)), held)
+    if down:
+        log.warning("down, and not by this run: %s", ", ".join(f"osd.{osd}" for osd in down))
+    log.info("%s: waiting for active+clean PGs before %s", phase.name, ", ".join(labels))
+    run.events.write("settle-begin", phase=phase.name, before=labels, down=down)
+    begun = time.monotonic()
+    given_up = wait_for_clean(run, index, phase, beside_faults=bool(held))
+    seconds = round(time.monotonic() - begun, 3)
+    run.events.write("settle-end", phase=phase.name, seconds=seconds, given_up=given_up)
+    if given_up:
+        log.warning("%s: not recovered: %s", phase.name, given_up)

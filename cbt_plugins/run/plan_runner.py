@@ -1,0 +1,245 @@
+"""Runs a plan: phase after phase, each whole or not at all, resumed from wherever an earlier invocation ended."""
+
+from __future__ import annotations
+
+import contextlib
+import dataclasses
+import logging
+import os
+import shutil
+import time
+import traceback
+from functools import partial
+from pathlib import PurePosixPath
+from typing import Iterator, List, Tuple
+
+from cbt_plugins import evidence, signals
+from cbt_plugins.archive_files import PRIVATE, keep_from_others
+from cbt_plugins.cbt_run import CbtRun, RunFailed
+from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.state_sampler import NoWatch
+from cbt_plugins.config.yaml_source import mask_secrets
+from cbt_plugins.faults import ClusterAccess, FaultError, Injector, undo_seal
+from cbt_plugins.faults.cluster_access import RUN_ID
+from cbt_plugins.journal import Journal, JournalError, archive_refusal, write_json, write_whole
+from cbt_plugins.load.load_session import Agents, LoadError
+from cbt_plugins.monitors.lifecycle import LEFT, bring_noted
+from cbt_plugins.monitors.live import open_page
+from cbt_plugins.monitors.recovery import cluster_watch
+from cbt_plugins.plan import Plan
+from cbt_plugins.run import cluster_preparation
+from cbt_plugins.run.buckets import Buckets, BucketsByS3
+from cbt_plugins.run.context import LOAD, RunArchive, RunContext
+from cbt_plugins.run.generator_ceiling import GeneratorCeilings
+from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
+from cbt_plugins.run.preflight import PreflightError, Ready, check
+from cbt_plugins.run.reporting import is_reported, summarize
+from cbt_plugins.run.rescue import rescue
+from cbt_plugins.run.scratch import ScratchFolder
+from cbt_plugins.run.wait_phase import after_phases
+
+log = logging.getLogger(__name__)
+
+#: errors whose text is for the user
+_FAILURES = (CephError, RemoteError, LoadError, PreflightError, FaultError, JournalError)
+
+
+class _Broken(Exception):
+    """A run that a monitor or an undo has failed, in their words."""
+
+
+class Engine:
+    """One run. `execute` may be called again, in another process, after any end of this one."""
+
+    def __init__(self, host: CbtRun, plan: Plan) -> None:
+        self._host = host
+        self._plan = plan
+        self._remote = Remote.from_host(host.cluster, host.common)
+        self._ceph = Ceph(self._remote, host.cluster)
+        self._archive = RunArchive(host.archive_dir)
+
+    def execute(self) -> None:
+        """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
+        keep_from_others(self._archive.folder)
+        with signals.handled(), self._journals() as (journal, events):
+            try:
+                with self._context(journal, events) as run:
+                    open_page(self._archive.folder, self._host.profiles)
+                    degraded = self._execute(run)
+                self._complete(journal, events, degraded)
+            except (*_FAILURES, _Broken) as error:
+                if not self._is_sealed():
+                    events.write("run-failed", why=str(error), traceback=traceback.format_exc())
+                self._report_what_there_is()
+                raise RunFailed(str(error)) from error
+            except KeyboardInterrupt:
+                if self._is_sealed():
+                    text = "interrupted; the run is complete, if the report is missing, the same command makes it: %s"
+                    log.warning(text, self._archive.folder)
+                    raise
+                events.write("run-interrupted")
+                log.warning("interrupted; run the same command again to resume")
+                self._report_what_there_is()
+                raise
+
+    def _is_sealed(self) -> bool:
+        """Tell whether the files of the run have their sums: none of them is written any more."""
+        return os.path.lexists(self._archive.folder / evidence.END)
+
+    def _report_what_there_is(self) -> None:
+        """Make a report of a run that has come to no end, once it has a phase."""
+        if any((self._archive.folder / "phases").glob("*/*")):
+            with signals.interruptible():
+                summarize(self._archive.folder)
+
+    def _execute(self, run: RunContext) -> List[str]:
+        """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
+        _undo_all(run.injector)
+        held = False
+        try:
+            # the faults are undone before anybody waits for the monitors' files
+            with contextlib.ExitStack() as monitors, run.injector.holding(has_data=run.has_data):
+                held = True  # nothing on the nodes is touched before: they may be another run's
+                evidence.reopen(self._archive.folder)
+                rescue(run)
+                run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
+                ready = check(run)
+                if run.watch.node in ready.offsets:
+                    run.watch.offset = ready.offsets[run.watch.node].seconds
+                ready = cluster_preparation.set_up(run, ready)
+                self._describe(run, ready)
+                return self._run(run, ready, monitors)
+        except RunFailed as error:
+            raise _Broken(str(error)) from error
+        finally:
+            if held:
+                with signals.interruptible():
+                    clean_nodes(run)
+
+    def _run(self, run: RunContext, ready: Ready, monitors: contextlib.ExitStack) -> List[str]:
+        """Do everything between the two snapshots of the cluster."""
+        if not run.archive.cluster("before").exists():
+            self._snapshot("before")
+        buckets = Buckets(run.plan, run.run_id, run.ceph, run.journal)
+        if not run.plan.admin:
+            buckets = BucketsByS3(run, ready)
+        buckets.claim()
+        run.injector.apply()
+        run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
+        folder = str(PurePosixPath(run.host.run_dir) / LOAD)
+        with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
+            GeneratorCeilings(run, ready, agents).measure()
+            runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
+            trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
+        _undo_all(run.injector)
+        after_phases(run)
+        monitors.close()
+        self._snapshot("after")
+        if not run.plan.keep_data:
+            buckets.remove()
+        _undo_all(run.injector, prepared=True)
+        return [phase.name for phase, ok in zip(run.plan.phases, trusted) if not ok]
+
+    def _complete(self, journal: Journal, events: Journal, degraded: List[str]) -> None:
+        """Write the end marker and the summary. Raises RunFailed for a result that is not to be trusted."""
+        events.write("run-done", degraded=degraded)
+        run_id = journal.last("run")["run_id"]
+        with signals.deferred(signals.ENDING):
+            evidence.end_run(self._archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+        summarize(self._archive.folder)
+        if degraded:
+            raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
+
+    @contextlib.contextmanager
+    def _journals(self) -> Iterator[Tuple[Journal, Journal]]:
+        with contextlib.ExitStack() as opened:
+            try:
+                journal = opened.enter_context(contextlib.closing(Journal(self._archive.journal, PRIVATE)))
+                events = opened.enter_context(contextlib.closing(Journal(self._archive.events)))
+            except JournalError as error:
+                raise RunFailed(str(error)) from error
+            yield journal, events
+
+    @contextlib.contextmanager
+    def _context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
+        host, plan, archive = self._host, self._plan, self._archive
+        run_id = self._identify(journal)
+        journal.mark = partial(undo_seal.mark, run_id=run_id)
+        access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id, admin=plan.admin)
+        injector = Injector(archive.folder, access, events.write, plan.settings)
+        with contextlib.closing(injector):
+            watch = cluster_watch(self._ceph, host.cluster, host.profiles.get("recovery") or {}, archive.monitors)
+            if not plan.admin:
+                watch = NoWatch(watch.ceph, watch.node, watch.file, watch.settings)
+            run = RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector, watch)
+            with watch:
+                yield run
+
+    def check_complete(self) -> None:
+        """Raise RunFailed where the run that is complete had another plan.
+
+        Fetch what its monitors left on nodes, and make the report that is missing or older than a file.
+        """
+        self.check_plan()
+        host, name = self._host, PurePosixPath(self._host.run_dir).name
+        keep = partial(evidence.add_sums, self._archive.folder)
+        # two commands at once would each write the sums without the other's files
+        alone = self._journals() if any(self._archive.monitors.glob(f"*/{LEFT}")) else contextlib.nullcontext()
+        with alone:
+            late = bring_noted(host.cluster, host.common, name, self._archive.monitors, keep)
+        if late or not is_reported(self._archive.folder):
+            summarize(self._archive.folder)
+
+    def check_plan(self) -> None:
+        """Raise RunFailed where the archive has a run, finished or not, that another plan began."""
+        difference = self._archive.other_plan(self._plan)
+        if difference:
+            text = f"belongs to a run with another plan ({difference} differs): use another archive directory"
+            raise RunFailed(f"{self._archive.folder} {text}")
+
+    def _identify(self, journal: Journal) -> str:
+        """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
+        refusal = archive_refusal(self._archive.folder)
+        if refusal:
+            raise RunFailed(refusal)
+        begun = journal.last("run")
+        if not begun:
+            write_json(self._archive.plan, dataclasses.asdict(self._plan))
+            journal.write("run", run_id=self._host.run_id, benchmark=self._plan.benchmark)
+            return self._host.run_id
+        self.check_plan()
+        if not RUN_ID.fullmatch(str(begun["run_id"])):
+            raise RunFailed(f"{self._archive.journal}: {begun['run_id']!r} is not the id of a run")
+        return str(begun["run_id"])
+
+    def _describe(self, run: RunContext, ready: Ready) -> None:
+        manifest = {**ready.manifest, "run_id": run.run_id, "invocations": len(run.journal.all("invocation"))}
+        write_json(run.archive.manifest, manifest)
+        if run.host.config_file:
+            write_whole(run.archive.folder / "config.yaml", mask_secrets(run.host.config_file.read_text()))
+
+    def _snapshot(self, when: str) -> None:
+        if not self._plan.admin:
+            return
+        draft, folder = self._archive.cluster(f"{when}.tmp"), self._archive.cluster(when)
+        self._ceph.snapshot(draft)
+        if folder.exists():  # of an invocation that was killed while it removed the buckets
+            shutil.rmtree(folder)
+        draft.rename(folder)
+
+
+def _undo_all(injector: Injector, prepared: bool = False) -> None:
+    """Undo what the run has changed on the cluster, and `prepared` for itself. Raises RunFailed for what stays."""
+    left = injector.undo_all(prepared)
+    if left:
+        raise RunFailed("not undone: " + "; ".join(map(str, left)) + " (`cbt-tools undo` prints the commands)")
+
+
+def clean_nodes(run: RunContext) -> None:
+    """Clean our scratch folder: rows that could not be collected stay, and the next invocation tries again.
+
+    An unreachable node must not hide why the run ended.
+    """
+    with contextlib.suppress(RemoteError):
+        ScratchFolder(run.host.run_dir, os.getpid()).clean(run.remote, run.watched)

@@ -1,0 +1,142 @@
+"""The forms of results, the same in all verbs: `--format text|json|csv|md`, and `-o FILE` for where they go."""
+
+from __future__ import annotations
+
+import argparse
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Type
+
+from cbt_plugins.formatting.data import Csv, Html, Json
+from cbt_plugins.formatting.markdown import Markdown
+from cbt_plugins.formatting.output_format import Form
+from cbt_plugins.formatting.screen import PLAIN, paper_of, write_coloured
+from cbt_plugins.formatting.terminal import Terminal
+
+from .command import CommandError
+
+#: the forms that several verbs have, by their names
+FORMS: Dict[str, Type[Form]] = {form.name: form for form in (Terminal, Json, Csv, Markdown, Html)}
+TEXT, JSON, CSV, MD, HTML = FORMS
+#: end of a file's name -> the form, where it is the name of no form
+_SUFFIXES = {"prom": "prometheus", **{suffix: form.name for form in FORMS.values() for suffix in form.suffixes}}
+
+
+def add_forms(parser: argparse.ArgumentParser, *forms: str, text: str = "") -> None:
+    """Add `--format` with these forms, of which the first is the default, and `-o`."""
+    form = parser.add_argument("--format", type=_form(forms), metavar="|".join(forms), help=text or _text(forms))
+    form.completer = lambda **_: forms  # type: ignore[attr-defined]  # for argcomplete
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", help="write into this file; its suffix gives the format; - is standard output"
+    )
+    parser.set_defaults(forms=forms)
+
+
+def _text(forms: Sequence[str]) -> str:
+    purposes = (FORMS[form].purpose if form in FORMS else form for form in forms)
+    return f"{', '.join(purposes)} (default: {forms[0]})"
+
+
+def _form(forms: Sequence[str]) -> Callable[[str], str]:
+    def form(text: str) -> str:
+        if text in forms:
+            return text
+        suggestion = _SUFFIXES.get(text)
+        hint = f"use {suggestion}" if suggestion in forms else f"there is {', '.join(forms)}"
+        raise argparse.ArgumentTypeError(f"no format {text!r} here: {hint}")
+
+    return form
+
+
+def add_renamed(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
+    """Refuse options of earlier versions with what replaces them."""
+
+    class Renamed(argparse.Action):
+        def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
+            parser.error(f"{self.option_strings[0]} was replaced: use {names[self.option_strings[0]]}")
+
+    for name in names:
+        parser.add_argument(name, nargs="?", action=Renamed, help=argparse.SUPPRESS)
+
+
+def form_of(args: argparse.Namespace) -> str:
+    """Return the form that was asked for: by --format, else by the file's name, else the verb's first."""
+    if args.format is None and is_file(args):
+        suffix = Path(args.output).suffix[1:]
+        form = _SUFFIXES.get(suffix, suffix)
+        if form in args.forms:
+            return form
+        if form in FORMS:
+            raise CommandError(f"-o {args.output}: no format {form} here: there is {', '.join(args.forms)}")
+    return args.format or args.forms[0]
+
+
+def is_file(args: argparse.Namespace) -> bool:
+    """Return whether the results go into a file."""
+    return args.output not in (None, "-")
+
+
+def columns_of(args: argparse.Namespace) -> Optional[int]:
+    """Return how wide tables may be: None in a file, or where no terminal is."""
+    return None if is_file(args) else paper_of(sys.stdout).columns
+
+
+class Printer:
+    """Where the results of a verb go, in the form that was asked for. A file is written at the end, as a whole."""
+
+    def __init__(self, args: argparse.Namespace) -> None:
+        self.form = form_of(args)
+        self._file = Path(args.output) if is_file(args) else None
+        self._writer = FORMS.get(self.form, Form)(PLAIN if self._file else paper_of(sys.stdout))
+        self._texts: List[str] = []
+        self._again = False
+
+    def __enter__(self) -> Printer:
+        return self
+
+    def __exit__(self, kind: Optional[Type[BaseException]], *_: object) -> None:
+        if kind is None and self._file:
+            _write(self._file, "".join(self._texts))
+
+    def show(self, output: Any) -> None:
+        """Print a text, or what becomes one: blocks, data for JSON, lines of cells for CSV."""
+        if isinstance(output, str):
+            self._write(self._writer.safe(output))
+            return
+        text = self._writer.text(output, self._again)
+        self._again = True
+        if self._writer.coloured:
+            write_coloured(sys.stdout, text)
+        else:
+            self._write(self._writer.safe(text))
+
+    def _write(self, text: str) -> None:
+        if self._file:
+            self._texts.append(text)
+        else:
+            print(text, end="", flush=True)
+
+
+def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> None:
+    """Print the results in the form that was asked for.
+
+    `forms`: form -> what makes it: a text; or blocks for `text` and `md`, which has those of `text`; data for `json`;
+    lines of cells, the first with the names of the columns, for `csv`.
+    """
+    with Printer(args) as printer:
+        printer.show(forms[printer.form if printer.form in forms else TEXT]())
+
+
+def _write(path: Path, text: str) -> None:
+    """Write a file as a whole; what is no regular file (/dev/null, a pipe) is written to. Raises CommandError."""
+    from cbt_plugins.journal import write_whole
+
+    try:
+        if path.exists() and (path.is_symlink() or not path.is_file()):
+            path.write_bytes(text.encode("utf-8", "backslashreplace"))
+        elif not path.parent.is_dir():
+            raise CommandError(f"cannot write {path}: no such directory: {path.parent}")
+        else:
+            write_whole(path, text)
+    except OSError as e:
+        raise CommandError(f"cannot write {path}: {e.strerror or e}") from e
