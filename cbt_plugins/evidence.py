@@ -102,7 +102,7 @@ def add_sums(run: Path, paths: Sequence[Path]) -> None:
     _write(run, {**_sums_of(run, _readable(run, names)), **sums})
 
 
-def judge(run: Path, rows: bool = False) -> FileSums:
+def check_sums(run: Path, rows: bool = False) -> FileSums:
     """Compare the files of a run with its SHA256SUMS, `rows` too; those that were changed are not read any more.
 
     Where rows are read they are judged by `row_change`. A run that has not ended has no sums yet.

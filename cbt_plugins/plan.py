@@ -1,4 +1,4 @@
-"""What a run will do, resolved in full: the only thing that the engine reads.
+"""What a run will do, resolved in full: the only thing that `run/` reads.
 
 All sizes are bytes, all durations seconds, all shares 0..1, all mixes percent by operation (upper case).
 Everything is frozen and made of plain values, so that `dataclasses.asdict` is the archive's plan.json.

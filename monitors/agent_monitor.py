@@ -11,7 +11,8 @@ from pathlib import Path
 from types import ModuleType
 from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type, Union
 
-from cbt_plugins.cluster.remote import Remote, script
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.shell_programs import script
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.inventory import nodes_of

@@ -6,7 +6,8 @@ import logging
 from pathlib import Path
 from typing import Any, Mapping
 
-from cbt_plugins.cluster.remote import Remote, script
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.shell_programs import script
 from cbt_plugins.monitor import Monitor
 
 from .lifecycle import stop_by_pid_files

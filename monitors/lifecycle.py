@@ -15,7 +15,10 @@ from pathlib import Path, PurePosixPath
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.cbt_run import RunFailed
-from cbt_plugins.cluster.remote import Remote, RemoteError, ask_at_once, find_own, insist, make_own, script
+from cbt_plugins.cluster.fan_out import ask_at_once
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.retry import insist
+from cbt_plugins.cluster.shell_programs import find_own, make_own, script
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.monitor import Monitor

@@ -1,4 +1,4 @@
-"""A RunContext and an Engine of stand-ins, for tests of parts of a run."""
+"""A RunContext and an PlanRunner of stand-ins, for tests of parts of a run."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Any, cast
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.plan import S3, Plan
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.plan_runner import Engine
+from cbt_plugins.run.plan_runner import PlanRunner
 
 
 def context(**parts: Any) -> RunContext:
@@ -20,8 +20,8 @@ def context(**parts: Any) -> RunContext:
     return RunContext(**cast(Any, given))
 
 
-def engine_of(folder: Path) -> Engine:
-    """An engine of a plan without phases, whose run is in this folder."""
+def runner_of(folder: Path) -> PlanRunner:
+    """A runner of a plan without phases, whose run is in this folder."""
     host = CbtRun(
         benchmark="warp",
         config={},
@@ -35,4 +35,4 @@ def engine_of(folder: Path) -> Engine:
         checkout=None,
         monitors=lambda folder: cast(Any, contextlib.nullcontext()),
     )
-    return Engine(host, Plan("warp", S3(urls=("http://a",)), (), (), ()))
+    return PlanRunner(host, Plan("warp", S3(urls=("http://a",)), (), (), ()))

@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from cbt_plugins.cbt import checkout
 from cbt_plugins.cbt.unread_keys import unread_keys
-from cbt_plugins.cluster.remote import FILES, allow_files
+from cbt_plugins.cluster.fan_out import FILES, allow_files
 from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file

@@ -39,7 +39,7 @@ from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
 from cbt_plugins.run.abandoned_run import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
-from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
 
 from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say, warn

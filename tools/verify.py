@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cbt_plugins.evidence import judge, sum_of_sums
+from cbt_plugins.evidence import check_sums, sum_of_sums
 from cbt_plugins.results.archive import find_runs
 
 from .command import FAILED, OK, UNUSABLE, explain
@@ -25,7 +25,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _verify(folder: Path) -> int:
-    evidence = judge(folder, rows=True)
+    evidence = check_sums(folder, rows=True)
     if not evidence.sealed:
         print(f"{folder}: not verified: {evidence.note}")
         return UNUSABLE

@@ -1,4 +1,4 @@
-"""What all our benchmarks are: a plan made from their section, and the engine that runs it."""
+"""What all our benchmarks are: a plan made from their section, and the runner of that plan."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.config.sections import plan_of
 
 if TYPE_CHECKING:
-    from cbt_plugins.run.plan_runner import Engine
+    from cbt_plugins.run.plan_runner import PlanRunner
 
 
 class CycleBenchmark:
@@ -22,14 +22,14 @@ class CycleBenchmark:
 
     def run(self) -> None:
         """Run the cycle, or what is left of it. Raises RunFailed."""
-        self._engine().execute()
+        self._runner().execute()
 
     def check_complete(self) -> None:
         """Raise RunFailed where the run that is complete had another plan: ids know nothing of nodes and endpoints."""
-        self._engine().check_complete()
+        self._runner().check_complete()
 
-    def _engine(self) -> Engine:
-        from cbt_plugins.run.plan_runner import Engine  # only a run needs it, not the check of a file
+    def _runner(self) -> PlanRunner:
+        from cbt_plugins.run.plan_runner import PlanRunner  # only a run needs it, not the check of a file
 
         host = self._host
-        return Engine(host, plan_of(host.benchmark, host.config, host.cluster, host.endpoints))
+        return PlanRunner(host, plan_of(host.benchmark, host.config, host.cluster, host.endpoints))

@@ -6,16 +6,16 @@ from pathlib import Path
 from typing import Any, Callable, Iterable, Mapping, Optional
 
 #: name, directory under test, directory of the baseline, `acceptable:` -> judgements
-Judge = Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]
+RunCheck = Callable[[str, Path, Path, Mapping[str, Any]], Iterable[Any]]
 
 
-def judge_of(benchmark: Any) -> Optional[Judge]:
-    """Return the judge of a run beside another one: for our cycles that of archives, else the class's `evaluate`."""
+def check_of(benchmark: Any) -> Optional[RunCheck]:
+    """Return the check of a run beside another one: of our cycles by archives, else `evaluate` of the class."""
     from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark  # deferred: most uses of a CBT tree need neither
 
     if isinstance(benchmark, type) and issubclass(benchmark, CycleBenchmark):
-        from cbt_plugins.report.export.acceptance import judge
+        from cbt_plugins.report.export.acceptance import check_statements
 
-        return judge
-    own: Optional[Judge] = getattr(benchmark, "evaluate", None)
+        return check_statements
+    own: Optional[RunCheck] = getattr(benchmark, "evaluate", None)
     return own

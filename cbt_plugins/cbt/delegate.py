@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cbt import archive_layout, checkout
-from cbt_plugins.cbt.acceptance_door import judge_of
+from cbt_plugins.cbt.acceptance_door import check_of
 from cbt_plugins.cbt.cbt_session import monitors_of_tree, session
 from cbt_plugins.cbt.execution import COMPLETE, execute
 from cbt_plugins.cbt_run import CbtRun
@@ -42,7 +42,7 @@ class Delegate:
         so what is judged exists as soon as it has begun, and in the archive under test always.
         """
         directory = Path(self.archive_dir)
-        if expect_exists and judge_of(self.load()):
+        if expect_exists and check_of(self.load()):
             settings: Any = sys.modules["settings"]
             return directory.is_dir() or Path(settings.cluster["archive_dir"]) in directory.parents
         return (directory / COMPLETE).exists()
@@ -69,9 +69,9 @@ class Delegate:
 
     def evaluate(self, baseline: Any) -> List[Any]:
         """Return, for compare.py, how this run is judged beside the baseline, as the tree's Result objects."""
-        judge = judge_of(self.load())
+        check_run = check_of(self.load())
         own_folder, baseline_folder = Path(self.archive_dir), Path(baseline.archive_dir)
-        judged = list(judge(str(self), own_folder, baseline_folder, self.acceptable)) if judge else []
+        judged = list(check_run(str(self), own_folder, baseline_folder, self.acceptable)) if check_run else []
         if not judged:
             text = "%s: no number is judged without `acceptable:`; see the reports of %s and %s"
             logger.info(text, self.config["benchmark"], own_folder, baseline_folder)

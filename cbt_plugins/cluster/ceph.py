@@ -13,7 +13,8 @@ from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph_programs import DEFAULT_CONF, CephPrograms
 from cbt_plugins.cluster.kubernetes import Kubernetes
-from cbt_plugins.cluster.remote import Remote, RemoteError, subject_of
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.shell_programs import subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.cluster_space import PoolSpace, Space

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
-from cbt_plugins.cluster.remote import script
+from cbt_plugins.cluster.shell_programs import script
 
 #: value of `cluster: ceph:`
 CEPHADM = "cephadm"

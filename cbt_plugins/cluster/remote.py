@@ -6,38 +6,32 @@ import errno
 import io
 import logging
 import os
-import resource
 import shlex
 import stat
 import subprocess
 import tarfile
-import threading
 import time
 from dataclasses import replace
-from functools import cache, partial
+from functools import partial
 from pathlib import Path, PurePosixPath
 from typing import (
     Any,
-    Callable,
     Dict,
-    Generic,
     List,
     Mapping,
     Optional,
     Sequence,
     Tuple,
-    Type,
-    TypeVar,
-    cast,
 )
 
+from cbt_plugins.cluster.fan_out import allow_files, ask_at_once
+from cbt_plugins.cluster.shell_programs import OWN_FOLDER, make_own, program_text, subject_of
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster.transports.choice import TransportChoice
 from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
 
 log = logging.getLogger(__name__)
 
-T = TypeVar("T")
 
 class RemoteError(Exception):
     """A command failed on at least one node; `results` has all nodes, the good ones too."""
@@ -50,122 +44,6 @@ class RemoteError(Exception):
             tail = " | ".join(r.stderr.strip().splitlines()[-3:]) or "no message"
             rows.append(f"{node}: exit status {r.status}: {tail}")
         super().__init__(f"{action} failed on {len(bad)} of {len(results)} nodes: " + "; ".join(rows))
-
-
-@cache
-def program_text(path: Path) -> str:
-    """Return a shell program of ours without its comments."""
-    lines = path.read_text(encoding="utf-8").splitlines()
-    return "".join(f"{line}\n" for line in lines if line.strip() and not line.lstrip().startswith("#"))
-
-
-#: defines the shell function `own_folder`
-OWN_FOLDER = program_text(Path(__file__).with_name("own_folder.sh"))
-
-
-def make_own(*folders: str) -> str:
-    """Return shell lines that make folders on a node; they end the shell where others could write or replace one."""
-    return OWN_FOLDER + "".join(f"own_folder {shlex.quote(folder)} make || exit\n" for folder in folders)
-
-
-def find_own(folder: str) -> str:
-    """Return shell lines that end the shell: with status 0 where there is no such folder, else as `make_own` does."""
-    return f"{OWN_FOLDER}own_folder {shlex.quote(folder)} look || exit $(($? == 3 ? 0 : $?))\n"
-
-
-def own_here(
-    folder: Path, action: str = "make", alternative: str = "set XDG_CACHE_HOME to a folder of your own"
-) -> None:
-    """Make a folder on this machine, or "look" at one; `alternative`: what else the user can do.
-
-    Raises PermissionError where others could write or replace it.
-    """
-    remedy = f"forbid other users to write it (chmod go-w), or {alternative}"
-    line = f"{OWN_FOLDER}own_folder {shlex.quote(str(folder.absolute()))} {action} {shlex.quote(remedy)}"
-    done = subprocess.run(["sh", "-c", line], stdin=subprocess.DEVNULL, capture_output=True, text=True, check=False)
-    if done.returncode:
-        raise PermissionError(errno.EPERM, done.stderr.strip() or f"{folder} cannot be made")
-
-
-def script(path: Path, *words: str) -> str:
-    """Return the command that runs a shell program of ours on a node; `words` are its arguments."""
-    text = program_text(path)
-    text = f"#!/bin/sh\n{OWN_FOLDER if 'own_folder ' in text else ''}{text}"
-    return " ".join(["sh", "-c", *map(shlex.quote, (text, path.name, *words))])
-
-
-def subject_of(command: str) -> str:
-    """Return the name of a command in errors: its first line that has one, or our script and its arguments."""
-    if command.startswith("sh -c '#!"):
-        return " ".join(shlex.split(command)[3:])[:120]
-    lines = (line.strip() for line in command.replace(OWN_FOLDER, "").splitlines())
-    return next((line for line in lines if line and not line.startswith(("#", "own_folder "))), command)[:120]
-
-
-class Pending(Generic[T]):
-    """An answer that is waited for while other things go on: its question runs in a thread."""
-
-    def __init__(self, question: Callable[[], T]) -> None:
-        self._question = question
-        self._answer: Optional[T] = None
-        self._error: Optional[BaseException] = None
-        self._thread = threading.Thread(target=self._ask, daemon=True)
-        self._thread.start()
-
-    def _ask(self) -> None:
-        try:
-            self._answer = self._question()
-        except BaseException as error:
-            self._error = error
-
-    @property
-    def is_done(self) -> bool:
-        """Whether `get` would not wait."""
-        return not self._thread.is_alive()
-
-    def get(self) -> T:
-        """Wait for the answer, and return it or raise its error."""
-        self._thread.join()
-        if self._error is not None:
-            raise self._error
-        return cast(T, self._answer)
-
-
-#: connections that are opened at once for many nodes: a login takes some 0.06 s of CPU time here, and 10 s at most
-AT_ONCE = 64 * len(os.sched_getaffinity(0))
-
-
-def ask_at_once(*questions: Callable[[], Any]) -> List[Any]:
-    """Return the answers in the order of the questions, AT_ONCE of which are asked at a time.
-
-    The first error is raised when all have ended.
-    """
-    if len(questions) == 1:
-        return [questions[0]()]  # without a thread, which a signal could leave behind
-    free = threading.BoundedSemaphore(AT_ONCE)
-
-    def ask(question: Callable[[], Any]) -> Any:
-        with free:
-            return question()
-
-    return [pending.get() for pending in [Pending(partial(ask, question)) for question in questions]]
-
-
-#: how often is asked where a connection may be lost, and seconds in between
-TRIES, TRY_AGAIN = 3, 5.0
-
-
-def insist(question: Callable[[], T], passing: Type[Exception], clear: Tuple[Type[Exception], ...] = ()) -> T:
-    """Ask, and again after an error that may pass; those that are `clear` are raised at once, and the last one."""
-    for _ in range(TRIES - 1):
-        try:
-            return question()
-        except clear:
-            raise
-        except passing as error:
-            log.warning("%s; trying again", error)
-            time.sleep(TRY_AGAIN)
-    return question()
 
 
 def _or_python(tar: str, action: str) -> str:
@@ -182,24 +60,6 @@ _PACK, _NOTHING = _or_python("tar -c -f - .", "pack"), _or_python("tar -c -T /de
 LOOK = 10.0
 #: seconds that a command may take at most: poll(2) counts milliseconds in 31 bits, and Python refuses more
 LONGEST = 2_000_000.0
-
-
-#: descriptors of a connection that stays open: three pipes, and what waits for them
-FILES = 4
-#: most descriptors that this process and its children may have: pdsh closes all that it may have for each node
-MOST_FILES = 16_384
-
-
-def allow_files() -> int:
-    """Let this process and its children open as many files as the hard limit allows; return how many that are.
-
-    The usual soft limit of 1024 ends at 250 nodes.
-    """
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
-    if soft != resource.RLIM_INFINITY and soft < wanted:
-        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
-    return wanted
 
 
 class Remote:

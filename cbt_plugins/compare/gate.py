@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.compare import output
 from cbt_plugins.compare.sides import ComparisonWarning, Side
-from cbt_plugins.compare.statistics.verdicts import Verdict, judge
+from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
 from cbt_plugins.compare.table import Allowance, Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.yaml_source import YamlSource
@@ -238,7 +238,7 @@ def _beyond(rows: Sequence[Row], alpha: float) -> Set[int]:
     """Return the places of the rows that are surely beyond their limits."""
     against = {i: row.against for i, row in enumerate(rows) if row.against is not None}
     directions = {i: METRICS[rows[i].metric].direction for i in against}
-    judged = judge(against, directions, _NONE, alpha)
+    judged = decide_verdicts(against, directions, _NONE, alpha)
     return {i for i, comparison in judged.items() if comparison.verdict is Verdict.WORSE}
 
 

@@ -24,7 +24,13 @@ from cbt_plugins.compare.sides import (
     warnings_of_case,
     warnings_of_row,
 )
-from cbt_plugins.compare.statistics import compare_differences, compare_runs, compare_series, judge, pooled_scatter
+from cbt_plugins.compare.statistics import (
+    compare_differences,
+    compare_runs,
+    compare_series,
+    decide_verdicts,
+    pooled_scatter,
+)
 from cbt_plugins.compare.statistics.runs import Times
 from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
@@ -459,7 +465,7 @@ def _both(base_values: Values, new_values: Values) -> Tuple[List[Measurement], L
 
 def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterator[Section]:
     rows = {(i, k): row for i, section in enumerate(sections) for k, row in enumerate(section.rows)}
-    judged = judge(
+    judged = decide_verdicts(
         {key: row.comparison for key, row in rows.items()},
         {key: METRICS[row.metric].direction for key, row in rows.items()},
         margin={key: choice.margin(row.key) or rules.margin_of(row.metric) for key, row in rows.items()},

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.kubernetes import KubernetesError
-from cbt_plugins.cluster.remote import ask_at_once
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.node_shell import agent, in_folder, script
 from cbt_plugins.faults.scene import Scene

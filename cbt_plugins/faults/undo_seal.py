@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Mapping, Optional, Tuple
 
 from cbt_plugins.archive_files import open_regular
-from cbt_plugins.cluster.remote import own_here
+from cbt_plugins.cluster.shell_programs import own_here
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.programs import cache_dir
 

@@ -70,7 +70,7 @@ def load_text(ladder: Ladder, load: float) -> str:
     return f"{load:g} worker{'' if load == 1 else 's'} per driver"
 
 
-def judge(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: Mapping[str, Any]) -> LadderStep:
+def step_result(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: Mapping[str, Any]) -> LadderStep:
     """Return the step of a ladder by its phase in a summary; a number that is missing misses the objective."""
     values: Dict[str, Optional[float]] = {}
     missed: List[str] = []

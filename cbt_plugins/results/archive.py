@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
-from cbt_plugins.evidence import judge
+from cbt_plugins.evidence import check_sums
 from cbt_plugins.journal import (
     ARCHIVE_VERSION,
     RUNNING_PHASE,
@@ -166,7 +166,7 @@ def read_run(path: Path, going_on: bool = False) -> ArchivedRun:
     refusal = archive_refusal(path)
     if refusal:
         raise Unreadable(refusal)
-    changed = judge(path).changed
+    changed = check_sums(path).changed
     path = path.resolve()
     run = ArchivedRun(path, f"{path.parent.name}/{path.name}", changed=changed)
     run.complete = _document(run, path / "complete", needed=False)

@@ -14,7 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from cbt_plugins.evidence import ADDED, in_read_folder
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
-from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, judge, ladder_of
+from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, ladder_of, step_result
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.engines_of_archives import has_worker_groups, is_cbt_load, is_plain_warp
@@ -269,7 +269,7 @@ def ladders(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> List[Dict[
             line = lines.get(planned["name"])
             load = loads.get(planned["name"])
             if line and load:
-                steps.append(judge(ladder, float(load), {"resources": None}, line))
+                steps.append(step_result(ladder, float(load), {"resources": None}, line))
     return [_ladder(ladder, steps, lines) for ladder, steps in steps_of_ladder.values()]
 
 

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Set, Tuple
 
 from cbt_plugins.evidence import FILE as SUMS
-from cbt_plugins.evidence import judge, sum_of_sums
+from cbt_plugins.evidence import check_sums, sum_of_sums
 from cbt_plugins.journal import read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
@@ -145,7 +145,7 @@ def summary_of(path: Path) -> Dict[str, Any]:
     if path.is_file():
         return read_summary(path)
     try:
-        changed = judge(path).changed
+        changed = check_sums(path).changed
         stored = read_summary(path / FILE)
         if not changed and is_current(stored, path):
             return stored

@@ -1,1 +1,1 @@
-"""Phases, the engine that runs them, the run journal and the event timeline."""
+"""A run: its plan, phase after phase, with buckets, events, waits and the archive."""

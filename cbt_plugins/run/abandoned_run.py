@@ -14,7 +14,7 @@ from cbt_plugins.conditions import UNDO_BY_USER
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.journal import Journal, JournalError, journal_lines
 from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
-from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)
 

@@ -14,7 +14,8 @@ from pathlib import Path
 from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
-from cbt_plugins.cluster.remote import ask_at_once, insist
+from cbt_plugins.cluster.fan_out import ask_at_once
+from cbt_plugins.cluster.retry import insist
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
@@ -319,7 +320,7 @@ def _without_row(job: LoadJob, end: JobEnd) -> int:
 def settled(
     take: Callable[[], Dict[str, int]],
     counts: Dict[str, int],
-    judge: Callable[[Mapping[str, int]], List[ObjectCount]],
+    accounting_of: Callable[[Mapping[str, int]], List[ObjectCount]],
 ) -> Dict[str, int]:
     """Return the counts when they are what is expected; or near enough, two in a row equal; or the last of SETTLES.
 
@@ -332,7 +333,7 @@ def settled(
         return looks[-1]
 
     def is_settled(now: Mapping[str, int]) -> bool:
-        accounting = judge(now)
+        accounting = accounting_of(now)
         if all(object_count.after == object_count.expected for object_count in accounting):
             return True
         return looks[-2:-1] == [now] and all(object_count.ok for object_count in accounting)

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional
 
 from cbt_plugins.cluster.clock_offsets import Offset
-from cbt_plugins.cluster.remote import Pending
+from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.conditions import found_in, of_own_faults
 from cbt_plugins.formatting.progress_line import Now, RateMeter

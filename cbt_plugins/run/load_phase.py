@@ -11,7 +11,8 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.cluster.clock_offsets import Offset, offsets
-from cbt_plugins.cluster.remote import Pending, RemoteError
+from cbt_plugins.cluster.fan_out import Pending
+from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.journal import insist_on_room
 from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, environment, generator_of
@@ -150,12 +151,12 @@ class LoadPhase:
         """Compare the objects that are there with those that the jobs have written and removed."""
         before, after = counts
 
-        def judge(now: Mapping[str, int]) -> List[ObjectCount]:
+        def accounting_of(now: Mapping[str, int]) -> List[ObjectCount]:
             counts_before = {b: n for b, n in before.items() if b in now}
             return account(counts_before, now, jobs, ends, self.buckets.versioned)
 
-        after = settled(self.counts_after, after, judge)
-        outcome.add_accounting(judge(after))
+        after = settled(self.counts_after, after, accounting_of)
+        outcome.add_accounting(accounting_of(after))
         self.buckets.keep(after)
         if not (before and after) and self.context.plan.admin:
             outcome.warn("no-accounting", f"objects were not counted: {self.buckets.untold}")

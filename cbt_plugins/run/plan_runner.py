@@ -30,12 +30,13 @@ from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
 from cbt_plugins.run import cluster_preparation
 from cbt_plugins.run.buckets import Buckets, BucketsByS3
-from cbt_plugins.run.context import LOAD, RunArchive, RunContext
+from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.rescue import rescue
+from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import ScratchFolder
 from cbt_plugins.run.wait_phase import after_phases
 
@@ -49,7 +50,7 @@ class _Broken(Exception):
     """A run that a monitor or an undo has failed, in their words."""
 
 
-class Engine:
+class PlanRunner:
     """One run. `execute` may be called again, in another process, after any end of this one."""
 
     def __init__(self, host: CbtRun, plan: Plan) -> None:

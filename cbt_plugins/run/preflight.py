@@ -21,7 +21,8 @@ from cbt_plugins import __version__
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import CephError, S3Keys
 from cbt_plugins.cluster.clock_offsets import Offset, offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, own_here
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.shell_programs import find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import registry
 from cbt_plugins.config.generator_abilities import generators_of, wants_ceiling

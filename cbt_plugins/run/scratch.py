@@ -9,13 +9,15 @@ from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 from typing import Any, Dict, List, Mapping, Sequence
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.shell_programs import find_own
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.load.load_session import END_AGENT, END_LIMIT
 from cbt_plugins.monitors.lifecycle import bring_left
-from cbt_plugins.run.context import LOAD, RunArchive
+from cbt_plugins.run.context import LOAD
+from cbt_plugins.run.run_archive import RunArchive
 
 #: seconds for removing files
 _LIMIT = 300.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
-from cbt_plugins.cluster.remote import TRIES, TRY_AGAIN
+from cbt_plugins.cluster.retry import TRIES, TRY_AGAIN
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults import node_shell

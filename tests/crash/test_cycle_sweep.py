@@ -16,7 +16,7 @@ import standin
 import yaml
 from standin_cluster import HERE, Accident, StandIn, part_of
 
-from cbt_plugins.evidence import judge
+from cbt_plugins.evidence import check_sums
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.recovery.cluster_samples import status_by_phase
@@ -145,7 +145,7 @@ class CycleOnStandIn(StandIn):
         status = status_by_phase(read_run(whole[0].parents[1]))
         samples = [sample for name in ("one-down", "recover") for sample in status[name]]
         bad += [] if any(sample["osds_up"] == 3 for sample in samples) else ["no OSD was seen down"]
-        sums = judge(whole[0].parents[1], rows=True)
+        sums = check_sums(whole[0].parents[1], rows=True)
         bad += [] if sums.sealed and not sums.changed else [f"SHA256SUMS: {dict(sums.changed) or sums.note}"]
         return bad
 

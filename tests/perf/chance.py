@@ -24,8 +24,8 @@ from cbt_plugins.compare.statistics import (
     chances,
     compare_runs,
     compare_series,
+    decide_verdicts,
     gate_false_alarms,
-    judge,
     minimum_runs,
     pooled_scatter,
     smallest_p,
@@ -45,7 +45,7 @@ def alarms(compared: Callable[[np.random.Generator], Comparison], tables: int = 
     found = 0
     for seed in range(tables):
         chance = np.random.default_rng(seed)
-        judged = judge(
+        judged = decide_verdicts(
             {row: compared(chance) for row in range(rows)}, dict.fromkeys(range(rows), Direction.HIGHER), 0.03
         )
         found += any(comparison.verdict in ALARMS for comparison in judged.values())
@@ -55,7 +55,7 @@ def alarms(compared: Callable[[np.random.Generator], Comparison], tables: int = 
 def part(compared: Callable[[np.random.Generator], Comparison], verdicts: Sequence[Verdict], rounds: int) -> float:
     """The part of single comparisons, each a table of its own, with one of the verdicts; the margin is 3 %."""
     chance = np.random.default_rng(0)
-    judged = (judge({0: compared(chance)}, {0: Direction.HIGHER}, 0.03)[0].verdict for _ in range(rounds))
+    judged = (decide_verdicts({0: compared(chance)}, {0: Direction.HIGHER}, 0.03)[0].verdict for _ in range(rounds))
     return sum(verdict in verdicts for verdict in judged) / rounds
 
 
@@ -394,7 +394,7 @@ def _in_table(n: int, change: float, scatter: float, place: int, few: Optional[S
         made = np.exp(scatter * chance.normal(size=(ROWS, 2, n)))
         made[place, 1] *= 1 + change
         table = {row: compare_runs(made[row, 0], made[row, 1]) for row in range(ROWS)}
-        found += judge(table, dict.fromkeys(table, Direction.HIGHER), 1e-4, keys=few)[place].verdict in ALARMS
+        found += decide_verdicts(table, dict.fromkeys(table, Direction.HIGHER), 1e-4, keys=few)[place].verdict in ALARMS
     return found / TABLES
 
 
@@ -446,7 +446,7 @@ def bins() -> None:
         true = np.exp(0.005 * chance.normal(size=(2, 6))) * [[101.5], [108.5]]
         made = compare_runs(*np.ceil(true / 10) * 10)
         for i, its in enumerate((made, widened(made, (5.0, 5.0)))):
-            found[i] += judge({0: its}, {0: Direction.LOWER}, 0.05)[0].verdict is Verdict.EQUIVALENT
+            found[i] += decide_verdicts({0: its}, {0: Direction.LOWER}, 0.05)[0].verdict is Verdict.EQUIVALENT
     show(["as exact values", "with half a bin"], [[its / SINGLE for its in found]])
 
 

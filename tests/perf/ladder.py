@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 from inputs.chance import share, show
 
-from cbt_plugins.models.ladder import CLOSE, LadderStep, answer_of_ladder, judge, next_load
+from cbt_plugins.models.ladder import CLOSE, LadderStep, answer_of_ladder, next_load, step_result
 from cbt_plugins.plan import Ladder
 
 WORKERS, LIMIT = 64, 0.05
@@ -49,7 +49,7 @@ def climbed(service: float, seconds: float, chance: np.random.Generator) -> Tupl
     steps: List[LadderStep] = []
     for _ in range(ladder.steps):
         load = next_load(ladder, steps)
-        steps.append(judge(ladder, load, {}, phase(load, service, seconds, chance)))
+        steps.append(step_result(ladder, load, {}, phase(load, service, seconds, chance)))
     return ladder, steps
 
 

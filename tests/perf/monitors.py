@@ -26,7 +26,7 @@ import yaml
 from inputs.labs import SHAPE, TOOLS, cluster
 from scipy import stats
 
-from cbt_plugins.run.context import RUNNING
+from cbt_plugins.run.run_archive import RUNNING
 from cbt_plugins.tools.lab.needs import missing
 
 RGWS = ["rgw1", "rgw2"]

@@ -23,9 +23,9 @@ from cbt_plugins.plan import S3, Bucket, Driver, Goal, Ladder, Phase, Plan
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.run import generator_ceiling
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.preflight import Ready, programs_of
+from cbt_plugins.run.run_archive import RunArchive
 
 NODE = socket.gethostname()
 PROGRAMS = {name: str(own_program(name)) for name in ("cbt-load", "cbt-rows")}

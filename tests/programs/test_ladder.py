@@ -16,14 +16,14 @@ from run_context import context
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, judge, ladder_of, next_load
+from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, ladder_of, next_load, step_result
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.run_record import measurements
 from cbt_plugins.results.summary import numbers_of
 from cbt_plugins.run import reporting
-from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.phase_runner import start_of
+from cbt_plugins.run.load_start import start_of
+from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.tools.__main__ import main
 
 RATES = Ladder("find", "rate", 100.0, 5000.0, 12, {"GET/p99_ms": 50.0})
@@ -86,7 +86,7 @@ def phase(**line: Any) -> Dict[str, Any]:
 
 
 def missed(ladder: Ladder, its: Mapping[str, Any]) -> Tuple[str, ...]:
-    return judge(ladder, 100.0, {}, its).missed
+    return step_result(ladder, 100.0, {}, its).missed
 
 
 def test_what_misses_an_objective() -> None:

@@ -11,7 +11,8 @@ from typing import Callable, Dict
 
 import pytest
 
-from cbt_plugins.cluster.remote import Remote, RemoteError, find_own, make_own, script
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.shell_programs import find_own, make_own, script
 from cbt_plugins.faults import node_shell
 from cbt_plugins.monitors import lifecycle
 

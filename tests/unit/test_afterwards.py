@@ -17,7 +17,7 @@ from cbt_plugins.config.validate import validate
 from cbt_plugins.config.yaml_source import ConfigError
 from cbt_plugins.plan import S3, Plan, Settings
 from cbt_plugins.run import wait_phase
-from cbt_plugins.run.context import RunArchive
+from cbt_plugins.run.run_archive import RunArchive
 
 STATUS = Status("HEALTH_OK", {}, {"active+clean": 4}, 4, 3, 3, 3, 0, 0, 0.1)
 

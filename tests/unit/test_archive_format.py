@@ -6,7 +6,7 @@ from typing import Any
 
 import analysis_archives as made
 import pytest
-from run_context import engine_of
+from run_context import runner_of
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.journal import archive_refusal
@@ -45,7 +45,7 @@ def test_undo_refuses_it(old: Path, dry: Any, capsys: pytest.CaptureFixture[str]
 
 def test_it_is_not_resumed(old: Path) -> None:
     with pytest.raises(RunFailed, match=r"format 1.* read it with that version"):
-        engine_of(old).execute()
+        runner_of(old).execute()
 
 
 def test_a_newer_one_is_refused_and_a_damaged_one_left_to_its_readers(tmp_path: Path) -> None:

@@ -14,10 +14,10 @@ from run_context import context
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Goal, Phase
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.fill_goal import reaching, share_text
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_runner import PhaseRunner
+from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.warning_kinds import Severity, severity_of
 

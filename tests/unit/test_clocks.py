@@ -31,10 +31,10 @@ from cbt_plugins.results.sql.monitor_tables import TABLES
 from cbt_plugins.results.sql.table import TableRun as Source
 from cbt_plugins.run import load_phase
 from cbt_plugins.run import wait_phase as waiting
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.run_archive import RunArchive
 
 DATA = Path(__file__).parents[1] / "data" / "recovery"
 FAST = 0.8

@@ -13,7 +13,8 @@ import pytest
 from run_context import context
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
-from cbt_plugins.cluster.remote import Result, ask_at_once
+from cbt_plugins.cluster.fan_out import ask_at_once
+from cbt_plugins.cluster.remote import Result
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd
 from cbt_plugins.plan import S3, Bucket, Plan
@@ -68,7 +69,7 @@ class Cut:
 def test_a_lost_connection_costs_at_most_the_accounting(
     times: int, counts: Dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cbt_plugins.cluster.remote.TRY_AGAIN", 0.0)
+    monkeypatch.setattr("cbt_plugins.cluster.retry.TRY_AGAIN", 0.0)
     phase = load_phase(tmp_path, cast(Any, Cut(times)))
     assert phase.counts_after() == counts
     assert phase.buckets.untold == ("" if counts else "bucket stats of cbtp-r1-4kib: Connection reset by peer")
@@ -219,10 +220,10 @@ def test_counts_settle(counts: List[int], looks: int, monkeypatch: pytest.Monkey
         asked.append(1)
         return {"b": next(left)}
 
-    def judge(now: Mapping[str, int]) -> List[ObjectCount]:
+    def accounting_of(now: Mapping[str, int]) -> List[ObjectCount]:
         return [ObjectCount("b", 0, 10, 0, 0, now["b"], 10, 1, now["b"] in (9, 10))]
 
-    assert of_buckets.settled(take, {"b": counts[0]}, judge) == {"b": counts[-1]} and len(asked) == looks
+    assert of_buckets.settled(take, {"b": counts[0]}, accounting_of) == {"b": counts[-1]} and len(asked) == looks
 
 
 def test_questions_ask_at_once() -> None:

@@ -20,12 +20,12 @@ from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
 from cbt_plugins.plan import S3, Goal, Phase, Plan
 from cbt_plugins.run import fill_goal, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.endpoints import s3_keys
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import remainder_of
+from cbt_plugins.run.run_archive import RunArchive
 
 
 def test_what_takes_long_is_named_when_it_begins(

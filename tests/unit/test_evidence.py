@@ -152,7 +152,7 @@ def test_sums_are_those_of_sha256sum(whole: Path, tmp_path: Path) -> None:
     name.write_text("x")
     evidence.add_sums(run, [name])
     assert subprocess.run(check, cwd=run, check=False).returncode == 0
-    assert evidence.judge(run).changed == {}
+    assert evidence.check_sums(run).changed == {}
 
 
 def test_verify_says_what_was_changed(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -202,12 +202,12 @@ def test_what_is_no_readable_file_keeps_no_run_from_its_end(
     (run / "latest").symlink_to("nowhere")
     evidence.end_run(run, {"t": 1.0})
     assert caplog.text.count("has no sum in SHA256SUMS") == 3
-    odd = dict(evidence.judge(run).changed)
+    odd = dict(evidence.check_sums(run).changed)
     assert odd.pop("latest") == evidence.ADDED
     assert set(odd) == {"monitors/01/perf.node1/gone", "monitors/01/perf.node1/pipe"}
     assert all("cannot be read" in why for why in odd.values())
     evidence.add_sums(run, [run / "monitors"])
-    assert set(evidence.judge(run).changed) == {*odd, "latest"}
+    assert set(evidence.check_sums(run).changed) == {*odd, "latest"}
 
 
 def test_a_disk_that_fails_under_a_late_file_is_named_by_readers(
@@ -225,7 +225,7 @@ def test_a_disk_that_fails_under_a_late_file_is_named_by_readers(
         return real(path, *most, **how)
 
     monkeypatch.setattr(evidence, "open_regular", failing)
-    assert evidence.judge(run).changed == {late: "cannot be read: Input/output error"}
+    assert evidence.check_sums(run).changed == {late: "cannot be read: Input/output error"}
 
 
 def test_a_name_that_is_no_utf8_has_a_sum_as_sha256sum_reads_it(whole: Path, tmp_path: Path) -> None:
@@ -236,10 +236,10 @@ def test_a_name_that_is_no_utf8_has_a_sum_as_sha256sum_reads_it(whole: Path, tmp
     (run / name).parent.mkdir(parents=True, exist_ok=True)
     (run / name).write_text("{}\n")
     evidence.end_run(run, {"t": 1.0})
-    assert evidence.judge(run).changed == {}
+    assert evidence.check_sums(run).changed == {}
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=run, check=True)
     (run / name).write_text("{} \n")
-    assert list(evidence.judge(run).changed) == [name]
+    assert list(evidence.check_sums(run).changed) == [name]
     assert main(["verify", str(run)]) == 1
 
 
@@ -283,7 +283,7 @@ def test_a_file_of_holes_is_named_and_not_read(
         return real(path, most, **how)
 
     monkeypatch.setattr(evidence, "open_regular", limited)
-    changed = dict(evidence.judge(run).changed)
+    changed = dict(evidence.check_sums(run).changed)
     assert changed.pop("monitors/01/late.jsonl").startswith("cannot be read: has more than ")
     assert list(changed) == (["complete"] if forged == "complete" else [])
     assert evidence.row_change(late) and "has more than" in str(evidence.row_change(late))
@@ -296,7 +296,7 @@ def test_a_small_hole_is_read_as_zeros(whole: Path, tmp_path: Path) -> None:
     late.write_bytes(b"x" * 10)
     os.truncate(late, (1 << 26) + 10)
     evidence.add_sums(run, [late])
-    assert evidence.judge(run).changed == {}
+    assert evidence.check_sums(run).changed == {}
 
 
 def forge_sum(run: Path, name: str) -> None:
@@ -321,9 +321,9 @@ def test_late_files_get_sums_and_no_others_do(whole: Path, tmp_path: Path) -> No
     for name in ("node9.jsonl", "recovery.jsonl"):
         (late.parent / ".fetch-x1" / "node9" / name).write_text("{}\n")
     assert not any(".fetch-" in str(path) for path in files_of(run))  # neither are they read
-    assert set(evidence.judge(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl", foreign}
+    assert set(evidence.check_sums(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl", foreign}
     evidence.add_sums(run, [late])
-    assert set(evidence.judge(run).changed) == {"plan.json", foreign}
+    assert set(evidence.check_sums(run).changed) == {"plan.json", foreign}
     assert ".fetch-" not in (run / evidence.FILE).read_text()
     write_summary(summarize(run), run / FILE)
     assert "plan.json" in str(summary_of(run)["warnings"])
@@ -347,21 +347,21 @@ def test_a_run_without_its_end_marker_has_lost_it_until_it_is_resumed(
 ) -> None:
     run = copy_of(whole, tmp_path)
     (run / "complete").unlink()
-    assert evidence.judge(run).changed == {"complete": "is missing"}
+    assert evidence.check_sums(run).changed == {"complete": "is missing"}
     assert main(["verify", str(run)]) == 1 and "is missing: complete" in capsys.readouterr().out
     sums = (run / evidence.FILE).read_bytes()
     (run / evidence.FILE).write_bytes(b"")
-    assert list(evidence.judge(run).changed) == [evidence.FILE, "complete"]
+    assert list(evidence.check_sums(run).changed) == [evidence.FILE, "complete"]
     (run / evidence.FILE).write_bytes(sums)
     evidence.reopen(run)
     (run / "events.jsonl").write_text("")
-    assert evidence.judge(run) == evidence.FileSums(note="the run has not ended")
+    assert evidence.check_sums(run) == evidence.FileSums(note="the run has not ended")
 
 
 def test_a_run_with_its_end_marker_keeps_its_sums(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
     evidence.reopen(run)
-    assert evidence.judge(run).changed == {} and evidence.judge(run).sealed
+    assert evidence.check_sums(run).changed == {} and evidence.check_sums(run).sealed
 
 
 def add_collectl(run: Path) -> Path:

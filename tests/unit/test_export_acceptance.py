@@ -14,7 +14,7 @@ import export_archives as ea
 import pytest
 
 from cbt_plugins.metrics import ACCEPTABLE, read
-from cbt_plugins.report.export.acceptance import judge
+from cbt_plugins.report.export.acceptance import check_statements
 from cbt_plugins.results.summary_file import summary_of
 
 PROJECT = Path(__file__).parents[2]
@@ -23,7 +23,7 @@ CONFIG = {"benchmark": "warp", "iteration": 0}
 
 def judged(current: Path, baseline: Path, **acceptable: Any) -> List[List[Any]]:
     names = {key.replace("__", "/"): value for key, value in acceptable.items()}
-    found = judge("w", current, baseline, names)
+    found = check_statements("w", current, baseline, names)
     return [[one.run, one.alias, one.result, one.baseline, one.accepted] for one in found]
 
 
@@ -117,7 +117,7 @@ def test_an_incomplete_run_is_never_accepted(
 
 def test_a_summary_from_before_the_end_is_not_believed(tmp_path: Path) -> None:
     run = ea.run(tmp_path / "A", CONFIG, complete=False)
-    assert not judge("w", run, run, {})[0].accepted
+    assert not check_statements("w", run, run, {})[0].accepted
     (run / "complete").write_text("{}")
     assert judged(run, run, bandwidth="(near 0)")[0][4]
 
@@ -132,8 +132,8 @@ def test_without_numpy_and_summary_it_is_said_what_to_do(tmp_path: Path) -> None
     run = ea.run(tmp_path / "A", CONFIG, summary=False)
     program = (
         "import sys; sys.modules['numpy'] = None\n"
-        "from pathlib import Path; from cbt_plugins.report.export.acceptance import judge\n"
-        "run = Path(sys.argv[1]); print(judge('w', run, run, {'bandwidth': '(near 0)'}))"
+        "from pathlib import Path; from cbt_plugins.report.export.acceptance import check_statements\n"
+        "run = Path(sys.argv[1]); print(check_statements('w', run, run, {'bandwidth': '(near 0)'}))"
     )
     argv = [sys.executable, "-c", program, str(run)]
     done = subprocess.run(argv, cwd=PROJECT, capture_output=True, text=True, timeout=600)
@@ -165,5 +165,5 @@ def test_a_phase_that_only_one_run_has_is_not_accepted(pair: Dict[str, Path], tm
 
 def test_what_is_no_mapping_is_not_accepted(pair: Dict[str, Path], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    assert not judge("w", pair["fast"], pair["fast"], ["(less)"])[0].accepted  # type: ignore[arg-type]
+    assert not check_statements("w", pair["fast"], pair["fast"], ["(less)"])[0].accepted  # type: ignore[arg-type]
     assert "must be a mapping" in caplog.text

@@ -14,7 +14,7 @@ import export_archives as ea
 import pytest
 
 from cbt_plugins.config.acceptable import parse
-from cbt_plugins.report.export.acceptance import false_alarms, judge
+from cbt_plugins.report.export.acceptance import check_statements, false_alarms
 
 CONFIG = {"benchmark": "warp", "iteration": 0}
 
@@ -66,8 +66,8 @@ def test_the_log_says_it_of_the_baseline(tmp_path: Path, caplog: pytest.LogCaptu
         its["obj_per_s"] = noise(len(its["obj_per_s"]) * 6, 60.0)
     (noisy / "summary.json").write_text(json.dumps(summary))
     statement = "(or (greater) (near 0.05))"
-    assert judge("w", noisy, quiet, {"iops_avg": statement})[0].accepted
+    assert check_statements("w", noisy, quiet, {"iops_avg": statement})[0].accepted
     assert caplog.text == ""
-    assert judge("w", quiet, noisy, {"iops_avg": statement})[0].accepted
+    assert check_statements("w", quiet, noisy, {"iops_avg": statement})[0].accepted
     assert f"w/measure-new/total: iops_avg: {statement} rejects " in caplog.text
     assert "% of equal runs" in caplog.text

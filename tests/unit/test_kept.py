@@ -1,6 +1,7 @@
 """Every way out of a run, at every moment, with things that the run has made: they stay, and the same command goes on.
 
-The engine, the injector, the journals and the signals are real; the cluster is a stand-in, and there is no load.
+The runner of the plan, the injector, the journals and the signals are real; the cluster is a stand-in, and there is no
+load.
 """
 
 from __future__ import annotations
@@ -15,22 +16,22 @@ from typing import Any, Callable, Iterator, List, Optional, Sequence, cast
 
 import pytest
 from faults_world import Connections, injector, mark_of, part
-from run_context import context, engine_of
+from run_context import context, runner_of
 
 from cbt_plugins.cbt_run import RunFailed
-from cbt_plugins.cluster.remote import Pending, RemoteError
+from cbt_plugins.cluster.fan_out import Pending
+from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.undo_journal import open_in
 from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.load_session import LoadError
 from cbt_plugins.plan import S3, Phase, Plan, Settings
-from cbt_plugins.run import cluster_preparation
-from cbt_plugins.run import phase_runner as phases_module
+from cbt_plugins.run import cluster_preparation, phase_runner
 from cbt_plugins.run import plan_runner as engine_module
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.run.plan_runner import Engine
+from cbt_plugins.run.plan_runner import PlanRunner
 
 #: labels of what a run makes for itself, in their order
 PREPARED = (
@@ -131,10 +132,10 @@ class Run:
         """Run it to its end, which is returned: None is a good one."""
         self.accidents.clear()
         self.accidents.at, self.accidents.way = at, way
-        engine = engine_of(self.folder)
-        engine._plan = Plan("warp", S3(urls=("http://a",)), (), (), PHASES, settings=Settings(flags=("noout",)))
+        runner = runner_of(self.folder)
+        runner._plan = Plan("warp", S3(urls=("http://a",)), (), (), PHASES, settings=Settings(flags=("noout",)))
         try:
-            engine.execute()
+            runner.execute()
         except (RunFailed, KeyboardInterrupt, OSError) as end:
             return end
         finally:
@@ -160,9 +161,9 @@ class Run:
         monkeypatch.setattr(engine_module, "rescue", at("rescue"))
         monkeypatch.setattr(engine_module, "check", at("check", ready))
         monkeypatch.setattr(cluster_preparation, "set_up", self._set_up)
-        monkeypatch.setattr(Engine, "_describe", at("manifest"))
-        monkeypatch.setattr(Engine, "_snapshot", at("snapshot"))
-        monkeypatch.setattr(Engine, "_context", lambda engine, *journals: self._context(engine, *journals))
+        monkeypatch.setattr(PlanRunner, "_describe", at("manifest"))
+        monkeypatch.setattr(PlanRunner, "_snapshot", at("snapshot"))
+        monkeypatch.setattr(PlanRunner, "_context", lambda runner, *journals: self._context(runner, *journals))
         monkeypatch.setattr(PhaseOutcome, "note_capacity", at("capacity"))
         monkeypatch.setattr(engine_module, "clean_nodes", at("clean nodes"))
         monkeypatch.setattr(engine_module, "summarize", at("summary"))
@@ -172,8 +173,8 @@ class Run:
         monkeypatch.setattr(engine_module, "Agents", lambda *_: SimpleNamespace(close=at("close")))
         ceilings = SimpleNamespace(measure=at("ceilings"))
         monkeypatch.setattr(engine_module, "GeneratorCeilings", lambda *_: ceilings)
-        monkeypatch.setattr(phases_module, "wait", self._wait)
-        monkeypatch.setattr(phases_module, "LoadPhase", self._load)
+        monkeypatch.setattr(phase_runner, "wait", self._wait)
+        monkeypatch.setattr(phase_runner, "LoadPhase", self._load)
 
     def _set_up(self, run: RunContext, ready: Any) -> Any:
         def parts() -> Iterator[Part]:
@@ -204,9 +205,9 @@ class Run:
         return PhaseOutcome(index, phase)
 
     @contextlib.contextmanager
-    def _context(self, engine: Any, journal: Any, events: Any) -> Iterator[RunContext]:
+    def _context(self, runner: Any, journal: Any, events: Any) -> Iterator[RunContext]:
         journal.write("run", run_id="r1")
-        plan, archive = engine._plan, engine._archive
+        plan, archive = runner._plan, runner._archive
         faults = injector(self.folder, self.cluster, plan.settings)
         faults._event = events.write
         watch = SimpleNamespace(node="node0", feed=lambda: contextlib.nullcontext(None))

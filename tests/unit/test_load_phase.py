@@ -21,10 +21,10 @@ from cbt_plugins.load.load_session import Beat, LoadError
 from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.run import load_observer, preflight
 from cbt_plugins.run import phase_outcome as outcome_module
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.load_observer import LoadObserver, refusal
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.run_archive import RunArchive
 
 
 def beat_of(good: int, failed: int, first: float) -> Beat:

@@ -23,9 +23,9 @@ from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
 from cbt_plugins.run import event_schedule, phase_runner
 from cbt_plugins.run import wait_phase as waiting
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
+from cbt_plugins.run.run_archive import RunArchive
 
 A = Fault("a", "stop", ("node1",))
 B = Fault("b", "stop", ("node3",), accept=tuple(rule for rule in ANYTHING if rule != "clean"))

@@ -15,7 +15,8 @@ import pytest
 
 from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.clock_offsets import offsets
-from cbt_plugins.cluster.remote import Remote, RemoteError, script, subject_of
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.shell_programs import script, subject_of
 from cbt_plugins.cluster.transports.pdsh import Pdsh, cut_status, distinguishable_nodes, lines_by_node
 from cbt_plugins.monitors import lifecycle
 

@@ -11,7 +11,7 @@ from typing import Any, List, Mapping, Sequence
 
 import pytest
 
-from cbt_plugins.cluster import remote as remotes
+from cbt_plugins.cluster import fan_out, retry
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport import Result
@@ -28,7 +28,7 @@ def test_a_login_may_take_as_long_as_this_machine_needs_for_all(monkeypatch: pyt
 
 
 def test_no_more_questions_are_under_way_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(remotes, "AT_ONCE", 3)
+    monkeypatch.setattr(fan_out, "AT_ONCE", 3)
     lock, together, under_way, most = threading.Lock(), threading.Barrier(3, timeout=30), 0, 0
 
     def question() -> int:
@@ -41,7 +41,7 @@ def test_no_more_questions_are_under_way_than_the_limit(monkeypatch: pytest.Monk
             under_way -= 1
         return most
 
-    assert len(remotes.ask_at_once(*[question] * 9)) == 9
+    assert len(fan_out.ask_at_once(*[question] * 9)) == 9
     assert most == 3
 
 
@@ -69,7 +69,7 @@ class Nodes:
 def test_a_dead_node_holds_up_no_files_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(remotes, "TRY_AGAIN", 0.0)
+    monkeypatch.setattr(retry, "TRY_AGAIN", 0.0)
     names = [f"node{number}" for number in range(20)]
     nodes: Any = Nodes(names, names[3:4])
     paths = fetch_files(nodes, names, "/scratch", tmp_path / "into", "root")

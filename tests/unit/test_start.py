@@ -15,9 +15,9 @@ from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
 from cbt_plugins.run import preflight
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.fill_goal import reached_before
-from cbt_plugins.run.phase_runner import start_of
+from cbt_plugins.run.load_start import start_of
+from cbt_plugins.run.run_archive import RunArchive
 
 MIX = {"GET": 50.0, "PUT": 50.0}
 FILL = Phase("fill", "fill", goal=Goal(objects=9), engine="cbt-load")

@@ -20,7 +20,7 @@ from cbt_plugins.compare.statistics import (
     estimate_series,
     series_warnings,
 )
-from cbt_plugins.compare.statistics.verdicts import judge
+from cbt_plugins.compare.statistics.verdicts import decide_verdicts
 from cbt_plugins.metrics import Direction
 
 
@@ -97,7 +97,7 @@ def test_a_short_series_has_a_wide_interval_and_a_very_short_one_has_none() -> N
     compared = compare_series(100 + np.cumsum(np.sin(np.arange(12) / 3)), series(4, 400))
     assert (compared.p, compared.change_low) == (None, None)
     assert compared.change is not None
-    assert judge({1: compared}, {1: Direction.HIGHER}, 0.03)[1].verdict is Verdict.INCONCLUSIVE
+    assert decide_verdicts({1: compared}, {1: Direction.HIGHER}, 0.03)[1].verdict is Verdict.INCONCLUSIVE
 
 
 def test_what_is_not_steady_is_said() -> None:

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from cbt_plugins.compare.statistics import Comparison, Estimate, Verdict, compare_runs, holm, judge
+from cbt_plugins.compare.statistics import Comparison, Estimate, Verdict, compare_runs, decide_verdicts, holm
 from cbt_plugins.compare.statistics.verdicts import false_discovery, widened
 from cbt_plugins.metrics import Direction
 
@@ -36,7 +36,7 @@ def row(change: float, reach: float, p: Optional[float], **other: float) -> Comp
 
 
 def verdict(comparison: Comparison, direction: Direction = HIGHER) -> Optional[Verdict]:
-    return judge({0: comparison}, {0: direction}, 0.03)[0].verdict
+    return decide_verdicts({0: comparison}, {0: direction}, 0.03)[0].verdict
 
 
 def codes(comparison: Comparison) -> List[str]:
@@ -74,12 +74,12 @@ def test_key_rows_are_decided_first_with_the_whole_budget() -> None:
     """A long table takes nothing from them, and they take nothing from it."""
     rows: Dict[int, Comparison] = {0: row(0.1, 0.05, 0.02), **{i: row(0.0, 0.1, 0.5) for i in range(1, 20)}}
     directions = dict.fromkeys(rows, HIGHER)
-    assert judge(rows, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
-    judged = judge(rows, directions, 0.03, keys={0, 1})
+    assert decide_verdicts(rows, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
+    judged = decide_verdicts(rows, directions, 0.03, keys={0, 1})
     assert judged[0].verdict is Verdict.BETTER and judged[0].adjusted == pytest.approx(0.04)
     assert [its.key for its in judged.values()] == [True, True] + [False] * 18
     rows = {**rows, 5: row(0.1, 0.05, 0.002), 6: row(0.1, 0.05, 0.004)}
-    judged = judge(rows, directions, 0.03, keys={0, 1})
+    judged = decide_verdicts(rows, directions, 0.03, keys={0, 1})
     assert judged[5].verdict is judged[6].verdict is Verdict.BETTER
     assert judged[6].adjusted == pytest.approx(0.004 * 18 / 2)
 
@@ -91,7 +91,7 @@ def test_values_in_bins_are_known_by_half_a_bin_less() -> None:
     assert told.within is not None and wide.within is not None and wide.within > told.within + 0.08
     assert (wide.change_low or 0) < (told.change_low or 0) and "in-bins" in codes(wide)
     same = compare_runs([110.0] * 6, [110.0] * 6)
-    verdicts = [judge({0: its}, {0: LOWER}, 0.05)[0].verdict for its in (same, widened(same, (5.0, 5.0)))]
+    verdicts = [decide_verdicts({0: its}, {0: LOWER}, 0.05)[0].verdict for its in (same, widened(same, (5.0, 5.0)))]
     assert verdicts == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
 
 
@@ -100,7 +100,7 @@ def test_the_direction_says_what_is_better() -> None:
     assert verdict(row(-0.1, 0.02, 0.001)) is Verdict.WORSE
     assert verdict(row(0.1, 0.02, 0.001), LOWER) is Verdict.WORSE
     assert verdict(row(-0.1, 0.02, 0.001), LOWER) is Verdict.BETTER
-    found = judge({0: row(0.1, 0.02, 0.001)}, {0: NONE}, 0.03)[0]
+    found = decide_verdicts({0: row(0.1, 0.02, 0.001)}, {0: NONE}, 0.03)[0]
     assert found.verdict is Verdict.INCONCLUSIVE
     assert "no-direction" in codes(found)
 
@@ -120,7 +120,7 @@ def test_no_difference_seen_is_not_the_same() -> None:
     [(0.01, HIGHER, "better"), (-0.01, HIGHER, "worse"), (0.01, LOWER, "worse"), (0.01, NONE, "higher")],
 )
 def test_a_sure_difference_within_the_margin_says_both(change: float, direction: Direction, word: str) -> None:
-    found = judge({0: row(change, 0.005, 0.0001)}, {0: direction}, 0.03)[0]
+    found = decide_verdicts({0: row(change, 0.005, 0.0001)}, {0: direction}, 0.03)[0]
     assert (found.verdict, found.differs, found.margin) == (Verdict.EQUIVALENT, word, 0.03)
     (text,) = [its.text for its in found.warnings if its.code == "small-difference"]
     assert text == f"{word} by 0.6 to 1.4 %, within 3 %"
@@ -128,7 +128,9 @@ def test_a_sure_difference_within_the_margin_says_both(change: float, direction:
 
 def test_the_interval_that_is_shown_is_the_one_that_decides() -> None:
     """-0.1 % with 3.4 % either way at 95 %, and 2.7 % at 90 %: equivalent within 3 %, by the second."""
-    equivalent, open_ = (judge({0: row(change, 0.034, 0.9)}, {0: HIGHER}, 0.03)[0] for change in (-0.001, 0.02))
+    equivalent, open_ = (
+        decide_verdicts({0: row(change, 0.034, 0.9)}, {0: HIGHER}, 0.03)[0] for change in (-0.001, 0.02)
+    )
     assert equivalent.verdict is Verdict.EQUIVALENT and open_.verdict is Verdict.INCONCLUSIVE
     assert [round(end or 0, 4) for end in equivalent.deciding] == [-0.0282, 0.0262]
     assert [round(end or 0, 4) for end in open_.deciding] == [-0.014, 0.054]
@@ -141,7 +143,8 @@ def test_more_runs_find_a_small_change_more_often() -> None:
     seen = []
     for runs in (3, 5, 10):
         judged = (
-            judge({0: compare_runs(*_planted(chance, runs, -0.03, 0.01))}, {0: HIGHER}, 0.05)[0] for _ in range(60)
+            decide_verdicts({0: compare_runs(*_planted(chance, runs, -0.03, 0.01))}, {0: HIGHER}, 0.05)[0]
+            for _ in range(60)
         )
         seen.append(sum(its.differs == "worse" for its in judged))
     assert seen == sorted(seen) and seen[-1] == 60
@@ -149,9 +152,9 @@ def test_more_runs_find_a_small_change_more_often() -> None:
 
 def test_a_long_table_needs_smaller_p_values() -> None:
     rows: Dict[int, Comparison] = {0: row(0.1, 0.05, 0.01)}
-    assert judge(rows, dict.fromkeys(rows, HIGHER), 0.03)[0].verdict is Verdict.BETTER
+    assert decide_verdicts(rows, dict.fromkeys(rows, HIGHER), 0.03)[0].verdict is Verdict.BETTER
     rows.update({i: row(0.0, 0.1, 0.5) for i in range(1, 10)})
-    judged = judge(rows, dict.fromkeys(rows, HIGHER), 0.03)
+    judged = decide_verdicts(rows, dict.fromkeys(rows, HIGHER), 0.03)
     assert judged[0].adjusted == pytest.approx(0.1)
     assert judged[0].verdict is Verdict.INCONCLUSIVE
     assert list(judged) == list(rows)
@@ -159,7 +162,7 @@ def test_a_long_table_needs_smaller_p_values() -> None:
 
 def test_rows_without_p_do_not_lengthen_the_table() -> None:
     rows = {0: row(0.1, 0.05, 0.01), **{i: row(0.0, 0.1, None) for i in range(1, 10)}}
-    judged = judge(rows, dict.fromkeys(rows, HIGHER), 0.03)
+    judged = decide_verdicts(rows, dict.fromkeys(rows, HIGHER), 0.03)
     assert judged[0].verdict is Verdict.BETTER
     assert judged[1].adjusted is None
 
@@ -168,26 +171,31 @@ def test_a_t_test_helps_an_exact_one_out_of_a_table_that_is_too_long_for_it() ->
     others = {i: row(0.0, 0.1, 0.5) for i in range(1, 20)}
     few = {"floor": 0.0079, "second": 0.0001}
     directions = dict.fromkeys(range(20), HIGHER)
-    helped = judge({0: row(0.1, 0.05, 0.0079, **few), **others}, directions, 0.03)[0]
+    helped = decide_verdicts({0: row(0.1, 0.05, 0.0079, **few), **others}, directions, 0.03)[0]
     assert helped.verdict is Verdict.BETTER
     assert helped.adjusted == pytest.approx(0.002)
     assert "assumes-normal" in codes(helped)
     # the exact test must say yes alone
-    assert judge({0: row(0.1, 0.05, 0.06, **few), **others}, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
+    assert (
+        decide_verdicts({0: row(0.1, 0.05, 0.06, **few), **others}, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
+    )
     # and where it can speak for itself, it does
     many = {"floor": 0.0001, "second": 0.0001}
-    assert judge({0: row(0.1, 0.05, 0.0079, **many), **others}, directions, 0.03)[0].verdict is Verdict.INCONCLUSIVE
+    assert (
+        decide_verdicts({0: row(0.1, 0.05, 0.0079, **many), **others}, directions, 0.03)[0].verdict
+        is Verdict.INCONCLUSIVE
+    )
 
 
 def test_margins_of_their_own_and_wrong_ones() -> None:
     rows = {"a": row(0.0, 0.04, 0.9), "b": row(0.0, 0.04, 0.9)}
     directions = dict.fromkeys(rows, HIGHER)
-    judged = judge(rows, directions, {"a": 0.05, "b": 0.02})
+    judged = decide_verdicts(rows, directions, {"a": 0.05, "b": 0.02})
     assert [comparison.verdict for comparison in judged.values()] == [Verdict.EQUIVALENT, Verdict.INCONCLUSIVE]
     with pytest.raises(ValueError, match="margin"):
-        judge(rows, directions, 0.0)
+        decide_verdicts(rows, directions, 0.0)
     with pytest.raises(ValueError, match=r"0\.95"):
-        judge(rows, directions, 0.03, alpha=0.01)
+        decide_verdicts(rows, directions, 0.03, alpha=0.01)
 
 
 @pytest.mark.parametrize(("runs", "paired"), [(3, False), (5, False), (8, False), (3, True), (7, True)])
@@ -197,7 +205,7 @@ def test_noise_alone_raises_an_alarm_in_one_table_of_twenty_at_most(runs: int, p
     for _ in range(tables):
         made = np.exp(chance.normal(0, 0.3, (rows, 2, runs)))
         table = {i: compare_runs(made[i, 0], made[i, 1], paired) for i in range(rows)}
-        judged = judge(table, dict.fromkeys(table, HIGHER), 0.03)
+        judged = decide_verdicts(table, dict.fromkeys(table, HIGHER), 0.03)
         alarms += any(found.verdict in (Verdict.BETTER, Verdict.WORSE) for found in judged.values())
     # 5 % of 60 are 3; a rule that keeps to its 5 % gives 7 or more in 1 of 30 tries (tests/perf/chance.py tries more)
     assert alarms <= 6

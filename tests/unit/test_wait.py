@@ -15,7 +15,7 @@ PACKAGE = Path(__file__).resolve().parents[2] / "cbt_plugins"
 #: how often who sleeps, and why it is no wait for a condition
 SLEEPERS = {
     "journal.py": 1,  # insist_on_room: an action that is tried again
-    "cluster/remote.py": 1,  # insist: the same
+    "cluster/retry.py": 1,  # insist: the same
     "campaigns/trial.py": 1,  # a signal ends the pause, and is sent on
     "run/wait_phase.py": 2,  # the seconds of post_poll, and the pause after a deep scrub's progress
     # on nodes, where nothing is imported

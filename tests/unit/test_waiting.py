@@ -17,9 +17,9 @@ from cbt_plugins.cluster.ceph import Status
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.plan import S3, Event, Phase, Plan
 from cbt_plugins.run import wait_phase as waiting
-from cbt_plugins.run.context import RunArchive
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.run_archive import RunArchive
 
 
 class Noted:

@@ -18,7 +18,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
-from cbt_plugins.cluster.remote import own_here
+from cbt_plugins.cluster.shell_programs import own_here
 from cbt_plugins.formatting import about_size
 
 from .ceph_conf import write_links, write_ssh

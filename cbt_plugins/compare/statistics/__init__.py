@@ -21,8 +21,8 @@ from cbt_plugins.compare.statistics.verdicts import (
     Scatter,
     StatisticsWarning,
     Verdict,
+    decide_verdicts,
     holm,
-    judge,
 )
 from cbt_plugins.metrics import Direction
 
@@ -42,12 +42,12 @@ __all__ = [
     "compare_differences",
     "compare_runs",
     "compare_series",
+    "decide_verdicts",
     "effective_size",
     "estimate",
     "estimate_series",
     "gate_false_alarms",
     "holm",
-    "judge",
     "minimum_runs",
     "pooled_scatter",
     "series_warnings",

@@ -16,7 +16,7 @@ from scipy import special
 
 from cbt_plugins.compare.statistics.ranks import rank_sum_floor, signed_rank_floor
 from cbt_plugins.compare.statistics.runs import compare_runs
-from cbt_plugins.compare.statistics.verdicts import Verdict, judge
+from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
 from cbt_plugins.metrics import MARGIN, Direction
 
 ROUNDS = 1000
@@ -60,7 +60,7 @@ class Chances(NamedTuple):
 def chances(runs: int, change: float, campaign: Campaign, rounds: int = ROUNDS, seed: int = 0) -> Chances:
     """Return how often each verdict is given on a relative change with so many runs (or pairs) on each side.
 
-    Random runs go through `compare_runs` and `judge`.
+    Random runs go through `compare_runs` and `decide_verdicts`.
     """
     chance = np.random.default_rng(seed)
     slope = np.linspace(0, math.log1p(campaign.drift), 2 * runs)
@@ -71,7 +71,7 @@ def chances(runs: int, change: float, campaign: Campaign, rounds: int = ROUNDS, 
     for a, b in zip(base, new):
         table = dict.fromkeys(range(campaign.rows), unchanged)
         table[0] = compare_runs(a, b, campaign.paired, 1 - campaign.alpha)
-        comparison = judge(table, dict.fromkeys(table, Direction.HIGHER), campaign.margin, campaign.alpha)[0]
+        comparison = decide_verdicts(table, dict.fromkeys(table, Direction.HIGHER), campaign.margin, campaign.alpha)[0]
         counts[comparison.verdict or Verdict.INCONCLUSIVE, bool(comparison.differs)] += 1
     small, equivalent = (counts[Verdict.EQUIVALENT, differs] / rounds for differs in (True, False))
     decided = (counts[Verdict.BETTER, True] + counts[Verdict.WORSE, True]) / rounds

@@ -73,7 +73,7 @@ class Estimate:
 
 @dataclass(frozen=True)
 class Comparison:
-    """A change between base and new; `verdict` is None until `judge` has seen the table.
+    """A change between base and new; `verdict` is None until `decide_verdicts` has seen the table.
 
     `change` and its interval `change_low` to `change_high` are relative: new / base - 1; with a `unit` they are new -
     base in it, and so is the margin. `p` is of the two-sided test
@@ -98,7 +98,7 @@ class Comparison:
     inner_high: Optional[float] = None
     #: pairs, or blocks of interleaved runs, that were compared; 0: runs of both sides without their order
     blocks: int = 0
-    #: of the judge: p after the correction over its family, the margin that "equivalent" means, its family, and the way
+    #: of `decide_verdicts`: p corrected over its family, the margin that "equivalent" means, its family, and the way
     #: in which it surely differs from 0: better, worse, or higher, lower without a better direction; "": not surely
     adjusted: Optional[float] = None
     margin: Optional[float] = None
@@ -217,7 +217,7 @@ def _less(end: Optional[float], by: float) -> Optional[float]:
     return None if end is None else end - by
 
 
-def judge(
+def decide_verdicts(
     comparisons: Mapping[Key, Comparison],
     directions: Mapping[Key, Direction],
     margin: Union[float, Mapping[Key, float]],

@@ -35,7 +35,7 @@ CHANCE = 0.05
 USABLE = "usable"
 
 
-def judge(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Judgement]:
+def check_statements(name: str, current: Path, baseline: Path, acceptable: Mapping[str, Any]) -> List[Judgement]:
     """Judge the run in `current` by the one in `baseline`; when one is not usable, nothing is accepted."""
     new, base = _usable(name, current), _usable(name, baseline)
     if new is None or base is None:

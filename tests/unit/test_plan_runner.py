@@ -1,4 +1,4 @@
-"""What the engine does when it is called again after a kill; whole runs are in tests/lab."""
+"""What the runner does when it is called again after a kill; whole runs are in tests/lab."""
 
 from __future__ import annotations
 
@@ -14,22 +14,21 @@ from typing import Any, Dict, List, Mapping
 
 import pytest
 import sql_archive
-from run_context import context, engine_of
+from run_context import context, runner_of
 
 from cbt_plugins import evidence
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import undo_seal
 from cbt_plugins.journal import Journal
-from cbt_plugins.run import plan_runner as engine_module
-from cbt_plugins.run import rescue
-from cbt_plugins.run.context import RunArchive
-from cbt_plugins.run.plan_runner import Engine, clean_nodes, summarize
+from cbt_plugins.run import plan_runner, rescue
+from cbt_plugins.run.plan_runner import PlanRunner, clean_nodes, summarize
+from cbt_plugins.run.run_archive import RunArchive
 
 
 def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A kill while buckets are removed, which takes long: the snapshot "after" is there, the run is not complete."""
-    engine = engine_of(tmp_path)
+    runner = runner_of(tmp_path)
     taken = []
 
     def snapshot(folder: Path) -> None:
@@ -37,9 +36,9 @@ def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkey
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{len(taken)}.json").write_text("{}")
 
-    monkeypatch.setattr(engine._ceph, "snapshot", snapshot)
-    engine._snapshot("after")
-    engine._snapshot("after")
+    monkeypatch.setattr(runner._ceph, "snapshot", snapshot)
+    runner._snapshot("after")
+    runner._snapshot("after")
     assert [p.name for p in (tmp_path / "cluster" / "after").iterdir()] == ["2.json"]
 
 
@@ -50,27 +49,27 @@ def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
 ) -> None:
     for name in phases:
         (tmp_path / "phases" / name / "rows").mkdir(parents=True)
-    engine, reported = engine_of(tmp_path), []
+    runner, reported = runner_of(tmp_path), []
 
     def fail(run: object) -> List[str]:
         raise error
 
-    monkeypatch.setattr(engine, "_context", lambda journal, events: contextlib.nullcontext())
-    monkeypatch.setattr(engine, "_execute", fail)
+    monkeypatch.setattr(runner, "_context", lambda journal, events: contextlib.nullcontext())
+    monkeypatch.setattr(runner, "_execute", fail)
     monkeypatch.setattr("cbt_plugins.run.plan_runner.summarize", reported.append)
     with pytest.raises((RunFailed, KeyboardInterrupt)):
-        engine.execute()
+        runner.execute()
     assert reported == ([tmp_path] if phases else [])
 
 
-def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Engine:
-    """An engine whose run has nothing left to do but to end."""
-    engine = engine_of(tmp_path)
-    monkeypatch.setattr(engine, "_context", lambda journal, events: contextlib.nullcontext())
-    monkeypatch.setattr(engine, "_execute", lambda run: [])
+def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRunner:
+    """A runner whose run has nothing left to do but to end."""
+    runner = runner_of(tmp_path)
+    monkeypatch.setattr(runner, "_context", lambda journal, events: contextlib.nullcontext())
+    monkeypatch.setattr(runner, "_execute", lambda run: [])
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
         journal.write("run", run_id="r1")
-    return engine
+    return runner
 
 
 @pytest.mark.parametrize("error", [KeyboardInterrupt(), CephError("no reply")])
@@ -80,10 +79,10 @@ def test_an_error_of_the_report_changes_no_file_of_a_complete_run(
     def report(folder: Path) -> None:
         raise error
 
-    monkeypatch.setattr(engine_module, "summarize", report)
+    monkeypatch.setattr(plan_runner, "summarize", report)
     with pytest.raises((RunFailed, KeyboardInterrupt)):
         ending(tmp_path, monkeypatch).execute()
-    assert evidence.judge(tmp_path) == evidence.FileSums(True, 2)
+    assert evidence.check_sums(tmp_path) == evidence.FileSums(True, 2)
 
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "events.jsonl"])
@@ -91,7 +90,7 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
     """On NFS with root_squash a file that was just made belongs to another user."""
-    engine, user, fstat = ending(tmp_path, monkeypatch), os.geteuid(), os.fstat
+    runner, user, fstat = ending(tmp_path, monkeypatch), os.geteuid(), os.fstat
 
     def squashed(handle: int) -> os.stat_result:
         facts = list(fstat(handle))
@@ -101,7 +100,7 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
     monkeypatch.setattr(os, "fstat", squashed)
     remedy = "run this as that user, or use another archive folder"
     with pytest.raises(RunFailed, match=f"{name}: belongs to another user .*: {remedy}") as failure:
-        engine.execute()
+        runner.execute()
     assert str(failure.value).startswith(str(tmp_path))
     monkeypatch.undo()
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")):
@@ -120,7 +119,7 @@ def test_a_signal_while_a_run_ends_waits_for_the_end(
     monkeypatch.setattr(evidence, "end_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ending(tmp_path, monkeypatch).execute()
-    assert evidence.judge(tmp_path) == evidence.FileSums(True, 2)
+    assert evidence.check_sums(tmp_path) == evidence.FileSums(True, 2)
     assert "SIGTERM: writing the sums of the run's files first" in caplog.text and "undoing" not in caplog.text
 
 
@@ -158,12 +157,12 @@ def test_a_complete_run_is_summarized_again_when_files_came_home_late(
     late.parent.mkdir(parents=True)
     evidence.end_run(tmp_path, {"t": 1.0})
     (tmp_path / "report.html").write_text("")
-    monkeypatch.setattr(engine_module, "bring_noted", bring)
-    monkeypatch.setattr(engine_module, "summarize", summarized.append)
-    engine_of(tmp_path).check_complete()
+    monkeypatch.setattr(plan_runner, "bring_noted", bring)
+    monkeypatch.setattr(plan_runner, "summarize", summarized.append)
+    runner_of(tmp_path).check_complete()
     assert asked == [({"head": "node0"}, {}, "nowhere", tmp_path / "monitors")]
     assert summarized == ([tmp_path] if came else [])
-    assert evidence.judge(tmp_path) == evidence.FileSums(True, 2 if came else 1)
+    assert evidence.check_sums(tmp_path) == evidence.FileSums(True, 2 if came else 1)
 
 
 def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command(
@@ -177,34 +176,34 @@ def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command
     page.write_text("of the run that was broken off")
     evidence.end_run(run, facts)
     os.utime(page, ns=(1, 1))
-    engine = engine_of(run)
-    monkeypatch.setattr(engine, "check_plan", lambda: None)  # the archive has one of its own
-    engine.check_complete()
+    runner = runner_of(run)
+    monkeypatch.setattr(runner, "check_plan", lambda: None)  # the archive has one of its own
+    runner.check_complete()
     made = page.read_text()
     assert "broken off" not in made and "<html" in made
     page.unlink()
-    engine.check_complete()
+    runner.check_complete()
     assert page.read_text() == made
-    monkeypatch.setattr(engine_module, "summarize", pytest.fail)
-    engine.check_complete()
+    monkeypatch.setattr(plan_runner, "summarize", pytest.fail)
+    runner.check_complete()
     page.unlink()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # no jinja2: there will be no page
-    engine.check_complete()
-    assert evidence.judge(run).changed == {}
+    runner.check_complete()
+    assert evidence.check_sums(run).changed == {}
 
 
 def test_late_files_are_fetched_by_a_single_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     note = tmp_path / "monitors" / "01" / "left.json"
     note.parent.mkdir(parents=True)
     note.write_text("{}")
-    monkeypatch.setattr(engine_module, "is_reported", lambda folder: True)
-    engine = engine_of(tmp_path)
-    engine.check_complete()
+    monkeypatch.setattr(plan_runner, "is_reported", lambda folder: True)
+    runner = runner_of(tmp_path)
+    runner.check_complete()
     with contextlib.closing(Journal(RunArchive(tmp_path).journal)):
         with pytest.raises(RunFailed, match="another process is using"):
-            engine.check_complete()
+            runner.check_complete()
         note.unlink()
-        engine.check_complete()
+        runner.check_complete()
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,78 @@
+"""Questions to many nodes at once: how many at a time, and how many files that takes."""
+
+from __future__ import annotations
+
+import os
+import resource
+import threading
+from functools import partial
+from typing import Any, Callable, Generic, List, Optional, TypeVar, cast
+
+T = TypeVar("T")
+
+
+class Pending(Generic[T]):
+    """An answer that is waited for while other things go on: its question runs in a thread."""
+
+    def __init__(self, question: Callable[[], T]) -> None:
+        self._question = question
+        self._answer: Optional[T] = None
+        self._error: Optional[BaseException] = None
+        self._thread = threading.Thread(target=self._ask, daemon=True)
+        self._thread.start()
+
+    def _ask(self) -> None:
+        try:
+            self._answer = self._question()
+        except BaseException as error:
+            self._error = error
+
+    @property
+    def is_done(self) -> bool:
+        """Whether `get` would not wait."""
+        return not self._thread.is_alive()
+
+    def get(self) -> T:
+        """Wait for the answer, and return it or raise its error."""
+        self._thread.join()
+        if self._error is not None:
+            raise self._error
+        return cast(T, self._answer)
+
+
+#: connections that are opened at once for many nodes: a login takes some 0.06 s of CPU time here, and 10 s at most
+AT_ONCE = 64 * len(os.sched_getaffinity(0))
+
+
+def ask_at_once(*questions: Callable[[], Any]) -> List[Any]:
+    """Return the answers in the order of the questions, AT_ONCE of which are asked at a time.
+
+    The first error is raised when all have ended.
+    """
+    if len(questions) == 1:
+        return [questions[0]()]  # without a thread, which a signal could leave behind
+    free = threading.BoundedSemaphore(AT_ONCE)
+
+    def ask(question: Callable[[], Any]) -> Any:
+        with free:
+            return question()
+
+    return [pending.get() for pending in [Pending(partial(ask, question)) for question in questions]]
+
+
+#: descriptors of a connection that stays open: three pipes, and what waits for them
+FILES = 4
+#: most descriptors that this process and its children may have: pdsh closes all that it may have for each node
+MOST_FILES = 16_384
+
+
+def allow_files() -> int:
+    """Let this process and its children open as many files as the hard limit allows; return how many that are.
+
+    The usual soft limit of 1024 ends at 250 nodes.
+    """
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    wanted = MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, MOST_FILES)
+    if soft != resource.RLIM_INFINITY and soft < wanted:
+        resource.setrlimit(resource.RLIMIT_NOFILE, (wanted, hard))
+    return wanted

@@ -1,0 +1,123 @@
+"""The load that a phase begins with: its rate or workers, the next step of a ladder, and what earlier phases left."""
+
+from __future__ import annotations
+
+import contextlib
+import logging
+from pathlib import Path
+from typing import Dict, List, Mapping, Optional
+
+from cbt_plugins.cbt_run import RunFailed
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.load.generator import LoadStart, Memory, generator_of
+from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
+from cbt_plugins.models.ladder import answer_of_ladder, load_text, next_load, step_result
+from cbt_plugins.plan import CALIBRATE, Ladder, Phase
+from cbt_plugins.run.context import RunContext
+from cbt_plugins.run.fill_goal import reached_before
+from cbt_plugins.run.reporting import numbers_so_far
+
+log = logging.getLogger(__name__)
+
+
+def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
+    """Return the start of one phase (counted from 1), before the journal says that it has begun.
+
+    Raises RunFailed when the phase needs the result of an earlier one and there is none.
+    """
+    if phase.ladder is not None:
+        load = _next_of_ladder(run, index, phase.ladder)
+        log.info("%s: %s", phase.name, load_text(phase.ladder, load))
+        by_rate = phase.ladder.unit == "rate"
+        return LoadStart(
+            memory=_memory(run, index, phase), rate=load if by_rate else None, workers=None if by_rate else int(load)
+        )
+    if generator_of(phase.engine).worker_groups:
+        return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
+    _check_goal(run, phase)
+    return LoadStart(memory=_memory(run, index, phase), rate=_rate(run, index, phase))
+
+
+def _check_goal(run: RunContext, phase: Phase) -> None:
+    """Raise RunFailed for a fill with nothing to do: earlier phases have used the space, or other data has.
+
+    An attempt at the phase that was broken off may have filled all of it.
+    """
+    if any(record["phase"] == phase.name for record in run.journal.all("phase-begun")):
+        return
+    with contextlib.suppress(CephError):  # full_guard asks again, and for as long as the phase takes
+        errors = reached_before(run.ceph, [phase])
+        if errors:
+            raise RunFailed(errors[0])
+
+
+def _memory(run: RunContext, index: int, phase: Phase) -> Memory:
+    states: Dict[str, Path] = {}
+    suffix = "" if phase.kind == "wait" else generator_of(phase.engine).state
+    for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
+        for path in (run.archive.phase(i, earlier.name) / "state").glob(f"*{suffix}"):
+            states[path.name[: -len(suffix)]] = path
+    since = run.journal.since("phase-done")
+    return Memory(states, stale=any(record["event"] == "phase-begun" for record in since))
+
+
+def _next_of_ladder(run: RunContext, index: int, ladder: Ladder) -> float:
+    """Return the load of the next step, from the numbers of those that are done."""
+    names = [p.name for p in run.plan.phases[: index - 1] if p.ladder and p.ladder.name == ladder.name]
+    if not names:
+        return next_load(ladder, ())
+    summary = numbers_so_far(run.archive.folder)
+    lines = {line["name"]: line for line in summary["phases"]}
+    steps = []
+    for i, earlier in enumerate(run.plan.phases[: index - 1], 1):
+        record = run.archive.finished(i, earlier.name) if earlier.name in names else None
+        if record and earlier.name in lines:
+            load = record["asked"]["rate"] or record["asked"]["workers"]
+            steps.append(step_result(ladder, load, summary, lines[earlier.name]))
+    log.info("%s: %s", ladder.name, answer_of_ladder(ladder, steps).text)
+    return next_load(ladder, steps)
+
+
+def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
+    """Return the rate of a phase; a share is relative to all requests/s of the last closed loop before."""
+    if phase.rate_share is None:
+        return phase.rate
+    for i in range(index - 1, 0, -1):
+        earlier = run.plan.phases[i - 1]
+        record = run.archive.finished(i, earlier.name)
+        closed = earlier.kind == "hybrid" and earlier.rate is earlier.rate_share is earlier.ladder is None
+        closed = closed and all(work.rate is None for work in earlier.works)
+        if not closed or earlier.is_calibration or not record or not record["window"]:
+            continue
+        # not until the jobs ended: what they waited for and looked up after the window is no part of their load
+        worked = [j for j in record["jobs"] if j["first_row"] is not None]
+        if not worked:
+            continue
+        lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
+        request_rate = sum(j["rows_total"] for j in worked) / lasted
+        return round(phase.rate_share * request_rate, 3)
+    share = f"{100 * phase.rate_share:g} % of a closed loop"
+    raise RunFailed(f"{phase.name}: its rate is {share}, and no closed loop ran before it")
+
+
+def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:
+    """Return the workers per operation in a hybrid phase by warp: fixed by the plan, or by the calibration of the run.
+    """
+    assert phase.mix is not None
+    drivers = run.plan.drivers
+    if phase.workers:
+        return {d.id: fixed(phase.mix, phase.workers) for d in drivers}
+    if phase.is_calibration:
+        return {d.id: by_share(phase.mix, d.workers) for d in drivers}
+    index = next(i for i, p in enumerate(run.plan.phases, 1) if p.is_calibration)
+    calibrated = run.archive.finished(index, CALIBRATE) or {}
+    groups = {}
+    for driver in drivers:
+        latency: Mapping[str, float] = calibrated.get("latency", {}).get(driver.id, {})
+        if all(latency.get(op) for op, _, _ in groups_of(phase.mix)):
+            groups[driver.id] = by_latency(phase.mix, driver.workers, latency)
+        else:
+            text = "%s: the calibration saw too few requests of %s; workers are divided by the shares of the mix"
+            log.warning(text, phase.name, driver.id)
+            groups[driver.id] = by_share(phase.mix, driver.workers)
+    return groups
