@@ -1,4 +1,4 @@
-"""Faults: injected on purpose, judged by safety rules before, and undone whatever happens."""
+"""Faults: checked by safety rules, injected on purpose, and undone whatever happens."""
 
 from __future__ import annotations
 

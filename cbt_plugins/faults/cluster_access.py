@@ -22,44 +22,44 @@ from cbt_plugins.journal import ARCHIVE_VERSION, MOST, write_json
 from cbt_plugins.plan import Settings
 
 FILE = "cluster.json"
-#: it is part of file names, and of commands on nodes
+#: a run's ID is part of file names, and of commands on nodes
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FSID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
-#: of the YAML's sections: what reaching nodes takes, and nothing that may be secret
+#: keys of the YAML's sections that are needed to reach nodes; none of them may hold a secret
 _CLUSTER = ("user", "conf_file", "ceph", "ceph_cmd", "radosgw-admin_cmd", "kubernetes")
 _COMMON = ("pdsh_cmd", "pdsh_ssh_args")
-#: the names of `settings: limits:` -> those of `ClusterLimits`
+#: key of `settings: limits:` -> field of `ClusterLimits`
 LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
 _EVENT = "limits"
 
 
 class AnotherCluster(FaultError):
-    """A run whose cluster was made anew since: nothing that is open in its archive is of the one that answers."""
+    """The cluster was recreated after the run: the open changes in the archive are not changes of this cluster."""
 
 
 @dataclass(frozen=True)
 class ClusterAccess:
-    """How a process reaches the cluster, on behalf of which run; `cluster` and `common` are sections of the YAML."""
+    """Access to the cluster for one run; `cluster` and `common` are sections of the YAML."""
 
     remote: Remote
     ceph: Ceph
     cluster: Mapping[str, Any]
     common: Mapping[str, Any] = field(default_factory=dict)
     run_id: str = "run"
-    trusted: bool = False  # the user has seen what is open, whoever wrote it
-    admin: bool = True  # False: Ceph's commands are not there; nothing but commands of the user's is undone
-    former: Tuple[Way, ...] = ()  # that the section named before: recorded commands have them
-    sealed: bool = False  # this user's seal holds on the cluster.json that the ID is from
-    #: the cluster.json that all this is from: what was judged is not read again
+    trusted: bool = False  # the user has read the open changes and trusts whoever wrote them
+    admin: bool = True  # False: Ceph's commands are not installed; only the user's own commands are undone
+    former: Tuple[Way, ...] = ()  # earlier ways to the cluster, which recorded commands still contain
+    sealed: bool = False  # cluster.json, where the ID is from, has a valid seal of this user
+    #: the content of cluster.json, so that the file is not read a second time after its seal was checked
     document: Mapping[str, Any] = field(default_factory=dict, repr=False)
 
 
 def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: bool = False) -> ClusterAccess:
-    """Return the access for the run that has this folder: with the ID and the former ways of its cluster.json.
+    """Return the access for the run of this folder, with the ID and the former ways of its cluster.json.
 
-    That is written if there is none, and written anew where the sections name other nodes by now. All processes of a
-    run have the same ID; it marks what is theirs on the nodes and in the cluster. Raises FaultError, also when the run
-    has used another cluster. `is_new`: it has done nothing yet, so its cluster is the one that answers.
+    Writes cluster.json if it is missing, and again if the sections now name other nodes. All processes of a run have
+    the same ID, which marks what the run leaves on nodes and in the cluster. Raises FaultError, also when the run has
+    used another cluster. `is_new`: the run has done nothing yet, so the cluster that answers is its cluster.
     """
     if not access.document and not os.path.lexists(folder / FILE):
         write(folder, access, _fsid(access, limits.quick))
@@ -73,7 +73,7 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
         if document["fsid"]:
             write(folder, access, document["fsid"])
     sections = _sections(access)
-    # sections that are from the file are not written into it again: an undo changes nothing there
+    # sections that were read from the file are not written back: an undo does not change the file
     if not access.document and any(document.get(name) != section for name, section in sections.items()):
         fsid = str(document.get("fsid") or "")
         if access.admin and Way.of(before) != now:
@@ -83,28 +83,28 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
 
 
 def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
-    """Raise AnotherCluster where the cluster that answers now was made anew since the run."""
+    """Raise AnotherCluster when the cluster was recreated after the run."""
     document = access.document or _read(folder, own=True)[0]
     recorded = str(document.get("fsid") or "")
     answer = _fsid(access, timeout) if recorded else ""
     if answer and answer != recorded:
-        text = f"the open changes in {folder} are of cluster {recorded}, but {access.ceph.head} belongs to {answer}"
+        text = f"the open changes in {folder} belong to cluster {recorded}, but {access.ceph.head} belongs to {answer}"
         raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes the changes nevertheless")
 
 
 def _is_sealed(document: Mapping[str, Any]) -> bool:
-    """Tell whether this user, on this machine, has written a cluster.json. Raises FaultError."""
+    """Tell whether this user wrote a cluster.json on this machine. Raises FaultError."""
     return undo_seal.holds(document.get("seal"), {key: value for key, value in document.items() if key != "seal"})
 
 
 def _former(document: Mapping[str, Any], trusted: bool) -> Iterator[Way]:
-    """Yield the ways before the one that a cluster.json has; none that others may have written."""
+    """Yield the former ways of a cluster.json; no ways if other users may have written the file."""
     if "former" in document and (trusted or _is_sealed(document)):
         yield from (Way(*map(str, way)) for way in document["former"])
 
 
 def write(folder: Path, access: ClusterAccess, fsid: str = "") -> None:
-    """Write the cluster.json of a run. `fsid`: that of the cluster, if it is known."""
+    """Write the cluster.json of a run. `fsid`: the ID of the cluster, "" if it is unknown."""
     document = {
         "version": ARCHIVE_VERSION,
         "run_id": access.run_id,
@@ -130,7 +130,7 @@ def _sections(access: ClusterAccess) -> Dict[str, Dict[str, Any]]:
 
 
 def _fsid(access: ClusterAccess, timeout: float) -> str:
-    """Return the ID of the cluster, "" without an answer."""
+    """Return the ID of the cluster, "" if the cluster does not answer."""
     if not access.admin:
         return ""
     try:
@@ -141,7 +141,7 @@ def _fsid(access: ClusterAccess, timeout: float) -> str:
 
 
 def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str) -> None:
-    """Raise FaultError where the cluster of a folder is not the present one, or may not be."""
+    """Raise FaultError when the cluster that answers is not, or may not be, the cluster of a folder."""
     old_place, new_place = (before.head, before.conf_file), (now.head, now.conf_file)
     if (fsid != fsid_now) if fsid and fsid_now else (old_place != new_place):
         old, new = (
@@ -152,7 +152,7 @@ def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str)
 
 
 def _plain(value: Any) -> Any:
-    # a mapping has nodes for its keys; what is below may be anything
+    # the keys of a mapping are nodes; its values may be anything
     return [str(key) for key in value] if isinstance(value, (dict, list, tuple)) else value
 
 
@@ -180,11 +180,11 @@ def _unusable(folder: Path, error: Exception) -> FaultError:
 
 
 def read(folder: Path, trusted: bool = False) -> ClusterAccess:
-    """Return the access that the run of this folder has. Raises FaultError, also when others wrote it: see `seal`."""
+    """Return the access of the run of this folder. Raises FaultError, also when another user wrote it: see `seal`."""
     document, cluster, run_id = _read(folder, own=not trusted)
     if not trusted and not _is_sealed(document):
         raise FaultError(undo_seal.refusal(folder / FILE))
-    # as for the run itself
+    # the run used the same options of ssh
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
     common = document.get("common", {})
@@ -194,10 +194,10 @@ def read(folder: Path, trusted: bool = False) -> ClusterAccess:
 
 
 def limits_of(settings: Settings, base: Optional[ClusterLimits] = None) -> ClusterLimits:
-    """Return the limits of a plan; those that it does not name are as in `base`."""
+    """Return the limits of a plan; a limit that the plan does not set is as in `base`."""
     base = base or ClusterLimits()
     named = replace(base, **{LIMITS[name]: seconds for name, seconds in settings.limits.items()})
-    # a map that is slow to show what has gone down shows it as up for as long
+    # a map that is slow to show daemons down also shows them up for that long
     return replace(named, lag=max(base.lag, named.down)) if named.down > base.down else named
 
 

@@ -1,4 +1,4 @@
-"""The state of the cluster, asked in one go: daemons and their hosts, CRUSH placement of pools, states of PGs."""
+"""State of the cluster at one instant: daemons and their hosts, CRUSH placement of pools, states of PGs."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from typing import (
 from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
 from cbt_plugins.faults.step import FaultError
 
-#: what is asked for every fault; the names are the keys of a recorded answer
+#: questions for every fault; the names are the keys of a recorded answer
 QUESTIONS = (
     "osd dump",
     "osd tree",
@@ -37,7 +37,7 @@ QUESTIONS = (
     "config get mon mon_osd_min_in_ratio",
     "config dump",
 )
-#: what is asked besides, for the daemons that a fault takes: type -> question
+#: further questions, for the daemons of a fault: type of daemon -> question
 DAEMON_QUESTIONS: Mapping[str, str] = {"mds": "mds metadata", "rgw": "service dump"}
 
 
@@ -57,7 +57,7 @@ class DaemonName(NamedTuple):
 
 
 def osd_names(osds: Iterable[int]) -> Tuple[DaemonName, ...]:
-    """Return OSDs by their numbers."""
+    """Return the OSDs with these numbers."""
     return tuple(DaemonName("osd", str(osd)) for osd in osds)
 
 
@@ -79,7 +79,7 @@ class Facts:
 
     @property
     def pools(self) -> List[Mapping[str, Any]]:
-        """Return the pools as `osd dump` has them."""
+        """Return the pools of `osd dump`."""
         return list(self.answers["osd dump"]["pools"])
 
     @property
@@ -99,13 +99,13 @@ class Facts:
         about = answer if isinstance(answer, dict) else {"pg_stats": answer}  # a bare list before Nautilus
         pgs, all_pgs = list(about["pg_stats"]), sum(int(pool["pg_num"]) for pool in self.pools)
         if len(pgs) < all_pgs or not about.get("pg_ready", True):
-            text = f"ceph pg dump shows {len(pgs)} of {all_pgs} PGs, so a fault cannot be judged"
-            raise FaultError(f"{text}: the manager has just started, or a pool changes; try again in a minute")
+            text = f"ceph pg dump shows {len(pgs)} of {all_pgs} PGs, so no fault can be checked"
+            raise FaultError(f"{text}: the manager has just started, or a pool is changing; try again in a minute")
         return pgs
 
     @cached_property
     def hosts(self) -> Dict[str, List[int]]:
-        """Return host name -> OSDs: the host that the daemons report, else that of the CRUSH tree."""
+        """Return host name -> OSDs: the host that the OSDs report, else their host in the CRUSH tree."""
         hostnames = {int(m["id"]): str(m.get("hostname") or "") for m in self.answers.get("osd metadata") or []}
         hosts: Dict[str, List[int]] = {}
         for node in self.tree.values():
@@ -124,7 +124,7 @@ class Facts:
         return {}
 
     def daemons(self, type: str) -> Mapping[DaemonName, str]:
-        """Return the daemons of a type, each with its host; those of `DAEMON_QUESTIONS` must be asked for."""
+        """Return daemon -> host for a type of daemon; a type in `DAEMON_QUESTIONS` needs the reply to its question."""
         if type not in self._daemons:
             self._daemons[type] = self._daemons_of(type)
         return self._daemons[type]
@@ -141,15 +141,15 @@ class Facts:
         return {DaemonName(type, id): str(metadata_by_id[id].get("hostname") or "") for id in sorted(metadata_by_id)}
 
     def is_up(self, name: DaemonName) -> bool:
-        """Tell whether a daemon runs, as far as the cluster knows: of other types than OSDs it lists no others."""
+        """Tell whether a daemon is up. Daemons other than OSDs are always up: the cluster lists only running ones."""
         return bool(self.osds[int(name.id)]["up"]) if name.type == "osd" else True
 
     def weight(self, osd: int) -> float:
-        """Return the share of its CRUSH weight that an OSD has: 0 of one that is out, or that does not exist."""
+        """Return the reweight of an OSD, 0..1: 0 for an OSD that is out or does not exist."""
         return float(self.osds[osd]["weight"]) if osd in self.osds else 0.0
 
     def monitors_go_by(self, option: str, default: str) -> str:
-        """Return the value of an option of the monitors in `config dump`; a value in a ceph.conf is not seen."""
+        """Return an option of the monitors by `config dump`, which does not show values of a ceph.conf."""
         rows = self.answers["config dump"]
         values = {r["section"]: str(r["value"]) for r in rows if r["name"] == option and not r.get("mask")}
         return values.get("mon", values.get("global", default))
@@ -162,7 +162,7 @@ class Facts:
 
 
 def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0, alone: Sequence[str] = ()) -> Facts:
-    """Ask all questions at once; the reply to one of `alone` is a `Reply`. Raises FaultError when one is missing."""
+    """Ask all questions in one command; replies to the `alone` are `Reply`. Raises FaultError for a missing reply."""
     try:
         answers, replies = ceph.ask_all(questions, timeout, alone)
     except CephError as error:
@@ -174,7 +174,7 @@ def ask(ceph: Ceph, questions: Sequence[str] = QUESTIONS, timeout: float = 30.0,
 
 
 def taken_from(facts: Facts, pool: Mapping[str, Any]) -> Iterator[Tuple[str, FrozenSet[int]]]:
-    """Yield the sources of a pool's CRUSH rule: the bucket's name, and its OSDs of the device class."""
+    """Yield each CRUSH bucket that a pool's rule takes: its name, and its OSDs of the rule's device class."""
     for step in _steps(facts, pool):
         if step["op"] == "take":
             root, device = _root(facts, step)
@@ -200,10 +200,10 @@ def _is_of(facts: Facts, osd: int, device: str) -> bool:
 def domains(
     facts: Facts, gone: Collection[int], taken_now: Collection[int], out: Collection[int] = ()
 ) -> Iterator[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
-    """Yield each pool with the type of its failure domains and the share of each domain that is gone.
+    """Yield each pool with the type of its failure domains and the lost share of each domain.
 
-    OSDs that are out, also those that `out` says will be, do not count, except those `taken_now`. Pools without known
-    domains are left out: only their real PGs can tell.
+    OSDs that are out, or will be (`out`), do not count, except OSDs of `taken_now`. Pools without known domains are
+    skipped: only their PGs can tell.
     """
     osds = facts.osds
     for pool in facts.pools:
@@ -218,9 +218,9 @@ def domains(
 
 
 def domain_members(facts: Facts, pool: Mapping[str, Any]) -> Tuple[str, Dict[str, List[int]]]:
-    """Return the type of a pool's failure domains, and the OSDs of its device class in each.
+    """Return the type of a pool's failure domains, and for each domain its OSDs of the pool's device class.
 
-    None of a pool whose CRUSH rule has more than one choose step.
+    None if the pool's CRUSH rule has more than one choose step.
     """
     steps = _steps(facts, pool)
     choices = [s for s in steps if s["op"].startswith("choose")]
@@ -241,7 +241,7 @@ def _of_type(facts: Facts, item: int, kind: str) -> List[int]:
 
 
 def needed(facts: Facts, pool: Mapping[str, Any]) -> int:
-    """Return the number of members that the data of a pool needs: one copy, or k chunks."""
+    """Return the fewest PG members from which a pool's data can be read: one copy, or k chunks."""
     profiles = facts.answers["osd dump"].get("erasure_code_profiles", {})
     return int(profiles.get(pool.get("erasure_code_profile") or "", {}).get("k", 1)) if pool["type"] == 3 else 1
 
@@ -254,7 +254,7 @@ def shape_of(facts: Facts, pool: Mapping[str, Any]) -> str:
 
 # ---- states of PGs ----
 
-#: PG states that last for seconds when OSDs have come or gone
+#: PG states that last for seconds after OSDs went down or came up
 _TRANSIENT = frozenset({"creating", "peering", "activating", "stale", "unknown"})
 
 
@@ -264,10 +264,10 @@ def transient(states: Mapping[str, int]) -> int:
 
 
 def not_clean(states: Mapping[str, int], beside_faults: bool) -> Dict[str, int]:
-    """Return the states that the rule `clean` refuses, with their PGs.
+    """Return state -> PGs for the states that the rule `clean` refuses.
 
-    active+clean passes, scrubbing or not. `beside_faults` of this run, so does a PG that only lacks what these have
-    taken: active, and undersized or degraded.
+    PGs that are active+clean pass, scrubbing or not. `beside_faults` of this run, PGs pass too that only lack the
+    OSDs of these faults: active, and undersized or degraded.
     """
     return {state: n for state, n in states.items() if n and not _passes(state, beside_faults)}
 
@@ -279,5 +279,5 @@ def _passes(state: str, beside_faults: bool) -> bool:
 
 
 def down_otherwise(facts: Facts, held: Collection[int]) -> List[int]:
-    """Return the OSDs that are down and were not taken by this run. Needs the reply to `osd dump` only."""
+    """Return the OSDs that are down, but not by this run. Needs only the reply to `osd dump`."""
     return sorted(n for n, o in facts.osds.items() if not o["up"] and n not in held)

@@ -1,8 +1,8 @@
-"""Lock of a cluster, for one run at a time: keys in the monitors' store say who holds it.
+"""Lock of a cluster, for one run at a time: keys in the monitors' store name the holder.
 
-Each process that wants the cluster writes a key of its own, `cbt-plugins/run/NAME`, and looks for others only then. Of
-two that do so at once at least one sees the other, and whoever sees another removes its own key: both never hold the
-cluster, and it may be that neither does.
+Each process that wants the cluster writes a key of its own, `cbt-plugins/run/NAME`, and then looks for keys of other
+processes. If it finds one, it removes its own key. Of two simultaneous processes at least one finds the other's key:
+never do both hold the cluster, but possibly neither does.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo_journal import UndoJournal
 
-#: ours are below it
+#: our keys begin with this
 KEY = "cbt-plugins/run"
-#: its reply has every key that begins so
+#: its reply has every key with this beginning
 QUESTION = f"config-key dump {KEY}"
 
-#: what a key says: run, host, machine, pid, start of the process, boot, archive, folder, t; {} when it is not ours
+#: the content of a key: run, host, machine, pid, start of the process, boot, archive, folder, t; {} for foreign keys
 Holder = Mapping[str, Any]
-#: what keys of an earlier version do not say
+#: entries that keys of an earlier version do not have
 _LATER = ("machine", "folder")
 
 
@@ -51,7 +51,7 @@ def boot() -> str:
 
 
 def machine() -> str:
-    """Return a mark that tells this machine from others of its name: a hash of its ID, which is secret."""
+    """Return a hash of this machine's ID, which tells it from machines of the same name. The ID itself is secret."""
     try:
         machine_id = Path("/etc/machine-id").read_text().strip()
     except OSError:
@@ -62,8 +62,7 @@ def machine() -> str:
 class Lock:
     """The lock of one run: `take` it before the first change, `check` it before each, `release` it at the end.
 
-    Who has one has the folder of the run for itself (its journal is locked), so another holder of the same folder on
-    this machine is dead.
+    The journal in the run's folder is locked as well, so another holder with the same folder on this machine is dead.
     """
 
     def __init__(self, ceph: Ceph, run_id: str, folder: Path, timeout: float = 30.0) -> None:
@@ -79,18 +78,18 @@ class Lock:
             "archive": str(folder.resolve()),
             "folder": f"{facts.st_dev}:{facts.st_ino}",
         }
-        # a run that starts this process beside its load holds the cluster for it too
+        # a run that starts this process beside its load holds the cluster for this process too
         self.parent = {"host": socket.gethostname(), "pid": os.getppid(), "started": started(os.getppid())}
 
     def fence(self, late: Sequence[str]) -> None:
-        """Wait for attempts of a killed process that are under way, and let no other begin. Raises FaultError."""
+        """Wait for running attempts of a killed process, and prevent later ones. Raises FaultError."""
         for name in late:
             self._run(node_shell.fenced_undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
 
     def take(self, name: str) -> None:
-        """Take the cluster. Raises FaultError when another run has it, or was killed and has left its key.
+        """Lock the cluster. Raises FaultError when another run holds it, or was killed and has left its key.
 
-        `name` of this attempt is unique, among all runs.
+        `name`: of this attempt, unique among all runs.
         """
         claims = self._claims()
         self._refuse_others(claims)
@@ -107,9 +106,9 @@ class Lock:
             raise
 
     def check(self, dump: Any = None, alone: bool = False) -> None:
-        """Raise FaultError when the cluster is not ours any more. `dump`: the reply to QUESTION, if it is known.
+        """Raise FaultError when this run does not hold the cluster any more. `dump`: the reply to QUESTION, if known.
 
-        Others that have just come look as well and give up; with `alone`, they too raise the error.
+        With `alone`, any other holder is an error; without, a process that has just written its key will give up.
         """
         claims = self._claims() if dump is None else claims_in(dump)
         mine = any(self._is_mine(holder) for holder in claims.values())
@@ -119,9 +118,9 @@ class Lock:
             raise FaultError(f"the lock of this run ({KEY}/...) was removed from the cluster")
 
     def release(self, late: Sequence[str] = (), force: bool = False) -> None:
-        """Remove the keys of this run. Raises FaultError when it is not known whether they are.
+        """Remove the keys of this run. Raises FaultError when the removal is not confirmed.
 
-        `late`: as for `fence`. `force`: also keys of other machines, whose processes the user knows to be dead.
+        `late`: as for `fence`. `force`: also keys of processes on other machines, which the user knows to be dead.
         """
         self.fence(late)
         self._remove(
@@ -131,7 +130,7 @@ class Lock:
         )
 
     def others(self) -> List[Holder]:
-        """Return who has the cluster, or may have, beside this process and dead ones of this run. Raises FaultError."""
+        """Return the possible holders of the cluster but this process and dead ones of its run. Raises FaultError."""
         return [holder for holder in self._claims().values() if holder and not self._is_left(holder)]
 
     def _is_mine(self, holder: Holder) -> bool:
@@ -148,7 +147,7 @@ class Lock:
         return _agree(holder, self.identity, "host", "archive", "machine", "folder")
 
     def _is_left(self, holder: Holder) -> bool:
-        """Tell whether a holder is ours, and dead."""
+        """Tell whether a holder is a dead process of this run, or this process."""
         return self.is_ours(holder) and (gone(holder) is True or self._is_here(holder))
 
     def _refuse_others(self, claims: Mapping[str, Holder]) -> None:
@@ -159,7 +158,7 @@ class Lock:
                 raise FaultError(explain(holder))
 
     def _claims(self) -> Dict[str, Holder]:
-        # `config-key get` of a missing key fails as an unreachable cluster does; a dump of nothing is an answer
+        # `config-key get` of a missing key fails just as an unreachable cluster does; an empty dump is a clear answer
         text = self._ask(f"{QUESTION} -f json")
         try:
             return claims_in(json.loads(text))
@@ -174,7 +173,7 @@ class Lock:
         return self._run(f"{self._ceph.command} {words}", words)
 
     def _run(self, command: str, action: str) -> str:
-        # twice the time: the command may have to wait for one that is under way
+        # twice the time: the command may have to wait for a running one
         limit = 2 * self._timeout
         result = self._ceph.run(command, limit)
         if result.status:
@@ -184,7 +183,7 @@ class Lock:
 
 
 class NoLock(Lock):
-    """For a run without Ceph's commands: nobody can be asked, and it changes nothing of the cluster."""
+    """The lock of a run without Ceph's commands, which cannot lock the cluster and does not change it."""
 
     def _claims(self) -> Dict[str, Holder]:
         return {f"{KEY}/none": {**self.identity, "t": time.time()}}
@@ -194,13 +193,13 @@ class NoLock(Lock):
 
 
 class Hold:
-    """The lock of one run with its attempts: one whose end no process has seen may still have its effect."""
+    """The lock of one run with its attempts: an attempt whose end was not seen may still take effect."""
 
     def __init__(self, journal: UndoJournal, lock: Lock, run_id: str) -> None:
         self._journal, self.lock, self._run_id = journal, lock, run_id
 
     def take(self) -> None:
-        """Take the cluster. Raises FaultError when another run has it."""
+        """Lock the cluster. Raises FaultError when another run holds it."""
         late = self.late()
         self.lock.fence(late)
         for name in late:
@@ -211,7 +210,7 @@ class Hold:
         self._journal.say("locked", name=name)
 
     def release(self, force: bool = False) -> None:
-        """Release the cluster. Raises FaultError. `force`: as for `Lock.release`."""
+        """Unlock the cluster. Raises FaultError. `force`: as for `Lock.release`."""
         self.lock.release(self.late(), force)
 
     def late(self) -> List[str]:
@@ -222,7 +221,7 @@ class Hold:
 
 
 def claims_in(dump: Any) -> Dict[str, Holder]:
-    """Return key -> holder of a reply to QUESTION."""
+    """Return key -> holder, from a reply to QUESTION."""
     entries = dump if isinstance(dump, dict) else {}
     return {key: _holder(text) for key, text in entries.items() if key.startswith(f"{KEY}/")}
 
@@ -236,26 +235,26 @@ def _holder(text: Any) -> Holder:
 
 
 def _agree(holder: Mapping[str, Any], mine: Mapping[str, Any], *names: str) -> bool:
-    """Tell whether a holder says the same under these names; those of an earlier version lack `_LATER`."""
+    """Tell whether a holder has the same values for these names. Holders of an earlier version lack `_LATER`."""
     return all(holder.get(name) == mine[name] or (name in _LATER and name not in holder) for name in names)
 
 
 def gone(holder: Mapping[str, Any]) -> Optional[bool]:
-    """Return True when the process of a holder is known to be dead, None when that is not known on this machine."""
+    """Return True if the process of a holder is dead, False if it lives, None if this machine cannot know."""
     if not _agree(holder, {"host": socket.gethostname(), "machine": machine()}, "host", "machine"):
         return None
     return holder.get("boot") != boot() or started(holder["pid"]) != holder.get("started")
 
 
 def explain(holder: Mapping[str, Any]) -> str:
-    """Return who has the cluster, and what can be done."""
+    """Return a message: who holds the cluster, and what to do."""
     who = f"run {holder.get('run')} (pid {holder.get('pid')} on {holder.get('host')}, archive {holder.get('archive')})"
     since = time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(holder["t"]))
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:
-        after = f"the command of that run resumes it; {undo} undoes its changes and removes its pools with all data"
+        after = f"run its command again to resume it, or {undo} to undo its changes and remove its pools with all data"
         return f"{who} held the cluster since {since} and is dead: {after}"
     if dead is None:
-        return f"{who} has held the cluster since {since}; if that run is dead, run on that host: {undo}"
+        return f"{who} has held the cluster since {since}; if that run is dead, on that host: {undo}"
     return f"{who} has been using this cluster since {since}"

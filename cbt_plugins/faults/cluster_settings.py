@@ -13,13 +13,13 @@ from cbt_plugins.faults.settings_in_force import needs_restart, not_in_force
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
 from cbt_plugins.plan import OSD_FLAGS, Settings
 
-#: what `osd dump` shows for a flag, where that differs
+#: flag -> its name in `osd dump`, if they differ
 _SHOWN = {"pause": ("pauserd", "pausewr")}
 
 _QUESTIONS = ("osd dump", "config dump")
 #: all options that the monitors know, by name
 _OPTIONS = "config ls"
-#: the manager answers this one, which a fault may have taken
+#: this question needs a manager, and a fault may have taken it
 _OF_BALANCER = "balancer status"
 
 #: recovery as fast as the disks allow, for the wpq scheduler: (option, value)
@@ -27,11 +27,11 @@ FAST_WPQ = (
     ("osd_max_backfills", "10"),
     ("osd_recovery_max_active", "15"),
 )
-#: what the names of all options begin with that let recovery wait; 0, also those of each disk class, because
-#: osd_recovery_sleep = 0 means "take these". 20.2 has four more: osd_recovery_sleep_degraded_hdd is 0.1 s
+#: prefix of all options that delay recovery. All are set to 0, also the options of each disk class, because
+#: osd_recovery_sleep = 0 means "use these". 20.2 has four more: osd_recovery_sleep_degraded_hdd is 0.1 s
 SLEEPS = "osd_recovery_sleep"
-#: the same for mClock, which sets the limits itself: without the override Ceph resets them; its sleeps are always 0.
-#: The override is set first and undone last.
+#: fast recovery for mClock, which sets the limits itself: without the override Ceph resets them; its sleeps are
+#: always 0. The override is set first and undone last.
 FAST_MCLOCK = (
     ("osd_mclock_override_recovery_settings", "true"),
     ("osd_mclock_profile", "high_recovery_ops"),
@@ -43,8 +43,7 @@ FAST_MCLOCK = (
 def everywhere(
     dump: Sequence[Mapping[str, Any]], section: str, wanted: Iterable[Tuple[str, str]]
 ) -> List[Tuple[str, str, str]]:
-    """Return (who, option, value) for a section, and for each part of it that has a value of its own, which would win.
-    """
+    """Return (who, option, value) for a section, and for each narrower section whose own value would win."""
     options = dict(wanted)
     whos = {(section, "")}
     for row in dump:
@@ -60,7 +59,7 @@ class SettingsMaker:
         self._ceph, self._limits = ceph, limits
 
     def steps(self, settings: Settings) -> List[Step]:
-        """Return the steps that set what is not as asked. Raises FaultError."""
+        """Return the steps for the settings that are not in force yet. Raises FaultError."""
         unknown = [f for f in settings.flags if f not in OSD_FLAGS]
         if unknown:
             raise FaultError(f"unknown flag: {', '.join(unknown)}; known are {', '.join(OSD_FLAGS)}")
@@ -84,7 +83,7 @@ class SettingsMaker:
         if not how:
             return []
         if how != "aggressive":
-            raise FaultError(f"recovery: {how}: must be aggressive or absent")
+            raise FaultError(f"recovery: {how}: must be aggressive; or remove the key")
         facts = ask(self._ceph, (*_QUESTIONS, _OPTIONS), self._limits.quick)
         up = [o for o, entry in facts.osds.items() if entry["up"]]
         if not up:
@@ -97,7 +96,7 @@ class SettingsMaker:
         return [step] if step else []
 
     def not_in_force(self, steps: Sequence[Step]) -> List[str]:
-        """Return which daemons do not run with the configuration that steps have set. Raises FaultError."""
+        """Return errors for the daemons that do not run with the configuration set by steps. Raises FaultError."""
         wanted = [
             ("/".join(part for part in (place[0]["section"], place[0]["mask"]) if part), place[0]["name"], want["like"])
             for step in steps
@@ -160,7 +159,7 @@ class SettingsMaker:
         if wanted == active:
             return None
         on, off = ("on", "off") if wanted else ("off", "on")
-        # the switch leaves an option behind where there was none
+        # `balancer on` and `off` leave an option behind that was not set before
         entry = {"section": "mgr", "name": "mgr/balancer/active"}
         row = find(facts.answers["config dump"], (entry, "value"))
         step = self._step(

@@ -18,7 +18,7 @@ from cbt_plugins.faults.step import Check, Command, FaultError, UndoRecord
 
 
 class Way(NamedTuple):
-    """How the cluster is asked and told: on which node, by which commands."""
+    """The way to the cluster: the node and the commands for Ceph's programs."""
 
     head: str
     ceph: str
@@ -35,12 +35,12 @@ _LOST = (TIMED_OUT, 137, UNREACHABLE)
 
 
 class Refused(FaultError):
-    """A command that has ended and failed."""
+    """A command that ended with an error."""
 
 
 @dataclass(frozen=True)
 class Failure:
-    """Why a command of an undo failed. `lost`: it may not have begun, and the command of its fault not have ended."""
+    """The failure of an undo command. `lost`: it may not have begun, and the fault's command may still run."""
 
     why: str
     lost: bool
@@ -50,9 +50,9 @@ Recovered = Callable[[UndoRecord, float], None]
 
 
 class Runner:
-    """Runs one command at a time. `run_id` tells what it leaves on nodes from what other runs leave there.
+    """Runs one command at a time. `run_id` marks its files on nodes, since other runs may have files there too.
 
-    A recorded command that asks or tells the cluster in one of the `former` ways does so in the present one.
+    A recorded command that uses one of the `former` ways to the cluster is changed to use the present way.
     """
 
     def __init__(self, ceph: Ceph, run_id: str, limits: ClusterLimits, former: Sequence[Way] = ()) -> None:
@@ -62,7 +62,7 @@ class Runner:
     def inject(self, record: UndoRecord, command: Command) -> str:
         """Run a command of a step, unless its undo has begun; return its output.
 
-        Raises FaultError; the command may have had its effect all the same.
+        Raises FaultError; a failed command may have taken effect nevertheless.
         """
         text = node_shell.fenced_inject(self._name(record), command.text, self.limits.quick)
         result = self._run(command, text)
@@ -72,9 +72,9 @@ class Runner:
         return result.stdout
 
     def undo(self, record: UndoRecord, command: Command, recovered: Recovered) -> Optional[Failure]:
-        """Run a command of an undo; return None, or why it failed.
+        """Run a command of an undo; return None, or its failure.
 
-        `recovered` is told, in epoch seconds, when the node had recovered by itself before.
+        `recovered` is called with the time, in epoch seconds, at which the node had recovered by itself.
         """
         command = self.for_present_head(command)
         mark = record.begun and not record.ended
@@ -91,7 +91,7 @@ class Runner:
         return Failure(f"{command.node or 'here'}: {_why(result)}", mark and result.status in _LOST)
 
     def look(self, checks: Sequence[Check]) -> Optional[str]:
-        """Return None when all checks hold, else what differs."""
+        """Return None when all checks hold, else the first difference."""
         for check in checks:
             try:
                 result = self._ask(check)
@@ -103,7 +103,7 @@ class Runner:
         return None
 
     def milestones(self, checks: Sequence[Check]) -> Dict[str, float]:
-        """Return when the milestones of checks were reached, in epoch seconds on this machine's clock, by name."""
+        """Return milestone -> when it was reached, in epoch seconds of this machine's clock."""
         milestones: Dict[str, float] = {}
         for check in checks:
             if check.milestone:
@@ -113,7 +113,7 @@ class Runner:
         return milestones
 
     def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
-        """Return the values set by others since the step: (name, value, value before it); none without a reply."""
+        """Return values that others have set since: (name, value, value before the step); () without a reply."""
         values: List[Tuple[str, Any, Any]] = []
         for check in record.step.took:
             with contextlib.suppress(FaultError):
@@ -121,7 +121,7 @@ class Runner:
         return values
 
     def gone(self, record: UndoRecord) -> List[str]:
-        """Return the pools and the like that a step has changed and that exist no more; nothing without a reply."""
+        """Return the pools (or other objects) that a step changed and that no longer exist; () without a reply."""
         names: List[str] = []
         for check in record.step.checks:
             if check.may_go:
@@ -134,7 +134,7 @@ class Runner:
         for name in () if command.root else ("admin", "ceph"):
             command_forms = [getattr(way, name) for way in (now, *self._former) if way.head == command.node]
             matching_forms = [form for form in command_forms if form in text]
-            if matching_forms:  # one may be a part of another, such as `ceph` of `sudo ceph`
+            if matching_forms:  # one command may be a part of another, such as `ceph` of `sudo ceph`
                 text, replaced = text.replace(max(matching_forms, key=len), getattr(now, name)), True
         return replace(command, node=now.head, text=text) if replaced else command
 
@@ -182,7 +182,7 @@ def _why(result: Result) -> str:
     lines: List[str] = [line for line in result.stderr.strip().splitlines() if line.strip()]
     reason = lines[-1] if lines else ""
     if result.status == node_shell.TOO_LATE:
-        reason = reason or "undone before it began"
+        reason = reason or "its undo ran before it began"
     if result.status == TIMED_OUT:
         return f"timed out{': ' + reason if reason else ''}"
     return f"exit status {result.status}{': ' + reason if reason else ''}"

@@ -1,4 +1,4 @@
-"""Effects of faults on daemons, as the cluster shows them: gone, back, and when that began; by type of daemon."""
+"""Effects of faults on daemons, for each type of daemon: checks of down and up, and the time of the failure."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Want = Tuple[Tuple[Any, ...], Any]
 
 
 class Watch(NamedTuple):
-    """Measurement of when an effect begins, on a node, from before the fault on."""
+    """Measurement, on a node, of the time when an effect begins; started before the fault."""
 
     begin: Tuple[Command, ...] = ()  # before the fault
     seen: Tuple[Check, ...] = ()
@@ -25,23 +25,23 @@ class Watch(NamedTuple):
 
 
 class Effect:
-    """The effect of a fault on daemons of one type, beside what their service managers count."""
+    """The effect of a fault on daemons of one type, besides the counts of their service managers."""
 
     def gone(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
-        """Yield the checks that daemons of one node are gone."""
+        """Yield the checks that daemons of one node are down."""
         return iter(())
 
     def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
-        """Yield the checks that daemons of one node are as before."""
+        """Yield the checks that daemons of one node are up again."""
         return iter(())
 
     def watch(self, scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:
-        """Return the measurement; `hit` are all daemons of the fault, `name` is unique on the nodes."""
+        """Return the measurement. `hit`: all daemons of the fault; `name` is unique on the nodes."""
         return Watch()
 
 
 class MonEffect(Effect):
-    """ceph-mons: the quorum. A ceph-mon that stays tells when there was a new one."""
+    """ceph-mons: the quorum. A remaining ceph-mon tells when the new quorum formed."""
 
     def gone(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         yield scene.says("quorum_status", _members(daemons, None), scene.limits.down)
@@ -60,7 +60,7 @@ class MonEffect(Effect):
 
 
 class MgrEffect(Effect):
-    """ceph-mgrs: the map of the managers."""
+    """ceph-mgrs: the manager map."""
 
     def gone(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         want: List[_Want] = [(("available",), True)]
@@ -78,14 +78,14 @@ class MgrEffect(Effect):
 
 
 class MdsEffect(Effect):
-    """ceph-mdss: the list of those that report."""
+    """ceph-mdss: the list of metadata servers that report to the monitors."""
 
     def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         yield listed(scene, "mds metadata", [s.name for s in daemons])
 
 
 class RgwEffect(Effect):
-    """Gateways: their ports. The service map lists a gateway for a minute after its end."""
+    """Gateways: their ports, because the service map lists a gateway for a minute after its end."""
 
     def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         endpoints = [endpoint for service in daemons for endpoint in service.endpoints]
@@ -102,23 +102,23 @@ EFFECTS: Mapping[str, Effect] = {"mon": MonEffect(), "mgr": MgrEffect(), "mds": 
 
 
 def gone(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return the checks that daemons of one node are gone."""
+    """Return the checks that daemons of one node are down."""
     return (*service_managers.down(scene, daemons), *seen_gone(scene, daemons))
 
 
 def seen_gone(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return the checks that daemons are gone for the cluster, although their processes may run."""
+    """Return the checks that the cluster sees daemons as down, although their processes may run."""
     return tuple(check for effect, group in _by_effect(daemons) for check in effect.gone(scene, group))
 
 
 def back(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return the checks that daemons of one node are as before, and that no order is pending."""
+    """Return the checks that daemons of one node are up again, and that no order to the orchestrator is pending."""
     seen = [check for effect, group in _by_effect(daemons) for check in effect.back(scene, group)]
     return (*service_managers.up(scene, daemons), *seen)
 
 
 def watch(scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:
-    """Return the measurement of when the effect of a fault on daemons of one node begins."""
+    """Return the measurement of the time when a fault's effect on daemons of one node begins."""
     watches = [effect.watch(scene, group, hit, name) for effect, group in _by_effect(daemons)]
     return Watch(
         tuple(command for each in watches for command in each.begin),
@@ -137,26 +137,26 @@ def _members(daemons: Sequence[Service], wanted: Optional[bool]) -> List[_Want]:
 
 
 def another_active(scene: Scene, ids: Sequence[str]) -> Check:
-    """Return the check that the active ceph-mgr is none of these."""
+    """Return the check that none of these ceph-mgrs is active."""
     text = f"{scene.ceph.command} mgr dump -f json | {agent('active', *ids)}"
     return Check(scene.head, text, (((), {"not": ""}),), scene.limits.down, milestone="active")
 
 
 def listed(scene: Scene, question: str, daemons: Sequence[DaemonName]) -> Check:
-    """Return the check that daemons are in a list of those that report."""
+    """Return the check that daemons are in the metadata list of the monitors."""
     want = [(({"name": name.id}, "name"), name.id) for name in daemons]
     return scene.says(question, want, scene.limits.back)
 
 
 def _visible(scene: Scene, name: DaemonName) -> Optional[Service]:
-    """Return how a daemon is run; None for a daemon on a host that is not a node of the run, or that is not seen."""
+    """Return the service of a daemon; None if its host is not a node of the run, or the daemon is not seen."""
     with contextlib.suppress(FaultError):
         return next(service for group in service_managers.find(scene, [name]).values() for service in group)
     return None
 
 
 def reached(scene: Scene, node: str, name: str, milestone: str) -> Check:
-    """Return the check that a node has the time of a milestone in its file NAME.MILESTONE."""
+    """Return the check that the node's file NAME.MILESTONE has the time of a milestone."""
     path = f'"$d/{name}.{milestone}"'
     text = f'{FOLDER}; [ ! -e {path} ] || echo "$(cat {path}) $(date +%s.%N)"'
     return Check(node, text, (((), {"not": ""}),), scene.limits.down, root=True, milestone=milestone)

@@ -1,4 +1,4 @@
-"""Switch: a fault on a node that ends by itself at its deadline, although nobody can reach the node."""
+"""Dead man's switch: ends a fault on a node at its deadline, even if nobody can reach the node."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def _possible(deadline: float) -> float:
 
 
 class DeadlineOptions(KindOptions):
-    """Options of a kind with a switch on each of its nodes."""
+    """Options of a kind with a dead man's switch on each of its nodes."""
 
     deadline: Annotated[Seconds, AfterValidator(_possible)] = Field(
         900.0, description="Time after which the node undoes the fault by itself; 5s to 7d."
@@ -33,7 +33,7 @@ class DeadlineOptions(KindOptions):
 
 @dataclass(frozen=True)
 class Switch:
-    """The dead man's switch of one step on one node: what arms it, and the undo that disarms it.
+    """The dead man's switch of one step on one node: the command that arms it, and the undo that disarms it.
 
     `recover` may run any number of times; `recovered` is shell text that prints "recovered" when it has worked.
     """
@@ -43,17 +43,17 @@ class Switch:
     recover: str
     recovered: str
     deadline: float  # seconds
-    timeout: float  # seconds that the recovery may take
+    timeout: float  # most seconds for the recovery
     limits: ClusterLimits
 
     @property
     def unless_fired(self) -> str:
-        """Begin of shell text that ends when the node has recovered: no fault may begin then."""
+        """Beginning of a fault's shell text: exit if the node has recovered already, so that no fault begins."""
         return f'{FOLDER}; [ ! -e "$d/{self.name}.recovered" ] || exit {node_shell.TOO_LATE}; '
 
     @property
     def arm(self) -> Command:
-        """Command that arms it."""
+        """Command that arms the switch."""
         return self._command(node_shell.arm(self.name, self._back, self.deadline))
 
     @property
@@ -63,7 +63,7 @@ class Switch:
 
     @property
     def checks(self) -> Tuple[Check, ...]:
-        """Checks that the node has recovered, and that nothing is left of the switch."""
+        """Checks that the node has recovered, and that no part of the switch is left."""
         return (
             Check(self.node, self.recovered, (((), "recovered"),), self.timeout, root=True),
             Check(self.node, node_shell.is_disarmed(self.name), (((), "disarmed"),), self.timeout, root=True),

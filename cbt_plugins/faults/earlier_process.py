@@ -1,4 +1,4 @@
-"""Resume of a run: what an earlier process left open is undone first, and what it made for the run is used again."""
+"""Resume of a run: open changes of an earlier process are undone first; its pools and users are used again."""
 
 from __future__ import annotations
 
@@ -9,28 +9,28 @@ from cbt_plugins.faults.undo_journal import PREPARED, UndoJournal
 
 
 class EarlierProcess:
-    """The processes of this run before this one, by the journal that they left."""
+    """Earlier processes of this run, known from the journal."""
 
     def __init__(self, journal: UndoJournal) -> None:
         self._journal = journal
         self._left_open = {record.id for record in journal.still_open() if record.kind != PREPARED}
 
     def refuse_before_undo(self) -> None:
-        """Raise FaultError while a fault or a setting of theirs is open: nothing is injected beside it."""
+        """Raise FaultError while a fault or a setting of an earlier process is open: no fault is injected then."""
         left = [record for record in self._journal.still_open() if record.id in self._left_open]
         if left:
             many = "; ".join(f"{record.label}: {record.step.what}" for record in left)
             raise FaultError(f"an earlier process left open changes: {many}; run `cbt-tools undo` first")
 
     def half_made(self) -> List[str]:
-        """Return the labels of what they began to make for the run, or to undo, and that is open."""
+        """Return the labels of open preparations of the run (pools, users) that are half made or half undone."""
         injected_ids = {line["id"] for line in self._journal.records if line["event"] == "injected"}
         gone = self.no_longer_made()
         records = [record for record in self._journal.still_open() if record.kind == PREPARED]
         return [record.label for record in records if record.id not in injected_ids or record.label in gone]
 
     def no_longer_made(self) -> List[str]:
-        """Return the labels of what was made for the run and has been undone, or whose undo has begun."""
+        """Return the labels of preparations of the run whose undo has begun or ended."""
         present: Dict[str, bool] = {}
         for line in self._journal.records:
             if line["event"] == "open" and line["kind"] == PREPARED:

@@ -1,11 +1,11 @@
-"""Takes servers out of a haproxy on this node, and puts them in again, through its admin socket.
+"""Takes servers out of a haproxy on this node, and puts them back, through haproxy's admin socket.
 
 Standard library only (Python 3.6 and newer). A server is BACKEND/SERVER.
 
     find SOCKET HOST:PORT...          "BACKEND/SERVER STATE" of each server with one of these addresses
-    drain SOCKET SECONDS SERVER...    no new requests; returns when those under way have ended, at the latest then
-    ready SOCKET SERVER...            new requests again
-    state SOCKET SERVER...            the state of all: "ready", "down", "drain" or "maint"; "mixed"
+    drain SOCKET SECONDS SERVER...    stop new requests; wait for requests in flight, for at most SECONDS
+    ready SOCKET SERVER...            allow new requests
+    state SOCKET SERVER...            the common state: "ready", "down", "drain" or "maint"; "mixed" if they differ
 """
 
 import csv
@@ -17,9 +17,9 @@ import time
 TIMEOUT = 5.0
 #: seconds between two looks
 PAUSE = 0.1
-#: bytes of a reply
+#: maximum bytes of a reply
 LARGEST = 16 << 20
-#: bits of an administrator's state, and the operational state of a server that runs
+#: bits of the administrative state, and the operational state of a running server
 _MAINTENANCE, _DRAIN, _RUNS = 0x01 | 0x02 | 0x04 | 0x20, 0x08 | 0x10, "2"
 
 
@@ -62,7 +62,7 @@ def state_of(row):
 
 
 def sessions(path, names):
-    """Return the number of requests that servers have under way."""
+    """Return the number of requests in flight on servers."""
     rows = csv.DictReader(ask(path, "show stat").lstrip("# ").splitlines())
     return sum(int(row["scur"] or 0) for row in rows if "%s/%s" % (row["pxname"], row["svname"]) in names)
 

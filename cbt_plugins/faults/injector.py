@@ -1,4 +1,4 @@
-"""Injector of faults and settings: what it changes is undone, whatever happens to its process."""
+"""Injector of faults and settings: every change is undone, whatever happens to the process that made it."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ log = logging.getLogger(__name__)
 class Injector:
     """Injector of the faults and settings of one run, by one process at a time (JournalInUse).
 
-    Every change is in `undo.jsonl`, on disk, before it is made, and is open until the cluster is seen to be as before.
+    Every change is written to `undo.jsonl` before it is made, and stays open until its undo was seen on the cluster.
     """
 
     def __init__(
@@ -48,11 +48,11 @@ class Injector:
     ) -> None:
         """Take the folder of a run.
 
-        Raises JournalError, and FaultError when what is open in it was written by others, or is of another cluster.
+        Raises JournalError; and FaultError when another user wrote its open changes, or they belong to another cluster.
         """
         self._folder = folder
         self._journal = UndoJournal(folder, anybodys=access.trusted)
-        try:  # only now: nobody else can have the folder
+        try:  # from here on no other process can have the folder
             is_new = not self._journal.records
             access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
             self._journal.identify(access.run_id, access.sealed)
@@ -69,7 +69,7 @@ class Injector:
         self._undoer = Undoer(self._journal, self._runner, self._event, self._limits, self._clock)
         self._performer = Performer(self._journal, self._runner, self._undoer, self._event, self._clock)
         self._maker = SettingsMaker(access.ceph, self._limits)
-        #: who has the cluster
+        #: the run's lock of the cluster
         self.lock = (Lock if access.admin else NoLock)(access.ceph, access.run_id, folder, self._limits.quick)
         preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
         self._judge = Judge(self._journal, preparer, self.lock, self._limits, self._performer.clock)
@@ -80,10 +80,10 @@ class Injector:
 
     @contextlib.contextmanager
     def holding(self, has_data: Callable[[], bool] = bool) -> Iterator[None]:
-        """Hold the cluster for a run; at its end, however it comes, undo everything and release the cluster.
+        """Hold the cluster for a run; at the end of the run, also after an error, undo all and release the cluster.
 
-        What was `set_up` stays when it `has_data` then, and the cluster is held for the run until it is resumed.
-        Raises FaultError: another run has it; or at the end: not everything is undone.
+        Pools and users of `set_up` stay when the run `has_data`; the cluster then stays locked for its resume.
+        Raises FaultError: another run holds the cluster; or, at the end, a change could not be undone.
         """
         try:
             self.acquire()
@@ -96,7 +96,7 @@ class Injector:
                     self._give_back()
                 if self.open and not left:
                     kept = ", ".join(record.label for record in self.open)
-                    log.warning("these stay for the resumed run: %s; `%s` removes them with all data", kept, self._undo)
+                    log.warning("kept for the resumed run: %s; `%s` removes them with all data", kept, self._undo)
             if left:
                 raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
 
@@ -109,40 +109,40 @@ class Injector:
 
     @property
     def _by_hand(self) -> str:
-        return f"`{self._undo}` tries again and prints the commands for doing it by hand"
+        return f"`{self._undo}` tries again and prints the commands for an undo by hand"
 
     @property
     def _undo(self) -> str:
         return f"cbt-tools undo {self._folder}"
 
     def acquire(self) -> None:
-        """Take the cluster for this run. Raises FaultError when another run has it."""
+        """Lock the cluster for this run. Raises FaultError when another run holds it."""
         self._hold.take()
 
     def release(self, force: bool = False) -> None:
-        """Release the cluster, unless something is open. Raises FaultError.
+        """Unlock the cluster, unless a change is open. Raises FaultError.
 
-        `force`: also what dead processes of this run on other machines hold.
+        `force`: also remove locks of dead processes of this run on other machines.
         """
         if not self.open:
             self._hold.release(force)
 
     def give_up(self, label: str) -> List[UndoRecord]:
-        """Close what is open under a label although its undo was not seen; return what that was, the last one first."""
+        """Close the open changes of a label although their undo was not seen; return them, the newest first."""
         given = [record for record in reversed(self.open) if record.label == label]
         for record in given:
             self._journal.note(GIVEN_UP, record, what=record.step.what)
         return given
 
     def close(self) -> None:
-        """Let another process have the folder of the run. What is open stays open."""
+        """Give the folder of the run free for other processes. Open changes stay open."""
         self._journal.close()
 
     # ---- looking ----
 
     @property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Return the lines of the journal that this user, or whoever is trusted, wrote."""
+        """Return the lines of the journal that this user wrote, or all lines if the archive is trusted."""
         return self._journal.records
 
     @property
@@ -151,22 +151,22 @@ class Injector:
         return self._journal.still_open()
 
     def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
-        """Find out all about a fault; nothing is changed. Raises FaultError for one that cannot be injected at all.
+        """Prepare a fault: targets, steps, judgement; change nothing. Raises FaultError if it cannot be injected.
 
-        What the faults `beside` it would take counts as gone.
+        The daemons of the faults `beside` count as down.
         """
         return self._judge.prepare(fault, beside)
 
     # ---- changing ----
 
     def apply(self, settings: Optional[Settings] = None) -> None:
-        """Set flags, configuration, balancer and autoscaler. On FaultError, what was set is undone."""
+        """Set flags, configuration, balancer and autoscaler. A FaultError is raised after the undo of all of them."""
         self._may_begin()
         steps = self._maker.steps(settings or self._settings)
         self._set(SETTINGS, steps)
 
     def run(self, command: NodeCommand) -> None:
-        """Run a command of the user's; it is open until its undo, if it has one. Raises FaultError, and undoes it."""
+        """Run a command of the user; it is open until its undo. Raises FaultError after undoing a failed command."""
         self._may_begin()
         if any(record.label == command.label for record in self.open):
             raise FaultError(f"{command.label}: in force already")
@@ -180,9 +180,9 @@ class Injector:
             self.undo([command.label])
 
     def set_up(self, parts: Iterable[Part]) -> None:
-        """Make what the run needs, one after the other, but for what an earlier process has made.
+        """Make the pools, users and the like of the run, except those that an earlier process has made.
 
-        Raises FaultError, and what could not be made is undone.
+        Raises FaultError after the undo of a part that could not be made.
         """
         self._may_begin()
         left = self.undo(self._earlier.half_made())
@@ -193,34 +193,34 @@ class Injector:
                 self._performer.perform(label, PREPARED, [make()])
 
     def no_longer_set_up(self) -> List[str]:
-        """Return the labels of what was `set_up` and has been undone, or whose undo has begun."""
+        """Return the labels of parts of `set_up` whose undo has begun or ended."""
         return self._earlier.no_longer_made()
 
     def speed_up_recovery(self) -> None:
-        """Set `Settings.recovery`, unless it is in force; the first `inject` does so by itself."""
+        """Set `Settings.recovery`, unless it is in force; the first `inject` calls this."""
         if self._settings.recovery and not any(record.label == RECOVERY for record in self.open):
             self._may_begin()
             self._set(RECOVERY, self._maker.recovery(self._settings.recovery))
 
     def inject(self, fault: Union[Fault, Prepared], wait: bool = True) -> Prepared:
-        """Inject a fault: `ready` and `inject_ready` at once.
+        """Inject a fault: `ready`, then `inject_ready`.
 
-        `wait` until the cluster has seen it; without, `confirm` tells. Raises FaultError: refused, and nothing was
-        changed; or without effect, and what was done is undone as far as possible (`open` has the rest).
+        `wait` until the cluster has seen the fault; otherwise call `confirm`. Raises FaultError when the fault is
+        refused, and nothing was changed; or when it had no effect and was undone as far as possible (see `open`).
         """
         return self.inject_ready(self.ready(fault), wait)
 
     def ready(self, fault: Union[Fault, Prepared]) -> Prepared:
-        """Do all that takes time before a fault: set fast recovery, and judge the fault by the cluster as it is now.
+        """Do the slow work before a fault: set fast recovery, and judge the fault by the present cluster.
 
-        Raises FaultError when it is refused; for PGs in a transient state only after some seconds.
+        Raises FaultError when the fault is refused; because of PGs in a transient state only after some seconds.
         """
         self._earlier.refuse_before_undo()
         self.speed_up_recovery()
         return self._judge.ready(fault)
 
     def inject_ready(self, prepared: Prepared, wait: bool = True) -> Prepared:
-        """Inject what is `ready`, now. Raises FaultError as `inject` does."""
+        """Inject a fault that is `ready`. Raises FaultError as `inject` does."""
         fault = prepared.fault
         self._earlier.refuse_before_undo()
         if not fault.targets:
@@ -239,16 +239,16 @@ class Injector:
         return prepared
 
     def confirm(self, labels: Optional[Sequence[str]] = None) -> Dict[str, Optional[str]]:
-        """Look once whether faults have taken effect; return label -> None, or what is missing."""
+        """Check once whether faults have taken effect; return label -> None, or the effect that is missing."""
         return self._performer.confirm(labels)
 
     def undo(self, labels: Sequence[str]) -> List[StillOpen]:
-        """Undo the faults with these labels, the last one first; return what is still open."""
+        """Undo the faults with these labels, the last one first; return the changes that are still open."""
         return self._performer.undo(labels)
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new may begin."""
+        """Whether no new step may begin."""
         return self._performer.stopping
 
     def shut(self) -> None:
@@ -256,12 +256,11 @@ class Injector:
         self._performer.shut()
 
     def undo_all(self, prepared: bool = False) -> List[StillOpen]:
-        """Undo all that is open, last in first out; return what is still open, each with its reason.
+        """Undo all open changes, the last one first; return the changes that are still open, with reasons.
 
-        `prepared`: also what was `set_up`, with all data in it: at the end of the run, and when the user asks for it.
-        A failure does not stop the others, nor does a disk that is full or read-only: what cannot be written is done
-        all the same, and stays open. Only the third signal stops it. A step that is beginning in another thread is
-        waited for, and undone with the rest.
+        `prepared`: also the pools and users of `set_up`, with all data in them. A failed undo does not stop the
+        other undos. If the journal cannot be written (disk full or read-only), changes are undone but stay open in
+        the journal. Only the third signal stops this. A step that another thread is making is awaited and undone too.
         """
         return self._performer.undo_all(prepared)
 
@@ -273,9 +272,9 @@ class Injector:
         self._performer.perform(label, label, steps, in_force=lambda: self._await_daemons(label, steps))
 
     def _await_daemons(self, label: str, steps: Sequence[Step]) -> None:
-        """Wait until the daemons say that they run with what was set. Raises FaultError for those that do not.
+        """Wait until the daemons report the values that were set. Raises FaultError if some do not.
 
-        For fast recovery, in the middle of a run, that is a warning.
+        For fast recovery, which is set in the middle of a run, this is only a warning.
         """
         limits, clock = self._limits, self._performer.clock
         wrong = wait_until(lambda: self._maker.not_in_force(steps), limits.quick, limits.pause, met=not_, clock=clock)
@@ -283,13 +282,13 @@ class Injector:
             return
         text = f"not in force: {'; '.join(wrong)}"
         if label == SETTINGS:
-            raise FaultError(f"{text}; a ceph.conf on the node or another section of the configuration may win")
+            raise FaultError(f"{text}; a ceph.conf on the node or another section of the configuration may override it")
         log.warning("%s: %s", label, text)
         self._event("setting-not-in-force", label=label, daemons=wrong)
 
 
 def _step_of(command: NodeCommand, node: str, name: str) -> Step:
-    """Return the step of a command; its undo has run when it has left a file behind. `name` is unique on the node."""
+    """Return the step of a command. Its undo leaves a file that shows that it ran. `name` is unique on the node."""
     undo: Tuple[Command, ...] = ()
     checks: Tuple[Check, ...] = ()
     if command.undo:

@@ -1,4 +1,4 @@
-"""Fault kind: one class in one file, named by an entry point of the group `cbt_plugins.faults`; its blast radius."""
+"""Fault kind: one class in one file, found by an entry point of the group `cbt_plugins.faults`; blast radius."""
 
 from __future__ import annotations
 
@@ -59,9 +59,9 @@ Seconds = Annotated[float, _text_or_planned(parse_duration), _schema(DURATION_PA
 Share = Annotated[float, _text_or_planned(parse_percent), _schema(PERCENT_PATTERN, "2%")]
 #: bytes; 10MB in YAML
 Bytes = Annotated[float, _text_or_planned(parse_size), _schema(SIZE_PATTERN, "10MB")]
-#: bytes/s of one direction of a link; 100Mbit in YAML
+#: bytes/s for each direction of a link; 100Mbit in YAML
 LinkSpeed = Annotated[float, _text_or_planned(parse_link), _schema(LINK_PATTERN, "100Mbit")]
-#: of a list whose only value may stand without brackets
+#: a list, whose only value may be written without brackets
 LISTED = BeforeValidator(lambda value: [value] if isinstance(value, str) else value)
 LISTED_SCHEMA = WithJsonSchema({"anyOf": [{"type": "string"}, {"type": "array", "items": {"type": "string"}}]})
 #: one name or several
@@ -89,12 +89,12 @@ class ServiceOptions(KindOptions):
 
 @dataclass(frozen=True)
 class BlastRadius:
-    """What a fault takes away."""
+    """Nodes and daemons that a fault takes away, and how."""
 
     daemons: Tuple[DaemonName, ...] = ()  # down or, of OSDs, out
-    nodes: Tuple[str, ...] = ()  # as a whole, with everything that runs there
-    out: bool = False  # the OSDs stay up and give their data away
-    destroyed: bool = False  # the data of the OSDs is gone for good
+    nodes: Tuple[str, ...] = ()  # nodes that are lost with everything on them
+    out: bool = False  # the OSDs stay up, and their data moves to other OSDs
+    destroyed: bool = False  # the data of the OSDs is lost
 
     @property
     def osds(self) -> Tuple[int, ...]:
@@ -103,44 +103,44 @@ class BlastRadius:
 
     @property
     def stops(self) -> bool:
-        """Tell whether OSDs are no longer there: what `ceph osd ok-to-stop` is about."""
+        """Tell whether OSDs stop serving, so that `ceph osd ok-to-stop` must be asked."""
         return bool(self.osds) and (self.destroyed or not self.out)
 
 
 class Kind:
-    """A way to break something, with the options of one fault.
+    """One kind of failure, with the options of one fault.
 
     `Options` is checked with the YAML, so that an error has its line and column.
     """
 
-    #: what targets may be: "node", "daemon", or "either" (then `osd_nodes` and the like choose nodes)
+    #: what `targets` may name: "node", "daemon", or "either" (then `osd_nodes` and the like choose nodes)
     takes = "either"
-    #: whether what ran on its nodes is gone when they are back
+    #: whether the programs on its nodes have ended when the nodes are back
     restarts = False
-    #: whether it lasts until it is undone; else what it takes is to come back by itself
+    #: whether it lasts until it is undone; if not, its targets must come back by themselves
     lasts = True
-    #: whether all daemons stay up and in, only worse: no OSD is expected to change in the maps
+    #: whether all daemons stay up and in, only slower or with errors: no OSD is expected to go down in the maps
     serves_on = False
-    #: whether the daemons stay up, even if OSDs are out: no PG loses a copy that serves
+    #: whether the daemons stay up, even if OSDs are out: no PG loses a copy that serves clients
     stays_up = False
-    #: the types of daemons that it takes
+    #: the types of daemons that it can hit
     daemon_types: Tuple[str, ...] = ("osd",)
-    #: a class of its own where it has options
+    #: a subclass, if the kind has options
     Options: Type[KindOptions] = KindOptions
 
     def __init__(self, options: Any) -> None:
         self.options = options
 
     def errors(self, targets: Sequence[str]) -> Iterator[Tuple[str, str]]:
-        """Yield ("targets" or "options", error) of a fault with these named targets; () when they are chosen."""
+        """Yield ("targets" or "options", error) for the targets that the file names; () when the run chooses them."""
         return iter(())
 
     def eligible(self, facts: Facts) -> Optional[Collection[DaemonName]]:
-        """Return the daemons that it may take now, of its types; None: all."""
+        """Return the daemons that the fault may hit now; None: all of its types."""
         return None
 
     def warnings(self) -> Iterator[str]:
-        """Yield the warnings to print before such a fault is injected."""
+        """Yield the warnings to print before the fault is injected."""
         return iter(())
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
@@ -149,12 +149,12 @@ class Kind:
         return BlastRadius(targets.daemons, nodes)
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        """Return the steps in order, each with its undo. May look at nodes, must change nothing. Raises FaultError."""
+        """Return the steps in order, each with its undo. May ask nodes, must change nothing. Raises FaultError."""
         raise NotImplementedError
 
 
 def make(name: str, options: Mapping[str, Any]) -> Kind:
-    """Return the kind with options as a plan has them. Raises FaultError for what the check of the YAML refuses."""
+    """Return the kind with the options of a plan. Raises FaultError for options that the YAML check refuses."""
     try:
         kind, _, errors = make_kind(name, options, planned=True)
     except ValueError as error:

@@ -1,8 +1,8 @@
-"""Profile `faults`: a fault file beside any benchmark, CBT's own included.
+"""Profile `faults`: injects a fault file beside any benchmark, also beside CBT's own benchmarks.
 
-It is a monitor because CBT starts and stops its monitors with the load of each run, which is when faults are to happen.
-The events are made by `cbt-tools inject`, a process of its own on the machine of cbt.py, which undoes everything when
-the process of cbt.py ends, however it ends.
+It is a monitor because CBT starts and stops its monitors with the load of each run. The faults are injected by
+`cbt-tools inject`, a process of its own on the machine of cbt.py, which undoes everything when the process of cbt.py
+ends for any reason.
 """
 
 from __future__ import annotations
@@ -33,17 +33,17 @@ from cbt_plugins.programs import own_tool
 
 logger = logging.getLogger(__name__)
 
-#: seconds until everything must be undone
+#: most seconds for the undo of everything
 UNDO_TIMEOUT = 1800.0
-#: seconds until the settings must be in force and the first fault be ready; the load begins then
+#: most seconds until the settings are in force and the first fault is ready; then the load begins
 READY_TIMEOUT = 300.0
-#: directories of CBT's monitors while nothing is measured: an idle cluster, or pools and images being made
+#: directories of CBT's monitors outside measurements: an idle cluster, or the creation of pools and images
 _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "creation", "initial_health_check")
 _UNDO = "`cbt-tools undo` of the archive"
 
 
 class FaultsProfile(Strict):
-    """Faults beside any benchmark."""
+    """A fault file beside any benchmark."""
 
     file: Annotated[str, AfterValidator(check_option_value)] = Field(
         min_length=1, description="A fault file."
@@ -51,7 +51,7 @@ class FaultsProfile(Strict):
 
     @staticmethod
     def errors_of_file(profile: Mapping[str, Any], osd_nodes: Sequence[str]) -> Sequence[ErrorAt]:
-        """Return the errors of the fault file: otherwise they show when the load has begun."""
+        """Return the errors of the fault file; otherwise they would appear only after the load has begun."""
         path = profile.get("file")
         if not path or not isinstance(path, str) or path.startswith("-"):
             return ()
@@ -63,7 +63,7 @@ class FaultsProfile(Strict):
 
 
 class Faults(Monitor):
-    """Injects the faults of a file beside the load; faults/<time>/ of the archive has the file and the journals."""
+    """Injects the faults of a file beside the load; faults/<time>/ in the archive has the file and the journals."""
 
     Section = FaultsProfile
     INNERMOST = True
@@ -78,9 +78,9 @@ class Faults(Monitor):
         if PurePosixPath(directory).name in _BEFORE:
             return
         folder = _new_folder(Path(self.cluster["archive_dir"]) / "faults")
-        with contextlib.suppress(OSError):  # the program says why a file cannot be read
+        with contextlib.suppress(OSError):  # the program reports why the file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
-        # a unique ID: it marks what is ours on the nodes and in the cluster
+        # a unique ID, which marks our files on nodes and our keys in the cluster
         remote = Remote.from_host(self.cluster, self.common)
         ceph, id = Ceph(remote, self.cluster), f"inject-{secrets.token_hex(4)}"
         cluster_access.write(folder, cluster_access.ClusterAccess(remote, ceph, self.cluster, self.common, id))
@@ -96,7 +96,7 @@ class Faults(Monitor):
                 start_new_session=True,
             )
         assert self._process.stdout is not None
-        # it says only that the clock of the events runs; the load begins when this returns
+        # this only starts the clock of the events; the load begins when this returns
         with selectors.DefaultSelector() as selector:
             selector.register(self._process.stdout, selectors.EVENT_READ)
             heard = selector.select(READY_TIMEOUT)
@@ -113,7 +113,7 @@ class Faults(Monitor):
         try:
             status = self._process.wait(UNDO_TIMEOUT)
         except subprocess.TimeoutExpired:
-            self._say(f"not undone within {UNDO_TIMEOUT:.0f} s, process {self._process.pid} still tries; {_UNDO}")
+            self._say(f"not undone within {UNDO_TIMEOUT:.0f} s; process {self._process.pid} is still trying; {_UNDO}")
         else:
             if status and not self.failure:
                 self._say(f"exit status {status}; see faults/*/log.txt and {_UNDO}")
@@ -121,7 +121,7 @@ class Faults(Monitor):
         self._process = None
 
     def _say(self, text: str) -> None:
-        """Let the run fail: it should have had faults, and did not have them all."""
+        """Fail the run, because not all of its faults were injected."""
         self.failure = f"faults: {text}"
         logger.error("%s", self.failure)
         if cbt_run.current:
@@ -129,7 +129,7 @@ class Faults(Monitor):
 
 
 def _new_folder(parent: Path) -> Path:
-    """Return a new folder, named by the time, and by a number where several begin within a second."""
+    """Return a new folder named by the time, with a number if several begin in one second."""
     parent.mkdir(parents=True, exist_ok=True)
     begun = time.strftime("%Y%m%dT%H%M%S")
     names = itertools.chain([begun], (f"{begun}-{number}" for number in itertools.count(2)))

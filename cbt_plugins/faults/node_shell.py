@@ -1,11 +1,11 @@
-"""Shell text for nodes: the .sh programs of this room, commands that never follow their undo, the dead man's switch.
+"""Shell text for nodes: the .sh programs of this room, commands that never run after their undo, dead man's switch.
 
-On each node the commands of a step run one at a time, and none begins once it was undone. A run may be killed while its
-command is on the way to a node, or at work there. The undo then waits for the end of the command, and leaves a mark
-that stops a command which has not begun yet.
+On each node the commands of a step run one at a time, and no command begins after its undo. A run may be killed while
+its command is on the way to a node, or running on it. The undo then waits for the end of a running command, and leaves
+a mark that stops a command which has not begun yet.
 
-A dead man's switch lets a node recover by itself after a while, although nobody asks it to. It is armed on the node
-before a fault that may cut us off, and disarmed only after the regular undo. It is known by pid and start time.
+A dead man's switch lets a node recover by itself after a deadline, without any command from outside. It is armed on the
+node before a fault that may cut us off, and disarmed only after the regular undo. It is known by pid and start time.
 """
 
 from __future__ import annotations
@@ -19,23 +19,23 @@ from typing import Dict, Optional
 
 from cbt_plugins.faults.step import FaultError
 
-#: our state on a node until it boots; another place for a user who may not write there, where others may have been
-#: before. In short, since a user may have to type it: both places are root's, and in neither can others replace it.
+#: folder of our state on a node until it boots: below /run, or below /tmp for a user who may not write there. The name
+#: is short, since a user may have to type it. Both parents belong to root, and other users cannot replace the folder.
 FOLDER = (
     'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdir -m 700 "$d" 2>/dev/null; '
     '[ "$(LC_ALL=C stat -c "%u %a %F" "$d")" = "$(id -u) 700 directory" ] '
     '|| { echo "$d does not belong to this user alone (mode 700): remove it as root" >&2; exit 77; }'
 )
-#: exit status of a command that was undone before it began
+#: exit status of a command whose undo ran first
 TOO_LATE = 75
-#: seconds until an attempt of a dead man's switch is given up and made again
+#: seconds after which a dead man's switch stops an attempt and tries again
 ATTEMPT = 10.0
 #: seconds between two attempts
 PAUSE = 2.0
 
 
 def _checked(name: str) -> str:
-    """Return a name of files on nodes; it may come from an archive. Raises FaultError for what a shell would expand."""
+    """Return a checked file name for nodes; it may come from an archive. Raises FaultError for shell characters."""
     if not re.fullmatch(r"[A-Za-z0-9_.-]+", name):
         raise FaultError(f"{name!r} is not the name of a step")
     return name
@@ -58,13 +58,13 @@ def script(program_name: str, **values: object) -> str:
 
 
 def in_folder(program_name: str, **values: object) -> str:
-    """Return the same for a program that keeps files in `FOLDER`, as a subshell."""
+    """Return the text of a .sh program that keeps files in `FOLDER`, as a subshell."""
     return f"( {FOLDER}; {script(program_name, **values)}\n)"
 
 
 @cache
 def agent_text(program: str = "process_agent") -> str:
-    """Return the text of a Python program of this room, for plans and journals without comments and docstrings."""
+    """Return the text of a Python program of this room without comments and docstrings, which journals do not need."""
     tree = ast.parse((Path(__file__).parent / f"{program}.py").read_text(encoding="utf-8"))
     for node in ast.walk(tree):
         if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef)) and ast.get_docstring(node) is not None:
@@ -73,7 +73,7 @@ def agent_text(program: str = "process_agent") -> str:
 
 
 def agent(verb: str, *words: str, program: str = "process_agent") -> str:
-    """Return shell text that runs a Python program of this room with a verb and words."""
+    """Return shell text that runs a Python program of this room with a verb and arguments."""
     return shlex.join(["python3", "-c", agent_text(program), verb, *words])
 
 
@@ -83,15 +83,16 @@ def sudo(text: str) -> str:
 
 
 def fenced_inject(name: str, text: str, wait: float) -> str:
-    """Return a step's command, which does nothing when its undo has begun. `name` is unique to the step and its run."""
+    """Return a step's command, which fails if its undo has begun. `name` is unique to the step and its run."""
     guarded = f'[ ! -e "$0" ] || exit {TOO_LATE}; {text}'
     return f'{FOLDER} && exec flock -o -w {wait:g} "$d/lock" sh -c {shlex.quote(guarded)} "$d/{_checked(name)}.undone"'
 
 
 def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
-    """Return a step's undo, which waits for its command. `mark`: the command is not known to have ended.
+    """Return a step's undo, which waits for the end of the step's command. `mark`: the command may still be running.
 
-    After `wait` seconds it runs without the lock, and so it does where the folder is not ours: no command begins there.
+    After `wait` seconds the undo runs without the lock. It does so at once if the folder is not ours: no command of
+    ours begins on such a node.
     """
     left = f': > "$d/{_checked(name)}.undone"; ' if mark else ""
     locked = f'flock -o -w {wait:g} -E 74 "$d/lock" sh -c "$t"; s=$?; [ $s != 74 ] || exec sh -c "$t"; exit $s'
@@ -99,26 +100,26 @@ def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
 
 
 def arm(name: str, recovery: str, seconds: float) -> str:
-    """Return shell text that runs `recovery` after so many seconds; prints "armed systemd UNIT" or "armed process ...".
+    """Return shell text that runs `recovery` after some seconds; it prints "armed systemd UNIT" or "armed process ...".
 
-    `recovery` is tried several times; it must change nothing when no fault is in force.
+    `recovery` is tried several times; without a fault in force it must change nothing.
     """
     program = script("deadman_recover", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
     return in_folder("deadman", action="arm", name=name, program=program, seconds=f"{seconds:g}")
 
 
 def disarm(name: str) -> str:
-    """Return shell text that takes the switch away; `fired` reads its output."""
+    """Return shell text that disarms the switch; `fired` parses its output."""
     return in_folder("deadman", action="disarm", name=name)
 
 
 def fired(output: str) -> Optional[float]:
-    """Return how many seconds before `disarm` the switch had fired, by the clock of the node; None: it had not."""
+    """Return the seconds between the firing of the switch and `disarm`, by the node's clock; None: it has not fired."""
     match = re.search(r"^fired (\d+\.\d+) (\d+\.\d+)$", output, re.MULTILINE)
     return max(0.0, float(match[2]) - float(match[1])) if match else None
 
 
 def is_disarmed(name: str) -> str:
-    """Return shell text that prints "disarmed" when nothing is left of the switch."""
+    """Return shell text that prints "disarmed" when no part of the switch is left."""
     timer = f"systemctl is-active --quiet cbt-plugins-{name}.timer 2>/dev/null"
     return f'{FOLDER}; [ -e "$d/{name}.armed" ] || {timer} || echo disarmed'

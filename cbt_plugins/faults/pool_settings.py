@@ -1,4 +1,4 @@
-"""Pools of a run: made with a profile and a CRUSH rule of their own, or given other options, and undone as steps."""
+"""Pools of a run, as steps with undos: new pools with their own profile and CRUSH rule, or other options."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Place, Step
 from cbt_plugins.plan import RunPool
 
-#: prints how many PGs a pool has, and how many of them are not active+clean
+#: prints the number of PGs of a pool, and the number of PGs that are not active+clean
 _PGS = (
     "import json, sys; pgs = json.load(sys.stdin)['pg_stats']; "
     "clean = [pg for pg in pgs if {'active', 'clean'} <= set(pg['state'].split('+'))]; "
@@ -19,9 +19,9 @@ _PGS = (
 )
 _ALLOW = "mon_allow_pool_delete"
 
-#: a part of what a run needs, by its label, and what finds out how it is made
+#: a preparation of a run: its label, and the function that returns its step
 Part = Tuple[str, Callable[[], Step]]
-#: what is asked of a pool: place in the reply, value
+#: expected properties of a pool: place in the reply, value
 _Want = Tuple[Place, Any]
 
 
@@ -32,13 +32,13 @@ class PoolMaker:
         self._ceph, self._limits, self._run_id = ceph, limits, run_id
 
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
-        """Yield the pools and rules to make, in this order."""
+        """Yield the pools to make, in this order."""
         for pool in pools:
             label = f"{'existing ' if pool.existing else ''}pool {pool.key}"
             yield label, lambda pool=pool: self._changed(pool) if pool.existing else self._creation_step(pool)  # type: ignore[misc]
 
     def seen(self, pools: Sequence[RunPool]) -> Dict[str, Mapping[str, Any]]:
-        """Return the properties of the pools as the cluster has them, by their keys. Raises FaultError."""
+        """Return key of a pool -> its present properties on the cluster. Raises FaultError."""
         rows_by_name = {str(row["pool_name"]): row for row in self._ask("osd pool ls detail")}
         absent = [name for name in (pool.name(self._run_id) for pool in pools) if name not in rows_by_name]
         if absent:
@@ -50,14 +50,14 @@ class PoolMaker:
         }
 
     def _removal(self, of: str) -> Tuple[Command, Check]:
-        """Return the commands that remove a pool, and the check that the monitors' leave to do so is as it was."""
+        """Return the commands that remove a pool, and the check that `mon_allow_pool_delete` is as it was before."""
         entry = {"section": "mon", "name": _ALLOW, "mask": ""}
         dump = self._ask("config dump")
         row = next((r for r in dump if all(r.get(k, "") == v for k, v in entry.items())), None)
         was = str(row["value"]) if row else None
         ceph = self._ceph.command
         back = f"config rm mon {_ALLOW}" if was is None else f"config set mon {_ALLOW} {shlex.quote(was)}"
-        # in one command: whatever becomes of the removal, its leave is taken back; monitors may take a moment to know
+        # in one command: the permission is withdrawn even if the removal fails; monitors may learn of it a moment later
         text = (
             f"{ceph} config set mon {_ALLOW} true && {{ n=0; until {ceph} osd pool rm {of} {of} "
             "--yes-i-really-really-mean-it; do n=$((n + 1)); [ $n -lt 10 ] || break; sleep 0.5; done; "
@@ -72,7 +72,7 @@ class PoolMaker:
             raise FaultError(f"pool {name} exists already, and this run did not make it")
         of, rules = shlex.quote(name), self._ask("osd crush rule ls")
         if pool.rule and pool.rule not in rules:
-            raise FaultError(f"pools: {pool.key}: there is no CRUSH rule {pool.rule}; there are {', '.join(rules)}")
+            raise FaultError(f"pools: {pool.key}: no CRUSH rule {pool.rule}; the cluster has {', '.join(rules)}")
         removal, allowed = self._removal(of)
         do, undo = [], []
         checks = [self._says("osd pool ls detail", [(({"pool_name": name}, "pool_name"), None)]), allowed]
@@ -111,7 +111,7 @@ class PoolMaker:
             yield f"osd pool set {of} allow_ec_overwrites true"
 
     def _took(self, pool: RunPool, name: str, rule: str) -> List[Check]:
-        """Return the checks that a pool is as asked, and ready: its PGs are active+clean."""
+        """Return the checks that a pool has its properties, and that its PGs are active+clean."""
         entry = {"pool_name": name}
         want: List[_Want] = [((entry, *place), value) for _, _, (place, value) in _options_of(pool) if place]
         if pool.replicas or pool.ec:
@@ -127,14 +127,14 @@ class PoolMaker:
             checks.append(self._says(f"osd pool get {of} crush_rule", [(("crush_rule",), rule)]))
         if pool.bulk is not None:
             checks.append(self._says(f"osd pool get {of} bulk", [(("bulk",), pool.bulk)]))
-        if not pool.existing:  # the PGs of another's may move for days
+        if not pool.existing:  # PGs of a pool that the run has not made may move for days
             text = f"{self._ceph.command} pg ls-by-pool {of} -f json | python3 -I -c {shlex.quote(_PGS)}"
             ready = ((("pgs",), {"not": 0}), (("not_clean",), 0))
             checks.append(Check(self._ceph.head, text, ready, self._limits.back))
         return checks
 
     def _changed(self, pool: RunPool) -> Step:
-        """Return the step that gives an existing pool its options, and later its former ones."""
+        """Return the step that sets options of an existing pool; its undo sets the former values."""
         row = next((row for row in self._ask("osd pool ls detail") if row["pool_name"] == pool.key), None)
         if row is None:
             raise FaultError(f"pools: {pool.key}: `existing: true`, but the cluster has no pool of this name")
@@ -159,7 +159,7 @@ class PoolMaker:
         )
 
     def _bulk_if_there(self, of: str) -> str:
-        """Return shell text that prints whether a pool is bulk, as a list of one; [] when there is no such pool."""
+        """Return shell text that prints the `bulk` flag of a pool, as a list of one; [] if the pool does not exist."""
         ceph = self._ceph.command
         pool_exists = f"""printf '%s\\n' "$names" | grep -qxFe {of}"""
         print_bulk = f'its=$({ceph} osd pool get {of} bulk -f json) && echo "[$its]"'
@@ -203,7 +203,7 @@ class PoolMaker:
         )
 
     def _commands(self, lines: Sequence[str]) -> Tuple[Command, ...]:
-        """Return one command, which ends with the first line that fails."""
+        """Return one command of several lines, which ends at the first line that fails."""
         text = " && ".join(f"{self._ceph.command} {line}" for line in lines)
         return (Command(self._ceph.head, text, len(lines) * self._limits.quick),) if lines else ()
 
@@ -216,9 +216,9 @@ def _profile_of(pool: RunPool) -> List[str]:
 
 
 def _options_of(pool: RunPool) -> List[Tuple[str, str, _Want]]:
-    """Return (option of `osd pool set`, value, (place in a pool's entry of `osd pool ls detail`, value there)).
+    """Return (option of `osd pool set`, value, (place in the pool's entry of `osd pool ls detail`, its value)).
 
-    The place of `bulk` is (): it is asked for by itself.
+    The place of `bulk` is (): it has a question of its own.
     """
     options: List[Tuple[str, str, _Want]] = []
     if pool.existing and pool.pg_num:
@@ -234,7 +234,7 @@ def _options_of(pool: RunPool) -> List[Tuple[str, str, _Want]]:
 
 
 def _text(option: str, was: Any) -> str:
-    """Return how a former value is set again; where there was none, the word that takes the option away."""
+    """Return the text that sets a former value again; without a former value, the word that removes the option."""
     if was is None:
         return "0" if option == "target_size_ratio" else "unset"
     return str(was).lower() if isinstance(was, bool) else shlex.quote(str(was))

@@ -1,4 +1,4 @@
-"""Prepared fault: what would be done, to what, and how the safety rules judge it; also before there is a run."""
+"""Prepared fault: its steps, its targets and the judgement of the safety rules; also without a run."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault
 
-#: of a ceph.conf: the addresses of its monitors
+#: line of a ceph.conf with the addresses of the monitors
 _MON_HOST = re.compile(r"^\s*mon[ _]host\s*=(.*)$", re.MULTILINE)
 
 
@@ -35,16 +35,16 @@ class Prepared:
 
     @property
     def refused(self) -> Tuple[Finding, ...]:
-        """Return the safety rules that it would break and that are not accepted."""
+        """Return the findings of safety rules that `accept` does not list."""
         return self.assessment.refused(self.fault.accept)
 
     @property
     def warnings(self) -> Tuple[str, ...]:
-        """Return the warnings to print before it is made; nothing is refused for these."""
+        """Return the warnings to print before the injection; they do not refuse the fault."""
         return (*self.kind.warnings(), *self.assessment.warnings)
 
     def lines(self) -> List[str]:
-        """Return a text for people: the very commands of a run."""
+        """Return a text for people, with the commands that a run would use."""
         lines = [f"{self.fault.label}: {self.fault.kind} {', '.join(self.targets.named)}"]
         for finding in self.assessment.findings:
             verb = "accepted" if finding.rule in self.fault.accept else "refused"
@@ -61,9 +61,9 @@ class Prepared:
 
 
 class Preparer:
-    """Prepares faults for one cluster; changes nothing. `flags` are those that the run itself sets.
+    """Prepares faults for one cluster; changes nothing. `flags`: flags that the run itself sets.
 
-    `facts`: the cluster at one instant, for all of the faults. Without them each fault asks the cluster anew.
+    `facts`: the cluster at one instant, for all of the faults. Without them, the cluster is asked for each fault.
     """
 
     def __init__(
@@ -78,9 +78,9 @@ class Preparer:
         self._nodes, self._roles = nodes_of(cluster), roles_of(cluster)
 
     def prepare(self, fault: Fault, name: str, held: Sequence[Held], before: Sequence[str] = ()) -> Prepared:
-        """Find out all about a fault. Raises FaultError for one that cannot be injected at all.
+        """Return a fault with its targets, steps and judgement. Raises FaultError if it cannot be injected.
 
-        `name` is unique on the nodes; `before` are the targets that were chosen for it earlier.
+        `name` is unique on the nodes. `before`: targets that were chosen for the fault earlier.
         """
         kind = make(fault.kind, fault.options)
         facts = self._ask(held, kind.daemon_types)
@@ -92,7 +92,7 @@ class Preparer:
                 chosen = Fault(fault.label, fault.kind, tuple(before))
                 targets = resolver.resolve(chosen, kind.takes, kind.daemon_types)
             except FaultError:
-                pass  # what was chosen is not healthy any more
+                pass  # the earlier targets are not healthy any more
         targets = targets or resolver.resolve(fault, kind.takes, kind.daemon_types)
         for key, text in kind.errors(targets.named):
             raise FaultError(f"{fault.label}: {key}: {text}")
@@ -107,7 +107,7 @@ class Preparer:
         facts: Optional[Facts] = None,
         extra_questions: Sequence[str] = (),
     ) -> Tuple[Assessment, Facts]:
-        """Judge a fault by these facts, or by fresh ones that have the replies to the `extra_questions` as well."""
+        """Judge a fault by given facts, or by new facts, which include the replies to the `extra_questions`."""
         question_by_name = questions(taken, held)
         alone = list(question_by_name.values())
         if facts is None:
@@ -121,7 +121,7 @@ class Preparer:
 
     @cached_property
     def _called(self) -> Roles:
-        """Return the roles with what their nodes call themselves, as Ceph's daemons do, and the head's `mon_host`."""
+        """Return the roles, with the host names that their nodes report and the `mon_host` of the head."""
         roles = self._roles
         nodes = list(dict.fromkeys(name for name in (roles.head, *roles.clients, *roles.gateways) if name))
         results = self._ceph.remote.run(nodes, "uname -n", timeout=self._limits.quick, check=False)
@@ -158,11 +158,11 @@ def preview(
     limits: Optional[ClusterLimits] = None,
     flags: Collection[str] = (),
 ) -> Iterator[Preview]:
-    """Yield each fault with what it would do today, or why it cannot be injected. Raises FaultError without a cluster.
+    """Yield each fault, prepared for the present cluster, or its error. Raises FaultError if the cluster is silent.
 
     The cluster is asked once for all faults. `faults`: in the order of the plan, each with the labels of the earlier
-    ones that are in force then: what these take counts as gone. Choices by seed are those of a run that begins now.
-    `flags`: those of the plan.
+    faults that are in force at its time; the daemons of these count as down. Targets chosen by seed are the same as in
+    a run that begins now. `flags`: flags of the plan.
     """
     limits = limits or ClusterLimits()
     preparer = Preparer(ceph, cluster, limits, flags, ask(ceph, QUESTIONS, limits.quick))

@@ -1,16 +1,16 @@
-"""Looks at processes of Ceph on this node, and asks them by their admin sockets or at their ports.
+"""Examines Ceph's processes on this node, through /proc, their admin sockets and their ports.
 
 Standard library only (Python 3.6 and newer). A process is PID:START, with its start in clock ticks since the boot.
 
-    ports PID:START                             "127.0.0.1:7480" for each TCP port that it listens at and that connects
+    ports PID:START                             "127.0.0.1:7480" for each TCP port on which it accepts connections
     answers HOST:PORT...                        "answers" when each takes a request
-    silent PID:START...                         "silent" when no process replies, by its admin socket or at its ports
+    silent PID:START...                         "silent" when no process replies, on its admin socket or its ports
     tell PID:START WORDS                        the reply to a command of the admin socket; exit 3: no process
-    refused FILE SECONDS HOST:PORT...           write the time when each refuses connections, in epoch seconds
-    quorum FILE SECONDS PID:START EPOCH MON...  write the time when this ceph-mon is in a quorum without those, elected
-                                                after that election epoch
-    active MGR...                               "AT NOW": since when another ceph-mgr than those is active; the input
-                                                is that of `ceph mgr dump`
+    refused FILE SECONDS HOST:PORT...           write the time from which all refuse connections, in epoch seconds
+    quorum FILE SECONDS PID:START EPOCH MON...  write the time from which this ceph-mon is in a quorum without the
+                                                MONs, elected after EPOCH
+    active MGR...                               "AT NOW": the time since when a ceph-mgr other than the MGRs is active,
+                                                and the present time; reads `ceph mgr dump` from standard input
 """
 
 import datetime
@@ -25,7 +25,7 @@ import time
 TIMEOUT = 2.0
 #: seconds between two looks
 PAUSE = 0.02
-#: bytes of a reply
+#: maximum bytes of a reply
 LARGEST = 16 << 20
 #: exit status when the process has ended
 ENDED = 3
@@ -33,7 +33,7 @@ _LISTENS = "0A"
 
 
 def is_alive(process):
-    """Tell whether a process is there, and no other with its number."""
+    """Tell whether a process runs, and is no later process with the same pid."""
     pid, _, started = process.partition(":")
     try:
         with open("/proc/%s/stat" % pid) as stat:
@@ -44,7 +44,7 @@ def is_alive(process):
 
 
 def inodes(pid):
-    """Return the inodes of the sockets of a process."""
+    """Return the inodes of a process's sockets."""
     links = set()
     for name in os.listdir("/proc/%s/fd" % pid):
         try:
@@ -76,7 +76,7 @@ def ports(process):
 
 
 def hosts(address):
-    """Return the hosts by which an address of /proc/net/tcp may be reached from this node."""
+    """Return the addresses by which this node can reach an address of /proc/net/tcp."""
     raw = bytes.fromhex(address)
     raw = b"".join(raw[i : i + 4][::-1] for i in range(0, len(raw), 4))
     if any(raw):
@@ -91,7 +91,7 @@ def endpoint(text):
 
 
 def connects(host, port):
-    """Return None when a connection is accepted, else the error."""
+    """Try to connect; return None, or the error."""
     try:
         socket.create_connection((host, port), TIMEOUT).close()
     except OSError as error:
@@ -100,7 +100,7 @@ def connects(host, port):
 
 
 def takes_request(host, port):
-    """Tell whether a server replies, or closes the connection, which one of TLS does."""
+    """Tell whether a server replies, or closes the connection, as a server with TLS does."""
     try:
         with socket.create_connection((host, port), TIMEOUT) as connection:
             connection.sendall(b"GET / HTTP/1.0\r\n\r\n")
@@ -113,7 +113,7 @@ def takes_request(host, port):
 
 
 def admin_sockets(process):
-    """Return the paths of the admin sockets of a process, as this node sees them."""
+    """Return the paths of a process's admin sockets, in the view of this node."""
     pid = process.partition(":")[0]
     own = inodes(pid)
     with open("/proc/%s/net/unix" % pid) as lines:
@@ -125,7 +125,7 @@ def admin_sockets(process):
 
 
 def tell(process, words):
-    """Return the reply to a command of the admin socket. Raises OSError without one in time."""
+    """Return the reply to a command of the admin socket. Raises OSError when no reply comes in time."""
     paths = admin_sockets(process)
     if not paths:
         raise FileNotFoundError("no admin socket")
@@ -145,7 +145,7 @@ def tell(process, words):
 
 
 def received(connection, length):
-    """Return so many bytes. Raises OSError when fewer come."""
+    """Receive `length` bytes. Raises OSError when the connection ends earlier."""
     data = b""
     while len(data) < length:
         part = connection.recv(min(65536, length - len(data)))
@@ -156,7 +156,7 @@ def received(connection, length):
 
 
 def is_silent(process):
-    """Tell whether a process replies to nobody: neither by its admin socket nor, without one, at its ports."""
+    """Tell whether a process is silent on its admin socket or, if it has no admin socket, on its ports."""
     try:
         tell(process, "version")
     except FileNotFoundError:
@@ -172,7 +172,7 @@ def is_refused(endpoints):
 
 
 def is_in_quorum(process, epoch, without):
-    """Tell whether a ceph-mon is in a quorum without some, elected after an epoch."""
+    """Tell whether a ceph-mon is in a quorum without some other ceph-mons, elected after an epoch."""
     try:
         status = json.loads(tell(process, "mon_status"))
     except (OSError, ValueError):
@@ -183,14 +183,14 @@ def is_in_quorum(process, epoch, without):
 
 
 def active_change(dump, without):
-    """Return when the active ceph-mgr became it, in epoch seconds; None: it is one of some, or not ready."""
+    """Return when the active ceph-mgr became active, in epoch seconds; None if it is in `without`, or not ready."""
     if dump["active_name"] in ("", *without) or not dump["available"]:
         return None
     return datetime.datetime.strptime(dump["active_change"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
 
 
 def write_when(path, seconds, condition):
-    """Write the time when a condition holds, in epoch seconds, into a file of its own; nothing when it does not."""
+    """Wait for a condition and write the time, in epoch seconds, into a file; write nothing after `seconds`."""
     end = time.monotonic() + float(seconds)
     while not condition():
         if time.monotonic() >= end:

@@ -1,4 +1,4 @@
-"""What a run gives RGW: options, a placement target, a user; its gateways restarted in turn; undone as steps."""
+"""RGW for a run: options, a placement target, a user, and the restart of the gateways, as steps with undos."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.inventory import HostTable, nodes_of
 from cbt_plugins.plan import Gateways, RunPool, placement_id
 
-#: prints what gateways run with, as the mgr knows it: {"a": {"gid": "4114", "rgw_thread_pool_size": "512"}}
+#: prints the options of running gateways, as the mgr knows them: {"a": {"gid": "4114", "rgw_thread_pool_size": "512"}}
 _SHOWN = """\
 import json, subprocess, sys
 def ask(words):
@@ -40,23 +40,23 @@ print(json.dumps(shown))
 """
 #: seconds for one `ceph`, on top of the limit of a command
 _EACH = 2.0
-#: seconds for removing what is in buckets, which may be much
+#: seconds for removing the objects of buckets, which may be many
 _LONG = 4 * 3600.0
 
 
 @dataclass(frozen=True)
 class GatewayMaker:
-    """Makes the steps of `rgw:`; changes nothing. `cluster` is the file's section."""
+    """Makes the steps of `rgw:`; changes nothing. `cluster` is the section of the file."""
 
     ceph: Ceph
     cluster: Mapping[str, Any]
     limits: ClusterLimits
     run_id: str
     wanted: Gateways
-    users: Tuple[str, ...]  # of the run, the first one that of `s3:`
+    users: Tuple[str, ...]  # users of the run; the first one is the user of `s3:`
 
     def parts(self, pools: Sequence[RunPool]) -> Iterator[Part]:
-        """Yield the parts in the order of their steps; an undo begins with the last."""
+        """Yield the parts in the order of their steps; an undo begins with the last part."""
         if self.wanted.restarts:
             for name in self._gateways:
                 yield f"{name} as before", partial(self.restore_step, name)
@@ -75,12 +75,12 @@ class GatewayMaker:
                 yield f"rgw user{f' {user}' if number else ''}", partial(self._user, user)
 
     def seen(self) -> Dict[str, Any]:
-        """Return the settings that the gateways run with, by their names. Raises FaultError."""
+        """Return option -> value of the running gateways. Raises FaultError."""
         return self._shown() if self.wanted.restarts else {}
 
     @cached_property
     def _gateways(self) -> List[DaemonName]:
-        """The gateways on nodes that the file names. Raises FaultError without any."""
+        """Return the gateways on the nodes of the file. Raises FaultError if there are none."""
         facts = ask(self.ceph, ("osd dump", DAEMON_QUESTIONS["rgw"]), self.limits.quick)
         nodes = nodes_of(self.cluster, "rgws") or nodes_of(self.cluster)
         table = HostTable(nodes)
@@ -96,7 +96,7 @@ class GatewayMaker:
         return scene, gateway_services
 
     def restore_step(self, name: DaemonName) -> Step:
-        """Return the step whose undo restarts a gateway, when the options are what they were."""
+        """Return the step whose undo restarts a gateway, after the undo of the options."""
         scene, gateway_services = self._service(name)
         was = self._shown([name]).get(name.id, {})
         want = [((name.id, option), {"like": was[option]}) for option in self.wanted.options if was.get(option)]
@@ -118,7 +118,7 @@ class GatewayMaker:
         return step
 
     def restart_step(self, name: DaemonName) -> Step:
-        """Return the step that restarts a gateway, and sees that it runs with what was set."""
+        """Return the step that restarts a gateway and checks that it runs with the options."""
         scene, gateway_services = self._service(name)
         before = self._shown([name]).get(name.id, {}).get("gid", "")
         want = [((name.id, "gid"), {"not": before})]
@@ -133,7 +133,7 @@ class GatewayMaker:
         )
 
     def _target_of(self, user: str) -> str:
-        """Return the placement target of a user's buckets, "" for that of the zone."""
+        """Return the placement target of a user's buckets, "" for the default of the zone."""
         if user in self.wanted.placements:
             return placement_id(self.run_id, 1 + list(self.wanted.placements).index(user))
         return placement_id(self.run_id) if self.wanted.placement else ""
@@ -148,7 +148,7 @@ class GatewayMaker:
         named = " ".join(f"--{pools[role]}={shlex.quote(name)}" for role, name in kept.items())
         commit = ["period update --commit"] if zone.get("realm_id") or group.get("realm_id") else []
         add = [f"zonegroup placement add {of_group} {of}", f"zone placement add {of_zone} {of} {named}", *commit]
-        # what deleted objects have left goes before their pool, which RGW would make again
+        # remains of deleted objects are removed before their pool; otherwise RGW would make the pool again
         drop = ["gc process --include-all"]
         drop += [f"zone placement rm {of_zone} {of}", f"zonegroup placement rm {of_group} {of}"]
         have = (("zone get", "placement_pools", "key"), ("zonegroup get", "placement_targets", "name"))
@@ -164,14 +164,14 @@ class GatewayMaker:
 
     def _user(self, user: str) -> Step:
         if self._has(user):
-            text = "the user exists, and a run changes the placement of its own users only: give another name"
+            text = "the user exists, but placement can be set only for users that this run makes: give another name"
             raise FaultError(f"rgw: user {user}: {text}")
         of, ours = f"--uid={shlex.quote(user)}", f"cbt-plugins run {self.run_id}"
         target = self._target_of(user)
         where = f" --placement-id={target}" if target else ""
         make = self._command([f"user create {of} --display-name={shlex.quote(ours)}{where}"], "")
         info, rm = (self._command([words], "").text for words in (f"user info {of}", f"user rm {of} --purge-data"))
-        # somebody else may have made a user of this name before our command came
+        # somebody else may have made a user of this name before our command ran
         drop = f"{info} 2>/dev/null | grep -qF {shlex.quote(json.dumps(ours))} || exit 0; {rm}"
         entry = ({"=": user},)
         return Step(

@@ -1,4 +1,4 @@
-"""Capacity: how full what is left would be with the data of OSDs that are gone, as far as CRUSH lets the data go."""
+"""Capacity: how full the remaining OSDs would be after recovery, as far as CRUSH lets data move to them."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from cbt_plugins.faults.cluster_facts import Facts, domain_members, taken_from
 
 
 class Filling(NamedTuple):
-    """A part of the CRUSH tree whose OSDs would have to hold the data of those in it that are gone."""
+    """A part of the CRUSH tree whose remaining OSDs would have to hold the data of its lost OSDs."""
 
-    used: float  # of the capacity that is left there: 0..1, above where it does not fit, infinite without any
+    used: float  # share of the remaining capacity; above 1: the data does not fit; infinite: no capacity remains
     name: str
     pools: Tuple[str, ...]
-    moves: bool  # the data is recovered there
+    moves: bool  # whether data is recovered to it
 
     @property
     def share(self) -> Optional[float]:
-        """Return the used share as a number that JSON has; None where no capacity is left."""
+        """Return the used share, None if no capacity remains: JSON has no infinite numbers."""
         return None if isinf(self.used) else self.used
 
 
 def fillings(facts: Facts, taken: Collection[int], empty: Set[int]) -> Iterator[Filling]:
-    """Yield the parts that lose OSDs by a fault. `taken`: these OSDs; `empty`: they and all others without data then.
+    """Yield the parts that lose OSDs by a fault. `taken`: these OSDs; `empty`: all OSDs without data after it.
 
-    A pool's data spreads over all that its CRUSH rule takes its OSDs from, of its device class. Where no more failure
-    domains are left than a PG has members, the data of each domain stays in it.
+    A pool's data spreads over all OSDs of its device class below the root of its CRUSH rule. If no more failure
+    domains remain than a PG has members, the data of each domain stays in the domain.
     """
     weights = {n: o["weight"] for n, o in facts.osds.items()}
     rows = {r["id"]: r for r in facts.answers["osd df"]["nodes"] if weights.get(r["id"])}

@@ -1,4 +1,4 @@
-"""Case: a fault to be judged: the cluster, what the fault takes, what open faults have taken, who must not be hit."""
+"""Case: a fault to judge, with the cluster, its blast radius, the open faults, and the nodes that must not be hit."""
 
 from __future__ import annotations
 
@@ -15,20 +15,20 @@ from cbt_plugins.inventory import head_of, nodes_of, same_host
 
 
 def one_of(host: str, nodes: Collection[str]) -> bool:
-    """Tell whether a host is among the nodes, however it is named."""
+    """Tell whether a host is among the nodes, by any of its names."""
     return any(same_host(host, node) for node in nodes)
 
 
 @dataclass(frozen=True)
 class Finding:
-    """A safety rule that the fault would break, with numbers."""
+    """A safety rule that the fault would break, with the numbers."""
 
     rule: str
     text: str
     numbers: Mapping[str, Any] = field(default_factory=dict)
 
     def plain(self) -> Dict[str, Any]:
-        """Return it as plain data, for the journal."""
+        """Return the finding as plain data, for the journal."""
         return asdict(self)
 
     def __str__(self) -> str:
@@ -37,13 +37,13 @@ class Finding:
 
 @dataclass(frozen=True)
 class Held:
-    """What an open fault of this run has taken."""
+    """The blast radius of an open fault of this run."""
 
     taken: BlastRadius
-    seen: bool = False  # by the cluster: what is up now has come back by itself
+    seen: bool = False  # the cluster has seen it: a daemon that is up now has come back by itself
 
     def missing(self, facts: Facts) -> Tuple[DaemonName, ...]:
-        """Return the daemons that are gone, or will be as soon as the cluster sees it."""
+        """Return the daemons that are down, or will be as soon as the cluster notices."""
         if self.taken.out:
             return ()
         return tuple(name for name in self.taken.daemons if not (self.seen and self._is_up(facts, name)))
@@ -55,45 +55,45 @@ class Held:
 
 @dataclass(frozen=True)
 class Roles:
-    """The nodes that a run depends on, as the `cluster:` section names them, without users."""
+    """The nodes that a run depends on, by their names in the `cluster:` section, without user names."""
 
-    head: str = ""  # where the cluster is asked and told
+    head: str = ""  # where Ceph's commands run
     own: str = ""  # this machine
     clients: Tuple[str, ...] = ()
     gateways: Tuple[str, ...] = ()
-    called: Mapping[str, str] = field(default_factory=dict)  # a node of these -> the host name that it says it has
+    called: Mapping[str, str] = field(default_factory=dict)  # node -> the host name that the node reports
     mon_host: str = ""  # in the head's ceph.conf
 
     def is_on(self, name: str, node: str) -> bool:
-        """Tell whether one of these nodes, named by an address or an alias perhaps, is this node."""
+        """Tell whether one of these nodes is this node, also by an address or an alias."""
         return bool(name) and one_of(node, (name, self.called.get(name, name)))
 
 
-#: nothing but the cluster is known
+#: only the cluster is known
 NOBODY = Roles()
 
 
 def roles_of(cluster: Mapping[str, Any]) -> Roles:
     """Return the roles of a `cluster:` section, and this machine's own name."""
-    # The name that Ceph's daemons here report as well. Not the fully qualified one: a name server that does not answer
-    # would hold up an undo.
+    # Ceph's daemons on this machine report the same name. The fully qualified name would need a name server, and a
+    # name server that does not answer would delay an undo.
     return Roles(head_of(cluster), socket.gethostname(), nodes_of(cluster, "clients"), nodes_of(cluster, "rgws"))
 
 
 @dataclass(frozen=True)
 class Surroundings:
-    """What else a fault is judged by."""
+    """Facts besides the cluster by which a fault is judged."""
 
     roles: Roles = NOBODY
-    held: Sequence[Held] = ()  # what open faults of this run have taken
-    flags: Collection[str] = ()  # that the run itself wants set
+    held: Sequence[Held] = ()  # blast radii of the open faults of this run
+    flags: Collection[str] = ()  # flags that the run itself sets
     ok_to_stop: Optional[Reply] = None  # None: not asked
-    safe_to_destroy: Optional[Reply] = None  # what is destroyed must be known to be safe
+    safe_to_destroy: Optional[Reply] = None  # OSDs to be destroyed must be safe to destroy
 
 
 @dataclass(frozen=True)
 class FaultCase:
-    """A fault on a cluster; `numbers` grows while the rules look at it."""
+    """A fault on a cluster; the rules add to `numbers`."""
 
     facts: Facts
     taken: BlastRadius
@@ -102,13 +102,13 @@ class FaultCase:
 
     @cached_property
     def gone(self) -> Set[int]:
-        """Return the OSDs that will not serve: those of the fault and of the open ones, and those that are down now."""
+        """Return the OSDs that will not serve: OSDs of this fault and of open faults, and OSDs that are down now."""
         down = {n for n, o in self.facts.osds.items() if not o["up"]}
         return {*self.taken.osds, *down, *(int(name.id) for name in self.daemons_gone if name.type == "osd")}
 
     @cached_property
     def daemons_gone(self) -> Set[DaemonName]:
-        """Return the daemons that open faults have taken, and that are not back."""
+        """Return the daemons that open faults have taken and that are still down."""
         return {name for held in self.around.held for name in held.missing(self.facts)}
 
     @cached_property
@@ -118,12 +118,12 @@ class FaultCase:
 
     @property
     def gives_away(self) -> bool:
-        """Tell whether the OSDs of the fault serve on until their data is elsewhere."""
+        """Tell whether the OSDs of the fault serve clients until their data has moved."""
         return self.taken.out and not self.taken.destroyed
 
     @cached_property
     def domains_in(self) -> Sequence[Tuple[Mapping[str, Any], str, int, int]]:
-        """Return each pool with its failure domain, and how many take its data without and with the fault."""
+        """Return each pool with its type of failure domain, and the number of domains for its data before and after."""
         lacking = (self.gone | self.out) - set(self.taken.osds)
         domains = []
         for pool in self.facts.pools:
@@ -138,17 +138,17 @@ class FaultCase:
 
     @cached_property
     def domains(self) -> Sequence[Tuple[Mapping[str, Any], str, Dict[str, float]]]:
-        """Return each pool with its failure domain and the share of each such domain that would be gone."""
+        """Return each pool with its type of failure domain, and the share of each domain that would be lost."""
         return tuple(domains(self.facts, self.gone, self.taken.osds, self.out))
 
     @cached_property
     def nodes_gone(self) -> Set[str]:
-        """Return the nodes that open faults have taken as a whole, and that are not back."""
+        """Return the nodes that open faults have taken and that are still down."""
         return {node for held in self.around.held if held.missing(self.facts) for node in held.taken.nodes}
 
     @cached_property
     def fullest(self) -> Optional[Filling]:
-        """Return the fullest OSD or pool, once data is recovered to it."""
+        """Return the part of the CRUSH tree that would be fullest after recovery."""
         parts = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
         fullest = max(parts, key=lambda part: part.used, default=None)
         self.numbers.update({"full_after": fullest.share} if fullest else {})
@@ -156,6 +156,6 @@ class FaultCase:
 
     @property
     def ratios(self) -> Tuple[float, float]:
-        """Return the ratios at which an OSD takes no writes, and no backfill."""
+        """Return the full ratio and the backfillfull ratio of the cluster."""
         dump = self.facts.answers["osd dump"]
         return float(dump["full_ratio"]), float(dump["backfillfull_ratio"])

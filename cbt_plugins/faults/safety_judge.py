@@ -1,4 +1,4 @@
-"""Judge of a run's faults: whether one may be injected now, beside those that are in force."""
+"""Judge of a run's faults: decides whether a fault may be injected now, beside the faults that are in force."""
 
 from __future__ import annotations
 
@@ -19,21 +19,21 @@ from cbt_plugins.wait import Clock, wait_until
 
 
 class Judge:
-    """Prepares and judges the faults of one run, by its journal; changes nothing. The `clock` ends with the run."""
+    """Prepares and judges the faults of one run; changes nothing. Waits of the `clock` end when the run stops."""
 
     def __init__(
         self, journal: UndoJournal, preparer: Preparer, lock: Lock, limits: ClusterLimits, clock: Clock
     ) -> None:
         self._journal, self._preparer, self._lock = journal, preparer, lock
         self._limits, self._clock = limits, clock
-        self._taken: Dict[str, BlastRadius] = {}  # by label: of the faults that this process has injected
+        self._taken: Dict[str, BlastRadius] = {}  # label -> blast radius of the faults that this process has injected
 
     def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
-        """Find out all about a fault; nothing is changed. Raises FaultError for one that cannot be injected at all.
+        """Prepare a fault: targets, steps, judgement; change nothing. Raises FaultError if it cannot be injected.
 
-        What the faults `beside` it would take counts as gone.
+        The daemons of the faults `beside` count as down.
         """
-        # a choice that was made before, in this run, is made again
+        # targets that this run has chosen before are chosen again
         before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]
         held = [*self._held(), *(Held(prepared.taken) for prepared in beside)]
         return self._preparer.prepare(
@@ -41,7 +41,7 @@ class Judge:
         )
 
     def _held(self) -> List[Held]:
-        """Return the OSDs and nodes that open faults have taken, and whether the cluster has seen all of it."""
+        """Return the blast radii of open faults, and whether the cluster has seen them."""
         seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
         by_label: Dict[str, List[UndoRecord]] = {}
         for record in self._journal.still_open():
@@ -56,9 +56,9 @@ class Judge:
         return held
 
     def ready(self, fault: Union[Fault, Prepared]) -> Prepared:
-        """Return the fault as the cluster is now; raises FaultError when it is refused.
+        """Return the fault, judged by the present cluster. Raises FaultError when it is refused.
 
-        For PGs in a transient state that is only after some seconds.
+        Because of PGs in a transient state it is refused only after some seconds.
         """
         if isinstance(fault, Prepared):
             prepared = self._judged_again(fault)
@@ -85,11 +85,11 @@ class Judge:
         return prepared
 
     def remember(self, prepared: Prepared) -> None:
-        """Remember what a fault takes: it is about to be injected."""
+        """Remember the blast radius of a fault that is about to be injected."""
         self._taken[prepared.fault.label] = prepared.taken
 
     def _judged_again(self, prepared: Prepared) -> Prepared:
-        """Judge by the cluster as it is now; raises FaultError when the cluster is not ours any more."""
+        """Judge a fault by the present cluster. Raises FaultError when the run has lost the lock of the cluster."""
         assessment, facts = self._preparer.assess(prepared.taken, self._held(), extra_questions=(QUESTION,))
         self._lock.check(facts.answers[QUESTION])
         return replace(prepared, assessment=assessment)

@@ -1,6 +1,6 @@
-"""Safety rules: what a fault would do to the cluster as it is now, and which rules forbid it; here those on data.
+"""Safety rules: they judge a fault on the present cluster, and forbid it or warn. This module has the rules on data.
 
-Pure: recorded replies in, findings out. The names of the rules are what `accept:` takes; docs/FAULTS.md describes them.
+Pure: recorded replies in, findings out. The names of the rules are the words of `accept:`; see docs/FAULTS.md.
 """
 
 from __future__ import annotations
@@ -28,16 +28,16 @@ from cbt_plugins.faults.safety_rules_services import active_manager, client, few
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS
 
-#: flags under which it sees the fault, and does less about it: what
+#: flags with which the cluster sees the fault but reacts less: flag -> effect
 QUIETING: Mapping[str, str] = {
     "noout": "no OSD is marked out, so recovery does not begin by itself",
     "norecover": "nothing is recovered",
     "nobackfill": "nothing is backfilled",
     "norebalance": "misplaced objects stay where they are",
 }
-#: rules that go by what the manager knows of PGs
+#: rules that use PG states of the manager
 OF_STATES = ("clean", "inactive", "data", "ok-to-stop", "safe-to-destroy")
-#: CRUSH types of a new cluster, for one that its tree has no item of
+#: CRUSH types of a new cluster, for types without an item in the tree
 _LEVELS: Mapping[str, int] = {
     **{"osd": 0, "host": 1, "chassis": 2, "rack": 3, "row": 4, "pdu": 5, "pod": 6},
     **{"room": 7, "datacenter": 8, "zone": 9, "region": 10, "root": 11},
@@ -45,9 +45,9 @@ _LEVELS: Mapping[str, int] = {
 
 
 def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
-    """Return the questions to ask Ceph about a fault, by the name that `Replies` has for each reply.
+    """Return name in `Replies` -> question to Ceph about a fault.
 
-    Whether the OSDs may be stopped is asked together with those that the cluster does not know to be gone yet.
+    ok-to-stop is asked for the OSDs of the fault together with OSDs whose loss the cluster has not noticed yet.
     """
     question_by_name = {}
     if taken.stops:
@@ -60,19 +60,19 @@ def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
 
 @dataclass(frozen=True)
 class Assessment:
-    """Findings of the safety rules on one fault, and numbers that are of use even where no rule is broken."""
+    """Findings of the safety rules on one fault, and numbers that are useful even if no rule is broken."""
 
     findings: Tuple[Finding, ...]
     numbers: Mapping[str, Any]
-    warnings: Tuple[str, ...] = ()  # nothing is refused for these
-    transient: int = 0  # PGs in a state that passes in a moment
+    warnings: Tuple[str, ...] = ()  # a warning does not refuse the fault
+    transient: int = 0  # number of PGs in a short-lived state
 
     def refused(self, accept: Sequence[str]) -> Tuple[Finding, ...]:
         """Return the findings that are not accepted."""
         return tuple(f for f in self.findings if f.rule not in accept)
 
     def may_pass(self, accept: Sequence[str]) -> bool:
-        """Tell whether it is refused for states of PGs only, and some of these are transient."""
+        """Tell whether the fault is refused only because of PG states, some of which are transient."""
         refused = self.refused(accept)
         return bool(refused and self.transient) and all(f.rule in OF_STATES for f in refused)
 
@@ -90,7 +90,7 @@ def _states(facts: Facts) -> Mapping[str, int]:
 
 
 def _clean(case: FaultCase) -> Iterator[Finding]:
-    """Find PGs that are not active+clean. While faults of this run are open, PGs may lack what these have taken."""
+    """Find PGs that are not active+clean. Beside open faults of this run, PGs may lack the OSDs of these faults."""
     states = not_clean(_states(case.facts), bool(case.around.held))
     if states:
         many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
@@ -103,7 +103,7 @@ def _clean(case: FaultCase) -> Iterator[Finding]:
 
 
 def _flags(case: FaultCase) -> Iterator[Finding]:
-    """Find flags that hide the fault from the cluster, or keep its OSDs from coming back."""
+    """Find flags that hide the fault from the cluster, or prevent its OSDs from coming back."""
     blinding_flags = [flag for flag in case.facts.flags if flag in BLINDING_FLAGS]
     if blinding_flags:
         yield Finding("flags", f"the OSD map has {', '.join(blinding_flags)} set", {"flags": blinding_flags})
@@ -113,7 +113,7 @@ def _inactive(case: FaultCase) -> Iterator[Finding]:
     """Find PGs with fewer than min_size members left."""
     gone = case.gone
     if case.gives_away:
-        return  # what is out serves on until its data is elsewhere
+        return  # an OSD that is out serves clients until its data has moved
     by_pool: Dict[int, List[int]] = {}
     for pg in case.facts.pgs:
         by_pool.setdefault(int(pg["pgid"].split(".")[0]), []).append(
@@ -128,18 +128,18 @@ def _inactive(case: FaultCase) -> Iterator[Finding]:
             share = lost / len(left)
             pools[pool["pool_name"]] = {"inactive": lost, "pgs": len(left), "share": share}
             texts.append(
-                f"{lost} of {len(left)} of pool {pool['pool_name']} ({100 * share:.1f} %; "
+                f"{lost} of {len(left)} PGs of pool {pool['pool_name']} ({100 * share:.1f} %; "
                 f"{shape_of(case.facts, pool)}, min_size {pool['min_size']})"
             )
     all_pgs = len(case.facts.pgs)
     case.numbers["inactive_pgs"], case.numbers["inactive_share"] = total, total / all_pgs if all_pgs else 0.0
     if texts:
-        text = f"{total} of {all_pgs} PGs ({100 * total / all_pgs:.1f} %) would serve no client: {'; '.join(texts)}"
+        text = f"{total} of {all_pgs} PGs ({100 * total / all_pgs:.1f} %) would be inactive: {'; '.join(texts)}"
         yield Finding("inactive", text, {"inactive": total, "pgs": all_pgs, "pools": pools})
 
 
 def _domain(case: FaultCase) -> Iterator[Finding]:
-    """Find pools that lose more failure domains than they can lose while all PGs stay active."""
+    """Find pools that lose more failure domains than they tolerate with all PGs active."""
     if case.gives_away:
         yield from _too_few_domains(case)
         return
@@ -156,23 +156,24 @@ def _domain(case: FaultCase) -> Iterator[Finding]:
     for (estimate, shape, spare, kind, total, failed), pools in sorted(alike.items(), reverse=True):
         yield Finding(
             "domain",
-            f"{', '.join(pools)} ({shape}) can do without {spare} of {total} {kind}s, {len(failed)} would be gone "
-            f"({', '.join(sorted(failed))}): {100 * estimate:.1f} % of the PGs are expected to be inactive",
+            f"{', '.join(pools)} ({shape}): {len(failed)} of {total} {kind}s would be lost "
+            f"({', '.join(sorted(failed))}), only {spare} may be: {100 * estimate:.1f} % of the PGs are expected to "
+            "be inactive",
             {"pools": pools, "domains": sorted(failed), "of": total, "spare": spare, "share": estimate},
         )
 
 
 def _too_few_domains(case: FaultCase) -> Iterator[Finding]:
-    """Yield the pools whose data would have to leave so many domains that fewer than min_size are left for it."""
+    """Yield the pools for whose data fewer than min_size failure domains would be left."""
     for few in _domains_left(case):
         if few.left < few.min_size:
             numbers = {"pools": few.pools, "left": few.left, "of": few.total}
-            text = f"{few}, min_size {few.min_size}: the data could not leave the OSDs that are out"
+            text = f"{few}, min_size {few.min_size}: the data of OSDs that are out could not move"
             yield Finding("domain", text, numbers)
 
 
 class _DomainsLeft(NamedTuple):
-    """Pools that are kept alike, and the domains that an `out` leaves for their data."""
+    """Pools of the same layout, and the failure domains that are left for their data after an `out`."""
 
     left: int
     total: int
@@ -198,7 +199,7 @@ def _domains_left(case: FaultCase) -> Iterator[_DomainsLeft]:
 
 
 def _data(case: FaultCase) -> Iterator[Finding]:
-    """Find PGs with too few members left to have their data at all: for good, when OSDs are destroyed."""
+    """Find PGs with too few members left to read their data; if OSDs are destroyed, the data is lost."""
     gone = case.gone
     pools = {p["pool"]: p for p in case.facts.pools}
     lost: Dict[str, int] = {}
@@ -215,7 +216,7 @@ def _data(case: FaultCase) -> Iterator[Finding]:
 
 
 def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
-    """Ask `ceph osd ok-to-stop`, which answers in JSON or, in older releases, by text and exit status."""
+    """Read the reply of `ceph osd ok-to-stop`: JSON, or text and exit status in older releases."""
     reply = case.around.ok_to_stop
     if reply is None:
         return
@@ -232,24 +233,24 @@ def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
 
 
 def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
-    """Ask `ceph osd safe-to-destroy` whether all data of the OSDs is elsewhere, with all its copies."""
+    """Read the reply of `ceph osd safe-to-destroy`: whether other OSDs have all copies of the data."""
     reply = case.around.safe_to_destroy
     answer = (reply.object if reply else None) or {}
     bad = sorted(set(case.taken.osds) - set(answer.get("safe_to_destroy", ()))) if case.taken.destroyed else []
     if bad:
-        text = f"ceph osd safe-to-destroy does not confirm this for {names(osd_names(bad))}"
+        text = f"not safe to destroy, by ceph osd safe-to-destroy: {names(osd_names(bad))}"
         yield Finding("safe-to-destroy", text, dict(answer))
 
 
 def _min_in(case: FaultCase) -> Iterator[Finding]:
-    """Find OSDs that the monitors would not mark out, so that recovery would not begin."""
+    """Find OSDs that the monitors would not mark out, so that their data would not be recovered."""
     if case.taken.out:
         return
     ratio = float(case.facts.answers["config get mon mon_osd_min_in_ratio"])
     osds = case.facts.osds
     inside = dict.fromkeys(n for n, o in osds.items() if o["in"] and n not in case.out)
     mine = dict.fromkeys(o for o in case.taken.osds if o in inside)
-    # those that went before this fault are marked out before its own
+    # OSDs that went down before this fault are marked out first
     now, kept = len(inside), 0
     for osd in (*(o for o in inside if o in case.gone and o not in mine), *mine):
         if now / len(osds) >= ratio:
@@ -260,27 +261,27 @@ def _min_in(case: FaultCase) -> Iterator[Finding]:
         yield Finding(
             "min-in",
             f"{kept} of {len(case.taken.osds)} OSDs would never be marked out, so their data would not be recovered: "
-            f"{now} of {len(osds)} OSDs in is below mon_osd_min_in_ratio {ratio:g}",
+            f"the monitors mark no OSD out when {now} of {len(osds)} are in (mon_osd_min_in_ratio {ratio:g})",
             {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
         )
 
 
 def _capacity(case: FaultCase) -> Iterator[Finding]:
-    """Find device classes whose OSDs that are left, where the data may go, cannot hold it below the full ratio."""
+    """Find parts of the CRUSH tree that would be fuller than the full ratio after recovery."""
     full, backfill = case.ratios
     worst = case.fullest
     if worst and worst.used >= full:
         yield Finding(
             "capacity",
-            f"{_filled(worst)}; full is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
+            f"{_filled(worst)}; the full ratio is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
             {"used": worst.share, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
         )
 
 
 def _filled(part: Filling) -> str:
     if part.share is None:
-        return f"no capacity would be left of {part.name} ({', '.join(part.pools)})"
-    return f"{100 * part.used:.1f} % of the capacity left of {part.name} ({', '.join(part.pools)}) would be used"
+        return f"no capacity would be left in {part.name} (pools: {', '.join(part.pools)})"
+    return f"{part.name} (pools: {', '.join(part.pools)}) would be {100 * part.used:.1f} % full after recovery"
 
 
 #: name -> rule, in the order of the messages; `plan.SAFETY_RULES` has the same names
@@ -304,14 +305,14 @@ RULES: Mapping[str, Callable[[FaultCase], Iterator[Finding]]] = {
 
 
 def _quiet(case: FaultCase) -> Iterator[str]:
-    """Warn of flags that somebody else has set, and that change the measurement."""
+    """Warn of flags that this run has not set and that influence the measurement."""
     for flag, effect in QUIETING.items():
         if flag in case.facts.flags and flag not in case.around.flags and not (case.taken.out and flag == "noout"):
-            yield f"{flag} is set, and not by this run: {effect}"
+            yield f"{flag} is set, but not by this run: {effect}"
 
 
 def _whole_subtrees(case: FaultCase) -> Iterator[str]:
-    """Warn of subtrees of CRUSH that are down as a whole, and so large that the monitors do not mark them out."""
+    """Warn of CRUSH subtrees that would be down completely, and are too large for monitors to mark them out."""
     option = "mon_osd_down_out_subtree_limit"
     limit = case.facts.monitors_go_by(option, "rack")
     tree, gone = case.facts.tree, case.gone
@@ -331,13 +332,13 @@ def _whole_subtrees(case: FaultCase) -> Iterator[str]:
             item = above.get(item)
     for name, many in kept.items():
         yield (
-            f"all of {name} would be down: {option} ({limit}) keeps {many} OSDs of the fault from being marked out, so "
-            "recovery does not begin by itself"
+            f"all of {name} would be down: because of {option} ({limit}), {many} OSDs of the fault are not marked out, "
+            "so recovery does not begin by itself"
         )
 
 
 def _no_backfill(case: FaultCase) -> Iterator[str]:
-    """Warn of capacity that is enough, but not for backfill, which then waits."""
+    """Warn of capacity that suffices for the data, but at which backfill stops."""
     full, backfill = case.ratios
     worst = case.fullest
     if worst and backfill <= worst.used < full:
@@ -345,13 +346,14 @@ def _no_backfill(case: FaultCase) -> Iterator[str]:
 
 
 def _stays_where_it_is(case: FaultCase) -> Iterator[str]:
-    """Warn of pools with fewer domains left than a PG has members: their recovery never ends."""
+    """Warn of pools with fewer failure domains left than PG members: their recovery never ends."""
     for few in _domains_left(case):
         if few.min_size <= few.left < few.size:
-            yield f"{few}: a part of the data stays on the OSDs that are out"
+            needs = f"recovery cannot end, since a PG needs {few.size} {few.kind}s"
+            yield f"{few}: {needs}; some data stays on OSDs that are out"
 
 
-#: what makes a fault different from what it seems, and may still be wanted
+#: reasons why a fault may have another effect than expected; they do not refuse the fault
 _WARNINGS: Sequence[Callable[[FaultCase], Iterator[str]]] = (
     *(_quiet, _whole_subtrees, _no_backfill, _stays_where_it_is, fewer_gateways, active_manager),
 )

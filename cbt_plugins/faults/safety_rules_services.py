@@ -1,4 +1,4 @@
-"""Safety rules on the daemons that serve others, and on the nodes that a run depends on.
+"""Safety rules on daemons other than OSDs, and on the nodes that a run depends on.
 
 Monitors, managers, metadata servers and gateways; the head and the clients.
 """
@@ -24,10 +24,10 @@ def quorum(case: FaultCase) -> Iterator[Finding]:
 
 
 def _monitors(case: FaultCase) -> Tuple[List[str], List[str]]:
-    """Return the monitors in the quorum that open faults have not taken, and those of them that the fault leaves."""
+    """Return the monitors in the quorum before the fault (without open faults' monitors), and those after it."""
     hosts = {m["name"]: m.get("hostname", m["name"]) for m in case.facts.answers["mon metadata"]}
     members = case.facts.answers["quorum_status"]["quorum_names"]
-    # a monitor that is gone may be listed still, until its lease runs out
+    # a dead monitor is still listed until its lease runs out
     before = [n for n in members if not _lost(n, hosts, case.nodes_gone, case.daemons_gone)]
     return before, [n for n in before if not _lost(n, hosts, case.taken.nodes, case.taken.daemons)]
 
@@ -39,7 +39,7 @@ def _lost(
 
 
 def mgr(case: FaultCase) -> Iterator[Finding]:
-    """Find out whether a manager is left: nobody else knows the states of PGs."""
+    """Check that a manager is left: only managers know the states of PGs."""
     hit, left = _daemons(case, "mgr")
     if hit and not left:
         many = len(case.facts.daemons("mgr"))
@@ -48,7 +48,7 @@ def mgr(case: FaultCase) -> Iterator[Finding]:
 
 
 def mds(case: FaultCase) -> Iterator[Finding]:
-    """Find out whether a metadata server is left."""
+    """Check that a metadata server is left."""
     hit, left = _daemons(case, "mds") if any(name.type == "mds" for name in case.taken.daemons) else ([], [])
     if hit and not left:
         many = len(case.facts.daemons("mds"))
@@ -57,7 +57,7 @@ def mds(case: FaultCase) -> Iterator[Finding]:
 
 
 def _daemons(case: FaultCase, type: str) -> Tuple[List[DaemonName], List[DaemonName]]:
-    """Return the daemons of a type that the fault hits, and those that are left."""
+    """Return the daemons of a type that the fault hits, and the daemons of the type that are left."""
     hosts = case.facts.daemons(type)
     before = [n for n in hosts if not (n in case.daemons_gone or one_of(hosts[n], case.nodes_gone))]
     hit = [n for n in before if n in case.taken.daemons or one_of(hosts[n], case.taken.nodes)]
@@ -65,24 +65,24 @@ def _daemons(case: FaultCase, type: str) -> Tuple[List[DaemonName], List[DaemonN
 
 
 def head(case: FaultCase) -> Iterator[Finding]:
-    """Find the machine that leads the run, or its way to the cluster, among the targets: the head, and its monitors."""
+    """Check that the targets spare the leading machine, the head, and a monitor that the head can reach."""
     for node in case.taken.nodes:
         if case.around.roles.own and same_host(case.around.roles.own, node):
-            text = f"{node} is the machine that leads this run: nothing could undo the fault"
+            text = f"{node} is the leading machine of this run: the run could not undo the fault"
         elif case.around.roles.is_on(case.around.roles.head, node):
-            text = f"{node} is the head, through which this run reaches the cluster: nothing could undo the fault"
+            text = f"{node} is the head, through which this run reaches the cluster: the run could not undo the fault"
         else:
             continue
         yield Finding("head", text, {"node": node})
     before, left = (_known_to_head(case, monitors) for monitors in _monitors(case))
     if before and not left:
         monitors = ", ".join(f"mon.{name}" for name in before)
-        text = f"the ceph.conf of {case.around.roles.head} has no monitor but {monitors}: this run could ask no monitor"
+        text = f"the ceph.conf of {case.around.roles.head} lists only {monitors}: this run could not reach the cluster"
         yield Finding("head", text, {"monitors": before})
 
 
 def _known_to_head(case: FaultCase, monitors: Collection[str]) -> List[str]:
-    """Return those of the monitors that `mon_host` in the head's ceph.conf has, by an address or by name."""
+    """Return the monitors that `mon_host` in the head's ceph.conf lists, by address or by name."""
     named = []
     for monitor in case.facts.answers["quorum_status"]["monmap"]["mons"]:
         vector = monitor.get("public_addrs", {}).get("addrvec") or [{"addr": monitor.get("addr", "")}]
@@ -94,24 +94,24 @@ def _known_to_head(case: FaultCase, monitors: Collection[str]) -> List[str]:
 
 
 def client(case: FaultCase) -> Iterator[Finding]:
-    """Find clients among the targets: their load would end."""
+    """Check that no client is among the targets: its load would end."""
     clients, is_on = case.around.roles.clients, case.around.roles.is_on
     hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
     if hit:
-        text = f"{len(hit)} of {len(clients)} clients would be gone, and their load with them: {', '.join(hit)}"
+        text = f"{len(hit)} of {len(clients)} clients would be lost, with their load: {', '.join(hit)}"
         yield Finding("client", text, {"clients": hit, "of": len(clients)})
 
 
 class _Gateways(NamedTuple):
-    """Nodes with gateways: those of `rgws`, else those of the service map."""
+    """Nodes with gateways: the nodes of `rgws`, or the hosts of the service map if there are no `rgws`."""
 
     total: int
     hit: List[str]
-    left: List[str]  # neither hit nor gone; the service map shows a gateway there, unless it shows none of the nodes
+    left: List[str]  # with a running gateway by the service map, if the map has any of the nodes
 
 
 def rgw(case: FaultCase) -> Iterator[Finding]:
-    """Find out whether a RADOS gateway is left."""
+    """Check that a RADOS gateway is left."""
     nodes = _gateways(case)
     if nodes.hit and not nodes.left:
         text = f"0 of {nodes.total} nodes with RADOS gateways would be left; the fault takes {', '.join(nodes.hit)}"
@@ -119,11 +119,11 @@ def rgw(case: FaultCase) -> Iterator[Finding]:
 
 
 def fewer_gateways(case: FaultCase) -> Iterator[str]:
-    """Warn of gateways that are gone: their requests fail, although the cluster could serve them."""
+    """Warn of gateways that would be down: their requests fail, although the cluster could serve them."""
     nodes = _gateways(case)
     if nodes.hit and nodes.left:
-        without = f"without {', '.join(nodes.hit)}"
-        yield f"{len(nodes.left)} of {nodes.total} nodes with RADOS gateways would be left, {without}"
+        lost = f"requests to {', '.join(nodes.hit)} would fail"
+        yield f"{len(nodes.left)} of {nodes.total} nodes with RADOS gateways would be left; {lost}"
 
 
 def _gateways(case: FaultCase) -> _Gateways:
@@ -148,11 +148,11 @@ def _gateways(case: FaultCase) -> _Gateways:
 
 
 def active_manager(case: FaultCase) -> Iterator[str]:
-    """Warn of the active manager: the states of PGs that it last knew are shown until another one has all reports."""
+    """Warn of the active manager: until a standby has all reports, Ceph shows the last states of PGs."""
     hit, left = _daemons(case, "mgr")
     active = DaemonName("mgr", str(case.facts.answers["mgr stat"].get("active_name")))
     if left and active in hit:
         yield (
-            f"{active} is the active manager: until another one takes over, for up to a minute, PG states are those of "
-            "before the fault"
+            f"{active} is the active manager: until a standby takes over, for up to a minute, Ceph shows the PG states "
+            "from before the fault"
         )

@@ -1,4 +1,4 @@
-"""Scene and targets of a fault: the cluster as it is now, and the nodes and daemons that the fault hits."""
+"""Scene and targets of a fault: the present cluster, and the nodes and daemons that the fault hits."""
 
 from __future__ import annotations
 
@@ -18,26 +18,26 @@ from cbt_plugins.plan import CRUSH, Fault
 
 @dataclass(frozen=True)
 class ClusterLimits:
-    """How long the cluster may take, in seconds."""
+    """Time limits for the cluster, in seconds."""
 
-    quick: float = 30.0  # a question, or a change of the cluster's map
-    slow: float = 180.0  # stopping and starting daemons
+    quick: float = 30.0  # for a question, or for a change of the cluster's maps
+    slow: float = 180.0  # for stopping or starting daemons
     down: float = 60.0  # until the cluster has seen that daemons are gone
-    back: float = 300.0  # until it has seen that they are there again
-    boot: float = 900.0  # until a node is there again
+    back: float = 300.0  # until it has seen that they are up again
+    boot: float = 900.0  # until a node has booted
     pause: float = 1.0  # between two looks
-    transient: float = 15.0  # that a fault waits for PGs in a transient state before it is refused
-    again: float = 20.0  # until an undo without effect is repeated
-    lag: float = 45.0  # that all must look undone where a command failed: maps lag by osd_heartbeat_grace
+    transient: float = 15.0  # for which a fault waits for PGs in a transient state, before it is refused
+    again: float = 20.0  # after which an undo without effect is repeated
+    lag: float = 45.0  # for which all must look undone if a command failed: maps lag by osd_heartbeat_grace
 
 
 @dataclass(frozen=True)
 class Targets:
-    """What a fault hits: nodes as the YAML spells them, and all daemons that it takes."""
+    """Targets of a fault: nodes by their names in the YAML, and all daemons that the fault hits."""
 
     nodes: Tuple[str, ...]
     daemons: Tuple[DaemonName, ...]
-    named: Tuple[str, ...]  # as the file, or the choice, has them
+    named: Tuple[str, ...]  # names in the file, or the names that were chosen
 
     @property
     def osds(self) -> Tuple[int, ...]:
@@ -47,21 +47,21 @@ class Targets:
 
 @dataclass(frozen=True)
 class Scene:
-    """The cluster right before a fault, and ways to look closer; nothing here changes anything."""
+    """The cluster right before a fault, with further questions to it; no method changes anything."""
 
     ceph: Ceph
     facts: Facts
-    nodes: Tuple[str, ...]  # all that the YAML names
-    name: str  # of this fault in this run: the prefix of what it leaves on nodes
+    nodes: Tuple[str, ...]  # all nodes of the YAML
+    name: str  # name of this fault in this run: the prefix of its files on nodes
     limits: ClusterLimits = ClusterLimits()
 
     @property
     def head(self) -> str:
-        """Return the node through which the cluster is asked and told."""
+        """Return the node on which Ceph's commands run."""
         return self.ceph.head
 
     def node(self, name: DaemonName) -> str:
-        """Return the node of a daemon, as the YAML spells it. Raises FaultError."""
+        """Return the node of a daemon, by its name in the YAML. Raises FaultError."""
         host = self.facts.daemons(name.type).get(name)
         node = self._table.find(host) if host else None
         if node is None:
@@ -84,21 +84,21 @@ class Scene:
         return osds_by_node
 
     def set(self, *lines: str) -> Command:
-        """Return a command to the cluster: each line is what follows `ceph`. It ends with the first that fails."""
+        """Return one command of several lines of arguments for `ceph`; it ends at the first line that fails."""
         text = " && ".join(f"{self.ceph.command} {line}" for line in lines)
         return Command(self.head, text, len(lines) * self.limits.quick)
 
     def unset(self, *lines: str) -> Command:
-        """Return the same for an undo: one that fails does not stop the others."""
+        """Return one command of several lines for an undo: a line that fails does not stop the next ones."""
         text = "; ".join(f"{self.ceph.command} {line}" for line in lines)
         return Command(self.head, text, len(lines) * self.limits.quick)
 
     def says(self, question: str, want: Sequence[Tuple[Tuple[Any, ...], Any]], timeout: float) -> Check:
-        """Return a check of a reply of the cluster."""
+        """Return a check of the cluster's reply to a question."""
         return Check(self.head, f"{self.ceph.command} {question} -f json", tuple(want), timeout)
 
     def ask(self, node: str, text: str, root: bool = False) -> str:
-        """Return the output of a command that only looks. Raises FaultError when it fails."""
+        """Return the output of a command that changes nothing. Raises FaultError when it fails."""
         command = sudo(text) if root else text
         result = self.ceph.remote.run([node], command, timeout=self.limits.quick, check=False)[node]
         if result.status:
@@ -112,17 +112,17 @@ class Scene:
         return self.says("osd dump", want, self.limits.down)
 
     def went(self, osds: Sequence[int]) -> Check:
-        """Return the check that the cluster has seen the OSDs go down, also where they are up again by now."""
+        """Return the check that the cluster has seen the OSDs go down, even if they are up again by now."""
         want: List[Tuple[Tuple[Any, ...], Any]] = []
         for osd in osds:
             entry = self.facts.osds[osd]
-            since = entry.get("down_at")  # the epoch in which it went down the last time
+            since = entry.get("down_at")  # epoch in which the OSD went down last
             name, value = ("down_at", {"not": since}) if entry["up"] and since is not None else ("up", 0)
             want.append((("osds", {"osd": osd}, name), value))
         return self.says("osd dump", want, self.limits.down)
 
     def back(self, osds: Sequence[int], timeout: Optional[float] = None) -> Check:
-        """Return the check that the OSDs are up, and in with the weight that they have now."""
+        """Return the check that the OSDs are up, and in with their present weights."""
         want: List[Tuple[Tuple[Any, ...], Any]] = []
         for osd in osds:
             entry = self.facts.osds[osd]
@@ -131,7 +131,7 @@ class Scene:
         return self.says("osd dump", want, self.limits.back if timeout is None else timeout)
 
     def mark_in(self, osds: Sequence[int]) -> Tuple[Command, ...]:
-        """Return the command that marks in what is marked out meanwhile, with the weight that each OSD has now."""
+        """Return the command that marks OSDs in again with their present weights, if they are marked out later."""
         entries = {o: self.facts.osds[o] for o in osds if self.facts.osds[o]["in"]}
         lines = ["osd in " + " ".join(map(str, entries))] if entries else []
         lines += [f"osd reweight {o} {e['weight']:g}" for o, e in entries.items() if e["weight"] != 1]
@@ -144,9 +144,9 @@ class Scene:
 
 
 class Resolver:
-    """Resolves the targets of faults: names, or a number of them that is chosen by a seed.
+    """Resolves the targets of faults: given names, or a number of targets that a seed chooses.
 
-    `held` are the daemons that open faults have taken; `eligible` those that the kind may take, None: all.
+    `held`: daemons that open faults have taken. `eligible`: daemons that the kind may hit; None: all.
     """
 
     def __init__(
@@ -159,9 +159,9 @@ class Resolver:
         self._facts, self._table, self._held, self._eligible = facts, HostTable(nodes), set(held), eligible
 
     def resolve(self, fault: Fault, takes: str, types: Sequence[str]) -> Targets:
-        """Return the targets. `takes` and `types` are those of the kind. Raises FaultError.
+        """Return the targets. `takes` and `types`: of the fault's kind. Raises FaultError.
 
-        A node means its daemons of the type that the fault has (`choose_of`), else of the first type.
+        A node stands for its daemons of the type `choose_of` of the fault, by default of the first type.
         """
         of = fault.choose_of if fault.choose_of in types else types[0]
         host_by_daemon = {name: host for type in types for name, host in self._facts.daemons(type).items()}
@@ -173,7 +173,7 @@ class Resolver:
         named = list(fault.targets)
         if not named:
             if fault.choose < 1:
-                raise FaultError(f"{fault.label}: no targets, and no number of them to choose")
+                raise FaultError(f"{fault.label}: no targets: name them, or give the number to choose")
             named = self._chosen(fault, takes, types, by_node)
         nodes: List[str] = []
         hit: List[DaemonName] = []
@@ -184,28 +184,28 @@ class Resolver:
                 nodes += whole_nodes
                 continue
             daemon = DaemonName.parse(text)
-            # osd.3 is no other spelling of a node named osd
+            # osd.3 is not another spelling of a node named osd
             its_form = daemon.type in types and bool(daemon.id)
             node = self._table.find(text)
             if its_form and (node != text or (daemon in host_by_daemon and takes != "node")):
                 if takes == "node":
-                    raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes, {text} is not a node")
+                    raise FaultError(f"{fault.label}: {fault.kind} hits whole nodes, but {text} is not a node")
                 if daemon not in host_by_daemon:
                     raise FaultError(f"{fault.label}: there is no {text}")
                 hit.append(daemon)
                 continue
             if takes == "daemon":
-                raise FaultError(f"{fault.label}: {fault.kind} takes {_of(types)} daemons, {text} is not one")
+                raise FaultError(f"{fault.label}: {fault.kind} hits {_of(types)} daemons, but {text} is not one")
             if node is None or node not in by_node:
                 candidates = ", ".join(sorted(by_node)) or "none"
                 problem = f"{text} is not a node of `cluster:` with {of} daemons"
-                raise FaultError(f"{fault.label}: {problem}; there are {candidates}")
+                raise FaultError(f"{fault.label}: {problem}; nodes with such daemons: {candidates}")
             nodes.append(node)
             hit += by_node[node]
         daemons = tuple(dict.fromkeys(hit))
         wrong = [d for d in daemons if self._eligible is not None and d not in self._eligible]
-        self._refuse(fault, wrong, f"{fault.kind} takes {names(sorted(self._eligible or ()))} now")
-        self._refuse(fault, [d for d in daemons if d in self._held], "taken by another open fault")
+        self._refuse(fault, wrong, f"{fault.kind} can hit only {names(sorted(self._eligible or ()))} now")
+        self._refuse(fault, [d for d in daemons if d in self._held], "already hit by another open fault")
         self._refuse(fault, [d for d in daemons if not self._facts.is_up(d)], "down already, and not by this run")
         return Targets(tuple(dict.fromkeys(nodes)), daemons, tuple(named))
 
@@ -216,10 +216,10 @@ class Resolver:
         facts = self._facts
         items = {str(node["name"]): id for id, node in facts.tree.items() if id < 0}
         if bucket not in items:
-            raise FaultError(f"{fault.label}: there is no CRUSH bucket {bucket}; there are {', '.join(sorted(items))}")
+            raise FaultError(f"{fault.label}: no CRUSH bucket {bucket}; the cluster has {', '.join(sorted(items))}")
         osds = {osd for osd in facts.below(items[bucket]) if osd in facts.osds}
         if "osd" not in types or not osds:
-            problem = "it has none" if "osd" in types else f"{fault.kind} takes {_of(types)} daemons"
+            problem = "it has no OSDs" if "osd" in types else f"{fault.kind} hits {_of(types)} daemons"
             raise FaultError(f"{fault.label}: CRUSH bucket {bucket} stands for its OSDs: {problem}")
         hosts = {host: set(members) for host, members in facts.hosts.items() if osds.intersection(members)}
         if takes != "node":
@@ -227,8 +227,8 @@ class Resolver:
         for host, members in hosts.items():
             if not members <= osds:
                 outside = names(osd_names(sorted(members - osds)))
-                problem = f"{host} has {outside} outside {bucket}"
-                raise FaultError(f"{fault.label}: {fault.kind} takes whole nodes; {problem}")
+                problem = f"{host} also has {outside}, outside {bucket}"
+                raise FaultError(f"{fault.label}: {fault.kind} hits whole nodes; {problem}")
         unknown = [host for host in hosts if self._table.find(host) is None]
         if unknown:
             raise FaultError(f"{fault.label}: {', '.join(unknown)} of {bucket} is not a node of `cluster:`")
@@ -245,7 +245,7 @@ class Resolver:
         of = fault.choose_of or (types[0] if takes == "daemon" else "node")
         if (of == "node" and takes == "daemon") or (of != "node" and (takes == "node" or of not in types)):
             accepted = "whole nodes" if takes == "node" else f"{_of(types)} daemons"
-            raise FaultError(f"{fault.label}: {fault.kind} takes {accepted}, not {of}")
+            raise FaultError(f"{fault.label}: {fault.kind} hits {accepted}, not {of}")
         usable = {d for daemons in by_node.values() for d in daemons if self._healthy(d)}
         if of == "node":
             free = [node for node in sorted(by_node) if by_node[node] and usable.issuperset(by_node[node])]

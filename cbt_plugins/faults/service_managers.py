@@ -1,6 +1,6 @@
-"""Service managers: systemd, cephadm, Rook, or bare processes as CBT and the lab start them; daemons of any type.
+"""Service managers: systemd, cephadm, Rook, or bare processes as CBT and the lab start them; for all types of daemons.
 
-A node is asked while its daemons run, so what is started again is exactly what was stopped.
+A node is asked while its daemons run, so that exactly the stopped daemons are started again.
 """
 
 from __future__ import annotations
@@ -24,60 +24,60 @@ PROGRAMS: Mapping[str, str] = {
     **{"ceph-osd": "osd", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"},
     "radosgw": "rgw",
 }
-#: daemons without which cephadm's orchestrator takes no order: each is stopped and started by its unit
+#: daemons that cephadm's orchestrator itself needs: they are stopped and started by their units
 _ORCHESTRATOR = ("mon", "mgr")
-#: what stands before an id where a gateway is named as a client of the cluster
+#: prefixes of the id of a gateway in its name as a client of the cluster
 _CLIENTS = ("client.", "radosgw.", "rgw.")
 
 
 @dataclass(frozen=True)
 class DaemonProcess:
-    """A process of a daemon; pid and start time tell it from every other."""
+    """A process of a daemon; pid and start time identify it."""
 
     pid: int
     started: int  # clock ticks since the node booted
-    files: int  # its limit of open files, 0 unknown
+    files: int  # limit of open files; 0: unknown
     argv: Tuple[str, ...]
     user: int = 0
     group: int = 0
     folder: str = "/"
-    environment: Tuple[str, ...] = ()  # NAME=VALUE, of what decides how a program is loaded
+    environment: Tuple[str, ...] = ()  # NAME=VALUE of the variables that influence the loading of programs
 
     @property
     def identity(self) -> str:
-        """Return it as the programs on nodes take it."""
+        """Return PID:START, the argument of the programs on nodes."""
         return f"{self.pid}:{self.started}"
 
 
 @dataclass(frozen=True)
 class Service:
-    """A daemon on its node, and how it is run there."""
+    """A daemon on its node, with its service manager."""
 
     name: DaemonName
     node: str
     manager: str  # a key of MANAGERS
-    unit: str = ""  # of systemd, also under cephadm
+    unit: str = ""  # unit of systemd, also under cephadm
     process: Optional[DaemonProcess] = None
-    endpoints: Tuple[str, ...] = ()  # of a gateway, "127.0.0.1:7480", for commands on its node
+    endpoints: Tuple[str, ...] = ()  # endpoints of a gateway such as "127.0.0.1:7480", for commands on its node
 
 
 class ServiceManager:
-    """What starts and ends the services of one node. All of its services are of this manager."""
+    """Starts and stops services of one node, all of which this manager runs."""
 
     def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
-        """Return the services by itself; None where their nodes are to be asked. Raises FaultError."""
+        """Return the services if the manager knows them; None if the nodes must be asked. Raises FaultError."""
         return None
 
     def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
-        """Return the command that ends services in good order and waits for their end."""
+        """Return the command that stops services in an orderly way and waits for their end."""
         raise NotImplementedError
 
     def start(self, scene: Scene, services: Sequence[Service]) -> Command:
-        """Return the command that starts services again; those that run are left alone."""
+        """Return the command that starts services again; running services are not touched."""
         raise NotImplementedError
 
     def restart(self, scene: Scene, services: Sequence[Service]) -> Command:
-        """Return the command that stops services, whatever process they are by then, and starts them again."""
+        """Return the command that restarts services, even if their processes have changed."""
         stop, start = self.stop(scene, services), self.start(scene, services)
         return replace(stop, text=f"{stop.text}\n{start.text}", timeout=stop.timeout + start.timeout)
 
@@ -93,11 +93,11 @@ class ServiceManager:
         return self._on_node(scene, services, text)
 
     def settled(self, scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
-        """Return checks that no order is pending."""
+        """Return checks that no order to the manager is pending."""
         return ()
 
     def count(self, scene: Scene, services: Sequence[Service]) -> Command:
-        """Return the command that prints how many of the services run."""
+        """Return the command that prints the number of running services."""
         raise NotImplementedError
 
     @staticmethod
@@ -113,7 +113,7 @@ class Systemd(ServiceManager):
 
     def start(self, scene: Scene, services: Sequence[Service]) -> Command:
         units = _units(services)
-        # a unit that ended too often is refused until its count is reset
+        # systemd refuses to start a unit that has ended too often, until its count is reset
         return self._on_node(
             scene, services, f"systemctl reset-failed {units} 2>/dev/null; systemctl start {units}"
         )
@@ -127,7 +127,7 @@ class Systemd(ServiceManager):
 
 
 class Cephadm(Systemd):
-    """Daemons that the orchestrator starts and stops, through the head; a crash is by the unit."""
+    """Daemons that the orchestrator starts and stops, through the head; they are killed through their units."""
 
     def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
         return self._ordered(scene, services, "stop")
@@ -149,7 +149,7 @@ class Cephadm(Systemd):
 
 
 class BareProcess(ServiceManager):
-    """Processes that nothing restarts: started again with their arguments, folder, user, limit and environment."""
+    """Bare processes; they are started again with their former arguments, folder, user, limit and environment."""
 
     def stop(self, scene: Scene, services: Sequence[Service]) -> Command:
         return self._on_node(scene, services, signal("TERM", [s.process for s in services if s.process]))
@@ -170,7 +170,7 @@ class BareProcess(ServiceManager):
 class Rook(ServiceManager):
     """Deployments of Rook, by kubectl on the machine that leads the run; `unit` is "NAME:REPLICAS:SELECTOR"."""
 
-    #: what its commands do, in both namespaces
+    #: the rights that its commands need, in both namespaces
     _RIGHTS = (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale"))
 
     def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
@@ -191,7 +191,7 @@ class Rook(ServiceManager):
         matching = [deployment for deployment in deployments if self._runs(deployment["metadata"], name)]
         if len(matching) != 1:
             labels = f"label app=rook-ceph-{name.type} and the ID {name.id}"
-            raise FaultError(f"{name}: {len(matching)} deployments have the {labels}: there must be one")
+            raise FaultError(f"{name}: {len(matching)} deployments have the {labels}, but there must be exactly one")
         spec = matching[0]["spec"]
         selector = ",".join(f"{key}={value}" for key, value in sorted(spec["selector"]["matchLabels"].items()))
         unit = f"{matching[0]['metadata']['name']}:{spec['replicas']}:{selector}"
@@ -201,7 +201,7 @@ class Rook(ServiceManager):
         labels, app = metadata.get("labels", {}), f"rook-ceph-{name.type}"
         if labels.get("app") != app:
             return False
-        if name.type == "rgw":  # its label has the object store; the name of the deployment has - where the ID has .
+        if name.type == "rgw":  # the label names the object store; the deployment's name has - for . in the ID
             return bool(str(metadata["name"]).replace("-", ".") == f"{app}-{name.id}".replace("-", "."))
         return bool(labels.get("ceph-osd-id" if name.type == "osd" else "ceph_daemon_id") == name.id)
 
@@ -253,9 +253,9 @@ MANAGERS: Mapping[str, ServiceManager] = {
 def find(
     scene: Scene, daemons: Iterable[DaemonName], manager: str = "", on_node: bool = False
 ) -> Dict[str, List[Service]]:
-    """Return node -> its services. `manager` is what must run them; without it, what does is found out.
+    """Return node -> its services. `manager`: the required service manager; "": find out.
 
-    `on_node`: for a fault of the nodes themselves, or of their disks. Raises FaultError.
+    `on_node`: for a fault of the nodes themselves or of their disks. Raises FaultError.
     """
     daemons = list(daemons)
     for service_manager in [MANAGERS[manager]] if manager else MANAGERS.values():
@@ -300,7 +300,7 @@ def start(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
 
 
 def restart(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
-    """Return the commands that restart services of one node, whatever process they are by then."""
+    """Return the commands that restart services of one node, even if their processes have changed."""
     return tuple(MANAGERS[manager].restart(scene, group) for manager, group in _by_manager(services))
 
 
@@ -310,12 +310,12 @@ def kill(scene: Scene, services: Sequence[Service]) -> Tuple[Command, ...]:
 
 
 def down(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return checks that services are gone: OSDs by the OSD map, others by their service manager."""
+    """Return checks that services are down: OSDs by the OSD map, other daemons by their service manager."""
     return tuple(_running(scene, services, False))
 
 
 def up(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
-    """Return checks that services are as before, and that no order is pending."""
+    """Return checks that services are up again, and that no order to the manager is pending."""
     settled = [check for manager, group in _by_manager(services) for check in MANAGERS[manager].settled(scene, group)]
     return (*_running(scene, services, True), *settled)
 
@@ -347,7 +347,7 @@ def probe(daemons: Iterable[DaemonName]) -> str:
 
 
 def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = "") -> Dict[DaemonName, Service]:
-    """Return how each daemon is run, by the reply to `probe`. `manager` is what must run it.
+    """Return the service of each daemon, by the reply to `probe`. `manager`: the required service manager.
 
     Raises FaultError for a daemon that does not run, or whose service manager is not clear.
     """
@@ -367,7 +367,7 @@ def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = 
     services = {}
     for name in daemons:
         daemon_units = units.get(str(name), [])
-        if str(name) not in processes:  # a unit that does not run counts where no process runs either
+        if str(name) not in processes:  # a unit that does not run counts only if no process runs either
             daemon_units = daemon_units + idle.get(str(name), [])
         services[name] = _service(node, name, daemon_units, processes.get(str(name), []), manager)
     return services
@@ -378,7 +378,7 @@ def _service(
 ) -> Service:
     for noun, several in (("units", units), ("processes", processes)):
         if len(several) > 1:
-            raise FaultError(f"{node} has {len(several)} {noun} of {name}: not clear which one is meant")
+            raise FaultError(f"{node} has {len(several)} {noun} of {name}, but there must be exactly one")
     unit, process = next(iter(units), ""), next(iter(processes), None)
     cephadm = bool(re.fullmatch(rf"ceph-[0-9a-f-]{{36}}@{re.escape(str(name))}\.service", unit))
     if manager == "process" and unit:
@@ -428,12 +428,12 @@ def _units(services: Sequence[Service]) -> str:
 
 
 def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
-    """Return shell text that signals exactly these processes and waits until they are gone."""
+    """Return shell text that signals exactly these processes and waits until they have ended."""
     return script("process", action="signal", signal=name, processes=" ".join(p.identity for p in processes))
 
 
 def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> str:
-    """Return shell text that starts a bare process as it was, unless it runs; or "restart" for one that runs, too."""
+    """Return shell text that starts a bare process again unless it runs; with "restart", also if it runs."""
     line = " ".join(map(shlex.quote, ["env", *process.environment, *process.argv]))
     if process.user and not any(word.startswith("--setuser") for word in process.argv):
         line = f"setpriv --reuid={process.user} --regid={process.group} --init-groups {line}"
@@ -454,7 +454,7 @@ def _counted(name: DaemonName) -> str:
 
 
 def _which(name: DaemonName) -> Dict[str, str]:
-    """Return the marks of a bare process of a daemon: its program, and a pattern of its command line."""
+    """Return how to find a daemon's bare process: its program, and a pattern of its command line."""
     program = next(program for program, type in PROGRAMS.items() if type == name.type)
     heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)
@@ -464,10 +464,10 @@ def _which(name: DaemonName) -> Dict[str, str]:
 
 
 def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float) -> str:
-    """Return shell text that has cephadm "stop" or "start" daemons and waits for it; or "settled", or "count".
+    """Return shell text that lets cephadm "stop" or "start" daemons and waits for the effect; or "settled", "count".
 
-    `ceph` is the command, `name` the fault's, `pause` the seconds between two looks. What was ordered and not seen is
-    in a file on the node, so that a `start` completes a `stop` of the same name that was cut short.
+    `ceph`: the command; `name`: of the fault; `pause`: seconds between two looks. A file on the node lists orders
+    whose effect was not seen yet, so that a `start` completes an interrupted `stop` of the same name.
     """
     values = {"action": action, "ceph": ceph, "daemons": " ".join(map(str, daemons)), "name": name}
     return in_folder("orchestrator", **values, pause=f"{pause:g}")

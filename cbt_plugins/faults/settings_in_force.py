@@ -1,8 +1,8 @@
-"""Settings in force: what the daemons say they run with, and what they read only when they start.
+"""Settings in force: the values that daemons report, and the options that daemons read only when they start.
 
-`ceph config set` tells what the monitors store. A ceph.conf on a node wins over it, a section may name no daemon, and
-some options count from the next start on. `ceph config show DAEMON OPTION` is what a daemon has reported, on every
-release since 16.2 for gateways too, by the number of their instance: rgw.4114.
+`ceph config set` changes the values in the monitors. A ceph.conf on a node wins over them, a section may match no
+daemon, and some options take effect at the next start. `ceph config show DAEMON OPTION` shows the value that a daemon
+has reported; since 16.2 for gateways too, by the number of the instance: rgw.4114.
 """
 
 from __future__ import annotations
@@ -19,16 +19,16 @@ from cbt_plugins.faults.step import FaultError, agrees
 #: (who, option, value) of `ceph config set`
 Setting = Tuple[str, str, str]
 
-#: what is asked to find the daemons of a section
+#: questions that find the daemons of a section
 _QUESTIONS = ("osd dump", "osd tree", "osd metadata", "quorum_status", "mgr stat", DAEMON_QUESTIONS["rgw"])
 #: seconds for one daemon's answer, on top of the limit of a command
 _EACH = 0.2
-#: questions in one command: Linux takes 128 KiB as an argument, and where one is not answered each needs a `ceph`
+#: most questions in one command: Linux takes 128 KiB as an argument, and if one reply fails each needs a `ceph`
 _LOT = 300
 
 
 class Wrong(NamedTuple):
-    """Daemons that do not run with what was set, and run with one value; "" where they say none."""
+    """Daemons that do not run with the value that was set, but all with one other value; "": they report none."""
 
     daemons: Tuple[str, ...]
     option: str
@@ -41,9 +41,9 @@ class Wrong(NamedTuple):
 
 
 def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[Wrong]:
-    """Return those of these settings that daemons do not run with; OSDs and gateways that are down do not count.
+    """Return the settings that daemons do not run with; OSDs and gateways that are down do not count.
 
-    Options of the mgr's modules have no daemon that would tell. Raises FaultError when the cluster does not answer.
+    Options of mgr modules are skipped: no daemon reports them. Raises FaultError when the cluster does not answer.
     """
     daemon_settings = [setting for setting in settings if "/" not in setting[1]]
     if not daemon_settings:
@@ -52,7 +52,7 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
     wanted: Dict[Tuple[str, str], str] = {}
     for who, option, value in sorted(daemon_settings, key=lambda setting: _rank(setting[0])):
         for daemon in daemons_of(facts, who):
-            wanted[daemon, option] = value  # what is said of fewer daemons wins
+            wanted[daemon, option] = value  # the setting for fewer daemons wins
     shown = _shown(ceph, list(wanted), timeout)
     names = {key: f"rgw.{row['metadata'].get('id', key)}" for key, row in facts.gateways.items()}
     wrong: Dict[Tuple[str, str, str], List[str]] = {}
@@ -64,7 +64,7 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
 
 
 def needs_restart(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> List[str]:
-    """Return why settings cannot take effect while the daemons run; those that are in force already can."""
+    """Return the errors of settings that take effect only at a start of the daemons, and are not in force yet."""
     names = dict.fromkeys(option for _, option, _ in settings if "/" not in option)
     help_by_option = {name: _help(ceph, name, timeout) for name in names}
     at_start = {
@@ -82,7 +82,7 @@ def _help(ceph: Ceph, option: str, timeout: float) -> Mapping[str, Any]:
     try:
         reply = json.loads(answer.stdout)
     except ValueError:
-        return {}  # `config set` says what is wrong with it
+        return {}  # `config set` will report the error
     return reply if isinstance(reply, dict) else {}
 
 
@@ -92,7 +92,7 @@ def _rank(who: str) -> int:
 
 
 def daemons_of(facts: Facts, who: str) -> Iterator[str]:
-    """Yield the daemons that are up and take what is set for `who`, as `config show` names them."""
+    """Yield the daemons that are up and to which settings for `who` apply, by their names for `config show`."""
     section, _, mask = who.partition("/")
     kind, _, name = section.partition(".")
     if kind in ("osd", "global"):
@@ -109,7 +109,7 @@ def daemons_of(facts: Facts, who: str) -> Iterator[str]:
         own = name[4:] if name.startswith("rgw.") else name
         for key, row in facts.gateways.items():
             id = str(row["metadata"].get("id", key))
-            # an entity's name is client.rgw.ID or client.ID, and the map has the ID alone
+            # the name of an entity is client.rgw.ID or client.ID; the service map has the ID alone
             if name in ("", "rgw") or own == id or id.startswith(f"{own}."):
                 yield f"rgw.{key}"
 
@@ -124,7 +124,7 @@ def _masked(facts: Facts, mask: str) -> Sequence[int]:
 
 
 def _shown(ceph: Ceph, pairs: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
-    """Return each daemon's reply about its option, "" without one."""
+    """Return each daemon's value of its option, "" if there is none."""
     questions = [f"config show {daemon} {option}" for daemon, option in pairs]
     lots = (questions[first : first + _LOT] for first in range(0, len(questions), _LOT))
     return [reply for lot in lots for reply in _replies(ceph, lot, timeout)]
@@ -136,7 +136,7 @@ def _replies(ceph: Ceph, questions: Sequence[str], timeout: float) -> List[str]:
     replies = [line.strip() for line in answer.stdout.splitlines() if line.strip()]
     if len(replies) == len(questions):
         return replies
-    # one of them is not known, or the command passes no input on: each by itself
+    # a daemon is unknown, or the `ceph` command does not pass standard input on: ask one by one
     each = "; ".join(f"echo \"{_MARK} $({ceph.command} {question} 2>/dev/null | head -1)\"" for question in questions)
     answer = ceph.run(each, timeout + 5 * _EACH * len(questions))
     replies = [line[len(_MARK) :].strip() for line in answer.stdout.splitlines() if line.startswith(_MARK)]

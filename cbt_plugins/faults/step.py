@@ -11,8 +11,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cluster.ceph_programs import readable
 
-#: how to find a value in an answer: a key of an object, {"osd": 3} for the entry of a list that has these values,
-#: {"=": "noout"} for a list of plain values that has this one (True)
+#: path to a value in a reply: a key of an object; {"osd": 3}: the entry of a list that has these values;
+#: {"=": "noout"}: True if a list of plain values has this value
 Place = Tuple[Any, ...]
 
 _NUMBER = r"[+-]?\d+(?:\.\d*)?(?:e[+-]?\d+)?"
@@ -26,13 +26,13 @@ class FaultError(Exception):
 
 @dataclass(frozen=True)
 class Command:
-    """A shell command on one node; "" is the machine that leads the run. `root`: by sudo where the user is not root."""
+    """A shell command on one node; "": the leading machine. `root`: with sudo if the user is not root."""
 
     node: str
     text: str
     timeout: float = 60.0  # seconds
     root: bool = False
-    secrets: Tuple[str, ...] = ()  # names of environment variables that must be set; their values are in no file
+    secrets: Tuple[str, ...] = ()  # environment variables that must be set; their values are written to no file
 
     def __str__(self) -> str:
         return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}"
@@ -40,14 +40,14 @@ class Command:
 
 @dataclass(frozen=True)
 class Check:
-    """A question and the reply that is expected; exit statuses do not count.
+    """A question and the expected reply; exit statuses do not count.
 
-    `want` pairs a place in the JSON reply with its value; None = absent, {"not": value} = present and different,
-    {"like": value} = the same option as Ceph writes it, {"while_there": value} = it, or its entry of a list is gone.
-    The place () is the whole reply as text.
-    The reply to a check with a `milestone` is "AT NOW", in epoch seconds of the node: when that was reached, and now.
-    A check with `lapses` is skipped so many seconds after the command of its step, or `refused` seconds after a command
-    that failed.
+    `want`: pairs of a place in the JSON reply and its value; None = absent, {"not": value} = present and different,
+    {"like": value} = equal as an option of Ceph (1 is true), {"while_there": value} = equal, or its list has no such
+    entry any more. The place () is the entire reply as text.
+    The reply to a check with a `milestone` is "AT NOW", in epoch seconds of the node: when the milestone was reached,
+    and the present time. A check with `lapses` is skipped that many seconds after the command of its step, or after
+    `refused` seconds if the command failed.
     """
 
     node: str
@@ -65,7 +65,7 @@ class Check:
         )
 
     def differs(self, answer: str) -> Optional[str]:
-        """Return None when the reply is as expected, else the first difference."""
+        """Return the first difference to the expected reply, or None."""
         try:
             value = json.loads(answer) if any(place for place, _ in self.want) else None
         except ValueError:
@@ -79,11 +79,11 @@ class Check:
 
     @property
     def may_go(self) -> bool:
-        """Whether values count only while their entries are there."""
+        """Whether some values count only while their list has the entry."""
         return any(isinstance(wanted, Mapping) and "while_there" in wanted for _, wanted in self.want)
 
     def gone(self, answer: str) -> List[str]:
-        """Return the entries that are gone, of those whose values count while they are there."""
+        """Return the entries that no longer exist, among those whose values count only while they exist."""
         try:
             reply = ReplyValues(json.loads(answer))
         except ValueError:
@@ -94,19 +94,19 @@ class Check:
 
 @dataclass(frozen=True)
 class Step:
-    """One change and its undo. It is on disk before the first of its commands is sent."""
+    """One change and its undo. It is written to disk before its first command is sent."""
 
     what: str
-    node: str  # where it happens; the head for what is set on the cluster
+    node: str  # node of the change; the head for settings of the cluster
     inject: Tuple[Command, ...]
     undo: Tuple[Command, ...]  # may run any number of times
     checks: Tuple[Check, ...]  # all hold: undone
     took: Tuple[Check, ...] = ()  # all hold: in effect
     former: Mapping[str, Any] = field(default_factory=dict)
-    daemons: Tuple[str, ...] = ()  # that it takes: "osd.3"
-    arm: Optional[Command] = None  # sets a dead man's switch on the node, before `inject`
+    daemons: Tuple[str, ...] = ()  # daemons that it hits: "osd.3"
+    arm: Optional[Command] = None  # arms a dead man's switch on the node, before `inject`
     deadline: Optional[float] = None  # seconds after which it fires
-    silent: bool = False  # its daemons serve nobody, although maps may show them up
+    silent: bool = False  # its daemons do not serve, although maps may show them as up
 
     @property
     def osds(self) -> Tuple[int, ...]:
@@ -114,11 +114,11 @@ class Step:
         return tuple(int(name[4:]) for name in self.daemons if name.startswith("osd."))
 
     def counting(self, seconds: float, refused: bool) -> Tuple[Check, ...]:
-        """Return the checks that have not lapsed so many seconds after its command; `refused`: that command failed."""
+        """Return the checks that have not lapsed, some seconds after the command; `refused`: the command failed."""
         return tuple(c for c in self.checks if c.lapses is None or seconds < (c.refused if refused else c.lapses))
 
     def overwritten(self, took: Check, answer: str) -> List[Tuple[str, Any, Any]]:
-        """Return the values set by others, by the reply to one of `took`: (name, value, value before the step)."""
+        """Return values that others have set, by the reply to a check of `took`: (name, value, value before)."""
         try:
             reply = ReplyValues(json.loads(answer))
         except ValueError:
@@ -137,12 +137,12 @@ class Step:
         return values
 
     def plain(self) -> Dict[str, Any]:
-        """Return it as plain data, for the journal."""
+        """Return the step as plain data, for the journal."""
         return asdict(self)
 
     @classmethod
     def parse(cls, data: Mapping[str, Any]) -> Step:
-        """Return the step of plain data."""
+        """Return the step from plain data."""
         fields = dict(data)
         for name in ("inject", "undo"):
             fields[name] = tuple(_command(c) for c in data[name])
@@ -155,7 +155,7 @@ class Step:
 
 @dataclass(frozen=True)
 class UndoRecord:
-    """A step that is open: it may be in effect, and its undo was not seen."""
+    """An open step: it may be in effect, and its undo was not seen."""
 
     id: str
     label: str
@@ -168,7 +168,7 @@ class UndoRecord:
     refused: bool = False  # ... which has failed
 
     def age(self, now: float) -> float:
-        """Return the seconds since its command, at a time in epoch seconds; infinite when none was sent."""
+        """Return the seconds from the command to a time in epoch seconds; infinite if no command was sent."""
         return max(0.0, now - self.since) if self.begun else float("inf")
 
 
@@ -181,7 +181,7 @@ def _check(data: Mapping[str, Any]) -> Check:
 
 
 class ReplyValues:
-    """Finds values in one reply. Each list of entries is gone through once, however many of them are looked for."""
+    """Finds values in one reply. Each list is read once, however many of its entries are looked for."""
 
     def __init__(self, value: Any) -> None:
         self._value = value
@@ -200,7 +200,7 @@ class ReplyValues:
         return value
 
     def _table(self, entries: List[Any], keys: Tuple[str, ...]) -> Dict[Tuple[Any, ...], Any]:
-        """Return the entries by their values of these keys; of several with the same values the first."""
+        """Return values of these keys -> the first entry that has them."""
         if (id(entries), keys) not in self._tables:
             table = self._tables[id(entries), keys] = {}
             for entry in entries:
@@ -231,7 +231,7 @@ def _value(wanted: Any) -> Any:
 
 
 def equals(actual: Any, wanted: Any) -> bool:
-    """Tell whether a value is as expected; numbers to 1e-4, since weights are stored in 1/65536."""
+    """Tell whether a value is as expected; numbers to 1e-4, because Ceph stores weights in units of 1/65536."""
     wanted = _value(wanted)
     if isinstance(wanted, Mapping):
         if "not" in wanted:
@@ -256,9 +256,9 @@ def _where(place: Place) -> str:
 
 
 def agrees(shown: str, given: str) -> bool:
-    """Tell whether `ceph config dump` shows an option set to `given` as `shown`; what cannot be compared agrees.
+    """Tell whether `shown` by `ceph config dump` can be an option that was set to `given`.
 
-    Ceph writes 1 as true, 4M as 4194304, 0.5 as 0.500000.
+    Ceph shows 1 as true, 4M as 4194304, 0.5 as 0.500000. Values that cannot be compared count as equal.
     """
     shown, given = shown.strip(), given.strip()
     low = shown.lower()
@@ -267,7 +267,7 @@ def agrees(shown: str, given: str) -> bool:
     if low in _TRUTH:
         return _truth(given) in (None, _TRUTH[low])
     if re.fullmatch(_NUMBER, low):
-        # it is shown with six digits
+        # Ceph shows six digits
         could = _numbers(given)
         return not could or any(isclose(float(low), number, rel_tol=1e-5, abs_tol=1e-6) for number in could)
     return not (_is_word(shown) and _is_word(given))
@@ -280,7 +280,7 @@ def _truth(given: str) -> Optional[bool]:
 
 
 def _numbers(given: str) -> List[float]:
-    """Return the numbers that it may mean: K is 1000 or 1024, depending on the type of the option."""
+    """Return the numbers that a text may mean: K is 1000 or 1024, depending on the type of the option."""
     if re.fullmatch(_NUMBER, given.lower()):
         return [float(given)]
     size = re.fullmatch(_SIZE, given)

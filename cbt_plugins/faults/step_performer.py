@@ -1,4 +1,4 @@
-"""Performer of steps: each is on disk with its undo, then made, then seen in effect; one at a time, in all threads."""
+"""Performer of steps, one at a time in all threads: write the step with its undo to disk, make it, see its effect."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from cbt_plugins.wait import Clock, wait_until
 
 
 class Performer:
-    """Performs steps, and has them undone. Once `shut`, nothing new begins; undo continues."""
+    """Performs steps and undoes them. After `shut` no new step begins, but undo continues."""
 
     def __init__(self, journal: UndoJournal, runner: Runner, undoer: Undoer, event: Event, clock: Clock) -> None:
         self._journal, self._runner, self._undoer, self._event = journal, runner, undoer, event
         self._clock = clock
         self._shut = False
-        #: one step, or one undo, at a time: faults come from a thread beside the load
+        #: one step or undo at a time: faults are injected by a thread beside the load
         self._turn = threading.RLock()
-        #: of waits that end when the run is stopping
+        #: clock of waits that end when the run is stopping
         self.clock = replace(clock, sleep=self._pause)
 
     @property
     def stopping(self) -> bool:
-        """Whether nothing new may begin."""
+        """Whether no new step may begin."""
         return self._shut
 
     def shut(self) -> None:
@@ -45,9 +45,9 @@ class Performer:
         facts: Optional[Mapping[str, Any]] = None,
         in_force: Callable[[], None] = lambda: None,
     ) -> None:
-        """Perform steps; `wait` until the cluster has seen each, then until `in_force` returns.
+        """Perform steps; `wait` until the cluster has seen each step, then until `in_force` returns.
 
-        `facts` of a fault are for its events. Raises FaultError, also that of `in_force`, after the undo of all steps.
+        `facts` of a fault go into its events. Raises FaultError, also the one of `in_force`, after undoing all steps.
         """
         if not steps:
             return
@@ -113,7 +113,7 @@ class Performer:
             raise FaultError("the run is stopping; no new faults are injected")
 
     def confirm(self, labels: Optional[Sequence[str]] = None) -> Dict[str, Optional[str]]:
-        """Look once whether faults have taken effect; return label -> None, or what is missing."""
+        """Check once whether faults have taken effect; return label -> None, or the effect that is missing."""
         seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
         missing_by_label: Dict[str, Optional[str]] = {}
         for record in self._journal.still_open():
@@ -126,15 +126,14 @@ class Performer:
         return missing_by_label
 
     def undo(self, labels: Sequence[str]) -> List[StillOpen]:
-        """Undo what has these labels, the last one first; return what is still open."""
+        """Undo the steps with these labels, the last one first; return the steps that are still open."""
         with self._turn:
             return self._undoer.undo([record for record in self._journal.still_open() if record.label in labels])
 
     def undo_all(self, prepared: bool = False) -> List[StillOpen]:
-        """Undo all that is open but what is `prepared`, or that too; return what is still open.
+        """Undo all open steps, also the `prepared` ones if asked to; return the steps that are still open.
 
-        Only the third signal stops it. A step that is beginning in another thread is waited for, and undone with the
-        rest.
+        Only the third signal stops this. A step that another thread is making is awaited and undone too.
         """
         with deferred(), self._turn:
             records = self._journal.still_open()

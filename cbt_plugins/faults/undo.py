@@ -1,6 +1,6 @@
-"""Undo of steps, the last one first, each until the cluster is seen to be as before.
+"""Undo of steps, the last one first; each undo is repeated until the cluster is as before.
 
-An undo continues whatever fails on the way: a command, a node, the disk of the journal.
+An undo continues after any failure: of a command, a node, or the disk of the journal.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Event = Callable[..., None]
 
 @dataclass(frozen=True)
 class StillOpen:
-    """A step that could not be undone, or not be seen to be; `commands` are for doing it by hand."""
+    """A step whose undo failed or was not seen. `commands`: for an undo by hand."""
 
     label: str
     change: str
@@ -36,14 +36,14 @@ class StillOpen:
 
 
 class Undoer:
-    """Undoes the steps of one journal."""
+    """Undoes steps of one journal."""
 
     def __init__(self, journal: UndoJournal, runner: Runner, event: Event, limits: ClusterLimits, clock: Clock) -> None:
         self._journal, self._runner, self._event = journal, runner, event
         self._limits, self._clock = limits, clock
 
     def undo(self, records: Sequence[UndoRecord]) -> List[StillOpen]:
-        """Undo steps, the last one first, each until it is seen to be undone; return those that are not."""
+        """Undo steps, the last one first, and wait until each undo is seen; return the steps that are still open."""
         left: List[StillOpen] = []
         waiting = {record.label: sum(r.label == record.label for r in records) for record in records}
         begun = set()
@@ -69,14 +69,14 @@ class Undoer:
         return left
 
     def _tell(self, name: str, **facts: Any) -> None:
-        """Write an event, if that is possible; no undo depends on it."""
+        """Write an event, if possible; an undo does not depend on it."""
         try:
             self._event(name, **facts)
         except (OSError, ValueError) as error:
             log.error("%s %s could not be written: %s", name, facts.get("label"), error)
 
     def _note(self, event: str, record: UndoRecord, **facts: Any) -> Optional[str]:
-        """Return None, or why it could not be written."""
+        """Write a line of the journal; return None, or the error."""
         try:
             self._journal.note(event, record, **facts)
         except (OSError, ValueError) as error:
@@ -84,9 +84,9 @@ class Undoer:
         return None
 
     def _undo_one(self, record: UndoRecord) -> Optional[str]:
-        """Return None when the cluster is seen to be as before, else why not."""
+        """Undo one step; return None when the cluster is as before, else the difference."""
         self._note("undo", record)
-        if record.step.undo:  # a command of the user's may have none
+        if record.step.undo:  # a command of the user may have no undo
             log.info("undo: %s", record.step.what)
         if record.kind in (SETTINGS, RECOVERY):
             self._tell_overwritten(record)
@@ -95,7 +95,7 @@ class Undoer:
         if attempt.why is not None:
             return attempt.why
         for name in self._runner.gone(record):
-            log.warning("%s no longer exists: its values are not set back (%s)", name, record.step.what)
+            log.warning("%s no longer exists, so its former values cannot be restored (%s)", name, record.step.what)
         failed = self._note("undone", record)
         return f"undone, but the journal could not be written: {failed}" if failed else None
 
@@ -103,19 +103,19 @@ class Undoer:
         for setting, was, back in self._runner.overwritten(record):
             self._note("overwritten", record, what=setting, was=was, back=back)
             self._tell("setting-overwritten", label=record.label, kind=record.kind, what=setting, was=was, back=back)
-            log.warning("%s was set to %s by somebody else during the run; it is set back to %s", setting, was, back)
+            log.warning("%s was set to %s by somebody else during the run; restoring %s", setting, was, back)
 
     def _recovered(self, record: UndoRecord, at: float) -> None:
-        """Write that the switch on a node had fired, at a time in epoch seconds, before it was disarmed."""
+        """Write an event: the dead man's switch had fired before the undo disarmed it, at a time in epoch seconds."""
         at = round(at, 3)
         self._note("recovered", record, at=at)
         self._tell("fault-recovered", label=record.label, kind=record.kind, osds=list(record.step.osds), at=at)
 
 
 class _Attempt:
-    """The undo of one step: sent until the cluster looks as before, or for as long as that may take.
+    """The undo of one step: its commands are sent until the cluster is as before, or its time is over.
 
-    `why` is None when it is undone, else what differs and which command has failed.
+    `why` is None when the step is undone, else the difference and the failed command.
     """
 
     def __init__(
@@ -126,7 +126,7 @@ class _Attempt:
         now, step = clock.now(), record.step
         self._sent = now - record.age(time.time())
         timeout = max((check.timeout for check in step.checks), default=0.0)
-        if step.deadline is not None:  # the node recovers by itself at the latest then
+        if step.deadline is not None:  # at the latest then the node has recovered by itself
             timeout = min(timeout, max(0.0, record.at + step.deadline - time.time()) + limits.back)
         self._until, self._again = now + timeout, now + limits.again
         self._undone_since: Optional[float] = None
@@ -134,22 +134,22 @@ class _Attempt:
         self.why: Optional[str] = None
 
     def is_over(self) -> bool:
-        """Send the commands that have not succeeded, look at the cluster; tell whether that is the end."""
+        """Send the commands that have not succeeded yet, check the cluster; tell whether the undo has ended."""
         results = [(command, self._runner.undo(self._record, command, self._recovered)) for command in self._todo]
         self._todo = [command for command, result in results if result]
         failures = [result for _, result in results if result]
         self._failure = next((failure.why for failure in failures), self._failure if self._todo else "")
-        # An undo that did not arrive does not stop a command of its fault that is still under way.
+        # An undo that did not arrive cannot stop a command of the fault that is still running.
         lost = any(failure.lost for failure in failures)
         counting = self._record.step.counting(self._clock.now() - self._sent, self._record.refused)
         different = self._runner.look(counting)
         now, self._looks = self._clock.now(), self._looks + 1
         self._undone_since = None if different else now if self._undone_since is None else self._undone_since
         since = self._undone_since
-        # A failed command is not needed where all looks undone, but the map of the cluster may lag behind.
+        # If all looks undone, a failed command does not matter; but the map of the cluster may lag behind.
         if since is not None and not lost and (not self._todo or now - since >= self._limits.lag):
             return True
-        # A command that hangs may use up all of the time; it is tried once more.
+        # A command that hangs may use up all of the time, so it is tried once more.
         if now >= self._until and self._looks > 1 and (since is None or lost):
             self.why = "; ".join(filter(None, (self._failure, different)))
             return True

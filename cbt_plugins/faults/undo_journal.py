@@ -1,4 +1,4 @@
-"""Undo journal of a run: each change and its undo, on disk before the change; what is open by its lines."""
+"""Undo journal of a run: each change with its undo, on disk before the change; it tells which changes are open."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.journal import Journal, journal_lines, sync_folder
 
 FILE = "undo.jsonl"
-#: closes a step whose undo was not seen: the user has said so
+#: event: the user has closed a step whose undo was not seen
 GIVEN_UP = "given-up"
-#: labels of the steps that are no faults
+#: labels of steps that are not faults
 SETTINGS, RECOVERY = "settings", "recovery"
-#: kind of what a run has made for itself: it stays when the run is broken off, so that it can be resumed
+#: kind of preparations of a run (pools, users): they stay when the run is broken off, so that it can be resumed
 PREPARED = "prepared"
-#: the labels of those that hold objects begin so
+#: beginning of the labels of preparations that hold objects
 _WITH_DATA = ("pool ", "rgw placement", "rgw user")
-#: kind of a command of the user's
+#: kind of a command of the user
 COMMAND = "command"
 
 
 class UndoJournal:
-    """The undo journal of a run, for one process at a time; raises JournalError, and OSError.
+    """The undo journal of a run, for one process at a time. Raises JournalError and OSError.
 
-    Every line is on disk before the call returns, with the seal of this user for this run. A file that cannot be
-    written any more is opened for reading, so that what is in it can be undone. Nothing is written before `identify`.
+    Every line is on disk before the call returns, with the seal of this user for this run. A read-only file is opened
+    for reading, so that its open changes can be undone. Nothing is written before `identify`.
     """
 
     def __init__(self, folder: Path, anybodys: bool = False) -> None:
@@ -38,14 +38,14 @@ class UndoJournal:
         self._run_id = ""
         self._others: Set[int] = set()  # ids of records that others wrote
         self._journal = Journal(self._path, PRIVATE, to_read=True, anybodys=anybodys)
-        sync_folder(folder)  # the file's name, too, must survive a loss of power
+        sync_folder(folder)  # the name of the file must survive a loss of power, too
 
     def identify(self, run_id: str, sealed: bool) -> None:
-        """Take the ID of the run; `sealed`: it is from a cluster.json whose seal holds (see `lines_of_others`).
+        """Set the ID of the run. `sealed`: the cluster.json of the ID has a valid seal (see `lines_of_others`).
 
-        Raises FaultError where a step is open that this user has not sealed for the run.
+        Raises FaultError if an open step does not have this user's seal for the run.
         """
-        undo_seal.of(run_id)  # fails before anything begins
+        undo_seal.of(run_id)  # an error is raised before anything begins
         self._run_id = run_id
         self._journal.mark = partial(undo_seal.mark, run_id=run_id)
         if self._anybodys:
@@ -68,7 +68,7 @@ class UndoJournal:
         return UndoRecord(id, label, kind, step, time.time(), False, False)
 
     def note(self, event: str, record: UndoRecord, **facts: Any) -> None:
-        """Write what became of a step.
+        """Write an event of a step.
 
         Events: "begun", "armed", "injected", "failed", "confirmed", "undo", "undone", GIVEN_UP, "recovered",
         "overwritten".
@@ -76,12 +76,12 @@ class UndoJournal:
         self._journal.write(event, id=record.id, label=record.label, **facts)
 
     def say(self, event: str, **facts: Any) -> None:
-        """Write a line that is about no step: what was chosen, or accepted."""
+        """Write a line that belongs to no step, such as chosen targets or accepted findings."""
         self._journal.write(event, **facts)
 
     @property
     def records(self) -> Sequence[Mapping[str, Any]]:
-        """Return all lines but those that others wrote."""
+        """Return all lines except lines that other users wrote."""
         lines = self._journal.records
         return [line for line in lines if id(line) not in self._others] if self._others else lines
 
@@ -95,11 +95,11 @@ class UndoJournal:
 
 
 def lines_of_others(lines: Sequence[Mapping[str, Any]], run_id: str, sealed: bool) -> List[Mapping[str, Any]]:
-    """Return the lines that are not obeyed: this user has not sealed them for the run. Raises FaultError.
+    """Return the lines to ignore, because they lack this user's seal for the run. Raises FaultError.
 
-    Lines before the first one that has its seal are obeyed, sealed or not, where an earlier version wrote them: there
-    are `open` lines, each has that version's seal for this run, and so has its cluster.json (`sealed`). From then on
-    each line needs its seal.
+    An earlier version sealed only `open` lines. Lines before the first sealed line are accepted if that version wrote
+    them: there are `open` lines, all have that version's seal for this run, and so has cluster.json (`sealed`). From
+    the first sealed line on, each line needs a seal.
     """
     marked = [undo_seal.is_marked(line, run_id) for line in lines]
     end = marked.index(True) if True in marked else len(lines)
@@ -110,12 +110,12 @@ def lines_of_others(lines: Sequence[Mapping[str, Any]], run_id: str, sealed: boo
 
 
 def holds_data(label: str) -> bool:
-    """Tell whether what a run has made for itself, under this label, holds objects."""
+    """Tell whether a preparation of a run holds objects, by its label."""
     return label.startswith(_WITH_DATA)
 
 
 def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
-    """Return the steps that are not known to be undone, and not given up, oldest first. Raises FaultError."""
+    """Return the steps without a seen undo that were not given up, oldest first. Raises FaultError."""
     opened: Dict[str, Mapping[str, Any]] = {}
     begun, ended, refused = set(), set(), set()
     since: Dict[str, float] = {}
@@ -130,7 +130,7 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
         elif event == "begun":
             begun.add(id)
         elif event == "injected" or line.get("refused"):
-            ended.add(id)  # of others that failed nobody knows: their connection was lost, or their time was over
+            ended.add(id)  # others may have had an effect: the connection was lost, or the time over
         elif event in ("undone", GIVEN_UP):
             opened.pop(id, None)
     try:
@@ -153,9 +153,9 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
 
 
 def open_in(folder: Path) -> List[UndoRecord]:
-    """Return the open steps of a run, whoever wrote them, also while another process has its journal.
+    """Return the open steps of a run, whoever wrote them, also while another process uses its journal.
 
-    Raises OSError, and FaultError for what is no step.
+    Raises OSError, and FaultError for a damaged step.
     """
     return still_open(journal_lines(folder / FILE))
 

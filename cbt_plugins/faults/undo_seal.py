@@ -1,6 +1,6 @@
-"""Seal of what an undo takes from an archive and runs: only this user on this machine can make it.
+"""Seal of the commands that an undo reads from an archive and runs: only this user on this machine can make a seal.
 
-An archive may come from anybody, and what is undone are shell commands, here and as root on nodes.
+An archive may come from anybody, and an undo runs shell commands, on this machine and as root on nodes.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from cbt_plugins.programs import cache_dir
 
 
 def of(content: Any) -> str:
-    """Return the seal of plain data. Raises FaultError where the key cannot be kept from others."""
-    # as it is after it was read again: keys are text, tuples are lists
+    """Return the seal of plain data. Raises FaultError if other users could read the key."""
+    # in the form that reading it again gives: keys are text, tuples are lists
     plain = json.dumps(json.loads(json.dumps(content)), sort_keys=True)
     return hmac.new(_key(), plain.encode(), hashlib.sha256).hexdigest()
 
@@ -32,7 +32,7 @@ def holds(seal: Any, content: Any) -> bool:
 
 
 def mark(record: Mapping[str, Any], run_id: str) -> Dict[str, str]:
-    """Return the seal of a line in the journal of a run, as a part of it; {} where the key cannot be had."""
+    """Return the seal for a line of a run's journal, as an item to add to the line; {} without a usable key."""
     try:
         return {"seal": of({**record, "run": run_id})}
     except FaultError:
@@ -40,22 +40,22 @@ def mark(record: Mapping[str, Any], run_id: str) -> Dict[str, str]:
 
 
 def is_marked(line: Mapping[str, Any], run_id: str) -> bool:
-    """Tell whether this user, on this machine, has written a line of the journal of a run. Raises FaultError."""
+    """Tell whether this user wrote a line of a run's journal on this machine. Raises FaultError."""
     content = {key: value for key, value in line.items() if key != "seal"}
     return holds(line.get("seal"), {**content, "run": run_id})
 
 
 def is_marked_as_before(line: Mapping[str, Any], run_id: str) -> bool:
-    """Tell whether this user, on this machine, has written an open step with an earlier version. Raises FaultError.
+    """Tell whether this user wrote an open step on this machine with an earlier version. Raises FaultError.
 
-    That version sealed these parts of an `open` line, and no other line.
+    The earlier version sealed these parts of `open` lines, and no other lines.
     """
     content = {key: line.get(key) for key in ("id", "label", "kind", "step")}
     return holds(line.get("seal"), {**content, "run": run_id})
 
 
 def refusal(path: Path) -> str:
-    """Return why what a file says is not run, and what can be done."""
+    """Return a message: why the commands of a file are not run, and what to do."""
     return (
         f"{path} was not written by this user on this machine, or the key {_path()} was removed since: "
         "no command of the file is run; read the commands with "
@@ -63,7 +63,7 @@ def refusal(path: Path) -> str:
     )
 
 
-#: the newest key, and the state of its file and folder then: a journal has a seal in each line
+#: cached key, with the state of its file and folder: a journal has a seal in each line
 _newest: Tuple[Any, bytes] = (None, b"")
 
 
@@ -82,7 +82,7 @@ def _key() -> bytes:
 
 
 def _state(path: Path) -> Optional[Tuple[Any, ...]]:
-    """Return the numbers that change with a key, its file or its folder; None without them."""
+    """Return numbers that change with the key, its file or its folder; None if they are missing."""
     try:
         both = [os.lstat(place) for place in (path, path.parent)]
     except OSError:
@@ -100,10 +100,10 @@ def _read_key(path: Path) -> bytes:
                 file.flush()
                 os.fsync(file.fileno())
             try:
-                os.link(draft, path)  # the first of two that do so at once
+                os.link(draft, path)  # of two simultaneous processes the first one wins
             except FileExistsError:
                 pass
-            except OSError:  # a file system without hard links
+            except OSError:  # the file system has no hard links
                 os.replace(draft, path)
             finally:
                 draft.unlink(missing_ok=True)

@@ -22,13 +22,14 @@ def fuller(answers: Dict[str, Any]) -> None:
 
 def test_room_for_the_data() -> None:
     found = judge(ONE, fuller)
-    assert text(found, "capacity").startswith("capacity: 96.0 % of the capacity left of default (")
-    assert ") would be used; full is 95 % (backfill stops at 90 %)" in text(found, "capacity")
+    assert text(found, "capacity").startswith("capacity: default (pools: ")
+    limits = "the full ratio is 95 % (backfill stops at 90 %)"
+    assert f") would be 96.0 % full after recovery; {limits}" in text(found, "capacity")
     # with fewer hosts than members nothing is copied anywhere: nothing grows
     assert "capacity" not in rules(judge(taken(0, 1, 2, 3, 4, 5), fuller))
     # nothing is left: no number that JSON does not have
     everything = judge(taken(*range(8)))
-    assert text(everything, "capacity").startswith("capacity: no capacity would be left of default (")
+    assert text(everything, "capacity").startswith("capacity: no capacity would be left in default (pools: ")
     assert json.loads(json.dumps([everything.numbers["full_after"]], allow_nan=False)) == [None]
     # what is given away, or will be, leaves no room either
     assert "112.0 %" in text(judge(taken(1, out=True), fuller, held=[Held(ONE)]), "capacity")
@@ -52,11 +53,11 @@ def test_each_class_of_devices_has_to_hold_its_own() -> None:
 
     found = judge(ONE, classes)
     assert text(found, "capacity").startswith(
-        "capacity: 106.7 % of the capacity left of default, class ssd (rbd) would be used; full is 95 %"
+        "capacity: default, class ssd (pools: rbd) would be 106.7 % full after recovery; the full ratio is 95 %"
     )
     assert found.numbers["full_after"] == pytest.approx(4 * 0.8 / 3)
     both = " | ".join(map(str, judge(TWO, classes).findings))
-    assert "rbd (3 copies, min_size 2) can do without 1 of 4 hosts, 2 would be gone" in both
+    assert "rbd (3 copies, min_size 2): 2 of 4 hosts would be lost" in both
     slow = judge(taken(5), classes)
     assert "capacity" not in rules(slow)
     assert slow.numbers["full_after"] == pytest.approx((4 * 0.8 + 4 * 0.05) / 7)
@@ -87,34 +88,35 @@ def filled(facts: Facts, *osds: int, **more: Any) -> Tuple[List[str], List[str]]
 
 def test_a_host_keeps_its_data_where_no_other_may_take_it() -> None:
     """3 hosts, 3 copies: what one OSD of four had goes to the other three, although the cluster has much room."""
-    full = "96.0 % of the capacity left of host node1 (rbd, data) would be used; full is 95 % (backfill stops at 90 %)"
+    node1 = "host node1 (pools: rbd, data) would be"
+    full = f"{node1} 96.0 % full after recovery; the full ratio is 95 % (backfill stops at 90 %)"
     assert filled(regular(3, 4, 0.72), 0) == ([f"capacity: {full}"], [])
     assert filled(regular(3, 4, 0.72), 0, 5)[0]  # the worst of two hosts
     assert filled(regular(3, 4, 0.69), 0) == (
         [],
-        ["92.0 % of the capacity left of host node1 (rbd, data) would be used: backfill stops at 90 %"],
+        [f"{node1} 92.0 % full after recovery: backfill stops at 90 %"],
     )
     assert filled(regular(3, 4, 0.6), 0) == ([], [])
     assert filled(regular(4, 4, 0.72), 0) == ([], [])  # a fourth host takes some
     # 4 of 4 hosts were enough, 3 are not: a quarter of the lost host's data comes on top
     assert filled(regular(4, 4, 0.6), 4)[0] == []
     ((found,), _) = filled(regular(4, 4, 0.6), 4, held=[Held(taken(0, 1, 2, 3))])
-    assert "106.7 % of the capacity left of host node2" in found
+    assert "host node2 (pools: rbd, data) would be 106.7 % full" in found
     # two hosts for three copies: nothing of the third comes, and its own remains
     ((found,), _) = filled(regular(3, 4, 0.72), 4, held=[Held(taken(0, 1, 2, 3))])
-    assert "96.0 % of the capacity left of host node2" in found
+    assert "host node2 (pools: rbd, data) would be 96.0 % full" in found
 
 
 def test_a_host_whose_other_osds_have_not_told_their_size_has_no_room() -> None:
     facts = regular(3, 2, 0.4)
     facts.answers["osd df"]["nodes"][1].update(kb=0, kb_used=0)  # as of one that has just been made
     ((found,), _) = filled(facts, 0)
-    assert found.startswith("capacity: no capacity would be left of host node1")
+    assert found.startswith("capacity: no capacity would be left in host node1")
 
 
 def test_a_rack_keeps_the_data_of_its_hosts() -> None:
     ((found,), _) = filled(regular(6, 4, 0.6, racks=3), 0, 1, 2, 3)
-    assert "120.0 % of the capacity left of rack rack0" in found
+    assert "rack rack0 (pools: rbd, data) would be 120.0 % full" in found
     assert filled(regular(8, 4, 0.4, racks=4), 0, 1, 2, 3) == ([], [])
 
 
@@ -124,4 +126,4 @@ def test_a_warning_comes_before_the_refusal() -> None:
             row["kb_used"] = row["kb"] * 0.8
 
     found = judge(ONE, nearly)
-    assert rules(found) == [] and found.warnings[0].startswith("91.4 % of the capacity left of default (")
+    assert rules(found) == [] and " would be 91.4 % full after recovery: " in found.warnings[0]

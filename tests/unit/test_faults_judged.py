@@ -47,7 +47,7 @@ def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: P
 def test_a_head_or_client_is_known_by_an_address_or_another_name(tmp_path: Path, world: Connections) -> None:
     world.names = {"10.0.0.1": "node1.lab", "admin-vip": "node2"}
     made = begun(tmp_path, world, cluster={**CLUSTER, "head": "admin-vip", "clients": ["client1", "10.0.0.1"]})
-    with pytest.raises(FaultError, match=r"refused\. client: 1 of 2 clients would be gone, .*: 10\.0\.0\.1"):
+    with pytest.raises(FaultError, match=r"refused\. client: 1 of 2 clients would be lost, .*: 10\.0\.0\.1"):
         made.ready(cut(made, "node1"))
     with pytest.raises(FaultError, match=r"refused\. head: node2 is the head, through which this run reaches"):
         made.ready(cut(made, "node2"))
@@ -119,7 +119,7 @@ def test_what_was_only_warned_of_is_in_the_events(tmp_path: Path, world: Connect
     made.apply()
     made.inject(Fault("node1", "stop", ("node1",)))
     said = next(facts for name, facts in events if name == "fault-inject-begin" and facts["label"] == "node1")
-    assert said["warnings"] == ["norecover is set, and not by this run: nothing is recovered"]
+    assert said["warnings"] == ["norecover is set, but not by this run: nothing is recovered"]
 
 
 class Peering:

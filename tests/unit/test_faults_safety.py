@@ -64,11 +64,11 @@ def test_two_of_eight_hosts_at_ec_4_2() -> None:
     stopped = sum("active" not in state.split("+") for state in after.values())
     assert found.numbers["inactive_pgs"] == stopped == 77
     assert text(found, "domain") == (
-        "domain: ec42 (EC 4+2, min_size 5) can do without 1 of 8 hosts, 2 would be gone (node1, node2): "
+        "domain: ec42 (EC 4+2, min_size 5): 2 of 8 hosts would be lost (node1, node2), only 1 may be: "
         "53.6 % of the PGs are expected to be inactive"
     )
-    assert "77 of 145 PGs (53.1 %) would serve no client: " in text(found, "inactive")
-    assert "77 of 128 of pool ec42 (60.2 %; EC 4+2, min_size 5)" in text(found, "inactive")
+    assert "77 of 145 PGs (53.1 %) would be inactive: " in text(found, "inactive")
+    assert "77 of 128 PGs of pool ec42 (60.2 %; EC 4+2, min_size 5)" in text(found, "inactive")
     assert rules(found) == ["inactive", "domain", "ok-to-stop"]
     assert "77 PGs" in text(found, "ok-to-stop")
 
@@ -128,11 +128,11 @@ def test_out_needs_domains_for_the_data() -> None:
     """What cannot leave the OSDs that are out is no better off than before, and depends on them."""
     most = judge(taken(*range(7), out=True))
     assert text(most, "domain").startswith("domain: 1 of 8 hosts would be left for the data of ")
-    assert ", 3 copies, min_size 2: the data could not leave the OSDs that are out" in text(most, "domain")
+    assert ", 3 copies, min_size 2: the data of OSDs that are out could not move" in text(most, "domain")
     # an erasure code of six needs five hosts; three copies on two hosts are warned of
     six = judge(taken(*range(6), out=True))
     assert {pool for its in six.findings for pool in its.numbers["pools"]} == {"ec42"}
-    assert any(", 3 copies: a part of the data stays" in warning for warning in six.warnings)
+    assert any(", 3 copies: recovery cannot end, since a PG needs 3 hosts" in warning for warning in six.warnings)
     assert "domain" not in rules(judge(taken(0, 1, out=True)))
 
 
@@ -143,7 +143,7 @@ def test_the_second_out_of_two_is_judged_with_the_first() -> None:
     assert "1 of 5 hosts would be left for the data of " in text(both, "domain")
     # what was marked out holds no data that a later fault could take
     stopped = judge(taken(3, 4), held=[Held(first)])
-    assert "(3 copies, min_size 2) can do without 1 of 5 hosts, 2 would be gone" in str(stopped.findings)
+    assert "(3 copies, min_size 2): 2 of 5 hosts would be lost" in str(stopped.findings)
 
 
 def test_destroying_more_than_the_redundancy() -> None:
@@ -154,7 +154,7 @@ def test_destroying_more_than_the_redundancy() -> None:
 
 def test_destroying_what_ceph_does_not_call_safe() -> None:
     both, answer = taken(0, 1, destroyed=True), Reply('{"safe_to_destroy": [0], "active": [1]}', 16)
-    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("does not confirm this for osd.1")
+    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("by ceph osd safe-to-destroy: osd.1")
     for said in (None, Reply("", 124)):  # no answer is no permission
         assert text(judge(both, safe_to_destroy=said), "safe-to-destroy").endswith("osd.0, osd.1")
     assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy=Reply('{"safe_to_destroy": [0, 1]}', 0)))
@@ -226,8 +226,8 @@ def test_the_active_manager_is_hit() -> None:
     assert judge(taken(0, nodes=("node1",)), managers).warnings == ()
     (warning,) = judge(taken(1, nodes=("node2",)), managers).warnings
     assert warning == (
-        "mgr.y is the active manager: until another one takes over, for up to a minute, PG states are those of before "
-        "the fault"
+        "mgr.y is the active manager: until a standby takes over, for up to a minute, Ceph shows the PG states from "
+        "before the fault"
     )
 
 
@@ -277,8 +277,8 @@ def test_no_answer_of_ok_to_stop_is_no_yes(said: Reply, why: str) -> None:
 def test_who_leads_the_run_is_not_hit() -> None:
     roles = Roles(head="node9", own="driver")
     assert "node9 is the head" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
-    assert "nothing could undo the fault" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
-    assert "leads this run: nothing" in text(judge(taken(nodes=("node1", "driver.lab")), roles=roles), "head")
+    assert "the run could not undo the fault" in text(judge(taken(nodes=("node9",)), roles=roles), "head")
+    assert "leading machine of this run" in text(judge(taken(nodes=("node1", "driver.lab")), roles=roles), "head")
     assert rules(judge(taken(nodes=("node1",)), roles=roles)) == []
     assert rules(judge(ONE, roles=Roles(head="node1", own="node1"))) == []  # its OSDs alone
 
@@ -293,7 +293,7 @@ def test_this_machine_is_known_without_being_named(monkeypatch: pytest.MonkeyPat
 def test_a_load_generator_is_not_hit() -> None:
     roles = Roles(clients=("node1.example", "node2", "client1"))
     found = judge(taken(nodes=("node1",)), roles=roles)
-    assert text(found, "client") == "client: 1 of 3 clients would be gone, and their load with them: node1.example"
+    assert text(found, "client") == "client: 1 of 3 clients would be lost, with their load: node1.example"
     assert found.refused(["client"]) == ()
     assert rules(judge(ONE, roles=roles)) == []
 
@@ -303,7 +303,7 @@ def test_a_gateway_is_left() -> None:
     first, second = taken(0, nodes=("node1",)), taken(nodes=("node2",))
     found = judge(first, roles=roles)
     assert rules(found) == []
-    assert found.warnings == ("1 of 2 nodes with RADOS gateways would be left, without node1",)
+    assert found.warnings == ("1 of 2 nodes with RADOS gateways would be left; requests to node1 would fail",)
     for found in (judge(taken(nodes=("node1", "node2")), roles=roles), judge(second, roles=roles, held=[Held(first)])):
         assert text(found, "rgw").startswith("rgw: 0 of 2 nodes with RADOS gateways would be left")
     assert rules(judge(taken(nodes=("node3",)), roles=roles, held=[Held(taken(nodes=("node1", "node2")))])) == []
@@ -393,7 +393,7 @@ def test_a_flag_of_the_operator_is_said_and_one_of_the_run_is_not(flag: str) -> 
     found = judge(ONE, lambda a: a["osd dump"]["flags_set"].append(flag))
     assert found.findings == ()
     (warning,) = found.warnings
-    assert warning.startswith(f"{flag} is set, and not by this run: ")
+    assert warning.startswith(f"{flag} is set, but not by this run: ")
     assert judge(ONE, lambda a: a["osd dump"]["flags_set"].append(flag), flags=[flag]).warnings == ()
     out = judge(taken(0, out=True), lambda a: a["osd dump"]["flags_set"].append(flag))
     assert bool(out.warnings) == (flag != "noout")
@@ -412,8 +412,8 @@ def test_a_whole_host_that_the_monitors_do_not_mark_out() -> None:
     assert judge(ONE).warnings == ()  # racks are the default, and there are none
     (warning,) = judge(ONE, limit("global=rack", "mon=host")).warnings
     assert warning == (
-        "all of host node1 would be down: mon_osd_down_out_subtree_limit (host) keeps 1 OSDs of the fault from being "
-        "marked out, so recovery does not begin by itself"
+        "all of host node1 would be down: because of mon_osd_down_out_subtree_limit (host), 1 OSDs of the fault are "
+        "not marked out, so recovery does not begin by itself"
     )
     assert len(judge(TWO, limit("global=host")).warnings) == 2
     assert judge(ONE, limit("global=host", "mon=rack")).warnings == judge(ONE, limit("mon=")).warnings == ()

@@ -107,7 +107,7 @@ def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: p
     text = FILE.replace("down_nodes: 2", "down_nodes: 1")
     assert main(["plan", "--live", write(tmp_path, text)]) == 0
     out = capsys.readouterr().out
-    assert "    warning: noout is set, and not by this run: no OSD is marked out" in out
+    assert "    warning: noout is set, but not by this run: no OSD is marked out" in out
     assert "    warning: all of host node1 would be down: mon_osd_down_out_subtree_limit (host) keeps 1 OSDs" in out
     assert "no fault would be refused" in out
     own = text.replace("balancer: off", "balancer: off, flags: [noout]")

@@ -1,4 +1,4 @@
-"""Disks of OSDs that get slow without dying, or that fail to read."""
+"""Faults of disks of OSDs: slow disks, and read errors."""
 
 from __future__ import annotations
 
@@ -15,28 +15,29 @@ from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
 
-#: a slower disk would not show whether an OSD lives
+#: with a slower disk nobody could tell whether the OSD is alive
 _FEWEST, _SLOWEST = 5, 100_000
 _MEANS = {"v1": "blkio.throttle of a control group of its own", "v2": "io.max of its unit"}
 
 
 class SlowDisk(Kind):
-    """Limits what an OSD's disk serves in a second. The OSD counts as gone: it may be marked down.
+    """Limits the requests or bytes per second of an OSD's disk. The safety rules count the OSD as down: it may go down.
 
-    It is refused where the OSD has no control group for its disk (`IOAccounting=yes` on the unit).
+    Refused if the OSD has no control group for its disk (needs `IOAccounting=yes` in the unit).
     """
 
     takes = "daemon"
     serves_on = True
 
     class Options(KindOptions):
-        """How slow the disk is; reads and writes have separate limits."""
+        """Limits of the disk; each holds for reads, and for writes."""
 
         iops: Optional[Annotated[int, Field(ge=_FEWEST)]] = Field(
-            None, description=f"Reads, and writes, per second; {_FEWEST} or more. Default: 50, without `rate`."
+            None,
+            description=f"Reads per second, and writes per second; {_FEWEST} or more. Default: 50, without `rate`.",
         )
         rate: Optional[Annotated[Bytes, Field(ge=_SLOWEST)]] = Field(
-            None, description="Bytes read, and bytes written, per second; 100kB or more."
+            None, description="Bytes read per second, and bytes written per second; 100kB or more."
         )
 
         @property
@@ -99,22 +100,22 @@ class SlowDisk(Kind):
         return " and ".join(texts[name].format(value) for name, value in limits.items() if value)
 
 
-#: of BlueStore: with the value x, one read in int(100 x) fails
+#: option of BlueStore: with the value x, one read in int(100 x) fails
 _READ_ERRORS = "bluestore_debug_random_read_err"
 
 
 class ReadErrors(Kind):
-    """Lets reads of an OSD fail by BlueStore's own injection. The cluster repairs each from the other copies.
+    """Lets reads of an OSD fail, by BlueStore's error injection. The cluster repairs each read from other copies.
 
-    It needs reads: without a repair within a minute the fault has had no effect. Before Ceph 20 the undo restarts the
-    OSD once, because only a new process forgets the repairs that Ceph's health warns of.
+    It needs a load with reads: without a repair within a minute the fault counts as without effect. Before Ceph 20
+    the undo restarts the OSD once, because only a restart clears the count of repairs, of which Ceph's health warns.
     """
 
     takes = "daemon"
     serves_on = True
 
     class Options(ServiceOptions):
-        """How many reads fail."""
+        """The share of reads that fail."""
 
         share: Share = Field(0.01, ge=0.0001, le=0.5, description="Share of the reads that fail; 0.01% to 50%.")
 
@@ -159,9 +160,9 @@ class ReadErrors(Kind):
 
     @staticmethod
     def _forget(scene: Scene, service: Service, repairs: int) -> Tuple[Command, ...]:
-        """Return the commands after which the OSD has forgotten its repairs: the health of the cluster warns of them.
+        """Return the commands that clear the OSD's count of repairs, of which the cluster's health warns.
 
-        Before Tentacle only a new process has forgotten them; it is started once, however often the undo runs.
+        Before Tentacle only a restart clears it; the OSD is restarted once, however often the undo runs.
         """
         tell = f"{scene.ceph.command} tell {service.name}"
         if "clear_shards_repaired" in scene.ask(scene.head, f"{tell} help"):

@@ -1,4 +1,4 @@
-"""Gateways that are taken out of their load balancer, and then stopped: what an operator does before maintenance."""
+"""Drain of gateways: out of the load balancer, then stopped, as an operator does before maintenance."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ _AGENT = "haproxy_agent"
 
 @dataclass(frozen=True)
 class _Balanced:
-    """How gateways of a node leave the load balancers and return."""
+    """The commands that take gateways of a node out of the load balancers and put them back."""
 
     leave: Tuple[Command, ...]
     enter: Tuple[Command, ...]
@@ -33,16 +33,16 @@ class _Balanced:
 
 
 class Drain(Kind):
-    """Takes gateways out of the load balancer, waits for the end of their requests, and stops them.
+    """Takes gateways out of the load balancer, waits until their requests have ended, and stops them.
 
-    The admin socket of haproxy needs `level admin`. For other load balancers give the commands `off` and `on`, and
-    quote these two keys.
+    The admin socket of haproxy needs `level admin`. For other load balancers set the commands `off` and `on`, and
+    quote these two keys in YAML.
     """
 
     daemon_types = ("rgw",)
 
     class Options(ServiceOptions):
-        """Where the load balancer is."""
+        """The load balancer."""
 
         balancers: Annotated[List[Node], LISTED, LISTED_SCHEMA] = Field(
             [],
@@ -50,9 +50,9 @@ class Drain(Kind):
             json_schema_extra={"default": []},
         )
         socket: AbsolutePath = Field("/run/haproxy/admin.sock", description="The admin socket of haproxy.")
-        off: str = Field("", description="Takes `{daemon}` on `{node}` out, on the leading machine.")
-        on: str = Field("", description="Puts it in again; may run more than once.")
-        timeout: Seconds = Field(60.0, description="How long requests under way may take before the stop.")
+        off: str = Field("", description="Takes `{daemon}` on `{node}` out; it runs on the leading machine.")
+        on: str = Field("", description="Puts `{daemon}` back; may run more than once.")
+        timeout: Seconds = Field(60.0, description="How long to wait for requests in flight before the stop.")
 
         @model_validator(mode="after")
         def _complete(self) -> Drain.Options:
@@ -110,7 +110,7 @@ class Drain(Kind):
         return _Balanced(tuple(leave), tuple(enter), tuple(left), tuple(entered), all_servers)
 
     def _of_balancer(self, scene: Scene, balancer: str, addresses: Sequence[str]) -> List[str]:
-        """Return the servers of a balancer that are these gateways. Raises FaultError: none, or not in use."""
+        """Return the servers of a balancer for these gateways. Raises FaultError for no server, or an unused one."""
         answer = scene.ask(balancer, agent("find", self.options.socket, *addresses, program=_AGENT), root=True)
         states = dict(line.split() for line in answer.splitlines())
         if not states:
@@ -123,7 +123,7 @@ class Drain(Kind):
 
 
 def _addresses(scene: Scene, gateways: Sequence[Service]) -> List[str]:
-    """Return all addresses with ports at which others reach gateways of a node."""
+    """Return all HOST:PORT by which other nodes reach the gateways of a node."""
     ports = dict.fromkeys(endpoint.rpartition(":")[2] for service in gateways for endpoint in service.endpoints)
     if not ports:
         raise FaultError(f"{gateways[0].node}: no port of {names(s.name for s in gateways)} found")

@@ -1,4 +1,4 @@
-"""Failovers that an operator orders: of the active ceph-mgr, and of the ceph-mon that leads the quorum."""
+"""Failovers on command: of the active ceph-mgr, and of the ceph-mon that leads the quorum."""
 
 from __future__ import annotations
 
@@ -12,14 +12,14 @@ from cbt_plugins.faults.node_shell import agent
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Command, FaultError, Step
 
-#: exit status of `tell` when the process has ended: another one joins the quorum by itself
+#: exit status of `tell` when the process has ended: a new process joins the quorum by itself
 _ENDED = 3
 
 
 class Failover(Kind):
     """Makes a standby the active ceph-mgr, or takes the leading ceph-mon out of the quorum, so that another leads.
 
-    The former ceph-mgr is the standby afterwards. The undo lets the ceph-mon into the quorum again.
+    The former active ceph-mgr becomes a standby. The undo lets the ceph-mon join the quorum again.
     """
 
     takes = "daemon"

@@ -1,4 +1,4 @@
-"""OSDs that count as full: by the ratios of the OSD map, never by data."""
+"""Full OSDs: by lower ratios in the OSD map, without writing data."""
 
 from __future__ import annotations
 
@@ -11,23 +11,23 @@ from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
-#: from the lowest; a cluster warns of ratios that are not in this order
+#: from the lowest to the highest; a cluster warns of ratios in another order
 _LEVELS = ("nearfull", "backfillfull", "full")
-#: of the use of the emptiest OSD that is meant; a lower use is a ratio that nobody can tell from 0
+#: the ratio, as a share of the use of the emptiest target; the lowest use from which a ratio can be made
 _BELOW, _LEAST = 0.9, 0.001
 
 
 class Fill(Kind):
-    """Lowers the ratios of the OSD map until OSDs count as full; so do all others that hold as much.
+    """Lowers the ratios of the OSD map until OSDs count as full; all OSDs that hold as much count as full, too.
 
-    `full` counts as an outage of them.
+    The safety rules treat `full` as an outage of these OSDs.
     """
 
     takes = "daemon"
     serves_on = True
 
     class Options(KindOptions):
-        """How full the OSDs count as."""
+        """The level that the OSDs reach."""
 
         level: Literal["nearfull", "backfillfull", "full"] = Field(
             "nearfull",
@@ -38,14 +38,14 @@ class Fill(Kind):
     options: Options
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
-        """Return the OSDs without which pools take no writes."""
+        """Return the OSDs that would count as full, so that pools on them take no writes."""
         return BlastRadius(osd_names(self._hit(scene, targets)) if self.options.level == "full" else ())
 
     @staticmethod
     def _ratio(scene: Scene, targets: Targets) -> float:
         least = min(_used(scene)[osd] for osd in targets.osds)
         if least < _LEAST:
-            text = f"the emptiest OSD is used to {100 * least:.3f} %: too little for a ratio"
+            text = f"the emptiest OSD is {100 * least:.3f} % full: too little for a ratio"
             raise FaultError(f"{names(targets.daemons)}: {text}")
         return round(_BELOW * least, 6)
 
@@ -59,7 +59,7 @@ class Fill(Kind):
         dump = scene.facts.answers["osd dump"]
         former = {name: float(f"{dump[f'{name}_ratio']:.6g}") for name in lowered}
         if min(former.values()) <= ratio:
-            raise FaultError(f"{names(targets.daemons)}: a ratio of the cluster is as low already")
+            raise FaultError(f"{names(targets.daemons)}: a ratio of the cluster is already {ratio:g} or lower")
         hit = self._hit(scene, targets)
         check, states = f"OSD_{level.upper()}", [("osds", {"osd": osd}, "state", {"=": level}) for osd in hit]
         before: Any = [(place, None) for place in states]

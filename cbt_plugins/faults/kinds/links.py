@@ -1,4 +1,4 @@
-"""Links between nodes: packets dropped, lost, slowed down, or held back for a while. Packets of ssh always pass."""
+"""Faults of links between nodes: packets dropped, lost, limited in rate, or delayed. Packets of ssh always pass."""
 
 from __future__ import annotations
 
@@ -20,25 +20,25 @@ from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.inventory import HostTable, check_name
 
-#: share of lost packets from which on a node counts as cut off: heartbeats may not get through in time
+#: from this share of lost packets on, a node counts as cut off: heartbeats may not arrive in time
 _CUT_OFF = 0.1
-#: seconds of traffic that a slow link holds before it drops, and at least so many bytes: a packet with offloads, twice
+#: queue of a slow link: seconds of traffic, and the fewest bytes: two packets with offloads
 _QUEUE, _SHORTEST_QUEUE = 0.2, 131072
-#: Mbit/s of an interface that does not tell its speed; bytes of a packet; the fewest packets that netem may hold
+#: Mbit/s assumed for an interface of unknown speed; bytes of a packet; the smallest limit of packets for netem
 _SPEED, _PACKET, _PACKETS = 10000.0, 1500, 1000
-#: bytes/s; a slower link could not carry the heartbeats of a node
+#: lowest rate in bytes/s; a slower link could not carry the heartbeats of a node
 _SLOWEST = 125_000.0
-#: seconds; half of what heartbeats have by default
+#: longest delay in seconds: half of the default grace of heartbeats
 _LONGEST = 5.0
-#: nodes that must report an OSD by Ceph's default, until monitors mark it down
+#: number of nodes that must report an OSD before monitors mark it down, by Ceph's default
 _REPORTERS = 2
 #: a class of HTB that limits nothing
 _UNLIMITED = "rate 100gbit quantum 60000"
-#: nodes that a text names; more are a number
+#: most nodes that a text lists by name
 _NAMED = 3
-#: what `nft` calls the far end, and the counter, of packets in each direction
+#: for each direction: the word of `nft` for the far end, and the name of the counter
 _ENDS: Mapping[str, Tuple[str, str]] = {"in": ("saddr", "arriving"), "out": ("daddr", "leaving")}
-#: of what leaves: packets are handed to our class of HTB
+#: action for packets that leave: they go to our class of HTB
 _CLASSED = "counter name {counter} meta priority set cb:1"
 
 
@@ -49,16 +49,16 @@ def _addressed(name: str) -> str:
 
 Direction = Literal["both", "in", "out"]
 #: of `direction`, where it is an option
-DIRECTION: Any = Field("both", description="Packets that arrive at the targets (`in`), that leave (`out`), or both.")
+DIRECTION: Any = Field("both", description="Packets that arrive at the targets (`in`), leave them (`out`), or both.")
 
 
 class LinkOptions(DeadlineOptions, ServiceOptions):
-    """Options of all kinds that disturb links."""
+    """Options of all faults of links."""
 
     peers: Annotated[List[Annotated[str, AfterValidator(_addressed)]], LISTED, LISTED_SCHEMA] = Field(
         [],
-        description="Nodes at the far ends of the links; nothing is changed there. Default: all nodes of `cluster:` "
-        "but the targets.",
+        description="Nodes at the far ends of the links; nothing is changed on them. Default: all nodes of `cluster:` "
+        "except the targets.",
         json_schema_extra={"default": []},
     )
     ssh_port: Optional[int] = Field(
@@ -68,7 +68,7 @@ class LinkOptions(DeadlineOptions, ServiceOptions):
 
 @dataclass(frozen=True)
 class Disturbance:
-    """What is done to packets: the ends of nft rules by direction, and the HTB class for those that leave."""
+    """The change to packets: for each direction the end of an nft rule, and the HTB class for packets that leave."""
 
     text: str
     rules: Mapping[str, str]
@@ -96,7 +96,7 @@ class LinkEnds:
 
 
 class Links(Kind):
-    """Disturbs packets between the targets and other nodes; all that is changed is on the targets."""
+    """Disturbs packets between the targets and other nodes; changes only the targets."""
 
     takes = "node"
     serves_on = True
@@ -112,7 +112,7 @@ class Links(Kind):
         return BlastRadius()
 
     def disturbance(self, speed: float) -> Disturbance:
-        """Return the disturbance; `speed` is that of the interface, in Mbit/s."""
+        """Return the disturbance. `speed`: speed of the interface in Mbit/s."""
         raise NotImplementedError
 
     def seen_down(self, scene: Scene, targets: Targets) -> Sequence[int]:
@@ -145,7 +145,7 @@ class Links(Kind):
         answer = scene.ask(node, f"unshare -n sh -c {shlex.quote(trial)} 2>&1 && echo possible || true", root=True)
         if answer.split()[-1:] != ["possible"]:
             why = " ".join(answer.split("\n")[:1]) or "no reply"
-            needs = f"the fault needs {done.means}, which the kernel or a program of the node cannot do"
+            needs = f"the fault needs {done.means}, but the kernel or a program of the node does not support it"
             raise FaultError(f"{node}: {needs}: {why}")
         own = {"table": table, "devices": " ".join(speeds) if done.leaf else ""}
         recover, recovered = (script("links", action=action, **own) for action in ("unset", "unset_seen"))
@@ -165,7 +165,7 @@ class Links(Kind):
         )
 
     def _with_osds(self, scene: Scene, targets: Targets, step: Step) -> Step:
-        """Return the step that also brings back OSDs, which may have gone down, or have ended."""
+        """Return the step, with an undo that also starts OSDs that have ended and waits for OSDs that went down."""
         taken, down = self.blast_radius(scene, targets), self.seen_down(scene, targets)
         osds = [o for o in sorted({*targets.osds, *taken.osds}) if scene.facts.osds[o]["up"]]
         services_by_node = service_managers.find(scene, osd_names(osds), self.options.service_manager or "")
@@ -183,7 +183,7 @@ class Links(Kind):
 
 
 def peers_of(scene: Scene, targets: Targets, named: Sequence[str]) -> List[str]:
-    """Return the nodes at the far ends, as `cluster:` spells them: those that are named, or all others."""
+    """Return the nodes at the far ends, by their names in `cluster:`: `peers`, or all nodes that are no targets."""
     table = HostTable(scene.nodes)
     unknown = [name for name in named if table.find(name) is None]
     if unknown:
@@ -191,7 +191,7 @@ def peers_of(scene: Scene, targets: Targets, named: Sequence[str]) -> List[str]:
     nodes = [table.find(name) or name for name in named or scene.nodes]
     peers = [node for node in dict.fromkeys(nodes) if node not in targets.nodes]
     if not peers or (named and len(peers) < len(set(nodes))):
-        raise FaultError("peers: no node is left for the far ends of the links: all are targets")
+        raise FaultError("peers: all nodes of `cluster:` are targets: no node is left for the far ends of the links")
     return peers
 
 
@@ -214,7 +214,7 @@ def _speed(text: str) -> float:
 
 
 def nft_rules(table: str, ends: LinkEnds, done: Disturbance) -> Iterator[str]:
-    """Yield the text for nft, which takes all of it or nothing."""
+    """Yield the lines for nft, which applies all lines or none."""
     yield f"add table inet {table}"
     ports = ", ".join(map(str, ends.ports))
     for direction, action in done.rules.items():
@@ -224,7 +224,7 @@ def nft_rules(table: str, ends: LinkEnds, done: Disturbance) -> Iterator[str]:
         yield f"add counter {chain}"
         yield f"add chain {chain} {{ type filter hook {hook} priority -300; }}"
         yield from (f"add rule {chain} tcp {port} {{ {ports} }} accept" for port in ("sport", "dport"))
-        # without these no neighbour is found by IPv6
+        # without neighbour discovery there is no IPv6
         yield f"add rule {chain} icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept"
         for family, colon in (("ip", False), ("ip6", True)):
             addresses = [address for address in ends.addresses if (":" in address) == colon]
@@ -238,16 +238,16 @@ def _both(direction: str, arriving: str, leaving: str) -> Dict[str, str]:
 
 
 class Partition(Links):
-    """Drops all packets between two groups of nodes, in one direction or in both.
+    """Drops all packets between two groups of nodes, in one direction or in both directions.
 
-    A side goes down if monitors hear of it from enough OSDs of the far side, or if it loses the quorum. If no side
-    does, requests between both wait for good, and both count as down.
+    A side goes down if monitors get enough reports about it from OSDs of the far side, or if it loses the quorum. If
+    neither side goes down, requests between the sides hang, and the safety rules count both sides as down.
     """
 
     serves_on = False
 
     class Options(LinkOptions):
-        """The nodes at the other side, and the direction."""
+        """The nodes of the other side, and the direction."""
 
         direction: Direction = DIRECTION
 
@@ -256,14 +256,14 @@ class Partition(Links):
         return Disturbance("drop all packets", _both(self.options.direction, drop, drop))
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
-        """Return the side that goes down: both where each has so many OSDs that monitors believe its reports.
+        """Return the side that goes down; both if each side has enough OSDs for monitors to believe its reports.
 
-        Heartbeats need both directions, so one is enough for all of that. The safety rules see the monitors of a side
-        that goes down as gone, with its nodes.
+        Heartbeats need both directions, so a cut of one direction is enough. The safety rules count a side that goes
+        down as lost nodes, with the monitors on them.
         """
         sides = self._sides(scene, targets)
         gone = [side for side in sides if side.down or not side.has_quorum]
-        if not gone:  # requests wait between the two: for good
+        if not gone:  # requests between the two sides hang
             gone = [side for side in sides if not side.osds] or sides
         return BlastRadius(osd_names(o for side in gone for o in side.osds), tuple(n for s in gone for n in s.nodes))
 
@@ -280,7 +280,7 @@ class Partition(Links):
         sides = []
         for own, far in (groups, groups[::-1]):
             osds_by_node = {node: [o for o in scene.on_node(node) if scene.facts.osds[o]["up"]] for node in own}
-            # those in neither group are in reach of both
+            # nodes in neither group reach both sides
             table = HostTable(far)
             reached = sum(table.find(host) is None for host in hosts)
             reporting = sum(bool(osds) for osds in osds_by_node.values())
@@ -295,23 +295,23 @@ class _Side:
     nodes: Tuple[str, ...]
     osds: Tuple[int, ...]  # that are up
     has_quorum: bool
-    believed: bool  # so many nodes with OSDs that monitors believe what they report of others
+    believed: bool  # whether it has enough nodes with OSDs for monitors to believe their reports
     down: bool = False  # its OSDs will be marked down
 
     @property
     def reports(self) -> bool:
-        """Whether the monitors hear of the far side from this one, and believe it."""
+        """Whether reports of this side about the far side reach the monitors, and are believed."""
         return self.has_quorum and self.believed
 
 
 class Loss(Links):
-    """Loses a share of the packets at random. 10 % or more counts as an outage of the node.
+    """Drops a random share of the packets. A share of 10 % or more counts as an outage of the node.
 
-    With offloads the kernel handles, and loses, up to 64 KiB as one packet.
+    With offloads the kernel treats up to 64 KiB as one packet, and drops all of it.
     """
 
     class Options(LinkOptions):
-        """How many packets are lost."""
+        """The share of lost packets."""
 
         share: Share = Field(0.02, gt=0, le=0.5, description="Share of the packets that is lost; up to 50%.")
         direction: Direction = DIRECTION
@@ -320,7 +320,7 @@ class Loss(Links):
         options = self.options
         some = f"numgen random mod 1000000 < {round(options.share * 1_000_000)} "
         rules = _both(options.direction, some + "counter name {counter} drop", some + _CLASSED)
-        # A packet that nft drops on its way out is an error of the sender's call. That of a blackhole is lost.
+        # A packet that nft drops on its way out is an error for the sender. In a blackhole class it is lost silently.
         shape = (_UNLIMITED, "blackhole") if "out" in rules else ()
         return Disturbance(f"lose {format_percent(options.share)} of the packets", rules, *shape)
 
@@ -329,10 +329,10 @@ class Loss(Links):
 
 
 class SlowLinks(Links):
-    """Limits the rate of links: what leaves waits in a short queue; what arrives too fast is dropped."""
+    """Limits the rate of links: outgoing packets wait in a short queue, incoming packets above the rate are dropped."""
 
     class Options(LinkOptions):
-        """How fast the links still are."""
+        """The rate of the links."""
 
         rate: LinkSpeed = Field(12.5e6, ge=_SLOWEST, description="Rate of each direction; at least 1Mbit.")
         direction: Direction = DIRECTION
@@ -347,14 +347,15 @@ class SlowLinks(Links):
 
 
 class Delay(Links):
-    """Holds back the packets that leave the targets, so that each round trip takes so much longer.
+    """Delays the packets that leave the targets, so that each round trip takes longer by `delay`.
 
-    `delay`, `loss` and `rate` are refused where the root qdisc is not the kernel's own: it would be lost. What a kernel
-    cannot do is tried in an empty network namespace of the node, and refused; `plan --live` says so, too.
+    `delay`, `loss` and `rate` are refused on an interface whose root qdisc is not the kernel's default, because it
+    would be lost. The features of the kernel are tried in an empty network namespace of the node; a fault that the
+    kernel does not support is refused, also by `plan --live`.
     """
 
     class Options(LinkOptions):
-        """How long packets are delayed."""
+        """The delay of packets."""
 
         delay: Seconds = Field(0.05, gt=0, le=_LONGEST, description="Time added to each round trip; up to 5s.")
 

@@ -1,4 +1,4 @@
-"""Hosts that cephadm's orchestrator puts into maintenance, as an operator does before work on the hardware."""
+"""Maintenance of hosts by cephadm's orchestrator, as an operator does before work on the hardware."""
 
 from __future__ import annotations
 
@@ -19,13 +19,13 @@ from cbt_plugins.plan import DAEMON_TYPES
 
 #: the status of a host in `ceph orch host ls`
 _STATUS = "maintenance"
-#: set for the OSDs of a host meanwhile
+#: flag that the orchestrator sets for the OSDs of a host in maintenance
 _FLAG = "noout"
 _UNIT = re.compile(r"(ceph-[0-9a-f-]{36})@")
 
 
 class Maintenance(Kind):
-    """Puts hosts of cephadm into maintenance: all of their daemons stop, and no OSD is marked out.
+    """Puts hosts of cephadm into maintenance: all daemons of a host stop, and no OSD is marked out.
 
     A host with the active mgr, or with `noout` set, is refused.
     """
@@ -42,7 +42,7 @@ class Maintenance(Kind):
         _refuse(scene, host, daemons)
         services_of_node = service_managers.find(scene, daemons, on_node=True)[node]
         target = _target(node, services_of_node)
-        # the orchestrator does not look at a host in maintenance
+        # the orchestrator does not check a host in maintenance
         units = [replace(service, manager="systemd") for service in services_of_node]
         osds, limits, ceph = scene.on_node(node), scene.limits, scene.ceph.command
         status: Tuple[Any, ...] = ({"hostname": host}, "status")
@@ -56,7 +56,7 @@ class Maintenance(Kind):
             inject=(enter,),
             undo=(
                 Command(scene.head, leave, limits.slow),
-                # the orchestrator lets no host out whose order was cut short
+                # after an interrupted order the orchestrator does not end the maintenance by itself
                 Command(node, f"systemctl --quiet enable {target}; systemctl start {target}", limits.slow, root=True),
                 scene.unset(f"osd unset-group {_FLAG} {shlex.quote(host)}"),
             ),
@@ -78,7 +78,7 @@ def _daemons(scene: Scene, node: str) -> Tuple[DaemonName, ...]:
 
 
 def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:
-    """Raise FaultError where the orchestrator would not take the order, or its undo would change more than it did."""
+    """Raise FaultError if the orchestrator would refuse the order, or if the undo would change more than the fault."""
     rows = json.loads(scene.ask(scene.head, f"{scene.ceph.command} orch host ls -f json"))
     status = next((row["status"] for row in rows if row["hostname"] == host), None)
     if status is None:
@@ -86,10 +86,10 @@ def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:
     if status:
         raise FaultError(f"{host} has the status {status} already")
     if _FLAG in scene.facts.answers["osd dump"].get("crush_node_flags", {}).get(host, ()):
-        raise FaultError(f"{_FLAG} is set for {host} already: it would be lost with the maintenance")
+        raise FaultError(f"{_FLAG} is set for {host} already: the end of the maintenance would remove it")
     active = DaemonName("mgr", str(scene.facts.answers["mgr stat"].get("active_name")))
     if active in daemons:
-        raise FaultError(f"{active} on {host} is the active manager, which must be another one: `ceph mgr fail`")
+        raise FaultError(f"{active} on {host} is the active manager: make another manager active with `ceph mgr fail`")
 
 
 def _target(node: str, services_of_node: Sequence[Service]) -> str:
@@ -97,5 +97,5 @@ def _target(node: str, services_of_node: Sequence[Service]) -> str:
     matches = {service.name: _UNIT.match(service.unit) for service in services_of_node}
     others = [name for name, match in matches.items() if match is None]
     if others:
-        raise FaultError(f"{node}: {names(others)}: not run by cephadm, which alone has maintenance")
+        raise FaultError(f"{node}: {names(others)}: not run by cephadm; only hosts of cephadm have a maintenance mode")
     return f"{next(match[1] for match in matches.values() if match)}.target"

@@ -1,4 +1,4 @@
-"""OSDs that run on while the cluster is told that they are down and out, as in CBT's own recovery test."""
+"""OSDs that keep running but are marked down and out, as in CBT's own recovery test."""
 
 from __future__ import annotations
 
@@ -9,18 +9,18 @@ from cbt_plugins.faults.kind import Kind
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
-#: keeps a live OSD from reporting back at once; it is one flag for the whole cluster
+#: keeps a running OSD from coming up again at once; the flag holds for all OSDs of the cluster
 _FLAG = "noup"
 
 
 class Mark(Kind):
-    """Marks OSDs down and out, and does not let them up again until the undo."""
+    """Marks OSDs down and out, with the flag `noup`, so that they stay down until the undo."""
 
     takes = "daemon"
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         if _FLAG in scene.facts.flags:
-            raise FaultError(f"{_FLAG} is set already: the flag would stay set, and the OSDs would never come up again")
+            raise FaultError(f"{_FLAG} is set already, so the OSDs would not come up after the undo: unset it first")
         osds = targets.osds
         inside = [o for o in osds if scene.facts.osds[o]["in"]]
         lines = [f"osd set {_FLAG}", f"osd down {_numbers(osds)}"]

@@ -1,4 +1,4 @@
-"""Nodes whose network is cut: interfaces down, or all packets dropped except those of ssh."""
+"""Nodes cut off from the network: interfaces down, or all packets except those of ssh dropped."""
 
 from __future__ import annotations
 
@@ -23,22 +23,22 @@ _EXPIRES, _SECONDS = re.compile(r" expires ([0-9]+)sec"), r" expires \1"
 
 
 class Network(Kind):
-    """Cuts nodes off. A dead man's switch on each ends that at the deadline, although nobody can reach it.
+    """Cuts nodes off from the network. A dead man's switch on each node ends the cut at the deadline.
 
-    It brings the network back, no more: OSDs that were marked out meanwhile wait for the undo. A fault that also cuts
-    the ssh of the run lasts until the deadline.
+    The switch only restores the network: OSDs that were marked out stay out until the undo. A cut that includes the
+    run's own ssh lasts until the deadline.
     """
 
     takes = "node"
 
     class Options(DeadlineOptions, ServiceOptions):
-        """How the network is cut, and for how long at most."""
+        """The method of the cut, and its longest time."""
 
         method: Literal["link", "nft"] = Field(
             "link", description="`link`: interfaces down; `nft`: packets dropped, except ssh's."
         )
         interfaces: Annotated[List[Interface], LISTED, LISTED_SCHEMA] = Field(
-            [], description="For `link`: these interfaces.", json_schema_extra={"default": []}
+            [], description="For `link`: the interfaces to take down.", json_schema_extra={"default": []}
         )
         ssh_port: Optional[int] = Field(
             None, ge=1, le=65535, description="For `nft`: port of ssh. Default: the port of the run's connection."
@@ -47,7 +47,7 @@ class Network(Kind):
         @model_validator(mode="after")
         def _complete(self) -> Network.Options:
             if self.method == "link" and not self.interfaces:
-                raise ValueError("network needs the option interfaces: [names] to take down; method: nft needs none")
+                raise ValueError("network needs the option interfaces: [names], or method: nft")
             return self
 
     options: Options
@@ -65,8 +65,8 @@ class Network(Kind):
             cut = nft_cut(scene, node, name, options.ssh_port or ssh_port(scene, node))
         timeout = options.deadline + 120.0 if cut.former["cuts_us_off"] else limits.back
         switch = Switch(name, node, cut.recover, cut.recovered, options.deadline, timeout, limits)
-        # The cut may end the connection that it came by, so a process that outlives the connection makes it a moment
-        # later. One that hangs is ended: it might have its effect after its undo.
+        # The cut may end our connection to the node, so a process that outlives the connection makes the cut a moment
+        # later. A cut that hangs is killed: it might take effect after its undo.
         bounded = f"timeout -k 5 {node_shell.ATTEMPT:g} sh -c {shlex.quote(cut.inject)}"
         moment = shlex.quote(f'sleep 0.3; [ -e "$0" ] || {bounded}')
         later = f'{FOLDER}; setsid sh -c {moment} "$d/{name}.recovered" </dev/null >/dev/null 2>&1 &'
@@ -96,8 +96,8 @@ class _Cut:
     description: str
     inject: str
     recover: str
-    recovered: str  # prints "recovered" when it is so
-    former: Mapping[str, Any]  # cuts_us_off: nobody can reach the node meanwhile
+    recovered: str  # prints "recovered" if the node has recovered
+    former: Mapping[str, Any]  # cuts_us_off: the run cannot reach the node during the cut
 
 
 def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
@@ -130,7 +130,7 @@ def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
     return _Cut(
         f"take down {', '.join(devices)}",
         "; ".join(f"ip link set dev {d} down" for d in quoted),
-        # twice: a route may need a later one; and one may be there already
+        # twice: a route may need a route that comes later in the list; and some may exist already
         f"{' && '.join(ups)} && {{ {_replayed(routes, addresses) * 2}true; }} && {up_test}",
         f"{up_test} && echo recovered",
         {"links": states, "routes": routes, "addresses": addresses, "cuts_us_off": not via or via in devices},
@@ -138,7 +138,7 @@ def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
 
 
 def _replayed(routes: Sequence[Sequence[str]], addresses: Sequence[Sequence[str]]) -> str:
-    """Return shell text that sets what is not there again; routes to a gateway before those through it."""
+    """Return shell text that restores missing addresses and routes; routes to a gateway before routes through it."""
     lines = [f"ip -6 addr replace {address} dev {shlex.quote(device)}" for device, address in addresses]
     for family, device, route in sorted(routes, key=lambda row: " via " in f" {row[2]} "):
         lines.append(f"ip -{family} route replace {_EXPIRES.sub(_SECONDS, route)} dev {shlex.quote(device)}")
@@ -146,7 +146,7 @@ def _replayed(routes: Sequence[Sequence[str]], addresses: Sequence[Sequence[str]
 
 
 def _all_of(wanted: Sequence[str], look: str) -> str:
-    """Return a shell condition: all these lines are in the output of `look`; else it says which are not."""
+    """Return a shell condition: all lines are in the output of `look`. It prints the lines that are missing."""
     lines = shlex.join(_EXPIRES.sub("", line) for line in wanted)
     return (
         f"{{ now=$({look}\n); now=$(printf '%s\\n' \"$now\" | sed -E 's/{_EXPIRES.pattern}//'); "
@@ -156,7 +156,7 @@ def _all_of(wanted: Sequence[str], look: str) -> str:
 
 
 def ssh_port(scene: Scene, node: str) -> int:
-    """Return the port by which we reach a node: as its sshd sees it, else as the sections have it."""
+    """Return the ssh port of a node: as sshd on the node reports it, else as the YAML's sections have it."""
     seen = scene.ask(node, 'echo "${SSH_CONNECTION##* }"').strip()
     return int(seen) if seen.isdecimal() else scene.ceph.remote.port(node)
 
@@ -172,13 +172,13 @@ def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
         f"add rule inet {table} output oif lo accept",
         f"add rule inet {table} input tcp dport {port} accept",
         f"add rule inet {table} output tcp sport {port} accept",
-        # without these no neighbour is found by IPv6
+        # without neighbour discovery there is no IPv6
         *(
             f"add rule inet {table} {hook} icmpv6 type {{ nd-neighbor-solicit, nd-neighbor-advert }} accept"
             for hook in ("input", "output")
         ),
     )
-    rules = "\\n".join(lines)  # one transaction: all of it or nothing
+    rules = "\\n".join(lines)  # one transaction: nft applies all lines or none
     table_exists = f"nft list table inet {table} >/dev/null 2>&1"
     return _Cut(
         f"drop all packets except those of ssh (port {port})",

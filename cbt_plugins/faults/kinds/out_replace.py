@@ -1,4 +1,4 @@
-"""OSDs out of the data placement, or with their data destroyed and made anew under the same number."""
+"""Faults of OSDs: marked out, or destroyed and created again under the same number."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
 
 class Out(Kind):
-    """Marks OSDs out: they stay up and give their data to others."""
+    """Marks OSDs out: they stay up, and their data moves to other OSDs."""
 
     takes = "daemon"
     stays_up = True
@@ -47,9 +47,9 @@ class Out(Kind):
 
 
 class Replace(Kind):
-    """Destroys the data of an OSD, as a dead disk does; the undo makes an empty OSD with the same number.
+    """Destroys the data of an OSD, like a dead disk; the undo creates an empty OSD with the same number.
 
-    It needs `accept: [safe-to-destroy]` unless the data of the OSD is on other OSDs too. An OSD of cephadm is refused.
+    It needs `accept: [safe-to-destroy]` unless other OSDs have copies of all its data. An OSD of cephadm is refused.
     """
 
     takes = "daemon"
@@ -83,7 +83,7 @@ class Replace(Kind):
                 inject, undo, former = make(scene, node, service)
                 steps.append(
                     Step(
-                        what=f"destroy osd.{osd} on {node}; the undo makes it anew, empty, with the same number",
+                        what=f"destroy osd.{osd} on {node}; the undo creates an empty OSD with the same number",
                         node=node,
                         inject=inject,
                         undo=(*undo, *scene.mark_in([osd])),
@@ -96,12 +96,12 @@ class Replace(Kind):
         return steps
 
 
-#: cephadm destroys when it finds the time, and makes an OSD again when a specification says so: no undo can promise it
+#: cephadm destroys and creates OSDs when its own schedule and specifications say so: no undo can promise it
 _NOT_BY_CEPHADM = (
-    "osd.{osd} on {node} is run by cephadm, which destroys and makes OSDs at times of its own: replace could not undo "
-    "it. kind: stop is the same failure with the data kept. By hand: `ceph orch osd rm {osd} --replace --zap`, "
-    "`ceph orch osd rm status` until it is gone; the service's specification makes it again, or "
-    "`ceph orch daemon add osd {node}:DEVICE`"
+    "osd.{osd} on {node} is run by cephadm, which destroys and creates OSDs at times of its own, so the fault could "
+    "not be undone. kind: stop keeps the data. By hand: `ceph orch osd rm {osd} --replace --zap`, "
+    "then `ceph orch osd rm status` until the OSD is not listed any more; the service's specification creates it "
+    "again, or `ceph orch daemon add osd {node}:DEVICE`"
 )
 _Commands = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
 
@@ -111,13 +111,13 @@ def _destroy(scene: Scene, osd: int) -> Command:
 
 
 def _if_destroyed(scene: Scene, osd: int, text: str) -> str:
-    """Return a part of the undo that runs only when the OSD was destroyed."""
+    """Return commands of the undo that run only if the OSD was destroyed."""
     destroyed = f"{scene.ceph.command} osd tree destroyed -f json"
     return f"if {destroyed} | grep -Eq '\"id\": ?{osd},'; then {text}; fi"
 
 
 def _folder(scene: Scene, node: str, service: Service) -> _Commands:
-    """Return the commands that replace a bare process: a new store in the same folder, with the node's key for it."""
+    """Return the commands that create the OSD of a bare process again: a new store in the same folder, with its key."""
     osd, new = int(service.name.id), str(uuid.uuid4())
     argv = list(service.process.argv) if service.process else ["ceph-osd"]
     conf = next((["-c", argv[i + 1]] for i, w in enumerate(argv[:-1]) if w in ("-c", "--conf")), [])
@@ -127,7 +127,7 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
     data, keyring = lines[0].strip(), lines[1].split(",")[0].strip()
     if not data.startswith("/") or data == "/":
         raise FaultError(f"{node}: osd.{osd} has no data folder ({data!r})")
-    # the reply has the key as well, which is not kept
+    # the reply also contains the key, which is not kept
     rights = json.loads(scene.ask(scene.head, f"{scene.ceph.command} auth get osd.{osd} -f json"))[0]["caps"]
     caps = " ".join(f"{who} {shlex.quote(capability)}" for who, capability in rights.items())
     q, k = shlex.quote(data), shlex.quote(keyring)
@@ -137,9 +137,9 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
         f"ceph-authtool --create-keyring {k} --gen-key -n osd.{osd} >/dev/null; "
         f"{program} --no-mon-config --mkfs --osd-uuid {new} >/dev/null 2>&1; "
         f"{scene.ceph.command} auth rm osd.{osd} >/dev/null 2>&1 || true; "
-        # a keyring that has rights besides the key, and one that has none
+        # for a keyring with capabilities besides the key, and for a keyring without
         f"{scene.ceph.command} auth add osd.{osd} -i {k}; {scene.ceph.command} auth caps osd.{osd} {caps}; "
-        # last: from here on it does not count as destroyed, and all of the above may have to be done twice
+        # last: after this the OSD does not count as destroyed; all commands above may have to run twice
         f"{scene.ceph.command} osd new {new} {osd} >/dev/null"
     )
     undo = (
@@ -151,7 +151,7 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
 
 
 def _volume(scene: Scene, node: str, service: Service) -> _Commands:
-    """Return the commands that replace a unit of systemd: ceph-volume makes an OSD of the same volumes, wiped."""
+    """Return the commands that create the OSD of a systemd unit again: ceph-volume wipes and reuses the volumes."""
     osd = int(service.name.id)
     listed = json.loads(scene.ask(node, f"ceph-volume lvm list {osd} --format json", root=True) or "{}")
     volumes = {v["type"]: v for v in listed.get(str(osd), [])}

@@ -1,4 +1,4 @@
-"""Daemons that hang: stopped by SIGSTOP in the middle of what they do, and continued by SIGCONT."""
+"""Daemons that hang: stopped by SIGSTOP, and continued by SIGCONT."""
 
 from __future__ import annotations
 
@@ -16,15 +16,15 @@ from cbt_plugins.plan import DAEMON_TYPES
 
 
 class Pause(Kind):
-    """Pauses daemons. Their connections stay open and silent. A dead man's switch on each node continues them.
+    """Pauses daemons: their connections stay open, but get no replies. A dead man's switch on each node continues them.
 
-    An OSD that is paused for longer than the grace is marked down; the undo waits until it is up again.
+    An OSD that is paused for longer than the heartbeat grace is marked down; the undo waits until it is up again.
     """
 
     daemon_types = DAEMON_TYPES
 
     class Options(DeadlineOptions, ServiceOptions):
-        """For how long at most, and what manages the daemons."""
+        """The longest pause, and the service manager of the daemons."""
 
     options: Options
 
@@ -57,7 +57,7 @@ class Pause(Kind):
             inject=(Command(node, inject, limits.slow, root=True),),
             undo=(
                 *switch.undo,
-                *service_managers.start(scene, node_services),  # a process that has ended meanwhile
+                *service_managers.start(scene, node_services),  # a process may have ended since
                 *scene.mark_in(osds),
             ),
             checks=(*switch.checks, *daemon_effects.back(scene, node_services)),

@@ -1,4 +1,4 @@
-"""Nodes whose processors or memory are taken by others than Ceph's daemons."""
+"""Nodes whose processors or memory are used by other programs than Ceph's daemons."""
 
 from __future__ import annotations
 
@@ -14,24 +14,24 @@ from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
 _MIB = 1 << 20
-#: share of the available memory that is left at least
+#: smallest share of the available memory that must stay free
 _LEFT = 0.1
 
 
 class Pressure(Kind):
-    """Starts processes beside the daemons of nodes that take processor time or memory."""
+    """Starts processes on the nodes that use processor time or memory."""
 
     takes = "node"
     serves_on = True
 
     class Options(DeadlineOptions):
-        """How many processors and how much memory are taken."""
+        """The number of busy processors, and the memory in use."""
 
         cpus: Optional[Annotated[int, Field(ge=0, le=4096)]] = Field(
-            None, description="Processes that are always busy. Default: one for each processor, without `memory` only."
+            None, description="Number of busy processes. Default: one for each processor; 0 if `memory` is set."
         )
         memory: Optional[Annotated[Bytes, Field(ge=_MIB)]] = Field(
-            None, description="Memory that is in use; at least 1MiB, at most 90 % of the available memory."
+            None, description="Memory to use; at least 1MiB, at most 90 % of the available memory."
         )
 
     options: Options
@@ -55,7 +55,7 @@ class Pressure(Kind):
         parts += [f"{formatting.size(memory)} of memory in use"] if memory else []
         if not parts:
             raise FaultError("pressure needs cpus or memory above 0")
-        # they end by themselves, later than the node's own switch
+        # the processes also end by themselves, later than the dead man's switch
         values = {"name": name, "cpus": cpus, "bytes": memory, "seconds": f"{options.deadline + 60:.0f}"}
         start, stop, stopped, effect = (
             in_folder("hogs", action=action, **values) for action in ("start", "stop", "stopped", "effect")

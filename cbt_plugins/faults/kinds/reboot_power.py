@@ -1,4 +1,4 @@
-"""Whole nodes: rebooted, or without power."""
+"""Faults of whole nodes: reboot, and loss of power."""
 
 from __future__ import annotations
 
@@ -16,20 +16,20 @@ from cbt_plugins.faults.node_shell import FOLDER, script
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
-#: prints which boot of a node this is: the ID of the kernel's, and the start of the first process, since nodes of the
-#: lab share a kernel
+#: prints an ID of the node's present boot: the boot ID of the kernel and the start time of the first process, since
+#: nodes of the lab share a kernel
 BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
 _SHOWN = (
-    "{} is in the arguments of a command, which everybody on this machine can read while it runs (ps): let the command "
-    "take the value from the environment (ipmitool -E) or from a file"
+    "{} is in the arguments of a command, which every user of this machine can read with ps while it runs: let the "
+    "command take the value from the environment (ipmitool -E) or from a file"
 )
-#: commands that a shell carries out itself
+#: builtin commands of the shell
 _NO_PROCESS = ("echo", "printf", "export", "test", "[", ":", "read", "unset")
 _ENVIRONMENT = re.compile(r"\$\{([A-Za-z_][A-Za-z0-9_]*)\}")
 _ASSIGNED = re.compile(r"[A-Za-z_][A-Za-z0-9_]*=")
 
 def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
-    """Return those of the names whose values a command line would show to all who list processes."""
+    """Return the environment variables whose values would be visible in the process list."""
     shown = []
     for command in commands:
         words = shlex.shlex(command, posix=False, punctuation_chars=True)
@@ -44,7 +44,7 @@ def shown_secrets(commands: Sequence[str], secrets: Sequence[str]) -> List[str]:
                     variables = re.findall(r"\$\{?([A-Za-z_][A-Za-z0-9_]*)", word)
                     shown += [name for name in variables if name in secrets and program not in _NO_PROCESS]
         except ValueError:
-            continue  # quotes that do not close: the shell will say so
+            continue  # an unclosed quote: the shell will report it
     return list(dict.fromkeys(shown))
 
 
@@ -60,24 +60,24 @@ class _WholeNode(Kind):
         return (*service_managers.start(scene, osd_services), *scene.mark_in(osds))
 
     def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[service_managers.Service]]:
-        """Return the OSDs of a node, and how they are run."""
+        """Return the OSDs of a node with their services."""
         osds = scene.on_node(node)
         of_nodes = service_managers.find(scene, osd_names(osds), self.options.service_manager or "", on_node=True)
         return osds, of_nodes.get(node, [])
 
 
 class Reboot(_WholeNode):
-    """Reboots nodes; their OSDs must come back, and are started if they do not.
+    """Reboots nodes. Their OSDs must come up by themselves; OSDs that do not are started by the undo.
 
-    A node whose boot ID has not changed after 15 minutes has not rebooted: the fault had no effect.
+    If the boot ID of a node is unchanged after 15 minutes, the fault had no effect.
     """
 
     lasts = False
 
     class Options(ServiceOptions):
-        """How a node is rebooted."""
+        """The command that reboots a node."""
 
-        command: str = Field("systemctl reboot", min_length=1, description="What reboots the node.")
+        command: str = Field("systemctl reboot", min_length=1, description="Command that reboots the node.")
 
     options: Options
 
@@ -87,8 +87,8 @@ class Reboot(_WholeNode):
     def _step(self, scene: Scene, node: str, name: str) -> Step:
         limits = scene.limits
         osds, osd_services = self._services(scene, node)
-        boot = scene.ask(node, BOOT, root=True).strip()  # by root, as the check: others may see less of /proc
-        # the command ends our connection, so a process of its own sends it
+        boot = scene.ask(node, BOOT, root=True).strip()  # as root, like the check: other users may see less of /proc
+        # the command ends our connection, so a process of its own runs it
         program = shlex.quote(script("reboot", command=self.options.command))
         text = f'{FOLDER}; setsid sh -c {program} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
         settled = (
@@ -107,27 +107,27 @@ class Reboot(_WholeNode):
                 Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
                 *((scene.back(osds, limits.boot),) if osds else ()),
             ),
-            took=(scene.went(osds),) if osds else (),  # a fast one is over before anybody looks
+            took=(scene.went(osds),) if osds else (),  # a fast reboot may be over before the first check
             former={"boot": boot, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
         )
 
 
 class Power(_WholeNode):
-    """Takes the power of nodes away by a command of the user's, on the machine that leads the run.
+    """Switches nodes off and on by two commands of yours, which run on the leading machine.
 
-    Quote the keys `off` and `on`. `ps` shows arguments: take passwords from the environment (`ipmitool -E`), and name
-    these variables in `secrets`.
+    Quote the keys `off` and `on` in YAML. `ps` shows arguments: let the commands take passwords from the environment
+    (`ipmitool -E`), and list these variables in `secrets`.
     """
 
     class Options(ServiceOptions):
-        """The two commands; no file has the values of secrets."""
+        """The two commands. Values of secrets are written to no file."""
 
-        off: str = Field("", description="Takes the power away; `{node}` is the name of the node.")
-        on: str = Field("", description="Gives the power back.")
+        off: str = Field("", description="Command that switches the node off; `{node}` is the name of the node.")
+        on: str = Field("", description="Command that switches the node on.")
         secrets: Names = Field(
             [],
-            description="More environment variables for the two commands; `${NAME}` in a command needs no entry.",
+            description="Environment variables that the two commands need, besides each `${NAME}` in their text.",
             json_schema_extra={"default": []},
         )
 
@@ -169,8 +169,8 @@ class Power(_WholeNode):
             undo=(Command("", on, limits.slow, secrets=options.needed), *self._back(scene, osds, osd_services)),
             checks=(
                 Check(node, "echo there", (((), "there"),), limits.boot),
-                # A node whose boot ID has not changed may be about to go: it shuts down in good order, or the
-                # controller has carried out what it said to have failed.
+                # A node with an unchanged boot ID may still go down: it is shutting down in an orderly way, or the
+                # power controller has carried out a command that it reported as failed.
                 Check(node, BOOT, (((), {"not": boot}),), limits.boot, lapses=limits.boot, refused=limits.down),
                 *((scene.back(osds, limits.boot),) if osds else ()),
             ),

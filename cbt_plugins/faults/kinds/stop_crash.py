@@ -1,4 +1,4 @@
-"""Daemons that end: stopped in good order, or killed."""
+"""Faults that end daemons: an orderly stop, or SIGKILL."""
 
 from __future__ import annotations
 
@@ -14,12 +14,12 @@ from cbt_plugins.plan import DAEMON_TYPES
 
 
 class Stop(Kind):
-    """Stops daemons in good order: all of a node, or single ones.
+    """Stops daemons in an orderly way: all daemons of a node, or single daemons.
 
     A bare `process` is started again with its former command line. Orders to `cephadm` are repeated for up to 3 minutes
     until their effect is seen; mons and mgrs of cephadm are stopped and started by their units. With
-    `cluster: kubernetes:` the service manager is `rook`. An RGW waits for the requests under way, for up to
-    `rgw_exit_timeout_secs` (120 s); it refuses connections before.
+    `cluster: kubernetes:` the service manager is `rook`. An RGW first refuses new connections, then waits for
+    requests in flight, for up to `rgw_exit_timeout_secs` (120 s).
     """
 
     daemon_types = DAEMON_TYPES
@@ -51,7 +51,7 @@ class Stop(Kind):
         )
 
     def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
-        """Return the commands that end services of one node."""
+        """Return the commands that stop or kill services of one node."""
         return service_managers.stop(scene, node_services)
 
 
