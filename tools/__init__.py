@@ -1,1 +1,1 @@
-"""What people run: one command, `cbt-tools VERB`."""
+"""The command `cbt-tools VERB`."""

@@ -22,13 +22,13 @@ VERBS = (
     *("build", "lab", "init", "import", "plan", "size", "inject", "undo", "snapshot"),
     *("report", "watch", "sql", "export", "flame", "verify", "compare", "gate", "history", "campaign", "bisect", "pr"),
 )
-#: a word of Python's is no name of a module
+#: verbs that are keywords of Python, which cannot name a module
 _MODULES = {"import": "import_"}
-#: those that change something, and go on when nobody reads their output any more
+#: verbs that change something: they continue when the reader of their output has ended
 _ENDURING = ("build", "lab", "inject", "undo", "campaign", "bisect", "pr")
 
-#: made until the next look for unreachable cycles: the reply of a cluster of 10,000 OSDs has fewer, and to look through
-#: it costs more than to parse it
+#: objects between two garbage collections: the reply of a cluster of 10,000 OSDs has fewer, and a collection takes
+#: longer than parsing the reply
 _CONTAINERS = 200_000
 
 
@@ -63,7 +63,7 @@ def _run(verb: str, argv: Sequence[str]) -> int:
 
 
 def parser_of(chosen: str) -> Parser:
-    """Return the parser with all verbs, of which only the chosen one has its arguments."""
+    """Return the parser with all verbs; only the chosen verb has its arguments."""
     parser = Parser(prog="cbt-tools", description="Prepare, run and evaluate benchmarks of cbt-plugins.")
     explain(parser, ("cbt-tools compare --help", "cbt-tools plan my.yaml", "cbt-tools report archive"), STATUSES)
     parser.add_argument("-V", "--version", action="version", version=f"cbt-tools {__version__}")

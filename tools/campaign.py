@@ -1,4 +1,4 @@
-"""Run a cycle on several arms in turns, until it is sure which arm is better."""
+"""Run a cycle on several arms in turns, until the better arm is decided."""
 
 from __future__ import annotations
 
@@ -23,18 +23,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = ("cbt-tools campaign plan my.yaml", "cbt-tools campaign run my.yaml FOLDER")
     explain(parser, (*examples, "cbt-tools campaign status FOLDER"), _STATUSES)
     verbs = parser.add_subparsers(dest="campaign_verb", required=True, metavar="plan|run|status")
-    plan = verbs.add_parser("plan", help="blocks, hours, bytes, order and commands; touches nothing")
+    plan = verbs.add_parser("plan", help="show blocks, hours, bytes, order and commands; change nothing")
     explain(plan, ("cbt-tools campaign plan my.yaml --history old-archives/*",), {})
     plan.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
     plan.add_argument(
-        "--history", nargs="+", type=Path, default=[], metavar="PATH", help="archives of repeated runs: the noise"
+        "--history", nargs="+", type=Path, default=[], metavar="PATH",
+        help="archives of repeated runs, from which the run-to-run scatter is taken",
     )
     add_forms(plan, TEXT, JSON, MD)
-    run = verbs.add_parser("run", help="run or resume the campaign, until it is decided")
+    run = verbs.add_parser("run", help="run or resume the campaign, until the result is decided")
     explain(run, ("cbt-tools campaign run my.yaml FOLDER",), _STATUSES)
     run.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
     run.add_argument("folder", type=Path, metavar="FOLDER", help="folder for state and archives of the campaign")
-    status = verbs.add_parser("status", help="the decision so far, and the blocks that are still needed")
+    status = verbs.add_parser("status", help="show the decision so far, and how many blocks are still needed")
     forms = ("FOLDER", "my.yaml FOLDER", "my.yaml FOLDER -o page.html")
     explain(status, [f"cbt-tools campaign status {words}" for words in forms], _STATUSES)
     status.add_argument("file", type=Path, metavar="FILE", nargs="?", help="CBT file with `campaign:`, as of `run`")
@@ -43,7 +44,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Do one of the verbs of a campaign; returns the exit status."""
+    """Run a verb of a campaign; return the exit status."""
     with _errors():
         return {"plan": _plan, "run": _run, "status": _status}[args.campaign_verb](args)
 

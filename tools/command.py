@@ -1,4 +1,4 @@
-"""What all verbs of `cbt-tools` share: the parser, the exit statuses, errors and warnings on stderr."""
+"""Common parts of the verbs of `cbt-tools`: the parser, exit statuses, errors and warnings on stderr."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
 
 OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER = 0, 1, 2, 3, 4, 5
 CANNOT, INTERRUPTED, UNREAD = 125, 130, 141
-#: the exit statuses of every verb; its help has those that it may have
+#: exit statuses of all verbs; the help of a verb lists the statuses that it may return
 STATUSES = {
     OK: "done",
-    FAILED: "it failed, or the answer is no",
-    USAGE: "an error in the command line or in its files, a path that does not exist",
+    FAILED: "the verb failed, or a check was not passed",
+    USAGE: "an error in the command line or in a file that it names; or a missing path",
     INCONCLUSIVE: "inconclusive",
-    UNUSABLE: "a run is incomplete, unusable or unreadable; the other runs are in the result",
-    ANOTHER_CLUSTER: "the cluster was made anew since the run",
-    CANNOT: "a side of a pull request cannot be tested",
+    UNUSABLE: "a run is incomplete, unusable or unreadable; the result has the other runs",
+    ANOTHER_CLUSTER: "the cluster was recreated after the run",
+    CANNOT: "a side of a pull request could not be tested",
     INTERRUPTED: "interrupted",
-    UNREAD: "the reader of the output ended, as `head` does",
+    UNREAD: "the reader of the output ended early, such as `head`",
 }
-#: of a verb that compares runs
-USAGE_OF_COMPARISON = {USAGE: f"{STATUSES[USAGE]}, runs that cannot be compared"}
+#: exit status 2 of a verb that compares runs
+USAGE_OF_COMPARISON = {USAGE: f"{STATUSES[USAGE]}; or runs that cannot be compared"}
 #: optional Python package -> the extra of cbt-plugins that installs it
 _EXTRAS = {
     **dict.fromkeys(("numpy", "scipy", "jinja2", "markupsafe", "jsonschema"), "report"),
@@ -36,7 +36,7 @@ _EXTRAS = {
 
 
 class CommandError(Exception):
-    """The end of a verb: one message for the user, and the exit status."""
+    """End of a verb: one message for the user, and the exit status."""
 
     def __init__(self, text: str, status: int = USAGE) -> None:
         super().__init__(text)
@@ -57,7 +57,7 @@ class Parser(argparse.ArgumentParser):
         self.exit(USAGE)
 
     def options(self) -> Iterator[str]:
-        """Yield the options that are in the help, also those of the verbs."""
+        """Yield the options that the help shows, also the options of the verbs."""
         for action in self._actions:
             if isinstance(action.choices, dict):
                 for parser in action.choices.values():
@@ -67,7 +67,7 @@ class Parser(argparse.ArgumentParser):
 
 
 def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: Mapping[int, str] = {}) -> None:
-    """Add examples and exit statuses to a help: 0, 2 and these; "" stands for the text of STATUSES."""
+    """Add examples and exit statuses to a help: 0, 2 and `statuses`; "" stands for the text in STATUSES."""
     lines = ["example:" if len(examples) == 1 else "examples:", *(f"  {line}" for line in examples), "", "exit status:"]
     for status, text in sorted({OK: "", USAGE: "", **statuses}.items()):
         entry = f"{status:<5} {text or STATUSES[status]}"
@@ -77,7 +77,7 @@ def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: 
 
 
 def call(work: Callable[[], int]) -> int:
-    """Run a verb and return its exit status; what ends it with an error is said on stderr."""
+    """Run a verb, print its error on stderr, and return the exit status."""
     try:
         status = _called(work)
         sys.stdout.flush()
@@ -109,12 +109,12 @@ def _called(work: Callable[[], int]) -> int:
 
 
 def is_optional(error: ImportError) -> bool:
-    """Return whether a package is missing that one of the extras installs."""
+    """Tell whether an error is a missing package that one of the extras installs."""
     return (error.name or "").partition(".")[0] in _EXTRAS
 
 
 def missing(error: ImportError) -> str:
-    """Return which optional package is missing, and how to install it."""
+    """Return a message: which optional package is missing, and how to install it."""
     name = (error.name or "").partition(".")[0]
     return f"missing Python package {name}: pip install 'cbt-plugins[{_EXTRAS[name]}]'"
 

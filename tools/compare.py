@@ -1,4 +1,4 @@
-"""Compare archives: what differs, what changed, and whether the change may be chance."""
+"""Compare archives: differences in configuration and results, and whether they may be chance."""
 
 from __future__ import annotations
 
@@ -32,9 +32,11 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="[PHASE.]OPERATION.METRIC",
-        help="key rows, decided first (default: total.obj_per_s, total.p99_ms, recovery_s); a pattern; repeatable",
+        help="key rows, judged first (default: total.obj_per_s, total.p99_ms, recovery_s); a pattern; repeatable",
     )
-    parser.add_argument("--releases", action="store_true", help="releases side by side: read and write, recovery, CPU")
+    parser.add_argument(
+        "--releases", action="store_true", help="table of releases side by side: read and write, recovery, CPU"
+    )
     add_forms(parser, TEXT, JSON, CSV, MD, HTML)
     add_renamed(parser, {"--html": "--format html -o FILE"})
 
@@ -56,24 +58,25 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
         nargs="*",
         type=Path,
         metavar="ARCHIVE",
-        help="the base, then the sides to compare with it: archives, run directories, results of other programs",
+        help="the base, then one or more sides to compare with it: archives, run directories, results of "
+        "other programs",
     )
-    parser.add_argument("--base", nargs="+", type=Path, metavar="PATH", help="several archives as the base")
+    parser.add_argument("--base", nargs="+", type=Path, metavar="PATH", help="archives that together are the base")
     parser.add_argument(
         "--new",
         nargs="+",
         type=Path,
         metavar="PATH",
         action="append",
-        help="several archives to compare with the base; repeatable",
+        help="archives that together are a side to compare with the base; repeatable",
     )
-    parser.add_argument("--pairs", action="store_true", help="compare the n-th runs of both sides as pairs")
+    parser.add_argument("--pairs", action="store_true", help="pair the n-th runs of both sides")
     parser.add_argument(
         "--scatter",
         metavar="[METRIC=]PERCENT",
         action="append",
         default=[],
-        help="the known run-to-run scatter of rates, or of a metric, for sides of one or two runs; repeatable",
+        help="known run-to-run scatter of rates, or of METRIC, for sides with one or two runs; repeatable",
     )
     parser.add_argument(
         "--history",
@@ -81,9 +84,9 @@ def add_sides(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="PATH",
         default=[],
-        help="archives with runs of the same configuration, from which the scatter is learnt",
+        help="archives of repeated runs, from which the run-to-run scatter is taken",
     )
-    parser.add_argument("--scale", metavar="N:M", help="compare clusters of N and M nodes")
+    parser.add_argument("--scale", metavar="N:M", help="compare a cluster of N nodes with one of M nodes")
 
 
 def add_rules(parser: argparse.ArgumentParser) -> None:
@@ -122,7 +125,7 @@ def run(args: argparse.Namespace) -> int:
 
 @contextmanager
 def errors() -> Iterator[None]:
-    """Turn the errors of a comparison into those of a verb."""
+    """Turn errors of a comparison into errors of a verb."""
     from cbt_plugins.compare.configuration_differences import Incomparable
 
     try:
@@ -140,7 +143,7 @@ def errors() -> Iterator[None]:
 
 
 def choice(args: argparse.Namespace) -> Choice:
-    """Return the rows that were asked for. Raises CommandError for an unknown metric."""
+    """Return the rows that the options choose. Raises CommandError for an unknown metric."""
     from fnmatch import fnmatchcase
 
     from cbt_plugins.compare.table import Choice
@@ -165,7 +168,7 @@ def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
 
 
 def read_sides(given: Sequence[Sequence[Path]]) -> List[Side]:
-    """Read the runs of each side, and say which cannot be read. Raises Unreadable, ValueError."""
+    """Read the runs of each side, and warn of unreadable runs. Raises Unreadable, ValueError."""
     from cbt_plugins.compare.sides import sides
 
     all_sides = sides(given)
@@ -188,7 +191,7 @@ def paths(args: argparse.Namespace) -> List[Sequence[Path]]:
 
 
 def _one_side(path: Path) -> CommandError:
-    """Return the error for one path alone, with its cure. Raises Unreadable where there is nothing."""
+    """Return the error for a single path, with advice. Raises Unreadable if the path has no run."""
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.result_file import NotThere, Unreadable
 
@@ -199,11 +202,11 @@ def _one_side(path: Path) -> CommandError:
     except Unreadable:
         runs = []
     hint = f", or two of its {len(runs)} runs, such as {runs[0]} {runs[1]}" if len(runs) > 1 else ""
-    return CommandError(f"{path} is one side only: give another archive to compare it with{hint}")
+    return CommandError(f"{path} is only one side: give another archive to compare it with{hint}")
 
 
 def rules(args: argparse.Namespace) -> Rules:
-    """Return the rules of the comparison. Raises CommandError for what is no share, and Unreadable."""
+    """Return the rules of the comparison. Raises CommandError for a text that is no share, and Unreadable."""
     from cbt_plugins.compare.table import Rules
     from cbt_plugins.results.record_reader import records_of
 
@@ -232,7 +235,7 @@ def _scatter(text: str) -> Tuple[str, float]:
 
 
 def parse_share(name: str, text: str) -> float:
-    """Return the share that "5%" or "0.05" means. Raises CommandError."""
+    """Return the share of "5%" or "0.05". Raises CommandError."""
     try:
         value = float(text[:-1]) / 100 if text.endswith("%") else float(text)
     except ValueError:

@@ -30,10 +30,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         metavar="ARCHIVE",
         help="an archive (all of its runs), or a run's id-... directory",
     )
-    csv = "csv: a line for each run, as Apache Otava reads it"
-    cbt = "cbt: the input of CBT's report generators, in the folder of -o"
-    parquet = "parquet: partitioned files for DuckDB and ClickHouse, in the folder of -o"
-    text = f"{csv}; prometheus: its text format; {cbt}; {parquet} (default: csv)"
+    csv = "csv: one line per run, for Apache Otava"
+    cbt = "cbt: input files of CBT's report generators, in the folder -o"
+    parquet = "parquet: partitioned files for DuckDB and ClickHouse, in the folder -o"
+    text = f"{csv}; prometheus: the text format of Prometheus; {cbt}; {parquet} (default: csv)"
     add_forms(parser, CSV, "prometheus", "cbt", PARQUET, text=text)
     parser.add_argument(
         "--dialect",
@@ -47,7 +47,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Write what was asked for; returns the exit status."""
+    """Write the results in a format; return the exit status."""
     form = form_of(args)
     if form not in ("cbt", PARQUET):
         return _numbers(args)
@@ -72,7 +72,7 @@ def _files(args: argparse.Namespace) -> int:
     every = [(archive, run) for archive in args.archives for run in runs_of(archive)]
     for archive, run in every:
         if not run.ours:
-            warn(f"{run.path}: left out: a benchmark of CBT's own, or the result of another program")
+            warn(f"{run.path}: left out: it is a result of CBT's own benchmark or of another program")
             continue
         try:
             with reading(run.path):
@@ -118,7 +118,7 @@ def _numbers(args: argparse.Namespace) -> int:
     print(f"complete runs: {reasons.count(None)} of {len(paths)}", file=sys.stderr)
     for path in every:
         if not is_ours(path):
-            warn(f"{path}: left out: a benchmark of CBT's own")
+            warn(f"{path}: left out: it is a result of CBT's own benchmark")
     for path, why in zip(paths, reasons):
         if why:
             warn(f"{path}: left out: {why}")

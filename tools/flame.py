@@ -18,10 +18,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools flame archive --format folded",
     )
     explain(parser, examples, {UNUSABLE: ""})
-    parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives with the monitor `stacks`")
-    parser.add_argument("--against", nargs="+", type=Path, metavar="ARCHIVE", help="the base of a difference")
-    parser.add_argument("--phase", metavar="NAME", help="default: the first measurement with stacks")
-    add_forms(parser, TEXT, MD, FOLDED, HTML, text="for people, Markdown, stacks for other programs, a page")
+    parser.add_argument(
+        "archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives of runs with the monitor `stacks`"
+    )
+    parser.add_argument(
+        "--against", nargs="+", type=Path, metavar="ARCHIVE", help="archives of the base: draw the difference to it"
+    )
+    parser.add_argument("--phase", metavar="NAME", help="phase to draw (default: the first measurement with stacks)")
+    add_forms(parser, TEXT, MD, FOLDED, HTML, text="for people, Markdown, folded stacks for other programs, a page")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -30,7 +34,7 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.results.stacks import profile_of
 
     if args.against and form_of(args) == FOLDED:
-        raise CommandError("folded stacks have no difference: leave out --against")
+        raise CommandError("--format folded cannot show a difference: remove --against")
     new = profile_of(args.archives, args.phase)
     base = profile_of(args.against, args.phase or new.phase) if args.against else None
     forms = {

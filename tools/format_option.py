@@ -1,4 +1,4 @@
-"""The forms of results, the same in all verbs: `--format text|json|csv|md`, and `-o FILE` for where they go."""
+"""Forms of results, the same in all verbs: `--format text|json|csv|md`, and `-o FILE`."""
 
 from __future__ import annotations
 
@@ -15,19 +15,19 @@ from cbt_plugins.formatting.terminal import Terminal
 
 from .command import CommandError
 
-#: the forms that several verbs have, by their names
+#: the forms of several verbs: name -> purpose
 FORMS: Dict[str, Type[Form]] = {form.name: form for form in (Terminal, Json, Csv, Markdown, Html)}
 TEXT, JSON, CSV, MD, HTML = FORMS
-#: end of a file's name -> the form, where it is the name of no form
+#: suffix of a file -> form, for suffixes that are not the name of their form
 _SUFFIXES = {"prom": "prometheus", **{suffix: form.name for form in FORMS.values() for suffix in form.suffixes}}
 
 
 def add_forms(parser: argparse.ArgumentParser, *forms: str, text: str = "") -> None:
-    """Add `--format` with these forms, of which the first is the default, and `-o`."""
+    """Add `-o`, and `--format` with these forms; the first one is the default."""
     form = parser.add_argument("--format", type=_form(forms), metavar="|".join(forms), help=text or _text(forms))
     form.completer = lambda **_: forms  # type: ignore[attr-defined]  # for argcomplete
     parser.add_argument(
-        "-o", "--output", metavar="FILE", help="write into this file; its suffix gives the format; - is standard output"
+        "-o", "--output", metavar="FILE", help="file to write; its suffix chooses the format; - is standard output"
     )
     parser.set_defaults(forms=forms)
 
@@ -42,14 +42,14 @@ def _form(forms: Sequence[str]) -> Callable[[str], str]:
         if text in forms:
             return text
         suggestion = _SUFFIXES.get(text)
-        hint = f"use {suggestion}" if suggestion in forms else f"there is {', '.join(forms)}"
-        raise argparse.ArgumentTypeError(f"no format {text!r} here: {hint}")
+        hint = f"use {suggestion}" if suggestion in forms else f"the formats are {', '.join(forms)}"
+        raise argparse.ArgumentTypeError(f"no such format: {text!r}: {hint}")
 
     return form
 
 
 def add_renamed(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
-    """Refuse options of earlier versions with what replaces them."""
+    """Refuse options of earlier versions, and name the new option."""
 
     class Renamed(argparse.Action):
         def __call__(self, parser: argparse.ArgumentParser, *_: Any, **__: Any) -> NoReturn:
@@ -60,29 +60,29 @@ def add_renamed(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> No
 
 
 def form_of(args: argparse.Namespace) -> str:
-    """Return the form that was asked for: by --format, else by the file's name, else the verb's first."""
+    """Return the form of --format, else of the suffix of -o, else the first form of the verb."""
     if args.format is None and is_file(args):
         suffix = Path(args.output).suffix[1:]
         form = _SUFFIXES.get(suffix, suffix)
         if form in args.forms:
             return form
         if form in FORMS:
-            raise CommandError(f"-o {args.output}: no format {form} here: there is {', '.join(args.forms)}")
+            raise CommandError(f"-o {args.output}: no such format: {form}: the formats are {', '.join(args.forms)}")
     return args.format or args.forms[0]
 
 
 def is_file(args: argparse.Namespace) -> bool:
-    """Return whether the results go into a file."""
+    """Tell whether the results go into a file."""
     return args.output not in (None, "-")
 
 
 def columns_of(args: argparse.Namespace) -> Optional[int]:
-    """Return how wide tables may be: None in a file, or where no terminal is."""
+    """Return the width for tables; None for a file or without a terminal."""
     return None if is_file(args) else paper_of(sys.stdout).columns
 
 
 class Printer:
-    """Where the results of a verb go, in the form that was asked for. A file is written at the end, as a whole."""
+    """Output of a verb in the chosen form. A file is written at the end, in one step."""
 
     def __init__(self, args: argparse.Namespace) -> None:
         self.form = form_of(args)
@@ -99,7 +99,7 @@ class Printer:
             _write(self._file, "".join(self._texts))
 
     def show(self, output: Any) -> None:
-        """Print a text, or what becomes one: blocks, data for JSON, lines of cells for CSV."""
+        """Print a text, blocks, data for JSON, or lines of cells for CSV."""
         if isinstance(output, str):
             self._write(self._writer.safe(output))
             return
@@ -118,17 +118,17 @@ class Printer:
 
 
 def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> None:
-    """Print the results in the form that was asked for.
+    """Print the results in the chosen form.
 
-    `forms`: form -> what makes it: a text; or blocks for `text` and `md`, which has those of `text`; data for `json`;
-    lines of cells, the first with the names of the columns, for `csv`.
+    `forms`: form -> function that returns a text; or blocks for `text` and `md` (by default the blocks of `text`);
+    data for `json`; lines of cells for `csv`, the first line with the names of the columns.
     """
     with Printer(args) as printer:
         printer.show(forms[printer.form if printer.form in forms else TEXT]())
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a file as a whole; what is no regular file (/dev/null, a pipe) is written to. Raises CommandError."""
+    """Write a file in one step, or write to a device or a pipe such as /dev/null. Raises CommandError."""
     from cbt_plugins.journal import write_whole
 
     try:

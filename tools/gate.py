@@ -26,17 +26,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="LIMIT",
-        help="[[PHASE.]OPERATION.]METRIC=10%% (it may become worse by 10 %%), METRIC<=50 or METRIC>=0.999 (of the new "
-        "value); repeatable, the last match counts",
+        help="[[PHASE.]OPERATION.]METRIC=10%% (the metric may become worse by 10 %%), or METRIC<=50, METRIC>=0.999 "
+        "(limits of the new value); repeatable; the last limit that matches a metric counts",
     )
-    parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file, limits: {GET.p99_ms: 10%%, ...}")
+    parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file with limits: {GET.p99_ms: 10%%, ...}")
     parser.add_argument("--alpha", metavar="P", help="false alarm rate of the gate (default: 0.05)")
     add_forms(parser, TEXT, JSON, CSV, MD, HTML)
     parser.set_defaults(margin=None, confidence=None)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Check the limits and print the result; returns the exit status that the help lists."""
+    """Check the limits and print the result; return the exit status that the help lists."""
     from cbt_plugins.compare.gate import GateLimits, blocks, data, gate, of_file, of_texts, table
     from cbt_plugins.compare.sides import are_same, sides
     from cbt_plugins.config.errors import ConfigError
@@ -49,7 +49,7 @@ def run(args: argparse.Namespace) -> int:
                 raise CommandError("no limits: give --limit GET.p99_ms=10%, or --limits FILE")
             base, *contenders = sides(compare.paths(args))
             if any(are_same(base.runs, side.runs) for side in contenders):
-                raise CommandError(f"{base.name} and the other side are the same runs: a gate of them checks nothing")
+                raise CommandError(f"both sides are the same runs ({base.name}): there is nothing to check")
             gated = gate(base, contenders, limits, compare.rules(args))
     except ConfigError as e:  # each line begins with file:line:column
         raise CommandError(f"{several(len(e.errors), 'error')}; nothing was compared\n{e}") from None

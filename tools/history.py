@@ -1,4 +1,4 @@
-"""Show metrics over many runs, and where their level changed."""
+"""Show metrics over many runs, and the runs at which their level changed."""
 
 from __future__ import annotations
 
@@ -29,25 +29,27 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("archives", nargs="+", type=Path, metavar="ARCHIVE", help="archives, in any order")
     compare.add_choice(parser)
     parser.add_argument(
-        "--alarms", type=float, metavar="N", help="false alarms a year, if looked at after each run (default: 1)"
+        "--alarms", type=float, metavar="N",
+        help="expected false alarms per year, if this is run after each run (default: 1)",
     )
-    parser.add_argument("--alpha", metavar="P", help="instead: the false alarm rate of this one look")
+    parser.add_argument("--alpha", metavar="P", help="instead of --alarms: the false alarm rate of this one look")
     parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: 0)")
     parser.add_argument(
-        "--triage", type=Path, metavar="FILE", help="of a site: what was decided (default: triage.yaml beside archives)"
+        "--triage", type=Path, metavar="FILE",
+        help="for a site: file with decisions on changes (default: triage.yaml beside the archives)",
     )
-    parser.add_argument("--rebuild", action="store_true", help="of a site: read all archives anew, not the index")
-    add_forms(parser, TEXT, JSON, CSV, MD, HTML, SITE, text=f"{SITE}: pages in the folder of -o (default: {TEXT})")
+    parser.add_argument("--rebuild", action="store_true", help="for a site: read all archives instead of the index")
+    add_forms(parser, TEXT, JSON, CSV, MD, HTML, SITE, text=f"{SITE}: HTML pages in the folder -o (default: {TEXT})")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Find the changes and print them; returns the exit status."""
+    """Find the changes and print them; return the exit status."""
     from cbt_plugins.compare import history
 
     if is_site(args):
         return _site(args)
     if args.triage or args.rebuild:
-        raise CommandError("--triage and --rebuild are of a site: give -o FOLDER/")
+        raise CommandError("--triage and --rebuild are for a site: give -o FOLDER/")
     with compare.errors():
         (side,) = compare.read_sides([args.archives])
         histories = history.histories(side.runs, compare.choice(args), _budget(args), args.seed)
@@ -62,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def is_site(args: argparse.Namespace) -> bool:
-    """Return whether a folder of pages was asked for, by --format, or by -o that is a folder. Raises CommandError."""
+    """Tell whether to write a site: by --format, or because -o is a folder. Raises CommandError."""
     if args.format == SITE and not is_file(args):
         raise CommandError(f"--format {SITE} makes a folder: give -o FOLDER/")
     is_folder = is_file(args) and (args.output.endswith("/") or Path(args.output).is_dir())
@@ -79,7 +81,7 @@ def _budget(args: argparse.Namespace) -> AlarmBudget:
 
 
 def _site(args: argparse.Namespace) -> int:
-    """Write the site and print what its overview begins with; returns the exit status."""
+    """Write the site and print the first sentence of its overview; return the exit status."""
     from cbt_plugins.compare.history import histories
     from cbt_plugins.compare.sides import sides_of
     from cbt_plugins.compare.triage import read_triage, triage
@@ -116,7 +118,7 @@ def _site(args: argparse.Namespace) -> int:
 
 
 def _triage_file(args: argparse.Namespace) -> Optional[Path]:
-    """Return the file of decisions: the one that was given, else the one beside the archives, if there is one."""
+    """Return the file of decisions: --triage, else triage.yaml beside the archives, or None."""
     from cbt_plugins.compare.triage import FILE
 
     if args.triage:
@@ -126,7 +128,7 @@ def _triage_file(args: argparse.Namespace) -> Optional[Path]:
 
 
 def _index_file(folder: Path) -> Path:
-    """Return where the index of a site is: with this user's files, and not where it is published."""
+    """Return the path of a site's index: among this user's files, not in the published folder."""
     from cbt_plugins.programs import cache_dir
 
     digest = hashlib.sha256(os.path.realpath(folder).encode("utf-8", "surrogateescape")).hexdigest()

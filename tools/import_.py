@@ -1,4 +1,4 @@
-"""Make a file of ours from another program's workload."""
+"""Convert a workload of another program to a YAML file of cbt-plugins."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from cbt_plugins.config.errors import ConfigError
 
 from .command import OK, CommandError, explain, warn
 
-#: program -> the function that returns the text of a file of ours and what could not be carried over
+#: program -> function that returns the text of a YAML file, and the parts that could not be converted
 _PROGRAMS: Mapping[str, Callable[[Path], Tuple[str, List[str]]]] = {
     "cosbench": cosbench.convert,
     "elbencho": elbencho.convert,
@@ -24,10 +24,12 @@ _RESULTS = "results of other programs are read by `cbt-tools report FILE` and `c
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     explain(parser, [f"cbt-tools import {name} -o my.yaml" for name in ("cosbench workload.xml", "elbencho cbt.yaml")])
-    parser.description = f"{parser.description or ''}\n\nIt reads no results: {_RESULTS}."
-    parser.add_argument("program", type=_program, choices=tuple(_PROGRAMS), help="what the workload is for")
-    parser.add_argument("file", type=Path, help="its workload (XML), or a file of CBT with `elbencho:`")
-    parser.add_argument("-o", "--output", metavar="FILE", default="-", help="a new file (default: standard output, -)")
+    parser.description = f"{parser.description or ''}\n\nIt does not read results: {_RESULTS}."
+    parser.add_argument("program", type=_program, choices=tuple(_PROGRAMS), help="the program of the workload")
+    parser.add_argument("file", type=Path, help="the workload: XML of COSBench, or a CBT file with `elbencho:`")
+    parser.add_argument(
+        "-o", "--output", metavar="FILE", default="-", help="the new file (default: -, standard output)"
+    )
 
 
 def _program(name: str) -> str:
@@ -37,18 +39,18 @@ def _program(name: str) -> str:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the file, and what could not be carried over on stderr; returns the exit status."""
+    """Print the file, and on stderr the parts that could not be converted; return the exit status."""
     try:
         text, notes = _PROGRAMS[args.program](args.file)
         if args.output == "-":
             sys.stdout.write(text)
         else:
-            with open(args.output, "x", encoding="utf-8") as file:  # somebody may have edited one of this name
+            with open(args.output, "x", encoding="utf-8") as file:  # a file of this name may have been edited
                 file.write(text)
     except (ConversionError, ConfigError) as e:
         raise CommandError(str(e)) from None
     except OSError as e:
         raise CommandError(f"{e.filename}: {e.strerror}") from None
     for note in notes:
-        warn(f"not carried over: {note}")
+        warn(f"not converted: {note}")
     return OK

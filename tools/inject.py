@@ -1,4 +1,4 @@
-"""Inject the faults of a file beside any load, and undo them."""
+"""Inject the faults of a fault file beside any load, and undo them."""
 
 from __future__ import annotations
 
@@ -29,9 +29,9 @@ from cbt_plugins.run.event_schedule import EventSchedule
 
 from .command import FAILED, INTERRUPTED, OK, CommandError, explain, say
 
-#: printed with `--tied` when the settings are in force and the clock of the events runs
+#: printed with `--tied` when the settings are in force and the clock of the events starts
 BEGUN = "begun"
-#: other events of events.jsonl: the run that has these faults, and how the injection ended
+#: further events of events.jsonl: the run of these faults, and the end of the injection
 BESIDE, ENDED = "beside", "ended"
 
 log = logging.getLogger(__name__)
@@ -40,9 +40,9 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     example = "cbt-tools inject faults.yaml --cluster my.yaml --archive faults"
-    failed = "a fault was refused, something failed or is not undone"
+    failed = "a fault was refused, or an error occurred, or a change is not undone"
     explain(parser, (f"{example} --dry-run", example), {FAILED: failed, INTERRUPTED: ""})
-    parser.add_argument("file", type=Path, help="YAML with `events:` and `settings:` (docs/FAULTS.md)")
+    parser.add_argument("file", type=Path, help="fault file: YAML with `events:` and `settings:` (docs/FAULTS.md)")
     parser.add_argument("--cluster", type=Path, required=True, help="a CBT YAML file, for its `cluster:` section")
     parser.add_argument("--archive", type=Path, required=True, help="folder for undo.jsonl and events.jsonl")
     parser.add_argument(
@@ -51,11 +51,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="print when the clock of the events starts; end with standard input, not with the last event",
     )
     parser.add_argument("--beside", metavar="ITERATION/ID", help="run of the archive that has these faults")
-    parser.add_argument("--dry-run", action="store_true", help="print what would be done and which safety rules refuse")
+    parser.add_argument(
+        "--dry-run", action="store_true",
+        help="print the commands of each fault and the safety rules that refuse it; change nothing",
+    )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0: everything happened and is undone; 1: something failed, or is not undone; 2: an error in a file."""
+    """Return 0: all was injected and undone; 1: an error occurred, or a change is open; 2: an error in a file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         events, settings = load_fault_file(args.file)
@@ -92,7 +95,7 @@ def _run(
 
 
 def _dry(injector: Injector, events: Sequence[Event]) -> int:
-    """Print what becomes of each fault beside those that are in force then, as if nothing had recovered."""
+    """Print the judgement of each fault beside the faults that are in force at its time, as if nothing recovered."""
     status = OK
     in_force: Dict[str, Prepared] = {}
     for event in sorted(events, key=lambda event: event.at):
@@ -141,12 +144,12 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
 
 
 def _follow(injector: Injector, schedule: EventSchedule, note: Journal, tied: bool) -> Optional[str]:
-    """Do the events until all have happened, or the input ends; return what failed."""
+    """Run all events, or the events before the end of the input; return errors."""
     injector.apply()
     schedule.prepare()
     begun = time.time()
     schedule.begin(begun)
-    # the seconds of programs without a clock count from here
+    # the times of events count from here
     note.write(BEGUN, at=round(begun, 3))
     if tied:
         print(BEGUN, flush=True)

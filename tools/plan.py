@@ -1,4 +1,4 @@
-"""Show what a YAML file will do, without doing it."""
+"""Show what a YAML file will do, without running it."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from .command import FAILED, OK, USAGE, CommandError, explain, say, warn
 from .format_option import JSON, TEXT, add_forms, add_renamed, columns_of, put
 from .plan_live import LiveAnswers, look
 
-#: of the drivers, and of the buckets, all are shown up to this number
+#: up to this number all drivers, and all buckets, are shown
 _MANY = 12
 
 
@@ -55,16 +55,16 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--live",
         action="store_true",
-        help="ask nodes, endpoints and the cluster, without changing anything: who does not reply, whether keys are "
-        "right, the blast radius of each fault; show the commands of faults and settings, not those of pools, "
-        "placement, users and gateways",
+        help="also ask nodes, endpoints and the cluster, and change nothing: show missing replies, wrong keys, the "
+        "blast radius of each fault, and the commands of faults and settings (not of pools, placement, users and "
+        "gateways)",
     )
     add_forms(parser, TEXT, JSON)
     add_renamed(parser, {"--json": "--format json"})
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the plan; returns the exit status. All errors of the file go to stderr."""
+    """Print the plan, and the errors of the file on stderr; return the exit status."""
     try:
         source = read(Path(args.file))
         if is_fault_file(source):
@@ -77,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if not config.runs:
         for text in unread:
             warn(text)
-        raise CommandError(f"{args.file}: benchmarks: no benchmark of cbt-plugins in this file")
+        raise CommandError(f"{args.file}: benchmarks: this file has no benchmark of cbt-plugins")
     lines = [*_lines(config, live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
     put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
@@ -88,24 +88,27 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _unread_by_cbt(source: YamlSource) -> List[str]:
-    """Return the keys that nobody reads; those of CBT's own sections only where there is a checkout."""
+    """Return the unknown keys; in CBT's own sections only if there is a checkout of CBT."""
     try:
         tree = checkout.find()
-    except ValueError:  # CBT_HOME is no checkout: of no meaning here
+    except ValueError:  # CBT_HOME is not a checkout, which does not matter here
         tree = None
     return list(map(str, unread_keys(source, tree)))
 
 
 def _fault_file(source: YamlSource, args: argparse.Namespace) -> int:
-    """Print what a fault file says; where its cluster is, only the command that uses it knows."""
+    """Print the plan of a fault file, which does not name its cluster."""
     if args.live:
-        raise CommandError(f"{args.file}: a fault file has no cluster to ask; leave out --live")
+        raise CommandError(
+            f"{args.file}: a fault file does not name its cluster: remove --live, or use `cbt-tools "
+            f"inject --dry-run`"
+        )
     events, settings = load_fault_file(source)
     lines = [
-        f"{args.file}: faults beside a benchmark; times count from its start",
+        f"{args.file}: faults beside a benchmark; times count from the start of the benchmark",
         *([f"  settings {_settings(settings)}"] if settings != Settings() else []),
         *(f"  {event_text(event)}" for event in events),
-        "faults in force at the end are undone then, and settings are restored",
+        "at the end of the benchmark all faults are undone, and settings are restored",
     ]
     document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
     put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
@@ -143,13 +146,13 @@ def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], c
     )
     if config.campaign:
         arms = ", ".join(config.campaign.arms)
-        yield f"campaign: of arms {arms}; below is the file itself, without any arm's keys (`cbt-tools campaign plan`)"
+        yield f"campaign with arms {arms}: this plan is without the keys of arms; see `cbt-tools campaign plan`"
     if config.others:
-        yield f"benchmarks of CBT itself, which CBT runs too and this command does not plan: {', '.join(config.others)}"
+        yield f"not in this plan, but also run: CBT's own benchmarks: {', '.join(config.others)}"
     yield ""
-    yield f"head {head_of(cluster)} leads, as {cluster['user']}; load from {', '.join(nodes_of(cluster, 'clients'))}"
+    yield f"head: {head_of(cluster)}, login {cluster['user']}; clients: {', '.join(nodes_of(cluster, 'clients'))}"
     yield (
-        f"this command has asked the cluster and changed nothing: {live.headline}; the details are at the end"
+        f"this command has asked the cluster and changed nothing: {live.headline}; details at the end"
         if live
         else "this command has read files only; no node has been contacted"
     )
@@ -161,13 +164,13 @@ def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], c
         model, model_parts = first.setdefault(run.benchmark, (number, {}))
         yield ""
         yield f"Run {number} of {len(runs)}: {run.benchmark}{varied}" + (
-            f"; as run {model}, but:" if model_parts else ""
+            f"; like run {model}, except:" if model_parts else ""
         )
         yield from (text for name, text in parts.items() if model_parts.get(name) != text and text)
         model_parts.update({name: text for name, text in parts.items() if name not in model_parts})
     if iterations > 1:
         yield ""
-        yield f"Runs {configurations + 1} to {len(runs)}: the same again, {iterations} iterations in all"
+        yield f"Runs {configurations + 1} to {len(runs)}: the same runs again, {iterations} iterations in total"
     yield ""
     yield "Changes, and how each is undone"
     all_changes = list(
@@ -185,7 +188,7 @@ def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], c
     by_cbt = [f"{name} (CBT always runs it)" for name in config.monitors if name not in by_file]
     yield f"  monitors on the nodes from before the first phase to after the last: {', '.join([*by_file, *by_cbt])}"
     yield "    undo: stopped at the end of each run"
-    yield f"  nothing else: no {unchanged([run.plan for run in runs])} is changed"
+    yield f"  nothing else is changed: no {unchanged([run.plan for run in runs])}"
     warned = dict.fromkeys(text for run in runs for text in warnings(run.plan, nodes_of(cluster, "clients")))
     warned.update(dict.fromkeys((*_gateways_without_role(config), *_too_few_files(config), *unread)))
     if warned:
@@ -195,15 +198,15 @@ def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], c
 
 
 def _too_few_files(config: Config) -> Iterator[str]:
-    """Yield that this machine allows fewer open files than connections to all nodes take."""
+    """Yield a warning if this machine allows fewer open files than the connections to all nodes need."""
     nodes, allowed = len(nodes_of(config.cluster)), allow_files()
     if nodes * FILES > allowed:
-        needed = f"{nodes} nodes take {nodes * FILES:,} open files here, and the limit is {allowed:,}"
+        needed = f"connections to {nodes} nodes need {nodes * FILES:,} open files here, but the limit is {allowed:,}"
         yield f"{needed}: raise it (`ulimit -Hn`, or LimitNOFILE= of the service)"
 
 
 def _gateways_without_role(config: Config) -> Iterator[str]:
-    """Yield that URLs are nodes of the cluster, in a file that names no gateways."""
+    """Yield a warning if URLs are on nodes of the cluster, but the file names no gateways."""
     if config.cluster.get("rgws"):
         return
     table = HostTable(nodes_of(config.cluster))
@@ -211,7 +214,7 @@ def _gateways_without_role(config: Config) -> Iterator[str]:
     gateways = dict.fromkeys(node for node in map(table.find, hosts) if node)
     if gateways:
         role = f"cluster: {{rgws: [{', '.join(gateways)}]}}"
-        yield f"the URLs of s3 are on nodes of the cluster: name them as gateways, {role}"
+        yield f"the URLs of s3 are on nodes of the cluster: name these nodes as gateways: {role}"
 
 
 def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> Iterator[Tuple[str, List[str]]]:
@@ -244,7 +247,7 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
     prediction = forecast(plan)
     yield "time", [f"  time     {_time(prediction.seconds, prediction.unknown_time)}"]
     yield "data", [f"  {'' if i else 'data':8} {line}" for i, line in enumerate(data_text(plan))]
-    guard = f"any phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
+    guard = f"each phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
     yield "guard", [f"  guard    {guard if plan.admin else 'none: without Ceph commands nobody sees how full it is'}"]
 
 
@@ -266,7 +269,7 @@ def _operation_text(phase: Phase) -> str:
         return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
     by = f" by {phase.engine}" if phase.engine != Phase.engine and phase.kind != "wait" else ""
     if phase.kind == "hybrid" and not generator(phase.engine).ops:
-        return f"hybrid{by}, which takes no mix: operations of its own"
+        return f"hybrid{by}, with its own operations instead of a mix"
     if phase.kind == "hybrid":
         counts = ", ".join(f"{op} {number}" for op, number in (phase.workers or {}).items())
         if phase.works:
@@ -284,7 +287,7 @@ def _how(phase: Phase) -> Iterator[str]:
     if phase.rate is not None:
         yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"
     if phase.rate_share is not None:
-        yield f"open loop: {format_percent(phase.rate_share)} of what the last closed loop made, {arrivals}"
+        yield f"open loop: {format_percent(phase.rate_share)} of the rate of the last closed loop, {arrivals}"
     if phase.ladder is not None:
         ladder, arrives = phase.ladder, f", {arrivals}" if phase.ladder.unit == "rate" else ""
         lowest, highest = load_text(ladder, ladder.lowest), load_text(ladder, ladder.highest)
@@ -308,7 +311,7 @@ def _settings(settings: Settings) -> str:
 
 
 def _keys(keys: Keys) -> str:
-    return keys.select + (" also absent ones" if keys.absent else "")
+    return keys.select + (" also absent objects" if keys.absent else "")
 
 
 def _total(runs: Sequence[PlannedRun], iterations: int) -> str:

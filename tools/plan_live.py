@@ -1,4 +1,4 @@
-"""What a cluster says of a plan today: whether it would refuse a fault, and the commands of faults and settings."""
+"""A plan on the present cluster: whether safety rules refuse a fault; the commands of faults and settings."""
 
 from __future__ import annotations
 
@@ -30,22 +30,22 @@ from .command import CommandError
 
 #: seconds for a question that a node answers at once
 _QUICK = 10.0
-#: `ceph` says it of an option that it does not know, and ends with this status
+#: text and exit status of `ceph` for an unknown option
 _UNKNOWN, _UNKNOWN_STATUS = "ENOENT", 2
 
 
 @dataclass(frozen=True)
 class LiveAnswers:
-    """Answers for people, and why a run would not come to its end: empty when no fault would be refused."""
+    """Answers for people, and the reasons why a run would stop early."""
 
     lines: Tuple[str, ...]
     refused: Tuple[str, ...]
-    #: nodes, endpoints and keys that are not as a run needs them, and conditions of the cluster
+    #: errors of nodes, endpoints and keys, and conditions of the cluster
     errors: Tuple[str, ...] = ()
 
     @property
     def headline(self) -> str:
-        """How the cluster is for the run, in a few words."""
+        """A summary in a few words."""
         reasons = several(len(self.refused), "reason")
         refused = f"{reasons} to refuse it" if self.refused else "no fault would be refused"
         errors = several(len(self.errors), "error")
@@ -53,10 +53,10 @@ class LiveAnswers:
 
 
 def look(config: Config, source: YamlSource) -> LiveAnswers:
-    """Ask the nodes, the endpoints, and the cluster about each of the plans that differ in faults or settings.
+    """Ask nodes, endpoints and the cluster, about each plan that differs in faults or settings.
 
-    Changes nothing. Raises CommandError when the cluster does not reply, and ConfigError for an option that it does not
-    know.
+    Changes nothing. Raises CommandError when the cluster does not reply, and ConfigError for an option that Ceph does
+    not know.
     """
     distinct: Dict[str, Tuple[int, Plan]] = {}
     for number, run in enumerate(config.runs, 1):
@@ -67,10 +67,10 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
         errors += _errors_of_cluster(ceph, config)
     not_ready = [f"  not ready: {text}" for text in errors]
     if not any(fault_spans(plan) or plan.settings != Settings() for _, plan in distinct.values()):
-        ready = "the cluster and every node, endpoint and key are as a run needs them"
+        ready = "the cluster, and every node, endpoint and key, is ready for a run"
         ready += "; the file has no faults and no settings"
         return LiveAnswers((_title(ceph), *(not_ready or [f"  {ready}"])), (), errors)
-    if any(text.startswith(f"{ceph.head}: ") for text in errors):  # nobody else can say anything of faults
+    if any(text.startswith(f"{ceph.head}: ") for text in errors):  # only the cluster can judge faults
         return LiveAnswers((_title(ceph), *not_ready), (), errors)
     _refuse_unknown(ceph, config, source)
     lines: List[str] = []
@@ -88,7 +88,7 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
 
 
 def _errors_of_nodes(ceph: Ceph, config: Config) -> Tuple[str, ...]:
-    """Return the nodes that do not reply, and the endpoints and keys that are not as a run needs them."""
+    """Return the errors of nodes, endpoints and keys."""
     remote, plans = ceph.remote, [run.plan for run in config.runs]
     clients = nodes_of(config.cluster, "clients")
     nodes = nodes_of(config.cluster) if any(plan.admin for plan in plans) else clients
@@ -102,13 +102,13 @@ def _errors_of_nodes(ceph: Ceph, config: Config) -> Tuple[str, ...]:
 
 
 def _errors_of_s3(ceph: Ceph, plan: Plan, clients: Sequence[str], head: bool) -> List[str]:
-    """Return the errors of the endpoints and keys of a plan, as these clients see them."""
+    """Return the errors of a plan's endpoints and keys, as seen from these clients."""
     errors: List[str] = []
     owned: Mapping[str, S3Keys] = {}
     authority = b""
     try:
         authority = authority_of(plan.s3)
-        # a run makes the user and its keys; without the head nobody knows those of a user
+        # a run makes the user with its keys; without the head, keys of an existing user are unknown
         if not plan.rgw.make_user and (head or not (plan.s3.user or plan.users)):
             owned = owners_of(plan, s3_keys(plan.s3, ceph), keys_of_users(plan, ceph))
     except CephError as error:
@@ -117,9 +117,9 @@ def _errors_of_s3(ceph: Ceph, plan: Plan, clients: Sequence[str], head: bool) ->
 
 
 def _errors_of_cluster(ceph: Ceph, config: Config) -> Tuple[str, ...]:
-    """Return the runs that have the cluster, and the conditions under which a run of the file would not begin.
+    """Return errors: runs that hold the cluster, and conditions under which a run of the file would not begin.
 
-    Raises CommandError without a reply.
+    Raises CommandError when the cluster does not reply.
     """
     settings = [run.plan.settings for run in config.runs if run.plan.admin]
     if not settings:
@@ -130,7 +130,7 @@ def _errors_of_cluster(ceph: Ceph, config: Config) -> Tuple[str, ...]:
     except (CephError, KeyError) as error:
         raise _no_reply(config, error) from None
     holders = [explain(holder) for holder in claims_in(claims).values() if holder]
-    # the least that a run of the file accepts
+    # conditions that all runs of the file accept
     accepted = set.intersection(*map(accepted_of, settings))
     return (*holders, *condition_errors(conditions, accepted))
 
@@ -140,10 +140,10 @@ def _title(ceph: Ceph) -> str:
 
 
 def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
-    """Raise ConfigError for each option of the file that the cluster does not know, CommandError without a reply."""
+    """Raise ConfigError for options that Ceph does not know, CommandError when the cluster does not reply."""
     plan = config.runs[0].plan
     questions = {option: f"config help {option}" for run in config.runs for _, option, _ in run.plan.settings.config}
-    # those of the mgr's modules are not in its help
+    # options of mgr modules are not in its help
     questions = {option: question for option, question in questions.items() if "/" not in option}
     try:
         facts = ask(ceph, ("mgr stat",), limits_of(plan.settings).quick + len(questions), list(questions.values()))
@@ -162,7 +162,7 @@ def _refuse_unknown(ceph: Ceph, config: Config, source: YamlSource) -> None:
 
 
 def _place(source: YamlSource, benchmark: str, who: str, option: str) -> Tuple[Union[str, int], ...]:
-    """Return where the file sets an option; the section when it is not the file that does."""
+    """Return the position of an option in the file; of the section if the file does not set it."""
     section: Any = source.data["benchmarks"][benchmark].get("settings") or {}
     for index, settings in enumerate(section) if isinstance(section, list) else [(None, section)]:
         if option in settings.get("config", {}).get(who, {}):
@@ -176,7 +176,7 @@ def _no_reply(config: Config, error: Exception) -> CommandError:
 
 
 def _hint(config: Config) -> str:
-    """Return advice for a file with the nodes of a lab, which only the lab's own nodes know."""
+    """Return advice for a file with nodes of a lab, whose names only nodes of the lab can resolve."""
     from .lab.topology import HEAD, Topology
 
     if not set(nodes_of(config.cluster)) <= set(Topology().nodes):
@@ -185,7 +185,7 @@ def _hint(config: Config) -> str:
 
 
 def with_programs_once(lines: Sequence[str]) -> Iterator[str]:
-    """Yield commands with the names of the programs in them, and each of these once at the end."""
+    """Yield commands with programs shortened to names, and at the end the program of each name."""
     texts, used = programs(), {}  # type: Mapping[str, str], Dict[str, str]
     for line in lines:
         for name, text in texts.items():
@@ -208,7 +208,7 @@ def _settings(ceph: Ceph, settings: Settings) -> Iterator[str]:
 
 
 def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[str]) -> Iterator[str]:
-    """Yield the verdict on each fault beside those in force then, as if nothing had recovered since they began."""
+    """Yield the judgement of each fault beside the faults in force at its time, as if nothing recovered."""
     planned = fault_spans(plan)
     if not planned:
         return
@@ -225,8 +225,8 @@ def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[st
             continue
         first, *others = result.lines()
         yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
-        yield f"    inactive PGs: {100 * result.assessment.numbers.get('inactive_share', 0.0):.1f}% of the cluster's"
+        yield f"    inactive PGs: {100 * result.assessment.numbers.get('inactive_share', 0.0):.1f}% of all PGs"
         yield from (f"  {line}" for line in others)
         reasons = [f"{fault.label}: refused by rule {finding}" for finding in result.refused]
-        yield from (f"    skipped then: {text}" for text in reasons if span.optional)
+        yield from (f"    would be skipped: {text}" for text in reasons if span.optional)
         refused += [] if span.optional else reasons

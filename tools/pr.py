@@ -1,4 +1,4 @@
-"""Tell whether a pull request makes a cluster slower."""
+"""Measure whether a pull request makes a cluster slower."""
 
 from __future__ import annotations
 
@@ -31,31 +31,40 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         OK: "no regression beyond the limit",
         FAILED: "a regression",
         INCONCLUSIVE: "inconclusive",
-        CANNOT: "a side cannot be built, deployed or measured; or this program failed",
+        CANNOT: "a side could not be built, deployed or measured; or this program failed",
         INTERRUPTED: "interrupted: the same command resumes",
     }
     explain(parser, examples, statuses)
-    sides = "a commit, a branch or pull/NUMBER of `repo:`; without `repo:` what `deploy:` takes: a release, an image"
+    sides = "a commit, a branch or pull/NUMBER of `repo:`; without `repo:` a release or an image for `deploy:`"
     parser.add_argument("base", metavar="BASE", help=sides)
-    parser.add_argument("head", metavar="HEAD", help="the same, with the change; of commits the merge base is BASE")
-    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a CBT file with `pr:` (docs/PR.md)")
-    parser.add_argument("--within", default="8h", metavar="TIME", help="time for all of it, builds too (default: 8h)")
-    parser.add_argument("-a", "--archive", type=Path, metavar="FOLDER", help="its files (default: pr-HASH, here)")
-    parser.add_argument("--plan", action="store_true", help="say what it can find in that time; touches no cluster")
     parser.add_argument(
-        "--history", nargs="+", type=Path, default=[], metavar="PATH", help="archives of repeated runs: the noise"
+        "head", metavar="HEAD", help="the same with the change; commits are compared from their merge base on"
+    )
+    parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a CBT file with `pr:` (docs/PR.md)")
+    parser.add_argument(
+        "--within", default="8h", metavar="TIME", help="time for everything, including builds (default: 8h)"
+    )
+    parser.add_argument(
+        "-a", "--archive", type=Path, metavar="FOLDER", help="folder for its files (default: pr-HASH in this folder)"
+    )
+    parser.add_argument(
+        "--plan", action="store_true", help="show which regressions it can detect in this time; use no cluster"
+    )
+    parser.add_argument(
+        "--history", nargs="+", type=Path, default=[], metavar="PATH",
+        help="archives of repeated runs, from which the run-to-run scatter is taken",
     )
     add_forms(parser, TEXT, JSON, MD)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Build, deploy and measure both sides in turns; returns the exit status that the help lists."""
+    """Build, deploy and measure both sides in turns; return the exit status that the help lists."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         return _run(args)
     except (CommandError, Unreadable, ImportError):
         raise
-    except Exception:  # Python's own exit status of it is 1, which is a regression here
+    except Exception:  # Python would exit with 1, which means a regression here
         traceback.print_exc()
         return CANNOT
 

@@ -1,4 +1,4 @@
-"""Write a YAML file for a cluster that runs."""
+"""Write a YAML file for a running cluster."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .remarks import remarks_on_gateways, remarks_on_health, remarks_on_nodes, r
 from .site import Site
 from .text import EDIT, cluster_entries, header_of, s3_entries, sections_of, text_of
 
-#: kinds of clusters; each declares the options that name one
+#: kinds of clusters; each declares the options that name a cluster
 SITES: Tuple[Type[Site], ...] = (PackagesSite, CephadmSite)
 #: the user that a run makes
 _USER = "cbt-plugins"
@@ -40,15 +40,19 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools init --cephadm host1 --clients client1,client2 -o my.yaml",
     )
     explain(parser, examples, {FAILED: "the cluster does not answer, or has no gateway; nothing was written"})
-    does = "It asks the cluster, changes nothing, and prints the plan of the file."
+    does = "It asks the cluster, changes nothing on it, and prints the plan of the new file."
     parser.description = f"{parser.description or ''}\n\n{does}"
     for site in SITES:
         site.add_arguments(parser)
-    parser.add_argument("--clients", metavar="NODE,...", action="append", default=[], help="machines with the load")
+    parser.add_argument(
+        "--clients", metavar="NODE,...", action="append", default=[], help="machines that make the load"
+    )
     keys = parser.add_mutually_exclusive_group()
-    keys.add_argument("--user", metavar="NAME", help=f"an RGW user that exists (default: the run makes {_USER})")
-    keys.add_argument("--profile", metavar="NAME", help="a profile of ~/.aws/credentials on this machine, for its keys")
-    authority = "PEM file of the authority of https URLs, on this machine"
+    keys.add_argument("--user", metavar="NAME", help=f"an existing RGW user (default: the run makes {_USER})")
+    keys.add_argument(
+        "--profile", metavar="NAME", help="take the keys from this profile in ~/.aws/credentials on this machine"
+    )
+    authority = "PEM file of the authority for https URLs, on this machine"
     parser.add_argument("--ca-file", metavar="FILE", type=os.path.abspath, help=authority)
     parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="a new file")
 
@@ -59,7 +63,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.output}: the file exists: name a new file (-o), or move this file away")
     site = _site(args)
     clients = _clients(args.clients)
-    site.cluster["clients"] = clients  # their own users and ports are in the names
+    site.cluster["clients"] = clients  # the names contain the users and ports
     owned = _keys_of_profile(args.profile)
     cluster = Discovery.of(site)
     if args.user:
@@ -98,7 +102,7 @@ def _clients(values: Sequence[str]) -> List[str]:
 
 
 def _keys_of_profile(profile: Optional[str]) -> Dict[str, S3Keys]:
-    """Return the keys of a profile by what an error calls their owner, {} without a profile. Raises CommandError."""
+    """Return name of the keys in errors -> the keys of a profile; {} without a profile. Raises CommandError."""
     try:
         return {f"profile {profile}": S3Keys(*aws_profile.keys_of(profile))} if profile else {}
     except aws_profile.AwsError as error:
@@ -120,7 +124,7 @@ def _file(
     endpoints = Endpoints.of(cluster.own_gateways, args.ca_file)
     if not endpoints.urls:
         every = "; ".join(f"{g.id} of zone {g.zone}: {', '.join(g.frontends) or 'no port'}" for g in cluster.gateways)
-        text = f"no gateway of zone {cluster.zone.name}, which radosgw-admin takes, has a port that other hosts reach"
+        text = f"no gateway of radosgw-admin's zone {cluster.zone.name} has a port that other hosts can reach"
         raise CommandError(f"{text}: {every}", FAILED)
     nodes = nodes_of({"head": site.cluster["head"], "clients": clients, **cluster.hosts})
     unreached = list(remarks_on_nodes(cluster, remote, nodes))
@@ -140,7 +144,7 @@ def _file(
     untrusted: Optional[str] = None
     if not endpoints.ca_file and any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
         untrusted = endpoints.issuer(remote, askers[0])
-    keys = Entry("user", args.user or _USER, "radosgw-admin gives its keys")
+    keys = Entry("user", args.user or _USER, "its keys are read by radosgw-admin")
     if args.profile:
         keys = Entry("profile", args.profile, "keys of ~/.aws/credentials on this machine")
     command = shlex.join(["cbt-tools", "init", *_words(args)])
@@ -161,9 +165,9 @@ def _words(args: argparse.Namespace) -> List[str]:
 
 
 def _write(path: Path, text: str) -> None:
-    """Write a new file. Raises CommandError, and leaves no part of it."""
+    """Write a new file, or remove it and raise CommandError."""
     try:
-        with open(path, "x", encoding="utf-8") as file:  # somebody may have made one of this name
+        with open(path, "x", encoding="utf-8") as file:  # a file of this name may exist by now
             try:
                 file.write(text)
                 file.flush()

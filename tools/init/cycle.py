@@ -1,4 +1,4 @@
-"""The cycle that fits a cluster: about an hour, and never more data than the cluster has room for."""
+"""A cycle for a cluster: it takes about an hour and never writes more than the free space."""
 
 from __future__ import annotations
 
@@ -9,23 +9,23 @@ from cbt_plugins.config.units import format_duration, format_percent
 
 from .discovery import Discovery
 
-#: bytes/s that a device of a class writes at most: more than most do, so that no fill is too long for the space
+#: highest write rate of a device, by class, in bytes/s: above most devices, so that a fill cannot exceed the space
 _FASTEST = {"hdd": 250e6, "ssd": 1e9, "nvme": 4e9}
 _UNKNOWN = "nvme"
 #: share of MAX AVAIL that the fill takes at most, and its longest and shortest duration in seconds
 _FILL, _LONGEST, _SHORTEST = 0.2, 900.0, 300.0
 #: seconds of each of the two measurements, and of the aging
 _MEASURE, _AGE = 600.0, 1200.0
-#: share of requests that add an object under the mix of the studies: 35 % put, 5 % delete
+#: net share of requests that add an object under the mix of the studies: 35 % put, 5 % delete
 _GROWS = 0.30
-#: share of MAX AVAIL that the cycle may take under this mix at the highest speed; and the mix that adds no object
+#: highest share of MAX AVAIL for the cycle with this mix at the highest rate; the mix that adds no object
 _MOST, _EVEN = 0.6, {"get": 45, "put": 20, "stat": 15, "delete": 20}
 #: requests in flight for each OSD; bounds of the workers of a driver
 _PER_OSD, _FEWEST, _MANY = 4, 8, 64
 
 
 class Entry(NamedTuple):
-    """A key of the file, its value, and the comment behind it."""
+    """A key of the file with its value and comment."""
 
     key: str
     value: Any
@@ -33,25 +33,25 @@ class Entry(NamedTuple):
 
 
 def entries_of_cycle(cluster: Discovery, clients: int) -> Iterator[Entry]:
-    """Yield the keys of `rgwtest:` for a cluster and so many clients."""
+    """Yield the keys of `rgwtest:` for a cluster and a number of clients."""
     sizes, devices = len(SETS["small"]), cluster.devices
-    yield Entry("objects", {"set": "small"}, "a bucket each for objects of 1, 4, 8, 64 and 256 KiB")
+    yield Entry("objects", {"set": "small"}, "one bucket for each object size: 1, 4, 8, 64 and 256 KiB")
     drivers = max(1, -(-clients // sizes))
     if drivers > 1:
         yield Entry("drivers_per_size", drivers, f"so that all {clients} clients have a driver")
     workers = min(_MANY, max(_FEWEST, -(-_PER_OSD * len(devices) // (sizes * drivers))))
     requests = workers * sizes * drivers
-    yield Entry("workers", workers, f"requests in flight of a driver: {requests} in all, {len(devices)} OSDs")
+    yield Entry("workers", workers, f"requests in flight of a driver; of all: {requests}, for {len(devices)} OSDs")
     speed = sum(_FASTEST.get(device, _FASTEST[_UNKNOWN]) for device in devices) * cluster.usable
     seconds = min(_LONGEST, _FILL * cluster.available / speed if speed else 0.0)
     share = format_percent(_FILL)
     if seconds >= _SHORTEST:
-        comment = f"even at the full speed of the devices less than {share} of MAX AVAIL"
+        comment = f"fills less than {share} of MAX AVAIL, even at the full speed of the devices"
         yield Entry("fill", {"duration": format_duration(seconds // 60 * 60)}, comment)
     else:
-        yield Entry("fill", {"max_avail": share}, "not by time, in which fast devices could fill so small a cluster")
+        yield Entry("fill", {"max_avail": share}, "a share, not a time: fast devices could fill this small cluster")
     if speed * (seconds + _GROWS * (2 * _MEASURE + _AGE)) > _MOST * cluster.available:
-        comment = "as many deletes as puts, so that the data does not grow; the studies: put 35, delete 5"
+        comment = "as many deletes as puts, so that the data does not grow; the studies use put 35, delete 5"
         yield Entry("mix", _EVEN, comment)
-    yield Entry("measure", {"duration": format_duration(_MEASURE)}, "each of two: after the fill, after the aging")
+    yield Entry("measure", {"duration": format_duration(_MEASURE)}, "each of two: after the fill, and after the aging")
     yield Entry("age", {"duration": format_duration(_AGE)})

@@ -1,4 +1,4 @@
-"""A live cluster, asked in one go: its daemons and their hosts, its gateways and zone, its pools and space."""
+"""Discovery of a live cluster: daemons and hosts, gateways and zone, pools and space, all asked at once."""
 
 from __future__ import annotations
 
@@ -33,23 +33,23 @@ ROLES = {"osds": "osd", "mons": "mon", "rgws": "rgw", "mgrs": "mgr", "mdss": "md
 
 @dataclass(frozen=True)
 class Discovery:
-    """A cluster as it was found; nothing of it was changed."""
+    """The properties of a live cluster, which is not changed."""
 
     ceph: Ceph
     facts: Facts
     zone: Zone
     gateways: Sequence[Gateway]
-    data_pool: str  # that RGW names; it may not be there before the first object
+    data_pool: str  # the pool that RGW names; it may not exist before the first object
 
     @classmethod
     def of(cls, site: Site) -> Discovery:
-        """Ask a cluster. Raises CommandError where it does not answer or has no gateway."""
+        """Ask a cluster. Raises CommandError if it does not answer or has no gateway."""
         ceph = site.ceph()
         try:
             facts = ask(ceph, _QUESTIONS, _LIMIT, (_ORCHESTRATOR,))
             gateways = site.gateways(facts)
             if not gateways:
-                text = "no gateway (radosgw) runs, says `ceph service dump`: start one; its answers can be a minute old"
+                text = "no gateway (radosgw) runs, by `ceph service dump`, which may be a minute old: start a gateway"
                 raise CommandError(text, FAILED)
             site.check_admin(ceph)
             zone = Zone.ask(ceph)
@@ -62,7 +62,7 @@ class Discovery:
 
     @cached_property
     def hosts(self) -> Dict[str, List[str]]:
-        """Key of `cluster:` -> hosts with its daemons, as these name them; only hosts that the file can name."""
+        """Key of `cluster:` -> hosts with its daemons, by the names that daemons report, if they are host names."""
         hosts = {key: sorted(set(self.facts.daemons(type).values())) for key, type in ROLES.items()}
         hosts["rgws"] = sorted({gateway.host for gateway in self.own_gateways})
         return {key: list(filter(_is_name, names)) for key, names in hosts.items()}
@@ -74,13 +74,13 @@ class Discovery:
 
     @property
     def unnamed(self) -> List[str]:
-        """The daemons whose host has no name that the file can have."""
+        """The daemons whose host reports a name that is not a host name."""
         daemons = {name: host for type in ROLES.values() for name, host in self.facts.daemons(type).items()}
         return [f"{name} on {host!r}" for name, host in daemons.items() if not _is_name(host)]
 
     @property
     def release(self) -> str:
-        """Ceph's versions that run, as "16.2.15"."""
+        """Versions of the running daemons, such as "16.2.15"."""
         names = {name.split()[2] for name in self.facts.answers["versions"]["overall"]}
         return ", ".join(sorted(names))
 
@@ -91,7 +91,7 @@ class Discovery:
 
     @property
     def conditions(self) -> Dict[str, str]:
-        """The conditions under which a measurement is not what it seems: name -> text."""
+        """Conditions that disturb a measurement: name -> text."""
         return found_in(self.status.sample(time.time()))
 
     @cached_property
@@ -101,18 +101,18 @@ class Discovery:
 
     @property
     def pools(self) -> List[Mapping[str, Any]]:
-        """The pools of RGW, as `osd dump` has them, that of objects first."""
+        """The pools of RGW in `osd dump`, the pool of objects first."""
         of_rgw = [pool for pool in self.facts.pools if "rgw" in pool.get("application_metadata", {})]
         return sorted(of_rgw, key=lambda pool: (pool["pool_name"] != self.data_pool, pool["pool_name"]))
 
     @property
     def data(self) -> Optional[Mapping[str, Any]]:
-        """The pool of objects, None while RGW has not made it."""
+        """The pool of objects, None if RGW has not made it yet."""
         return next((pool for pool in self.facts.pools if pool["pool_name"] == self.data_pool), None)
 
     @property
     def available(self) -> int:
-        """Bytes that clients can write: those of the smallest pool of RGW while that of objects is not there."""
+        """Space for clients: of the pool of objects; if it does not exist yet, of RGW's pool with the least space."""
         space: Mapping[str, PoolSpace] = self.space.pools
         if self.data_pool in space:
             return space[self.data_pool].max_avail
@@ -124,7 +124,7 @@ class Discovery:
 
     @property
     def devices(self) -> List[str]:
-        """The device classes of the OSDs that hold objects, one for each OSD."""
+        """The device class of each OSD that holds objects."""
         _, members = self.failure_domains(self.data) if self.data else ("", {})
         osds = [osd for group in members.values() for osd in group] or list(self.facts.osds)
         tree = self.facts.tree
@@ -132,12 +132,12 @@ class Discovery:
 
     @property
     def usable(self) -> float:
-        """The share of what OSDs write that is data of clients: 1/3 with three copies, 4/6 with EC 4+2."""
+        """The client data as a share of the bytes that OSDs write: 1/3 with three copies, 4/6 with EC 4+2."""
         return needed(self.facts, self.data) / self.data["size"] if self.data else 1 / 3
 
     @property
     def orchestrated(self) -> List[Mapping[str, Any]]:
-        """The daemons that an orchestrator runs, as `orch ps` shows them; [] without one."""
+        """The daemons in `orch ps`; [] without an orchestrator."""
         reply = self.facts.answers[_ORCHESTRATOR]
         rows = json_values(reply.text)[:1] if reply.status == 0 else []
         return [row for row in rows[0] if isinstance(row, dict)] if rows and isinstance(rows[0], list) else []

@@ -1,4 +1,4 @@
-"""The URLs of a file: the gateways' own, all of one scheme; and whether a client gets an answer from each."""
+"""The URLs of a file: of the gateways, all with one scheme; and whether clients get an answer from each URL."""
 
 from __future__ import annotations
 
@@ -22,17 +22,17 @@ _QUICK = 15.0
 
 @dataclass(frozen=True)
 class Endpoints:
-    """Where the load of a file goes."""
+    """The URLs to which the load goes."""
 
     scheme: str
     urls: Tuple[str, ...]
-    left_out: Tuple[Gateway, ...]  # that have no port of this scheme
+    left_out: Tuple[Gateway, ...]  # gateways without a port of this scheme
     also: Tuple[str, ...]  # URLs of the gateways by the other scheme
     ca_file: Optional[str] = None
 
     @classmethod
     def of(cls, gateways: Sequence[Gateway], ca_file: Optional[str]) -> Endpoints:
-        """Return the URLs by the scheme that most gateways have: http in doubt, https where an authority is named."""
+        """Return the URLs of the scheme that most gateways have; a tie is http, but https if `--ca-file` is given."""
         schemes = ("https", "http") if ca_file else ("http", "https")
         scheme = max(schemes, key=lambda name: (sum(bool(g.urls(name)) for g in gateways), name == schemes[0]))
         (second,) = set(schemes) - {scheme}
@@ -42,7 +42,7 @@ class Endpoints:
         return cls(scheme, tuple(dict.fromkeys(urls)), left_out, also, ca_file if scheme == "https" else None)
 
     def errors(self, remote: Remote, nodes: Sequence[str], owned: Mapping[str, S3Keys]) -> List[str]:
-        """Return the errors of the endpoints as nodes see them, with these keys. Raises CommandError for `ca_file`."""
+        """Return the errors of nodes that ask the endpoints with these keys. Raises CommandError for `ca_file`."""
         s3 = S3(self.urls, ca_file=self.ca_file)
         try:
             authority = authority_of(s3)
@@ -51,7 +51,7 @@ class Endpoints:
         return errors_of_endpoints(remote, nodes, s3, authority, owned)
 
     def issuer(self, remote: Remote, node: str) -> str:
-        """Return who has signed the certificate of the first endpoint, "" where openssl on the node does not say it."""
+        """Return the issuer of the first endpoint's certificate, by openssl on a node; "" if openssl fails."""
         place = urlsplit(self.urls[0])
         address = shlex.quote(f"{place.hostname}:{place.port or DEFAULT_PORTS['https']}")
         line = f"openssl s_client -connect {address} </dev/null 2>/dev/null | openssl x509 -noout -issuer"
@@ -61,7 +61,7 @@ class Endpoints:
 
 
 def foreign_endpoints(endpoints: Sequence[str], gateways: Sequence[Gateway]) -> Iterator[str]:
-    """Yield the endpoints of a zone that are no gateway's own: those of load balancers."""
+    """Yield the endpoints of a zone that are not of a gateway: they are load balancers."""
     for endpoint in endpoints:
         try:
             place = urlsplit(endpoint if "://" in endpoint else f"http://{endpoint}")

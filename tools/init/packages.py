@@ -1,4 +1,4 @@
-"""A cluster whose daemons are the distribution's packages, and whose nodes are reached by ssh."""
+"""A cluster with Ceph from the distribution's packages; its nodes are reached by ssh."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ class PackagesSite(Site):
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-        text = "HOST or USER@HOST[:PORT] with `ceph` and `radosgw-admin`; USER (default: you) logs in on all nodes"
+        text = "HOST or USER@HOST[:PORT] with `ceph` and `radosgw-admin`; USER (default: you) is the login on all nodes"
         parser.add_argument(cls.option, metavar="NODE", help=text)
 
     @classmethod
@@ -26,7 +26,7 @@ class PackagesSite(Site):
         return None if args.head is None else cls(login_of(cls.option, args.head))
 
     def ceph(self) -> Ceph:
-        """Return the cluster's Ceph; by sudo where the user may not ask it, and may use sudo."""
+        """Return the cluster's Ceph; with sudo if the user cannot use `ceph` without it."""
         plain = self._connection()
         if self._reply(plain, f"{plain.command} --connect-timeout 20 fsid").status:
             by_sudo: Dict[str, Any] = {"ceph_cmd": "sudo -n ceph", "radosgw-admin_cmd": "sudo -n radosgw-admin"}

@@ -1,4 +1,4 @@
-"""What the user must know of a cluster before a run: each remark is a warning, and a comment in the file."""
+"""Remarks on a cluster for the user: each remark is a warning of this verb and a comment in the file."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from .endpoints import Endpoints, foreign_endpoints
 
 #: seconds for a node to answer
 _QUICK = 10.0
-#: daemons of an orchestrator that stand in front of gateways
+#: orchestrator's daemons that are load balancers for gateways
 _BALANCERS = ("haproxy", "keepalived")
 
 
 def remarks_on_health(cluster: Discovery) -> Iterator[str]:
-    """Yield why the cluster is not fit for a measurement now."""
+    """Yield the conditions that would disturb a measurement now."""
     conditions = cluster.conditions
     yield from condition_errors(conditions, set())
     texts = " ".join(conditions.values())
@@ -28,53 +28,53 @@ def remarks_on_health(cluster: Discovery) -> Iterator[str]:
 
 
 def remarks_on_gateways(cluster: Discovery, endpoints: Endpoints) -> Iterator[str]:
-    """Yield the load balancers in front of gateways, and the gateways that are not in the file."""
+    """Yield remarks on load balancers in front of gateways, and on gateways that are not in the file."""
     balancers = list(foreign_endpoints(cluster.zone.endpoints, cluster.gateways))
     hosts = sorted({str(row.get("hostname")) for row in cluster.orchestrated if row.get("daemon_type") in _BALANCERS})
     if hosts:
         balancers.append(f"haproxy on {', '.join(hosts)}")
     if balancers:
         text = f"a load balancer is in front of the gateways: {', '.join(balancers)}"
-        yield f"{text}; the file has the gateways' own URLs, which measure RGW without it"
+        yield f"{text}; the file has the URLs of the gateways, to measure RGW without the load balancer"
     for gateway in endpoints.left_out:
         if gateway.is_hidden:
-            why = "listens for its own host only, a proxy there is in front of it"
+            why = "can be reached only from its own host, on which a proxy is in front of it"
         else:
             why = f"has no port for {endpoints.scheme}" if gateway.listeners else "names no port"
         yield f"gateway {gateway.id} on {gateway.host} {why}: it is not in urls ({'; '.join(gateway.frontends)})"
 
 
 def remarks_on_zones(cluster: Discovery, makes_user: bool) -> Iterator[str]:
-    """Yield that there are several realms, zonegroups or zones, and that this zone is not the master."""
+    """Yield remarks on several realms, zonegroups or zones, and on a zone that is not the master."""
     zone = cluster.zone
     for kind, names in (("realms", zone.realms), ("zonegroups", zone.zonegroups), ("zones", zone.zones)):
         if len(names) > 1:
             text = f"{len(names)} {kind}: {', '.join(names)}"
-            yield f"{text}; the file is for zone {zone.name} of zonegroup {zone.zonegroup}; its load may be synced"
+            yield f"{text}; the file uses {zone.zonegroup}/{zone.name}; other zones may replicate its objects"
     if not zone.is_master:
         master = f"zone {zone.master}" if zone.master and zone.master != zone.name else "a zone of another zonegroup"
-        user = ": name a user that is there (--user), only the master makes users" if makes_user else ""
-        yield f"zone {zone.name} is not the master, that is {master}{user}"
+        user = ": only the master makes users, so name an existing user (--user)" if makes_user else ""
+        yield f"zone {zone.name} is not the master zone, which is {master}{user}"
     foreign = sorted({gateway.zone for gateway in cluster.gateways} - {zone.name, ""})
     if foreign:
-        yield f"gateways of other zones run too, and are not in the file: {', '.join(foreign)}"
+        yield f"not in the file: gateways of other zones: {', '.join(foreign)}"
 
 
 def remarks_on_nodes(cluster: Discovery, remote: Remote, nodes: Sequence[str]) -> Iterator[Tuple[str, str]]:
-    """Yield each node that cannot be reached, with a remark; and "" with one for daemons on hosts without a name."""
+    """Yield (node, remark) for unreachable nodes; and ("", remark) for daemons whose host has no host name."""
     answers = remote.run(nodes, "true", timeout=_QUICK, check=False)
     addresses = _addresses(cluster)
     for node, answer in answers.items():
         if answer.status:
             host = find_host(node, list(addresses))
-            hint = f"; Ceph knows its address {addresses[host]}" if host and addresses[host] else ""
-            yield node, f"{node} is not reached: {' '.join(answer.stderr.split()) or 'no reply'}{hint}"
+            hint = f"; its address, by Ceph, is {addresses[host]}" if host and addresses[host] else ""
+            yield node, f"{node} cannot be reached: {' '.join(answer.stderr.split()) or 'no reply'}{hint}"
     for text in cluster.unnamed:
-        yield "", f"{text}: that is not a host name, and not in the file"
+        yield "", f"{text}, which is not a host name, so the file does not name that host"
 
 
 def _addresses(cluster: Discovery) -> Mapping[str, str]:
-    """Return host -> an address of a daemon there, "" where none is known."""
+    """Return host -> address of a daemon on it, "" if unknown."""
     answers = cluster.facts.answers
     rows = [*answers["osd metadata"], *answers["mon metadata"], *answers["mgr metadata"]]
     addresses = {
@@ -85,6 +85,6 @@ def _addresses(cluster: Discovery) -> Mapping[str, str]:
 
 
 def _address(text: str) -> str:
-    """Return 10.0.0.1 of [v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]."""
+    """Return "10.0.0.1" from "[v2:10.0.0.1:3300/0,v1:10.0.0.1:6789/0]"."""
     first = text.strip("[]").split(",")[0].rpartition(":")[0]
     return first.partition(":")[2] if first.startswith(("v1:", "v2:")) else first

@@ -1,4 +1,4 @@
-"""What a kind of cluster is: the class that each kind subclasses, and that `cbt-tools init` asks."""
+"""Base class of the kinds of clusters that `cbt-tools init` knows."""
 
 from __future__ import annotations
 
@@ -15,22 +15,22 @@ from cbt_plugins.inventory import NodeName, check_name
 
 from ..command import FAILED, CommandError
 
-#: exit status of a shell for a program that is not there
+#: exit status of a shell for a missing program
 _NO_PROGRAM = 127
-#: seconds for a question that Ceph answers at once, or never
+#: timeout in seconds of a question that Ceph answers at once or never
 _QUICK = 30.0
 
 
 class Site:
-    """A cluster of one kind: which options name it, how `ceph` is asked, and where its gateways come from."""
+    """A cluster of one kind: its options, its `ceph` command, and the source of its gateways."""
 
     #: the option that names the head
     option: str
-    #: what the file says of the head
+    #: comment of the head in the file
     head_text = "has ceph and radosgw-admin"
 
     def __init__(self, cluster: Dict[str, Any]) -> None:
-        #: keys of the file's `cluster:` that say how nodes, `ceph` and `radosgw-admin` are reached
+        #: keys of `cluster:` for the access to nodes, `ceph` and `radosgw-admin`
         self.cluster = cluster
 
     @classmethod
@@ -40,11 +40,11 @@ class Site:
 
     @classmethod
     def of_arguments(cls, args: argparse.Namespace) -> Optional[Site]:
-        """Return the cluster that the options name, None where they name none of this kind. Raises CommandError."""
+        """Return the cluster that the options name, None if they name no cluster of this kind. Raises CommandError."""
         raise NotImplementedError
 
     def ceph(self) -> Ceph:
-        """Return the cluster's Ceph, which has answered. Raises CommandError."""
+        """Return the cluster's Ceph after an answer from it. Raises CommandError."""
         ceph = self._connection()
         result = self._reply(ceph, f"{ceph.command} --connect-timeout 20 fsid")
         if result.status:
@@ -52,17 +52,17 @@ class Site:
         return ceph
 
     def advice(self, result: Result) -> str:
-        """Return the remedy for a `ceph` or `radosgw-admin` that failed, as "; ...", or ""."""
+        """Return advice about a failed `ceph` or `radosgw-admin`, as "; ...", or ""."""
         return ""
 
     def check_admin(self, ceph: Ceph) -> None:
-        """Raise CommandError where `radosgw-admin` does not answer. Only for a cluster that has gateways."""
+        """Raise CommandError if `radosgw-admin` does not answer. The cluster must have gateways."""
         result = self._reply(ceph, f"{ceph.admin} zone get >/dev/null")
         if result.status:
             raise CommandError(f"radosgw-admin on {ceph.head}: {_reason(result)}{self.advice(result)}", FAILED)
 
     def gateways(self, facts: Facts) -> List[Gateway]:
-        """Return the gateways that run."""
+        """Return the running gateways."""
         return gateways_of(facts.answers[DAEMON_QUESTIONS["rgw"]])
 
     def _connection(self) -> Ceph:
@@ -85,7 +85,7 @@ def _reason(result: Result) -> str:
 
 
 def login_of(option: str, node: str) -> Dict[str, Any]:
-    """Return the keys of `cluster:` that [USER@]HOST[:PORT] means; USER logs in on all nodes. Raises CommandError."""
+    """Return the keys of `cluster:` for [USER@]HOST[:PORT]; USER logs in on all nodes. Raises CommandError."""
     try:
         name = NodeName.parse(check_name(node))
     except ValueError as error:
@@ -94,5 +94,5 @@ def login_of(option: str, node: str) -> Dict[str, Any]:
 
 
 def lacks_program(result: Result) -> bool:
-    """Return whether the shell did not find the program."""
+    """Tell whether the program is missing, by the exit status of the shell."""
     return result.status == _NO_PROGRAM

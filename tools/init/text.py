@@ -1,4 +1,4 @@
-"""The text of the file: the cluster in comments, and the sections that a run needs."""
+"""The text of the file: comments on the cluster, and the sections that a run needs."""
 
 from __future__ import annotations
 
@@ -18,28 +18,28 @@ from .discovery import Discovery
 from .endpoints import Endpoints
 from .site import Site
 
-#: columns of a comment, and of a value before its comment
+#: width of a comment, and of a value before its comment
 _WIDE, _VALUE = 118, 44
-#: pools that are described
+#: most pools that are described
 _POOLS = 20
-#: roles without which no file is right, and the nodes that they want
+#: roles that a file needs, and the nodes to name for them
 _REQUIRED = {
     "clients": "the machines that make the load: they need python3, and ssh logins without a password",
     "osds": "the nodes with OSDs",
     "mons": "the nodes with ceph-mons",
 }
-#: marks a line that the user has to fill in
+#: marks a line that the user must fill in
 EDIT = "EDIT"
 
 
 def text_of(header: Iterable[str], sections: Mapping[str, Any]) -> str:
-    """Return comments, and sections of YAML; a section is a mapping or a list of entries, to any depth."""
+    """Return a YAML text of comments and sections; a section is a mapping or a list, of any depth."""
     comments = [line for text in header for line in _comment(text)]
     return "\n".join([*comments, *_lines([Entry(key, value) for key, value in sections.items()], "")]) + "\n"
 
 
 def _comment(text: str) -> List[str]:
-    """Return the lines of a comment; nothing that a cluster says can end it."""
+    """Return the lines of a comment; no text of a cluster can end the comment."""
     wrapper = textwrap.TextWrapper(_WIDE, initial_indent="# ", subsequent_indent="#   ", break_long_words=False)
     return wrapper.wrap(_one_line(text)) or ["#"]
 
@@ -64,15 +64,15 @@ def _lines(entries: Sequence[Entry], indent: str) -> Iterator[str]:
 
 
 def _flow(value: Any) -> str:
-    """Return a value in one line of YAML."""
+    """Return a value as one line of YAML."""
     text = str(yaml.safe_dump([value], default_flow_style=True, sort_keys=False, width=1 << 20))
     return text.strip()[1:-1]
 
 
 def header_of(cluster: Discovery, command: str, day: str, remarks: Sequence[str]) -> Iterator[str]:
-    """Yield the comments at the begin of the file."""
+    """Yield the comments at the beginning of the file."""
     status, space = cluster.status, cluster.space
-    yield f"Made by `{command}` on {day}. Edit the lines that are marked {EDIT}. Then: cbt-tools plan FILE --live"
+    yield f"Made by `{command}` on {day}. Edit the lines marked {EDIT}. Then: cbt-tools plan FILE --live"
     yield ""
     fsid = cluster.facts.answers["status"].get("fsid", "")
     yield f"Cluster {fsid}, Ceph {cluster.release}, {status.health}"
@@ -102,40 +102,40 @@ def _pools(cluster: Discovery) -> Iterator[str]:
     if len(cluster.pools) > _POOLS:
         yield f"... {len(cluster.pools) - _POOLS} more pools of RGW"
     if cluster.data is None:
-        yield f"{cluster.data_pool}: not there yet, RGW makes it for the first object"
+        yield f"{cluster.data_pool}: does not exist yet; RGW makes it for the first object"
 
 
 def cluster_entries(
     cluster: Discovery, site: Site, clients: Sequence[str], silent: Mapping[str, str]
 ) -> List[Entry]:
-    """Return the keys of `cluster:`; `silent`: nodes that are not reached."""
+    """Return the keys of `cluster:`. `silent`: nodes that cannot be reached."""
 
     def nodes(key: str, names: Sequence[str]) -> Entry:
         missing = [name for name in names if host_of(name) in silent]
         if key in _REQUIRED and not names:
             return Entry(key, [f"{key[:-1]}1"], f"{EDIT}: {_REQUIRED[key]}")
-        return Entry(key, list(names), f"{EDIT}: not reached: {', '.join(missing)}" if missing else "")
+        return Entry(key, list(names), f"{EDIT}: cannot be reached: {', '.join(missing)}" if missing else "")
 
     return [
-        Entry("user", site.cluster["user"], "logs in on all nodes"),
+        Entry("user", site.cluster["user"], "login on all nodes"),
         Entry("head", site.cluster["head"], site.head_text),
         *(Entry(key, value) for key, value in site.cluster.items() if key not in ("user", "head", "clients")),
         nodes("clients", clients),
         *(nodes(key, names) for key, names in cluster.hosts.items() if names or key in _REQUIRED),
         Entry("use_existing", True),
         Entry("iterations", 1),
-        Entry("tmp_dir", "/var/tmp/cbt", "on clients: rows of requests"),
+        Entry("tmp_dir", "/var/tmp/cbt", "folder on clients, for the rows of requests"),
     ]
 
 
 def s3_entries(endpoints: Endpoints, keys: Entry, untrusted: Optional[str]) -> List[Entry]:
-    """Return the keys of `s3:`; `untrusted`: the authority that clients do not trust, "" for one without a name."""
+    """Return the keys of `s3:`. `untrusted`: name of an authority that clients do not trust, "" if it has no name."""
     entries = [Entry("urls", list(endpoints.urls), f"also: {', '.join(endpoints.also)}" if endpoints.also else "")]
     if endpoints.ca_file:
         entries.append(Entry("ca_file", endpoints.ca_file))
     elif untrusted is not None:
         issuer = f" ({untrusted})" if untrusted else ""
-        comment = f"{EDIT}: PEM file, on this machine, of the authority of the certificates{issuer}"
+        comment = f"{EDIT}: PEM file on this machine with the authority of the certificates{issuer}"
         entries.append(Entry("# ca_file", "/path/to/ca.pem", comment))
     return [*entries, keys]
 
