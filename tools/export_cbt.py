@@ -1,4 +1,4 @@
-"""The input of CBT's report programs: in folders of an export, or in an archive itself."""
+"""Input of CBT's report programs: in folders of an export, or in an archive."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 def export_curves(archives: Sequence[Path], target: Path, dialect: str) -> int:
-    """Write a folder for each phase of each archive, and print what was written; returns the exit status.
+    """Write a folder for each phase of each archive, and print the files; return the exit status.
 
     Raises CommandError, OSError.
     """
@@ -54,7 +54,7 @@ def _export(archive: Path, archived_curves: ArchivedCurves, target: Path, dialec
 
 
 def write_curves(archive: Path, phase: str) -> int:
-    """Write the curves of a phase into the archive, and print what was written; returns the exit status.
+    """Write the curves of a phase into the archive, and print the files; return the exit status.
 
     Raises CommandError, OSError.
     """
@@ -63,7 +63,7 @@ def write_curves(archive: Path, phase: str) -> int:
 
     results = archive / "results"
     if not results.is_dir() or results.is_symlink():
-        raise CommandError(f"{archive}: no archive of CBT: it has no folder results")
+        raise CommandError(f"{archive}: not an archive of CBT: it has no folder `results`")
     archived_curves = curves_of(archive, names_of([archive])[archive], phase)
     curves = archived_curves.curves
     if len(curves) > 1:
@@ -79,7 +79,7 @@ def write_curves(archive: Path, phase: str) -> int:
     _print_left(archived_curves)
     if not curves:
         names = ", ".join(_phases(archive)) or "none"
-        raise CommandError(f"{archive}: no phase {phase} with reads or writes: there is {names}", UNUSABLE)
+        raise CommandError(f"{archive}: no phase {phase} with reads or writes; the phases are {names}", UNUSABLE)
     _print_commands({archive.resolve(): {path.name for path in files}})
     return UNUSABLE if archived_curves.broken else OK
 
@@ -105,7 +105,7 @@ def _print_left(archived_curves: ArchivedCurves) -> None:
 
 
 def _print_commands(written: Mapping[Path, Set[str]]) -> None:
-    """Print CBT's commands for the last directory, and for the first that has a file in common with it."""
+    """Print CBT's commands for the last directory, and for comparing it with the first one that shares a file."""
     last = list(written)[-1]
     print("in a CBT checkout of that branch:")
     for program in ("performance", "timeseries_performance"):
@@ -119,7 +119,7 @@ def _print_commands(written: Mapping[Path, Set[str]]) -> None:
 
 
 def _cbt_config(archive: Path) -> Optional[str]:
-    """Return the file that CBT keeps of the configuration, from the archive or from above one of its runs."""
+    """Return CBT's copy of the configuration, from the archive or from a folder above one of its runs."""
     resolved = archive.resolve()
     for directory in (resolved / "results", resolved, *resolved.parents[:2]):
         path = directory / "cbt_config.yaml"

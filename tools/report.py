@@ -1,4 +1,4 @@
-"""Report a run: table, summary.json and HTML page; of several runs, an index."""
+"""Report a run: tables, summary.json and an HTML page; for several runs also an index page."""
 
 from __future__ import annotations
 
@@ -30,23 +30,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "an archive (all of its runs), a run's id-... directory, or results of another program (fio, hsbench, ...)"
     )
     parser.add_argument("archive", type=Path, help=archive_help)
-    text = "print this format only, and write nothing into the archive (default: text, and the files of the report)"
+    text = "print only this format, write nothing into the archive (default: print text, write the report's files)"
     add_forms(parser, TEXT, JSON, CSV, MD, HTML, text=text)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
     parser.add_argument(
         "--visualisation",
         metavar="PHASE",
-        help="write the input of CBT's report programs, of this phase, into the archive, and nothing else",
+        help="only write the input of CBT's report programs for this phase into the archive",
     )
     parser.add_argument(
-        "--nic", type=_link, metavar="SPEED", help="speed of every node's interface, such as 25Gbit: network ceiling"
+        "--nic", type=_link, metavar="SPEED",
+        help="speed of each node's interface, such as 25Gbit, for the network ceiling",
     )
     names = {"--json": "--format json -o FILE", "--html": "--format html -o FILE", "--text": "--format text"}
     add_renamed(parser, {**names, "--figures": "--plots DIR"})
 
 
 def run(args: argparse.Namespace) -> int:
-    """Report every run that can be read; returns the exit status."""
+    """Report every readable run; return the exit status."""
     if args.visualisation:
         try:
             return write_curves(args.archive, args.visualisation)
@@ -71,7 +72,7 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _cut_short(run: Path) -> bool:
-    """Return whether a run of ours has no end marker: an attempt, which is shown after the complete runs."""
+    """Tell whether a run of cbt-plugins has no end marker; such runs are shown after the complete runs."""
     return (run / "plan.json").exists() and not (run / "complete").exists()
 
 
@@ -150,7 +151,7 @@ def _cannot_write(error: OSError, path: Path) -> CommandError:
 
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
-    """Return the network's ceilings where they are known; warn when they were asked for and are not."""
+    """Return the network's ceilings, None if they are unknown; warn if the user asked for them."""
     from cbt_plugins.results.nodes.ceilings import Unknown, ceilings
 
     try:
@@ -162,7 +163,7 @@ def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) 
 
 
 def _writes(args: argparse.Namespace) -> bool:
-    """Return whether the files of the report are made: nothing else was asked for."""
+    """Tell whether to write the files of the report: no option asks for another output."""
     return args.format is None and args.output is None and not args.plots
 
 
@@ -173,7 +174,7 @@ def _write(
     args: argparse.Namespace,
     prefix: str,
 ) -> None:
-    """Write the plots that were asked for, or else summary, page and collected numbers next to the run."""
+    """Write the plots, or summary, page and collected numbers into the folder of the run."""
     if _writes(args):
         from cbt_plugins.report.export.formats import write_collected
         from cbt_plugins.results.summary_file import FILE, write_summary
@@ -208,7 +209,7 @@ def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
         of_sweeps(sweeps, args.plots)
         left = left_out(summary for _, summary in runs)
         if left:
-            warn(f"sweeps leave out {left}")
+            warn(f"not in the sweeps: {left}")
     if not runs or not _writes(args):
         return
     try:
@@ -223,7 +224,7 @@ def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
 
 
 def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return the part of a summary that the overview needs: an archive may have hundreds."""
+    """Return the part of a summary for the overview; the rest is dropped, as an archive may have hundreds of runs."""
     phases = [{**phase, "series": None, "jobs": [], "under_way": None} for phase in summary["phases"]]
     return {**summary, "phases": phases}
 
@@ -231,17 +232,20 @@ def _without_series(summary: Mapping[str, Any]) -> Mapping[str, Any]:
 def _no_page(name: str, error: ImportError) -> None:
     if not is_optional(error):
         raise error
-    warn(f"no {name}: {missing(error)}")
+    warn(f"{name} not written: {missing(error)}")
 
 
 def _imported(path: Path, printer: Printer) -> int:
-    """Print the results of another program; returns the exit status. Raises Unreadable when there are none."""
+    """Print the results of another program; return the exit status. Raises Unreadable when there are none."""
     from cbt_plugins.report import terminal
     from cbt_plugins.results.record_reader import read_imported
 
     records = read_imported(path)
     if printer.form in (JSON, HTML):
-        raise CommandError(f"{path}: results of other programs have no format {printer.form}: there is text, csv, md")
+        raise CommandError(
+            f"{path}: no format {printer.form} for results of other programs: the formats are text, "
+            f"csv, md"
+        )
     lines = [terminal.MEASURED, *terminal.imported_measured(records)]
     printer.show(lines if printer.form == CSV else terminal.imported_blocks(records))
     return OK if all(record.usable for record in records) else UNUSABLE

@@ -23,13 +23,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         subparser = whats.add_parser(name, help=text, description=text)
         declare(subparser)
         explain(subparser, [example])
-        add_forms(subparser, TEXT, JSON, text="text; json for programs: bytes, seconds, shares of 1 (default: text)")
+        add_forms(subparser, TEXT, JSON, text="json has bytes, seconds and shares 0..1 (default: text)")
         add_renamed(subparser, {"--json": "--format json"})
         subparser.set_defaults(answer=answer)
 
 
 def run(args: argparse.Namespace) -> int:
-    """Print the answer; return 2 when the numbers are impossible."""
+    """Print the answer; return 2 if the numbers are impossible."""
     try:
         answer = args.answer(args)
     except (ValueError, OSError, ZeroDivisionError) as error:
@@ -75,7 +75,7 @@ def _bandwidth(text: str) -> int:
 
 
 def _sizes(text: str) -> List[Tuple[int, int, float]]:
-    """Return sizes with weights, of "1KB:50,64KB-128KB:50", one size, or a histogram of COSBench."""
+    """Return sizes with weights from "1KB:50,64KB-128KB:50", one size, or a histogram of COSBench."""
     if text.strip().startswith("h("):
         return parse_cosbench(text)
     sizes = []
@@ -121,7 +121,7 @@ def _mix(text: str) -> Dict[str, float]:
 
 
 def _change(text: str) -> float:
-    """Return the share of "-29%" or "150%"; unlike a part of a whole it may be negative or above 1."""
+    """Return the change that "-29%" or "150%" means, as a share, which may be negative or above 1."""
     sign, unsigned = (-1, text[1:]) if text.startswith("-") else (1, text.lstrip("+"))
     if not unsigned.endswith("%") or not _number(unsigned[:-1].strip()):
         raise ValueError("not a percentage; write for example 55%")
@@ -143,24 +143,26 @@ _MANY, _ANY = _taking(_whole_number(1)), _taking(_whole_number(0))
 def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--df", metavar="FILE", help="output of `ceph df -f json`; - reads stdin")
     parser.add_argument(
-        "--data-pool", metavar="NAME", help="pool with the objects (default: the one named .buckets.data)"
+        "--data-pool", metavar="NAME", help="pool with the objects (default: the pool named *.buckets.data)"
     )
     parser.add_argument("--raw", type=_SIZE, help="raw space of all OSDs, such as 524TiB")
-    parser.add_argument("--available", type=_SIZE, help="MAX AVAIL, instead of --raw or --df")
+    parser.add_argument("--available", type=_SIZE, help="MAX AVAIL of the pool, instead of --raw or --df")
     parser.add_argument("--pool", type=_POOL, help="redundancy of the pool: 3 (copies) or 4+2 (erasure code)")
     parser.add_argument("--full", type=_SHARE, default=FULL, help="full ratio of the OSDs (default: 95%%)")
     parser.add_argument("--fill", type=_SHARE, help="share of the available space to fill")
     parser.add_argument(
         "--sizes", type=_taking(_sizes), help="object sizes: 1KB:50,64KB:50 or 4MiB or COSBench's h(1|1|50,...)KB"
     )
-    parser.add_argument("--cosbench", action="store_true", help="use the weights that COSBench makes of the sizes")
+    parser.add_argument(
+        "--cosbench", action="store_true", help="use the weights with which COSBench really draws these sizes"
+    )
     parser.add_argument("--buckets", type=_MANY, default=1, help="number of buckets (default: 1)")
     parser.add_argument("--min-alloc", type=_SIZE, default=MIN_ALLOC, help="bluestore_min_alloc_size (default: 4KiB)")
-    parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects a day, to be shown as requests a second")
+    parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects per day, to convert to requests per second")
 
 
 def _pgs(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--osds", type=_MANY, required=True, help="OSDs that the pools share")
+    parser.add_argument("--osds", type=_MANY, required=True, help="number of OSDs that the pools share")
     parser.add_argument("--data", type=_POOL, help="add the pools of an RGW; redundancy of its data pool: 3 or 4+2")
     parser.add_argument(
         "--pool", action="append", default=[], metavar="NAME=PERCENT/KEPT",
@@ -172,17 +174,17 @@ def _pgs(parser: argparse.ArgumentParser) -> None:
 
 
 def _network(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=_MANY, required=True, help="nodes with OSDs")
+    parser.add_argument("--nodes", type=_MANY, required=True, help="number of nodes with OSDs")
     parser.add_argument("--pool", type=_POOL, required=True, help="3 (copies) or 4+2 (erasure code)")
     parser.add_argument("--nic", type=_LINK, required=True, help="speed of each node's interface, such as 25Gbit")
     parser.add_argument("--clients", type=_MANY, help="number of client nodes (default: clients run on the OSD nodes)")
     parser.add_argument("--client-nic", type=_LINK, help="speed of their interface (default: --nic)")
     parser.add_argument("--gateways", type=_ANY, help="number of gateway nodes, 0 for RBD (default: on the OSD nodes)")
     parser.add_argument("--gateway-nic", type=_LINK, help="speed of their interface (default: --nic)")
-    parser.add_argument("--cluster-nic", type=_LINK, help="speed of a cluster network of its own")
-    parser.add_argument("--osds-per-node", type=_MANY, default=1, help="used with --apart osd only")
+    parser.add_argument("--cluster-nic", type=_LINK, help="speed of a separate cluster network")
+    parser.add_argument("--osds-per-node", type=_MANY, default=1, help="only with --apart osd")
     parser.add_argument("--apart", choices=("host", "osd"), default="host", help="failure domain of the pool")
-    parser.add_argument("--fast-read", action="store_true", help="the pool has fast_read")
+    parser.add_argument("--fast-read", action="store_true", help="fast_read is set for the pool")
     parser.add_argument("--put", type=_taking(_bandwidth), help="measured throughput of PUTs, such as 18.6GB/s")
     parser.add_argument("--get", type=_taking(_bandwidth), help="measured throughput of GETs")
 
@@ -190,11 +192,11 @@ def _network(parser: argparse.ArgumentParser) -> None:
 def _workers(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--op", type=_taking(_operation), action="append",
-        help="an operation: throughput@latency, such as 150/s@466ms; repeatable",
+        help="throughput@latency of an operation, such as 150/s@466ms; repeatable",
     )
     parser.add_argument("--workers", type=_MANY, help="workers of the closed loop")
-    parser.add_argument("--latency", type=_SECONDS, help="mean latency of the requests: gives the throughput")
-    parser.add_argument("--rate", type=_RATE, help="requests a second: gives the latency")
+    parser.add_argument("--latency", type=_SECONDS, help="mean latency of the requests; the answer is the throughput")
+    parser.add_argument("--rate", type=_RATE, help="requests per second; the answer is the latency")
     parser.add_argument(
         "--step", type=_taking(_step), action="append",
         help="a step of a sweep: workers@latency, such as 8@12ms; repeatable",
@@ -211,24 +213,24 @@ def _mix_arguments(parser: argparse.ArgumentParser) -> None:
         "--start", type=_SHARE, default=1.0, help="share of the keys that exist at first (default: 100%%)"
     )
     parser.add_argument("--rate", type=_RATE, help="requests a second, all operations together")
-    parser.add_argument("--for", dest="seconds", type=_SECONDS, help="for how long, such as 1h")
+    parser.add_argument("--for", dest="seconds", type=_SECONDS, help="duration of the load, such as 1h")
 
 
 def _scale(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=_taking(_from_to), required=True, help="before:after, as in 3:5")
+    parser.add_argument("--nodes", type=_taking(_from_to), required=True, help="nodes before:after, such as 3:5")
     parser.add_argument("--gain", type=_taking(_change), required=True, help="change of the throughput, such as 55%%")
     parser.add_argument("--latency", type=_taking(_change), help="observed change of the mean latency, as =-29%%")
 
 
 def _odds(parser: argparse.ArgumentParser) -> None:
-    parser.add_argument("--nodes", type=_MANY, required=True, help="number of nodes, or of other failure domains")
-    parser.add_argument("--down", type=_MANY, required=True, help="number of them that fail at once")
+    parser.add_argument("--nodes", type=_MANY, required=True, help="number of nodes (or other failure domains)")
+    parser.add_argument("--down", type=_MANY, required=True, help="number of nodes that are down at the same time")
     parser.add_argument("--pool", type=_POOL, required=True, help="3 (copies) or 4+2 (erasure code)")
     parser.add_argument("--min-size", type=_MANY, help="min_size of the pool (default: Ceph's)")
 
 
 _Declare = Callable[[argparse.ArgumentParser], None]
-#: what -> what answers it, its arguments, an example
+#: WHAT -> function that answers, function that adds arguments, an example
 _WHATS: Dict[str, Tuple[Callable[[argparse.Namespace], Any], _Declare, str]] = {
     "capacity": (
         size_answers.capacity,

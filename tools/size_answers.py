@@ -1,4 +1,4 @@
-"""What `cbt-tools size` answers: the models of docs/MODELS.md with numbers put in, for programs and in words."""
+"""Answers of `cbt-tools size`: the models of docs/MODELS.md with numbers, as data and as text."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ class Answer:
 
     @classmethod
     def of(cls, data: Dict[str, Any], lines: Sequence[Tuple[str, str]]) -> Answer:
-        """Return data with (name, text) lines, the texts below each other."""
+        """Return the data with (name, text) lines, whose texts are aligned."""
         width = max((len(name) for name, _ in lines), default=0)
         return cls(data, [f"{name:{width}}  {text}" for name, text in lines])
 
@@ -53,22 +53,22 @@ def capacity(args: argparse.Namespace) -> Answer:
         sizes = capacity_model.as_cosbench_draws(sizes)
     if sizes:
         mean = data["mean_size"] = capacity_model.mean_size(sizes)
-        drawn = f" as COSBench draws: {', '.join(f'{weight:g}' for _, _, weight in sizes)}" if args.cosbench else ""
+        drawn = f", COSBench's weights {', '.join(f'{weight:g}' for _, _, weight in sizes)}" if args.cosbench else ""
         lines.append(("mean size", f"{both(mean)}{drawn}"))
         if args.pool:
             raw = capacity_model.raw_mean(sizes, args.pool, args.min_alloc)
             data.update(raw_per_object=raw, raw_share=raw / mean if mean else None)
             least = args.pool.size / args.pool.k
-            details = f"{raw / mean:.3g} x its size, {least:.3g} x without rounding up" if mean else "though empty"
-            lines.append(("on the disks", f"{both(raw)} an object: {details}"))
+            details = f"{raw / mean:.3g} x its size ({least:.3g} x without rounding up)" if mean else "though empty"
+            lines.append(("on the disks", f"{both(raw)} per object: {details}"))
     if args.fill is not None:
         if available is None or not sizes or not data["mean_size"]:
             raise ValueError("--fill needs sizes (--sizes) and space (--raw and --pool, --available or --df)")
         each = capacity_model.number_of_objects(available, args.fill, data["mean_size"], args.buckets)
         objects = each * args.buckets
         data.update(fill=args.fill, objects_per_bucket=each, objects=objects)
-        of = f"{percent(args.fill)} of what is available"
-        lines.append(("objects", f"{each:,} in each of {args.buckets}, {objects:,} in all, are {of}"))
+        of = f"{percent(args.fill)} of the available space"
+        lines.append(("objects", f"{each:,} in each of {args.buckets}, {objects:,} in total, fill {of}"))
         if "raw_per_object" in data and data.get("raw"):
             data["raw_used"] = objects * data["raw_per_object"] / data["raw"]
             lines.append(("", f"and take {percent(data['raw_used'])} of the raw space"))
@@ -86,7 +86,7 @@ def _available(args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple
         raise ValueError("one of --df, --raw and --available is enough")
     if args.raw:
         if not args.pool:
-            raise ValueError("--raw needs --pool: how it keeps data")
+            raise ValueError("--raw needs --pool: the redundancy of the pool")
         available = capacity_model.max_avail(args.raw, args.pool, args.full)
         data.update(raw=args.raw, usable=args.pool.usable, available=available)
         lines.append(("raw space", both(args.raw)))
@@ -104,7 +104,7 @@ def _available(args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple
         if args.pool:
             expected = capacity_model.max_avail(space.total - space.used, args.pool, args.full)
             data["of_expected"] = pool.max_avail / expected
-            lines.append(("", f"{percent(pool.max_avail / expected)} of what {args.pool} leaves of the free raw space"))
+            lines.append(("", f"{percent(pool.max_avail / expected)} of the free raw space / overhead of {args.pool}"))
         return float(pool.max_avail)
     if args.available:
         data["available"] = args.available
@@ -118,22 +118,22 @@ def _space(file: str) -> Space:
     try:
         return Space.parse(json.loads(text))
     except (ValueError, KeyError, TypeError) as error:
-        raise ValueError(f"{file}: not what `ceph df -f json` prints ({type(error).__name__}: {error})") from error
+        raise ValueError(f"{file}: not an output of `ceph df -f json` ({type(error).__name__}: {error})") from error
 
 
 def pgs(args: argparse.Namespace) -> Answer:
     """Compute the placement groups of each pool, as Ceph's PG calculator does."""
     wanted = [*(pools.rgw_pools(args.data) if args.data else []), *map(_pool, args.pool)]
     if not wanted:
-        raise ValueError("no pools: give --data 4+2 for those of an RGW, or --pool NAME=PERCENT/KEPT")
+        raise ValueError("no pools: give --data 4+2 for the pools of an RGW, or --pool NAME=PERCENT/REDUNDANCY")
     table = pools.table(wanted, args.osds, args.target)
     members = pools.members_per_osd([(number, pool.kept.size) for pool, number in table], args.osds)
     total = sum(pool.percent for pool in wanted)
     width = max(len(pool.name) for pool in wanted)
     lines = [f"{pool.name:{width}}  {number:>6}  {pool.percent:5g} %  {pool.kept}" for pool, number in table]
-    lines.append(f"{members:.0f} PG members on each of {args.osds} OSDs, and {total:g} % of the data is accounted for")
+    lines.append(f"{members:.0f} PG members on each of {args.osds} OSDs; the pools hold {total:g} % of the data")
     if members > pools.MAX_PER_OSD:
-        lines.append(f"more than mon_max_pg_per_osd ({pools.MAX_PER_OSD} unless set): Ceph would refuse them")
+        lines.append(f"more than mon_max_pg_per_osd ({pools.MAX_PER_OSD} by default): Ceph would refuse these pools")
     data = {
         "osds": args.osds,
         "pools": [
@@ -149,7 +149,7 @@ def _pool(text: str) -> pools.Pool:
     name, equal, value = text.partition("=")
     percent_, slash, kept = value.partition("/")
     if not (name and equal and slash and percent_.replace(".", "", 1).isdigit()):
-        raise ValueError(f"--pool {text}: write NAME=PERCENT/KEPT, as in images=25/3")
+        raise ValueError(f"--pool {text}: write NAME=PERCENT/REDUNDANCY, such as images=25/3")
     return pools.Pool(name, float(percent_), Redundancy.parse(kept))
 
 
@@ -157,7 +157,7 @@ def odds(args: argparse.Namespace) -> Answer:
     """Compute the share of the placement groups that is inactive while nodes are down."""
     pool: Redundancy = args.pool
     if args.down > args.nodes:
-        raise ValueError(f"{args.down} of {args.nodes} cannot be down")
+        raise ValueError(f"--down {args.down} is more than --nodes {args.nodes}")
     if pool.size > args.nodes:
         raise ValueError(f"{pool}: needs {pool.size} nodes, there are {args.nodes}")
     least = args.min_size or (pool.k + min(1, pool.m) if pool.k > 1 else pool.size - pool.size // 2)
@@ -167,7 +167,7 @@ def odds(args: argparse.Namespace) -> Answer:
     lost = pools.members_lost(domains, pool.size)
     inactive = pools.inactive_share(domains, pool.size, least)
     lines = [(f"{percent(share)}", f"of the PGs lose {n} of {pool.size}") for n, share in enumerate(lost) if share]
-    lines.append((percent(inactive), f"serve no client: fewer than min_size {least} are left"))
+    lines.append((percent(inactive), f"are inactive: fewer than min_size {least} are left"))
     return Answer.of({"min_size": least, "members_lost": lost, "inactive": inactive}, lines)
 
 
@@ -184,8 +184,8 @@ def network(args: argparse.Namespace) -> Answer:
         fast_read=args.fast_read,
     )
     for own, speed, message in (
-        (args.clients, args.client_nic, "--client-nic is for clients on nodes of their own: give --clients"),
-        (args.gateways, args.gateway_nic, "--gateway-nic is for gateways on nodes of their own: give --gateways"),
+        (args.clients, args.client_nic, "--client-nic needs --clients: clients on separate nodes"),
+        (args.gateways, args.gateway_nic, "--gateway-nic needs --gateways: gateways on separate nodes"),
     ):
         if speed and not own:
             raise ValueError(message)
@@ -194,7 +194,7 @@ def network(args: argparse.Namespace) -> Answer:
         speeds.update({node: speed or args.nic for node in nodes if node not in of.osds})
     nics = network_model.Nics(speeds, args.cluster_nic)
     data: Dict[str, Any] = {"aggregate": args.nic * args.nodes}
-    where = "on the OSDs' nodes" if args.clients is None else f"on {args.clients} nodes of their own"
+    where = "on the OSDs' nodes" if args.clients is None else f"on {args.clients} separate nodes"
     lines = [("layout", f"{args.nodes} nodes with {about_link(args.nic)}, {of.pool}; clients {where}")]
     for op, measured in ((network_model.PUT, args.put), (network_model.GET, args.get)):
         ceiling = network_model.ceiling(of, op, nics)
@@ -206,14 +206,15 @@ def network(args: argparse.Namespace) -> Answer:
         share = percent(most / (args.nic * args.nodes))
         lines.append((op, f"{ceiling.transfers:.3g} transfers of an object"))
         lines.append(("", f"at most {both(most)}/s, {share} of the OSD nodes' {both(args.nic * args.nodes)}/s"))
-        lines.append(("", f"full first: what {ceiling.link[0]} {ceiling.link[1]} ({ceiling.link[2]} network)"))
+        lines.append(("", f"first bottleneck: what {ceiling.link[0]} {ceiling.link[1]} ({ceiling.link[2]} network)"))
         if measured:
             data[op.lower()]["measured"] = measured / most
-            lines.append(("", f"{both(measured)}/s measured: {percent(measured / most)} of that"))
+            lines.append(("", f"{both(measured)}/s measured: {percent(measured / most)} of the ceiling"))
     if args.put and args.get:
         together, link = network_model.usage(of, {network_model.PUT: args.put, network_model.GET: args.get}, nics)
         data["together"] = together
-        lines.append(("both", f"at once they would use {percent(together)} of what {' '.join((link or ('', ''))[:2])}"))
+        of_link = f"{percent(together)} of what {' '.join((link or ('', ''))[:2])}"
+        lines.append(("both", f"at the same time they would use {of_link}"))
     return Answer.of(data, lines)
 
 
@@ -223,26 +224,29 @@ def workers(args: argparse.Namespace) -> Answer:
     lines: List[Tuple[str, str]] = []
     if args.op:
         in_flight = data["in_flight"] = closed_loop.in_flight(args.op)
-        lines.append(("in flight", f"{in_flight:.2f} requests in the mean: that many workers of a closed loop"))
+        lines.append(("in flight", f"{in_flight:.2f} requests on average, which need as many workers in a closed loop"))
         if args.workers:
             off = data["deviation"] = closed_loop.deviation(in_flight, args.workers) or 0.0
             beyond = ": more than 5 % off" if abs(off) > 0.05 else ""
-            lines.append(("workers", f"{args.workers} were used, which is {100 * off:+.1f} %{beyond}"))
+            lines.append(("workers", f"{args.workers} were used: a difference of {100 * off:+.1f} %{beyond}"))
     elif args.workers and args.latency:
         data["throughput"] = closed_loop.throughput(args.workers, args.latency)
         lines.append(("throughput", f"{about_rate(data['throughput'])}"))
     elif args.workers and args.rate:
         data["latency"] = closed_loop.latency(args.workers, args.rate)
-        lines.append(("latency", f"{1000 * data['latency']:.4g} ms in the mean"))
+        lines.append(("latency", f"{1000 * data['latency']:.4g} ms on average"))
     if args.step or args.target:
         if not (args.step and args.target):
-            raise ValueError("a sweep needs its steps (--step 8@12ms, again) and --target, the highest latency")
+            raise ValueError(
+                "a sweep needs several --step (such as 8@12ms) and --target, the highest acceptable "
+                "latency"
+            )
         sized = closed_loop.size_workers(args.step, args.target)
         data.update(size=sized.workers, next=sized.next, production=sized.production)
         if sized.workers is None:
-            lines.append(("workers", f"{sized.next:g} are too many already: use fewer, or more hardware"))
+            lines.append(("workers", f"already {sized.next:g} are too many: use fewer workers, or more hardware"))
         else:
-            after = f"{sized.next:g} are too many" if sized.next else "the sweep has no step beyond"
+            after = f"{sized.next:g} are too many" if sized.next else "the sweep has no higher step"
             lines.append(("workers", f"{sized.workers:g} at most; {after}"))
             lines.append(("production", f"{sized.production:g} (80 % of that)"))
     if not lines:
@@ -255,10 +259,10 @@ def mix(args: argparse.Namespace) -> Answer:
     put, delete = args.mix.get("PUT", 0.0) + args.mix.get("MULTIPART", 0.0), args.mix.get("DELETE", 0.0)
     growth = capacity_model.growth(args.mix)
     data: Dict[str, Any] = {"growth_per_100": growth}
-    lines = [("new keys", f"{growth:+g} objects per 100 requests, where DELETE takes objects that are there")]
+    lines = [("new keys", f"{growth:+g} objects per 100 requests, if DELETE removes existing objects")]
     if put + delete:
         end = data["steady_occupancy"] = capacity_model.steady_occupancy(put, delete)
-        lines.append(("any keys", f"a range tends to be {percent(end)} full, where PUT and DELETE do not look"))
+        lines.append(("any keys", f"a range becomes {percent(end)} full, if PUT and DELETE take random keys of it"))
     if (args.rate or args.seconds) and not args.keys:
         raise ValueError("--rate and --for need a range of keys: --keys")
     if args.keys and put + delete:
@@ -279,7 +283,7 @@ def _time_course(
     if args.rate:
         data["seconds_to_steady"] = requests / args.rate
         text += f", {format_duration(round(requests / args.rate))} at {about_rate(args.rate)}"
-    lines.append(("", f"from {percent(args.start)} it is within 1 point of that after {text}"))
+    lines.append(("", f"from {percent(args.start)} full, the range is within 1 point of it after {text}"))
     if args.rate and args.seconds:
         number = args.rate * args.seconds / 100
         share = data["occupancy"] = capacity_model.occupancy(args.start, args.keys, number * put, number * delete)
@@ -296,7 +300,7 @@ def scale(args: argparse.Namespace) -> Answer:
     lines = [
         (
             "efficiency",
-            f"{percent(efficiency)}: {100 * args.gain:+g} % of throughput from {100 * added:+.1f} % of nodes",
+            f"{percent(efficiency)}: {100 * args.gain:+g} % throughput from {100 * added:+.1f} % nodes",
         ),
         ("latency", f"{100 * expected:+.1f} % in a closed loop with as many requests in flight (Little's law)"),
     ]
@@ -304,5 +308,5 @@ def scale(args: argparse.Namespace) -> Answer:
     if args.latency is not None:
         flying = (1 + args.gain) * (1 + args.latency) - 1
         data["in_flight_change"] = flying
-        lines.append(("", f"{100 * args.latency:+g} % was seen: {100 * flying:+.1f} % of requests in flight"))
+        lines.append(("", f"{100 * args.latency:+g} % was observed: {100 * flying:+.1f} % requests in flight"))
     return Answer.of(data, lines)

@@ -1,4 +1,4 @@
-"""Check that a cluster which was restored from a snapshot holds the same objects."""
+"""Check that a cluster restored from a snapshot holds the same objects."""
 
 from __future__ import annotations
 
@@ -25,18 +25,19 @@ _LIMIT = 1800.0
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools snapshot record my.yaml aged.json", "cbt-tools snapshot check my.yaml aged.json")
-    explain(parser, examples, {FAILED: "the cluster differs, or cannot be asked"})
+    explain(parser, examples, {FAILED: "the cluster has other objects, or did not answer"})
     parser.add_argument(
-        "action", choices=("record", "check"), help="record a sample before the snapshot; check it after a restore"
+        "action", choices=("record", "check"),
+        help="record: before the snapshot, write a sample; check: after a restore, compare with it",
     )
     parser.add_argument("file", type=Path, help="a CBT YAML file, for its `cluster:` section")
-    parser.add_argument("sample", type=Path, help="the sample: fsid, names and hashes of objects")
-    parser.add_argument("--seed", type=int, default=0, help="chooses the objects (default 0)")
-    parser.add_argument("--objects", type=int, default=OBJECTS, help="how many (default %(default)s)")
+    parser.add_argument("sample", type=Path, help="file of the sample: fsid, names and hashes of objects")
+    parser.add_argument("--seed", type=int, default=0, help="seed that chooses the objects (default 0)")
+    parser.add_argument("--objects", type=int, default=OBJECTS, help="number of objects (default %(default)s)")
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0: recorded, or the same fsid and objects; 1: other ones; 2: an error in a file."""
+    """Return 0: recorded, or fsid and objects are the same; 1: they differ; 2: an error in a file."""
     try:
         document: Dict[str, Any] = yaml.safe_load(args.file.read_text(encoding="utf-8")) or {}
         cluster, common = document["cluster"], document.get("common") or {}
@@ -58,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.sample}: {error.strerror if isinstance(error, OSError) else error}") from error
     if different:
         raise CommandError("differs from the recorded sample: " + "; ".join(different), FAILED)
-    print(f"fsid and {several(len(sample.objects), 'object')} are those of {args.sample}")
+    print(f"fsid and {several(len(sample.objects), 'object')} are the same as in {args.sample}")
     return OK
 
 

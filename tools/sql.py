@@ -26,14 +26,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "archive", type=Path, nargs="?", help="an archive, a run's id-... directory, or a result of another program"
     )
-    parser.add_argument("query", nargs="?", help="the query; - reads it from standard input")
+    parser.add_argument("query", nargs="?", help="the query; - reads the query from standard input")
     parser.add_argument("--list", action="store_true", help="print the tables and their columns")
     add_forms(parser, TEXT, JSON, CSV, MD)
     add_renamed(parser, {"--csv": "--format csv", "--json": "--format json"})
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run the query and print its result; returns the exit status."""
+    """Run the query and print its result; return the exit status."""
     import duckdb
 
     from cbt_plugins.results.sql.database import QueryRefused, connect, run_query, runs_of
@@ -67,12 +67,12 @@ def run(args: argparse.Namespace) -> int:
 def _objects(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> List[Dict[str, Any]]:
     twice = next((name for i, name in enumerate(names) if name in names[:i]), None)
     if twice is not None:
-        raise CommandError(f"two columns are called {twice}: name them with AS")
+        raise CommandError(f"two columns have the name {twice}: rename one with AS")
     return [dict(zip(names, line)) for line in lines]
 
 
 def _unknown_table(error: str) -> str:
-    """Return the message about a table that is not there: DuckDB would name one of its own."""
+    """Return the message about an unknown table; the message of DuckDB would suggest one of its own tables."""
     from cbt_plugins.results.sql.database import listed
 
     match = re.search(r"Table with name (\S+) does not exist", error)
@@ -105,7 +105,7 @@ def tables() -> List[Block]:
 
 
 def as_table(names: Sequence[str], lines: Sequence[Tuple[Any, ...]]) -> TableGrid:
-    """Return a result as a table, numbers to the right."""
+    """Return a result as a table, with numbers aligned to the right."""
     cells = tuple(tuple(_text(value) for value in line) for line in lines)
     left = [not all(isinstance(line[i], (int, float, type(None))) for line in lines) for i in range(len(names))]
     return TableGrid(tuple(names), cells, left, ruled=True)

@@ -1,4 +1,4 @@
-"""Undo what a run has changed on the cluster and left behind."""
+"""Undo the changes that a run has left on the cluster."""
 
 from __future__ import annotations
 
@@ -47,9 +47,9 @@ from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say, wa
 UNDONE, OPEN = OK, FAILED
 
 CANNOT_CONTINUE = "a run that has finished a phase cannot continue then"
-#: of the help and of docs/FAULTS.md
+#: sentences of the help and of docs/FAULTS.md
 WITH_DATA = (
-    "Also without --data, undo removes the pools, placement targets and users that the run made, with all data in "
+    "Even without --data, undo removes the pools, placement targets and users that the run made, with all data in "
     f"them: {CANNOT_CONTINUE}."
 )
 _WHY_IT_STAYS = "a resumed run fetches rows and monitor files from it; `cbt-tools undo --data` removes it"
@@ -64,40 +64,43 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
-    open_text = "something is still open, or may be; with --dry-run --data also: there is something to remove"
+    open_text = "a change is still open, or may be; with --dry-run --data also: there is data to remove"
     statuses = {FAILED: open_text, ANOTHER_CLUSTER: ""}
     explain(parser, examples, statuses)
     paragraphs = [textwrap.fill(text, 78) for text in (WITH_DATA, SCRATCH)]
     parser.description = "\n\n".join([parser.description or "", *paragraphs])
-    parser.add_argument("archive", type=Path, help="archive (all runs in it), or the directory of one run")
-    parser.add_argument("--dry-run", action="store_true", help="print what is open and its undo; change nothing")
+    parser.add_argument("archive", type=Path, help="archive (all of its runs), or the directory of one run")
+    parser.add_argument(
+        "--dry-run", action="store_true", help="print the open changes and their undo commands; change nothing"
+    )
     parser.add_argument(
         "--force",
         action="store_true",
-        help="undo although a process on another machine holds the cluster for this run; only if that process is dead",
+        help="undo although a process on another machine holds the cluster for this run; use it only if "
+        "that process is dead",
     )
     parser.add_argument(
         "--trust",
         action="store_true",
-        help="undo although another user or another machine wrote the archive, or the cluster was made anew: its "
-        "commands run here and, as root, on its nodes; --dry-run prints them",
+        help="undo although another user or another machine wrote the archive, or the cluster was recreated: commands "
+        "of the archive run on this machine and, as root, on its nodes; read them with --dry-run first",
     )
     parser.add_argument(
         "--data",
         action="store_true",
-        help="also remove the buckets that the run made, with all objects, and its scratch folders on the nodes, when "
-        "the monitor files in them have been fetched; the run cannot be resumed then",
+        help="also remove the buckets that the run made, with all objects, and its scratch folders on the nodes, after "
+        "fetching the monitor files in them; the run cannot be resumed afterwards",
     )
     parser.add_argument(
         "--give-up",
         metavar="LABEL",
-        help="try once more, then close the changes that are still open under this label; for changes that "
-        "cannot be undone, such as those of an OSD that was purged meanwhile",
+        help="try once more, then close the changes with this label that are still open; for changes that cannot be "
+        "undone, such as a change of an OSD that has been purged since",
     )
 
 
 def run(args: argparse.Namespace) -> int:
-    """Return 0: nothing is open; 1: something may be; 2: no such archive or no such label; 5: another cluster."""
+    """Return 0: no change is open; 1: a change may be open; 2: no such archive or label; 5: another cluster."""
     logging.basicConfig(level=logging.INFO, format="%(message)s", stream=sys.stderr)
     if not args.archive.is_dir():
         exists = args.archive.exists()
@@ -106,20 +109,20 @@ def run(args: argparse.Namespace) -> int:
     run_folders, unread = _runs(args.archive)
     for error in unread:
         say("Error", f"{error.filename}: {error.strerror}: its open changes are unknown", OPEN)
-    # the newest run first: what was changed last is undone first
+    # the newest run first: the last change is undone first
     folders = sorted(run_folders, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
-        raise CommandError(f"{args.archive}: nothing is open under {args.give_up!r}")
+        raise CommandError(f"{args.archive}: no open change has the label {args.give_up!r}")
     statuses = [_dry(folder, args.data) if args.dry_run else _undo(folder, args) for folder in folders]
     if not folders:
-        print(f"{args.archive}: no run has changed anything on a cluster")
+        print(f"{args.archive}: no run of this archive has changed a cluster")
     return OPEN if unread or OPEN in statuses else max(statuses, default=UNDONE)
 
 
 def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
-    """Return the folders below the archive that have an undo journal, no links, and the errors of unreadable ones."""
+    """Return the folders with an undo journal (links are skipped), and the errors of unreadable folders."""
     unread: List[OSError] = []
-    # by names only: an archive may have a million files
+    # only names are read: an archive may have a million files
     folders = [Path(top) for top, *names in os.walk(archive, onerror=unread.append) if FILE in chain(*names)]
     return [folder for folder in folders if not (folder / FILE).is_symlink()], unread
 
@@ -127,7 +130,7 @@ def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
 def _is_open(folder: Path, label: str) -> bool:
     try:
         return any(entry.label == label for entry in open_in(folder))
-    except (OSError, FaultError):  # _undo says it
+    except (OSError, FaultError):  # _undo reports it
         return False
 
 
@@ -148,7 +151,7 @@ def _dry(folder: Path, data: bool) -> int:
         left = still_open(lines)
     except FaultError as error:
         return say("Error", f"{folder}: {error}", OPEN)
-    print(f"{folder}: {len(left)} open" if left else f"{folder}: nothing is open")
+    print(f"{folder}: {len(left)} open" if left else f"{folder}: no change is open")
     with_data = [entry.label for entry in left if _goes_with_data(entry)]
     if with_data:
         print(f"  undo removes, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}")
@@ -164,10 +167,10 @@ def _dry(folder: Path, data: bool) -> int:
 
 
 def _removals(folder: Path) -> List[str]:
-    """Return the buckets and scratch folders that --data would remove, as far as they can be seen."""
+    """Return the buckets and scratch folders that --data would remove, as far as the cluster and the nodes answer."""
     try:
         access_of_run = cluster_access.read(folder)
-    except FaultError:  # others wrote how to reach the cluster: nobody is asked
+    except FaultError:  # another user wrote how to reach the cluster, so it is not contacted
         return _removals_of_others(folder)
     nodes = list(nodes_of(access_of_run.cluster))
     try:
@@ -189,7 +192,7 @@ def _removals_of_others(folder: Path) -> List[str]:
 
 
 def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print why an undo would be refused, and how it would reach the nodes."""
+    """Print the reason why an undo would be refused, and how it would reach the nodes."""
     try:
         run_id = cluster_access.read(folder).run_id
         if not lines_of_others(lines, run_id, sealed=True):
@@ -213,7 +216,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         injector = Injector(folder, access_of_run, events.write)
     except AnotherCluster as error:
         return say("Error", f"{folder}: {error}", ANOTHER_CLUSTER)
-    except (FaultError, JournalError, OSError) as error:  # OSError: an archive that can be read only
+    except (FaultError, JournalError, OSError) as error:  # OSError: the archive is read-only
         return _say_refused(folder, error)
     try:
         why = _refusal(injector, force)
@@ -221,7 +224,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
             return say("Error", f"{folder}: {why}", OPEN)
         number, with_data = len(injector.open), [e.label for e in injector.open if _goes_with_data(e)]
         if with_data:
-            again = "begin again, in another archive directory"
+            again = "start again with another archive directory"
             warn(f"{folder}: removing, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}: {again}")
         reasons: List[str] = []
         if args.data and not injector.undo_all():
@@ -237,13 +240,13 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
             say("Error", f"{folder}: not removed: {text}", OPEN)
         if still:
             return OPEN
-        print(f"{folder}: {number} undone" if number else f"{folder}: nothing is open")
+        print(f"{folder}: {number} undone" if number else f"{folder}: no change is open")
         _say_removed(folder, [label for label in with_data if label != give_up])
         _say_given_up(injector.records)
         _leave_or_remove(folder, access_of_run, remove=args.data and not reasons)
         injector.release(force)
         return OPEN if reasons else UNDONE
-    except (FaultError, JournalError, OSError) as error:  # all may be undone, and the cluster still locked
+    except (FaultError, JournalError, OSError) as error:  # all changes may be undone, but the cluster still locked
         return say("Error", f"{folder}: {error}", OPEN)
     finally:
         injector.close()
@@ -276,11 +279,11 @@ def _text(error: Exception) -> str:
 
 
 def _refusal(injector: Injector, force: bool) -> Optional[str]:
-    """Return why nothing may be undone: the folder is a copy, or on several machines, and its run is alive."""
+    """Return the reason against an undo: the folder is a copy, or shared by machines, and its run is alive."""
     try:
         holders = injector.lock.others()
     except FaultError as error:
-        log.warning("cannot tell whether a run is using the cluster; undoing nevertheless: %s", error)
+        log.warning("it is unknown whether a run is using the cluster; undoing nevertheless: %s", error)
         return None
     for holder in holders:
         dead = cluster_lock.gone(holder)
@@ -296,7 +299,7 @@ def _refusal(injector: Injector, force: bool) -> Optional[str]:
 def _give_up(injector: Injector, folder: Path, label: str) -> int:
     given = injector.give_up(label)
     for entry in given:
-        print(f"{folder}: given up, not seen to be undone:")
+        print(f"{folder}: given up, although their undo was not seen:")
         _print(entry)
     return len(given)
 
@@ -316,22 +319,22 @@ def _print(entry: UndoRecord) -> None:
 
 
 def _end_monitors(folder: Path, run: cluster_access.ClusterAccess) -> None:
-    """End what outlives a killed run, such as collectl; its files are fetched when the run is resumed."""
+    """End monitors that outlive a killed run, such as collectl; a resumed run fetches their files."""
     try:
         lines = journal_lines(RunArchive(folder).journal)
     except OSError as error:
-        log.warning("%s: %s: monitors that the run may have left are not ended", error.filename, error.strerror)
+        log.warning("%s: %s: monitors of the run may still be running", error.filename, error.strerror)
         return
     begun = [line for line in lines if line["event"] == "invocation" and isinstance(line.get("run_dir"), str)]
     sealed = [line["run_dir"] for line in begun if run.trusted or undo_seal.is_marked(line, run.run_id)]
     if len(sealed) < len(begun):
-        log.warning("%s: folders of monitors that this user has not written there are left alone", folder)
+        log.warning("%s: folders of monitors that another user wrote there are not touched", folder)
     for run_dir in dict.fromkeys(sealed):
         stop_left(run.remote, nodes_of(run.cluster), run_dir)
 
 
 def _leave_or_remove(folder: Path, run: cluster_access.ClusterAccess, remove: bool) -> None:
-    """Remove the scratch folders of a run that nobody resumes, or print where they stay; no undo depends on it."""
+    """Remove the scratch folders of a run that will not be resumed, or print where they stay. No undo needs this."""
     nodes = list(nodes_of(run.cluster))
     try:
         for scratch in abandoned_folders(folder, run):

@@ -1,4 +1,4 @@
-"""Say which files of a run are not as they were when it ended."""
+"""Check that the files of a run are unchanged since its end."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Read every file of every run, rows too; returns the exit status."""
+    """Read every file of every run, also rows; return the exit status."""
     statuses = [_verify(folder) for folder in find_runs(args.archive)]
     return FAILED if FAILED in statuses else max(statuses)
 
@@ -33,6 +33,6 @@ def _verify(folder: Path) -> int:
         print(f"{folder}: {why}: {name}")
     if evidence.changed:
         return FAILED
-    print(f"{folder}: {evidence.files} files are as they were when the run ended")
+    print(f"{folder}: {evidence.files} files are unchanged since the end of the run")
     print(f"{folder}: the SHA-256 of SHA256SUMS is {sum_of_sums(folder)}")
     return OK

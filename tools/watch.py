@@ -1,4 +1,4 @@
-"""Watch a run while it goes on: in the terminal, as JSON, or in a browser."""
+"""Watch a running run: in the terminal, as JSON, or in a browser."""
 
 from __future__ import annotations
 
@@ -21,27 +21,27 @@ if TYPE_CHECKING:
     from cbt_plugins.report.live_page import LivePage
     from cbt_plugins.results.live_run import LiveRun
 
-#: seconds between two looks, and between two lines where no terminal is
+#: seconds between two looks, and between two lines without a terminal
 EVERY, PLAIN_EVERY = 1.0, 10.0
-#: where `--serve` listens
+#: default address of `--serve`
 PORT = 7878
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = ("cbt-tools watch archive", "cbt-tools watch archive --json", "cbt-tools watch archive --serve")
-    statuses = {FAILED: "the run has failed", UNUSABLE: "the run was interrupted, or its numbers are unusable"}
+    statuses = {FAILED: "the run has failed", UNUSABLE: "the run was interrupted, or its results are unusable"}
     explain(parser, examples, statuses)
     parser.add_argument("archive", type=Path, help="an archive (its newest run), or a run's id-... directory")
-    parser.add_argument("--json", action="store_true", help="one line of JSON a second (docs/LIVE.md)")
+    parser.add_argument("--json", action="store_true", help="print a line of JSON each second (docs/LIVE.md)")
     parser.add_argument(
         "--serve",
         nargs="?",
         const=str(PORT),
         type=_address,
         metavar="[HOST:]PORT",
-        help=f"serve the report's page, until Ctrl-C (default: 127.0.0.1:{PORT}; another host: with a token)",
+        help=f"serve the report's page until Ctrl-C (default: 127.0.0.1:{PORT}; another host: a token in the URL)",
     )
-    parser.add_argument("--until-end", action="store_true", help="with --serve: until the run ends")
+    parser.add_argument("--until-end", action="store_true", help="with --serve: stop when the run has ended")
 
 
 def _address(text: str) -> Tuple[str, int]:
@@ -52,13 +52,13 @@ def _address(text: str) -> Tuple[str, int]:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Show the run until it ends, and then its result; returns the exit status."""
+    """Show the run until it ends, and then its result; return the exit status."""
     from cbt_plugins.results.live_run import LiveRun
 
     try:
         live = LiveRun(newest_run(args.archive))
     except (OSError, ValueError) as e:
-        raise Unreadable(f"{args.archive}: no plan of a run of cbt-plugins in it: {e}") from e
+        raise Unreadable(f"{args.archive}: no run of cbt-plugins with a plan in it: {e}") from e
     view: View = _JsonView() if args.json else _TextView()
     if args.serve is None:
         return _follow(live, view)
@@ -74,7 +74,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"cannot listen on {host}:{port}: {e.strerror or e}: give another --serve PORT") from e
     with contextlib.closing(server):
         print(f"live: {server.url}", file=sys.stderr, flush=True)
-        if args.until_end:  # whoever reads the messages of the run does not wait for us
+        if args.until_end:  # a reader of the run's messages must not wait for us
             discard(sys.stderr)
         status = _follow(live, view, page)
         if args.until_end:
@@ -103,12 +103,12 @@ def _look(live: LiveRun, page: Optional[LivePage]) -> Mapping[str, Any]:
         return page.moment
     with live.sparing.look():
         moment = live.moment()
-        live.summary()  # what the view takes
+        live.summary()  # the view needs it
         return moment
 
 
 def newest_run(archive: Path) -> Path:
-    """Return the run of an archive of which a line was written last. Raises Unreadable."""
+    """Return the run of an archive whose events.jsonl was written last. Raises Unreadable."""
 
     def written(path: Path) -> float:
         try:
@@ -134,17 +134,17 @@ def _status(moment: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
 
 
 class View(Protocol):
-    """How a run is shown."""
+    """A form in which a run is shown."""
 
     def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
         """Show a moment."""
 
     def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
-        """Say the result; return the exit status."""
+        """Show the result; return the exit status."""
 
 
 class _JsonView:
-    """A line of JSON for each look."""
+    """Shows a line of JSON at each look."""
 
     def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
         from cbt_plugins.report.live_terminal import data
@@ -156,7 +156,7 @@ class _JsonView:
 
 
 class _TextView:
-    """Lines of a terminal, drawn anew at each look; without one, a line now and then and what is new at once."""
+    """Lines of a terminal, redrawn at each look; without a terminal, a line now and then, and news at once."""
 
     def __init__(self) -> None:
         self._terminal = sys.stdout.isatty()

@@ -1,1 +1,1 @@
-"""An archive for free questions: tables of DuckDB, in memory. docs/SQL.md has questions and answers."""
+"""SQL queries on an archive: tables of DuckDB, in memory. docs/SQL.md has examples."""

@@ -22,10 +22,10 @@ from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.sql.table import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
 
 _WHERE = """
-phase VARCHAR name
-driver VARCHAR its name
+phase VARCHAR name of the phase
+driver VARCHAR name of the driver
 job VARCHAR process of the load generator
-node VARCHAR where it ran
+node VARCHAR node of the job
 op VARCHAR GET, PUT, STAT, DELETE, LIST
 """
 _SECONDS = columns_of(
@@ -33,57 +33,57 @@ _SECONDS = columns_of(
     + """second TIMESTAMP in which the requests ended, run's clock (UTC)
 in_window BOOLEAN the second is in the phase's window
 n BIGINT successful requests
-failed BIGINT failed ones
-objects BIGINT of the successes
-bytes BIGINT of the successes
-total_ns BIGINT sum of their durations
-max_ns BIGINT longest of them
-busy_ns BIGINT time in flight within this second, of all requests
-crossing BIGINT requests in flight when it began
+failed BIGINT failed requests
+objects BIGINT objects of successful requests
+bytes BIGINT bytes of successful requests
+total_ns BIGINT sum of latencies of successful requests
+max_ns BIGINT highest latency of successful requests
+busy_ns BIGINT time in flight within this second, summed over all requests
+crossing BIGINT requests in flight at the beginning of the second
 """
 )
 _GROUP = """
 endpoint VARCHAR gateway
-block TIMESTAMP begin of the block in which the requests ended (UTC)
+block TIMESTAMP beginning of the block in which the requests ended (UTC)
 in_window BOOLEAN the block is in the phase's window
-size_low BIGINT smallest number of bytes of this class of sizes
-size_high BIGINT largest
+size_low BIGINT smallest size in this class of object sizes, bytes
+size_high BIGINT largest size in this class, bytes
 """
 _COUNTS = columns_of(
     _WHERE
     + _GROUP.strip()
     + """
 n BIGINT successful requests
-failed BIGINT failed ones
-objects BIGINT of the successes
-bytes BIGINT of the successes
-total_ns BIGINT sum of their durations
-min_ns BIGINT shortest, 0 when there are none
-max_ns BIGINT longest
-failed_total_ns BIGINT sum of the durations of the failed ones
-failed_max_ns BIGINT longest of them
-ttfb_n BIGINT successes with a first byte
-ttfb_total_ns BIGINT sum of start to first byte
-ttfb_max_ns BIGINT longest
+failed BIGINT failed requests
+objects BIGINT objects of successful requests
+bytes BIGINT bytes of successful requests
+total_ns BIGINT sum of latencies of successful requests
+min_ns BIGINT lowest latency of successful requests, 0 if there are none
+max_ns BIGINT highest latency of successful requests
+failed_total_ns BIGINT sum of durations of failed requests
+failed_max_ns BIGINT longest duration of a failed request
+ttfb_n BIGINT successful requests with a first byte
+ttfb_total_ns BIGINT sum of times from start to first byte
+ttfb_max_ns BIGINT longest time from start to first byte
 """
 )
 _HISTOGRAMS = columns_of(
     _WHERE
     + _GROUP.strip()
     + """
-what VARCHAR latency, ttfb (both of successes) or failed
-low BIGINT ns: low <= duration < high
-high BIGINT ns
-count BIGINT requests
+what VARCHAR latency or ttfb of successful requests, or failed: duration of failed requests
+low BIGINT lower border of the histogram's bucket, ns (inclusive)
+high BIGINT upper border, ns (exclusive)
+count BIGINT requests in this bucket
 """
 )
 _ERRORS = columns_of(
     _WHERE
     + """endpoint VARCHAR gateway
-block TIMESTAMP begin of the block in which the requests ended (UTC)
+block TIMESTAMP beginning of the block in which the requests ended (UTC)
 in_window BOOLEAN the block is in the phase's window
-error VARCHAR message without addresses and object names
-count BIGINT requests
+error VARCHAR error message, without addresses and object names
+count BIGINT failed requests with this message
 """
 )
 
@@ -95,7 +95,7 @@ def phases(path: Path) -> Sequence[ArchivedPhase]:
 
 
 def _frames(run: TableRun) -> Iterator[Tuple[ArchivedPhase, ArchivedJob, Frame]]:
-    """Yield the aggregates of all jobs, or else their rows; unreadable files are in the warnings."""
+    """Yield the aggregates of all jobs, or the rows of jobs without; unreadable files are in the warnings."""
     for phase in phases(run.path) if run.ours else ():
         for job in phase.jobs:
             try:
@@ -125,7 +125,7 @@ def _where(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, op: np.ndarray)
 
 
 def _inside(phase: ArchivedPhase, at: np.ndarray, width: int) -> np.ndarray:
-    """Return which bins the summary counts: complete ones of the window, or all of a phase that ends by itself."""
+    """Return a mask of the bins that the summary counts: complete bins of the window; all if a phase ends by itself."""
     low, high = phase.window
     if phase.takes_all:
         return np.full(len(at), high > low)
@@ -145,7 +145,7 @@ def _seconds(run: TableRun) -> Iterator[Columns]:
 
 
 def _group(phase: ArchivedPhase, job: ArchivedJob, frame: Frame, group_rows: np.ndarray) -> Columns:
-    """Return the keys of some groups."""
+    """Return the key columns of groups."""
     counts = frame.table("counts")
     columns = _where(phase, job, frame, counts["op"][group_rows])
     block, size = counts["block"][group_rows].astype(np.int64), counts["size"][group_rows].astype(np.int64)
@@ -169,11 +169,11 @@ def _counts(run: TableRun) -> Iterator[Columns]:
 
 
 _Work = Tuple[ArchivedJob, Task]
-#: bytes of files that are added up at once where little of them is the same: some million lines
+#: most bytes of files that are added up at once if few of their lines have the same group: some million lines
 _AT_ONCE = 1 << 24
-#: as many histograms are added up as arrays, more of them as lists
+#: up to this number, histograms are added up as arrays, above it as lists
 _FEW = 256
-#: lines of such lists from which on they are added up
+#: number of list lines from which on the lists are added up
 _LONG = 1 << 22
 
 
@@ -194,7 +194,7 @@ def _parts(phase: ArchivedPhase, by_block: bool) -> Iterator[Sequence[_Work]]:
     """
     jobs = []
     for job in phase.jobs:
-        with contextlib.suppress(Unreadable):  # the run's warnings name it
+        with contextlib.suppress(Unreadable):  # the run's warnings name the file
             jobs.append([(job, task) for task in tasks_of(job).tasks])
     works = [work for same_time in zip_longest(*jobs) for work in same_time if work]
     most = sum(task.weight for _, task in works) / (os.cpu_count() or 1)
@@ -211,7 +211,7 @@ def _parts(phase: ArchivedPhase, by_block: bool) -> Iterator[Sequence[_Work]]:
 
 
 def _summed(work: Tuple[ArchivedPhase, Sequence[_Work], Collection[str]]) -> Optional[Columns]:
-    """Return the sums of a part, None where it has nothing."""
+    """Return the sums of a part, None if it is empty."""
     phase, part, wanted = work
     sums = _Sums(phase, [column for column in _HISTOGRAMS if column.name in wanted])
     for job, task in part:
@@ -227,7 +227,7 @@ def _summed(work: Tuple[ArchivedPhase, Sequence[_Work], Collection[str]]) -> Opt
 
 
 class _Sums:
-    """Histograms of the groups that differ in the wanted columns."""
+    """Sums of histograms, one for each combination of values in the wanted columns."""
 
     def __init__(self, phase: ArchivedPhase, wanted: Sequence[Column]) -> None:
         self._phase = phase
@@ -238,7 +238,7 @@ class _Sums:
         self._waiting = 0  # lines of them
 
     def add(self, job: ArchivedJob, frame: Frame) -> None:
-        """Add a frame that was checked."""
+        """Add a checked frame."""
         n = len(frame.table("counts")["n"])
         about = _group(self._phase, job, frame, np.arange(n))
         for name in ("latency", "ttfb", "failed"):
@@ -273,7 +273,7 @@ class _Sums:
         self._sparse, self._waiting = [(flat, sums["count"])], 0
 
     def columns(self) -> Optional[Columns]:
-        """Return the wanted columns, those of the buckets and the counts; None when there is nothing."""
+        """Return the wanted columns, the columns of the buckets and the counts; None if there are no histograms."""
         for i, row in enumerate(self._dense.dense):
             buckets = np.flatnonzero(row)
             self._sparse.append((i * WIDTH + buckets, row[buckets]))
@@ -307,8 +307,8 @@ def _errors(run: TableRun) -> Iterator[Columns]:
 
 
 TABLES: List[Table] = [
-    Table("seconds", "what ended in each second, per job and operation", _SECONDS, _seconds),
-    Table("counts", "counts and sums per block, job, operation, gateway and class of sizes", _COUNTS, _counts),
-    Table("histograms", "the buckets of the latencies of these groups", _HISTOGRAMS, _histograms, sums=True),
-    Table("errors", "messages of failed requests per block", _ERRORS, _errors),
+    Table("seconds", "requests that ended in each second, by job and operation", _SECONDS, _seconds),
+    Table("counts", "counts and sums by block, job, operation, gateway and class of object sizes", _COUNTS, _counts),
+    Table("histograms", "latency histograms of the groups in `counts`", _HISTOGRAMS, _histograms, sums=True),
+    Table("errors", "messages of failed requests, by block", _ERRORS, _errors),
 ]

@@ -19,21 +19,21 @@ from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
 
 _ROW_COLUMNS = columns_of("""
-phase VARCHAR name
-driver VARCHAR its name
+phase VARCHAR name of the phase
+driver VARCHAR name of the driver
 job VARCHAR process of the load generator
-node VARCHAR where it ran
-thread BIGINT of the generator
+node VARCHAR node of the job
+thread BIGINT thread of the generator
 op VARCHAR GET, PUT, STAT, DELETE, LIST
-n_objects BIGINT that it moved
-bytes BIGINT that it moved
+n_objects BIGINT objects of the request
+bytes BIGINT bytes of the request
 endpoint VARCHAR gateway
-file VARCHAR object
-error VARCHAR message; null when it ended well
-started TIMESTAMP run's clock (UTC)
-first_byte TIMESTAMP of those that have one
-ended TIMESTAMP run's clock (UTC)
-duration_ns BIGINT exact; times have microseconds
+file VARCHAR name of the object
+error VARCHAR error message; null if the request succeeded
+started TIMESTAMP start of the request, run's clock (UTC)
+first_byte TIMESTAMP first byte of the answer; null if there was none
+ended TIMESTAMP end of the request, run's clock (UTC)
+duration_ns BIGINT exact duration; the timestamps are rounded to microseconds
 """)
 
 
@@ -60,7 +60,7 @@ def _rows_view(con: Any, runs: Sequence[TableRun]) -> str:
     con.unregister("piece")
     files = ", ".join(quoted(glob.escape(line[0])) for line in files_of_jobs)
     ends = {Path(line[0]).suffix for line in files_of_jobs}
-    # of a path with a question mark DuckDB does not see the end
+    # DuckDB cuts a path with a question mark
     packed = _PACKED.get(ends.pop(), "auto") if len(ends) == 1 else "auto"
     times = ", ".join((_time("start", "started"), _time("first_byte", "first_byte"), _time("end", "ended")))
     return f"""CREATE VIEW rows AS SELECT run, phase, driver, job, node, CAST(thread AS BIGINT) AS thread, op,
@@ -79,19 +79,19 @@ def _time(name: str, shown: str) -> str:
 
 
 TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *monitor_tables.TABLES)
-ROWS = Table("rows", "every request, where rows were kept", _ROW_COLUMNS, lambda run: ())
-RUN = Column("run", TEXT, "directory of the run, below results/")
+ROWS = Table("rows", "all requests, of runs that kept their rows", _ROW_COLUMNS, lambda run: ())
+RUN = Column("run", TEXT, "directory of the run, relative to results/")
 
-#: what cannot write a file: files of rows may be read, and DuckDB has one list for both
+#: statements that cannot write files: DuckDB has one list of paths for reading and writing, with the files of rows
 _ALLOWED = ("SELECT", "CREATE", "INSERT", "UPDATE", "DELETE", "ALTER", "DROP")
 
 
 class QueryRefused(Exception):
-    """A statement that would change something."""
+    """A statement that may change or write data is refused."""
 
 
 def runs_of(archive: Path) -> List[TableRun]:
-    """Return the runs of an archive, of any program; what is no archive is one run. Raises Unreadable."""
+    """Return the runs of an archive, of any program; another path is one run. Raises Unreadable."""
     try:
         paths = find_runs(archive)
     except Unreadable:
@@ -106,14 +106,14 @@ def _ours(path: Path) -> bool:
 
 
 def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str]] = None) -> Any:
-    """Return a connection with the tables whose names stand in the text `wanted`. Raises Unreadable, duckdb.Error.
+    """Return a connection with the tables that the text `wanted` names. Raises Unreadable, duckdb.Error.
 
-    `unreadable` gets a sentence on each run that is left out because it cannot be read; without it that is raised.
+    `unreadable` gets a sentence about each unreadable run, which is left out; without it Unreadable is raised.
     """
     left_out: List[str] = []
     con = duckdb.connect(":memory:")
     con.execute("SET TimeZone = 'UTC'")
-    con.extract_statements(wanted)  # what cannot be read is refused before tables are filled
+    con.extract_statements(wanted)  # a query that is refused must not fill tables first
     words = set(re.findall(r"\w+", wanted.lower()))
     for table in TABLES:
         if table.name in words:
@@ -126,7 +126,7 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
         unreadable += dict.fromkeys(left_out)
     if ROWS.name in words:
         con.execute(_rows_view(con, runs))
-    # from here on no file can be read or written but those of the rows
+    # from here on only the files of rows can be read
     files = [str(file) for run in runs for file in sorted(run.path.glob("phases/*/rows/*")) if is_own(file)]
     both = dict.fromkeys([*files, *map(glob.escape, files)])  # a name, and the pattern that means it
     con.execute(f"SET allowed_paths = [{', '.join(map(quoted, both))}]")
@@ -136,9 +136,9 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
 
 
 def _means_all(con: Any, query: str, table: str) -> bool:
-    """Return whether a query may mean columns of a table that it does not name: by *, FROM without SELECT, NATURAL.
+    """Tell whether a query may use columns that it does not name: by *, FROM without SELECT, NATURAL.
 
-    What is no SELECT (CREATE, PIVOT) may.
+    A statement other than SELECT (CREATE, PIVOT) may.
     """
     ((text,),) = con.execute("SELECT json_serialize_sql(?)", [query]).fetchall()
     try:
@@ -147,7 +147,7 @@ def _means_all(con: Any, query: str, table: str) -> bool:
         return True
     parts = list(_parts(read))
     of_table = [part for part in parts if str(part.get("table_name")).lower() == table]
-    # SELECT h FROM histograms AS h: all of a line
+    # SELECT h FROM histograms AS h: all columns
     aliases = {str(part.get("alias") or table).lower() for part in of_table}
     return bool(read["error"]) or any(
         part.get("class") == "STAR"
@@ -158,7 +158,7 @@ def _means_all(con: Any, query: str, table: str) -> bool:
 
 
 def _parts(value: Any) -> Iterator[Dict[str, Any]]:
-    """Yield all objects of a query's JSON, but of ORDER BY: its ALL is what was selected."""
+    """Yield all objects of a query's JSON except in ORDER BY, where ALL means the selected columns."""
     left = [value]
     while left:
         node = left.pop()
@@ -170,16 +170,16 @@ def _parts(value: Any) -> Iterator[Dict[str, Any]]:
 
 
 def quoted(text: str) -> str:
-    """Return a text as SQL writes it."""
+    """Return a text as an SQL literal."""
     return "'" + clean(text).replace("'", "''") + "'"
 
 
 def create_table(
     con: Any, table: Table, columns: Sequence[Column], runs: Sequence[TableRun], left_out: List[str]
 ) -> None:
-    """Make a table of the columns that are needed: histograms of days are large.
+    """Make a table with only the needed columns, because histograms of days are large.
 
-    `left_out` gets a sentence on each run that cannot be read.
+    `left_out` gets a sentence about each unreadable run.
     """
     fields = ", ".join(f"{_name(column)} {column.type}" for column in columns)
     con.execute(f"CREATE TABLE {table.name} ({fields})")
@@ -232,7 +232,7 @@ def run_query(con: Any, query: str) -> Tuple[List[str], List[Tuple[Any, ...]]]:
     for statement in statements:
         kind = statement.type.name
         if kind not in _ALLOWED:
-            raise QueryRefused(f"no {kind.replace('_', ' ')} here: an archive is only read")
+            raise QueryRefused(f"statement {kind.replace('_', ' ')} refused: an archive can only be queried")
     names: List[str] = []
     lines: List[Tuple[Any, ...]] = []
     for statement in statements:

@@ -1,4 +1,4 @@
-"""Tables of what was seen around the load: events, heartbeats of the drivers, the cluster's state."""
+"""Tables of events, heartbeats of the drivers, and the cluster's state."""
 
 from __future__ import annotations
 
@@ -18,62 +18,62 @@ from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, 
 
 _EVENTS = columns_of("""
 time TIMESTAMP run's clock (UTC)
-event VARCHAR what began or ended
-phase VARCHAR in which, if it says so
-label VARCHAR of a fault
-data VARCHAR all of the line, as JSON
+event VARCHAR kind of event, such as phase-begin
+phase VARCHAR phase of the event, if it has one
+label VARCHAR label of the fault, for events of faults
+data VARCHAR the complete line of events.jsonl, as JSON
 """)
 _HEARTBEATS = columns_of("""
-phase VARCHAR name
+phase VARCHAR name of the phase
 time TIMESTAMP run's clock (UTC)
-node VARCHAR who said it
+node VARCHAR node of the job
 job VARCHAR process of the load generator
 ops BIGINT requests so far
-bytes BIGINT so far
-errors BIGINT failed ones so far
-state VARCHAR of the process
-in_flight BIGINT requests under way
-oldest_s DOUBLE age of the oldest of them
+bytes BIGINT bytes so far
+errors BIGINT failed requests so far
+state VARCHAR state of the process
+in_flight BIGINT requests in flight
+oldest_s DOUBLE age of the oldest request in flight
 """)
 _STATUS = columns_of("""
-phase VARCHAR name; null: outside of all phases
+phase VARCHAR name of the phase; null: outside of all phases
 time TIMESTAMP run's clock (UTC)
-health VARCHAR of the cluster
+health VARCHAR health of the cluster
 pgs BIGINT placement groups
-not_clean BIGINT of them not active+clean
-degraded DOUBLE share of the object copies
-misplaced DOUBLE share of the object copies
-osds_up BIGINT OSDs
-osds_in BIGINT OSDs
-raw_used DOUBLE share of the cluster
+not_clean BIGINT PGs that are not active+clean
+degraded DOUBLE degraded share of the object copies
+misplaced DOUBLE misplaced share of the object copies
+osds_up BIGINT OSDs that are up
+osds_in BIGINT OSDs that are in
+raw_used DOUBLE used share of the raw capacity
 """)
 _CAPACITY = columns_of("""
-phase VARCHAR at whose end; null: before the first one
-time TIMESTAMP of the answer, run's clock (UTC)
-pool VARCHAR name
-objects BIGINT in it
+phase VARCHAR phase at whose end this was; null: before the first phase
+time TIMESTAMP time of `ceph df`, run's clock (UTC)
+pool VARCHAR name of the pool
+objects BIGINT objects in the pool
 stored BIGINT bytes that clients have written
-used BIGINT the same with copies and coding chunks
+used BIGINT stored bytes with all copies and coding chunks
 max_avail BIGINT bytes that clients can still write
-raw_used DOUBLE share of the cluster
+raw_used DOUBLE used share of the cluster's raw capacity
 """)
 _RECOVERY = columns_of("""
-time TIMESTAMP of the sample, run's clock (UTC)
-epoch BIGINT of the OSD map
-osds_up BIGINT OSDs
-osds_in BIGINT OSDs
+time TIMESTAMP time of the sample, run's clock (UTC)
+epoch BIGINT epoch of the OSD map
+osds_up BIGINT OSDs that are up
+osds_in BIGINT OSDs that are in
 pgs BIGINT placement groups
-not_clean BIGINT of them not active+clean
-inactive BIGINT of them serving no request
-degraded BIGINT object copies that are missing
-misplaced BIGINT object copies in the wrong place
-unfound BIGINT objects nobody has
-clean BOOLEAN all PGs active+clean
-moving BOOLEAN some PG recovers or is backfilled
-settled BOOLEAN the statistics are newer than the last change of an OSD
-recovered_objects BIGINT since the first sample
-recovered_bytes BIGINT since the first sample
-health VARCHAR of the cluster
+not_clean BIGINT PGs that are not active+clean
+inactive BIGINT inactive PGs, which serve no requests
+degraded BIGINT degraded (missing) object copies
+misplaced BIGINT misplaced object copies
+unfound BIGINT unfound objects
+clean BOOLEAN all PGs are active+clean
+moving BOOLEAN some PGs recover or backfill
+settled BOOLEAN the PG statistics are newer than the last change of an OSD
+recovered_objects BIGINT objects recovered since the first sample
+recovered_bytes BIGINT bytes recovered since the first sample
+health VARCHAR health of the cluster
 """)
 
 
@@ -99,7 +99,7 @@ def _status(run: TableRun) -> Iterator[Columns]:
         for sample in samples:
             states = sample.get("pgs")
             about = {"phase": name, "time": sample.get("t"), "pgs": None}
-            # files that older archives have for each phase have counts, and no total
+            # older archives have a file for each phase, with counts but no total
             about.update(
                 (object_state, sample.get(f"{object_state}_share")) for object_state in ("degraded", "misplaced")
             )
@@ -118,7 +118,7 @@ def _capacity(run: TableRun) -> Iterator[Columns]:
 
 
 def _pools(path: Path) -> List[Dict[str, Any]]:
-    """Return the pools of a reply to `ceph df`, alone or with the time of the border; [] where it cannot be read."""
+    """Return the pools of a reply to `ceph df`, which may have a time around it; [] if it is unreadable."""
     try:
         document = read_json(path)
         space = Space.parse(document.get("df", document))
@@ -156,9 +156,9 @@ def _recovery(run: TableRun) -> Iterator[Columns]:
 
 
 TABLES = (
-    Table("events", "events.jsonl: phases, faults, undos, marks", _EVENTS, _events),
-    Table("heartbeats", "what the drivers said once a second", _HEARTBEATS, _heartbeats),
-    Table("status", "the cluster's state while a phase ran", _STATUS, _status),
-    Table("capacity", "how full the pools were at the borders of phases", _CAPACITY, _capacity),
-    Table("recovery", "the samples of the recovery monitor", _RECOVERY, _recovery),
+    Table("events", "events of the run: phases, faults, undos, marks (events.jsonl)", _EVENTS, _events),
+    Table("heartbeats", "reports of the jobs, once a second", _HEARTBEATS, _heartbeats),
+    Table("status", "state of the cluster during the phases", _STATUS, _status),
+    Table("capacity", "used space of the pools before and after each phase", _CAPACITY, _capacity),
+    Table("recovery", "samples of the recovery monitor", _RECOVERY, _recovery),
 )

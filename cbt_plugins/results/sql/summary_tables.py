@@ -1,6 +1,4 @@
-"""Tables of what a summary says: runs, phases, operations, drivers, resources; and of any program's run: its
-measurements.
-"""
+"""Tables of the contents of a summary: runs, phases, operations, drivers, resources; measurements of any program."""
 
 from __future__ import annotations
 
@@ -19,203 +17,207 @@ from cbt_plugins.warning_kinds import severity_of
 Row = Dict[str, Any]
 
 _RUNS = columns_of("""
-name VARCHAR a run; of hsbench's loops each is one
-kind VARCHAR what wrote it: cbt-plugins, hsbench, fio, radosbench, cosbench, warp
-benchmark VARCHAR key of the YAML file
-run_id VARCHAR of a run of this project
-complete BOOLEAN it came to its end
-usable BOOLEAN its numbers are those of a complete run
-started TIMESTAMP begin of the first phase (UTC)
+name VARCHAR name of the run; each loop of hsbench is a run
+kind VARCHAR program of the result: cbt-plugins, hsbench, fio, radosbench, cosbench, warp
+benchmark VARCHAR key in `benchmarks:` of the YAML file
+run_id VARCHAR ID of a run of cbt-plugins
+complete BOOLEAN the run came to its end
+usable BOOLEAN the run is complete and no warning makes its numbers worthless
+started TIMESTAMP beginning of the first phase (UTC)
 label VARCHAR release of Ceph
-warnings BIGINT warnings: view warnings has them
-path VARCHAR of the directory
+warnings BIGINT number of warnings; see table `warnings`
+path VARCHAR directory of the run
 """)
 
 _PHASES = columns_of("""
-index BIGINT their order
-phase VARCHAR name
+index BIGINT position of the phase in the run
+phase VARCHAR name of the phase
 kind VARCHAR fill, hybrid, ...
 role VARCHAR fill, measure, age, none
 engine VARCHAR warp or cbt-load
-status VARCHAR ok, or what it was
-started TIMESTAMP begin of the window, run's clock (UTC)
-ended TIMESTAMP its end
-seconds DOUBLE its length
-block BIGINT seconds of the resolution in time
-asked_seconds DOUBLE what the file asked for
+status VARCHAR ok, degraded, failed or aborted
+started TIMESTAMP beginning of the window, run's clock (UTC)
+ended TIMESTAMP end of the window
+seconds DOUBLE length of the window
+block BIGINT time resolution of the aggregates, seconds
+asked_seconds DOUBLE duration in the file
 loop VARCHAR closed or open
-workers BIGINT of all drivers
-in_flight DOUBLE Little's law: throughput x latency
-longest_gap_s DOUBLE without any success
-sentence VARCHAR what happened, in words
+workers BIGINT workers of all drivers
+in_flight DOUBLE mean requests in flight by Little's law: throughput x latency
+longest_gap_s DOUBLE longest time without any success
+sentence VARCHAR the result in words
 """)
 
 _LINE = """
 op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
-requests BIGINT that ended well in the window
-errors BIGINT that failed in it
-cut BIGINT that the end of the run cut off
-success_rate DOUBLE 0..1
-objects BIGINT of the successes
-bytes BIGINT of the successes
-obj_per_s DOUBLE rate in the window
-mib_per_s DOUBLE rate in the window; null where no data moves
-mean_ms DOUBLE latency of the successes
-p50_ms DOUBLE from merged histograms
-p90_ms DOUBLE needs 10 requests
-p99_ms DOUBLE needs 100
-p999_ms DOUBLE needs 1000
-max_ms DOUBLE exact
-ttfb_p50_ms DOUBLE to the first byte
-ttfb_p99_ms DOUBLE to the first byte
+requests BIGINT successful requests that ended in the window
+errors BIGINT failed requests that ended in the window
+cut BIGINT requests that the end of the run cut off
+success_rate DOUBLE successful share of the requests, 0..1
+objects BIGINT objects of successful requests
+bytes BIGINT bytes of successful requests
+obj_per_s DOUBLE objects per second in the window
+mib_per_s DOUBLE MiB/s in the window; null for operations without data
+mean_ms DOUBLE mean latency of successful requests
+p50_ms DOUBLE median latency, from merged histograms
+p90_ms DOUBLE 90th percentile; null below 10 requests
+p99_ms DOUBLE 99th percentile; null below 100 requests
+p999_ms DOUBLE 99.9th percentile; null below 1000 requests
+max_ms DOUBLE highest latency, exact
+ttfb_p50_ms DOUBLE median time to the first byte
+ttfb_p99_ms DOUBLE 99th percentile of the time to the first byte
 """
 
-_OPS = columns_of("phase VARCHAR name" + _LINE + "longest_gap_s DOUBLE without a success of this operation")
+_OPS = columns_of(
+    "phase VARCHAR name of the phase"
+    + _LINE
+    + "longest_gap_s DOUBLE longest time without a success of this operation"
+)
 _DRIVERS = columns_of(
-    "phase VARCHAR name\ndriver VARCHAR its name\nnode VARCHAR where it ran\nbucket VARCHAR its bucket\n"
-    "workers BIGINT of this driver" + _LINE
+    "phase VARCHAR name of the phase\ndriver VARCHAR name of the driver\nnode VARCHAR node of the driver\n"
+    "bucket VARCHAR bucket of the driver\nworkers BIGINT workers of the driver" + _LINE
 )
 _LOSSES = columns_of("""
-name VARCHAR of the failure or return, as phase in measurements
+name VARCHAR name of the failure or return, like phase in measurements
 kind VARCHAR failure or return
-began TIMESTAMP begin of its commands (UTC)
-seconds DOUBLE with load, until the next failure or return
+began TIMESTAMP beginning of its commands (UTC)
+seconds DOUBLE time with load until the next failure or return
 op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
-requests BIGINT that ended well
-bad_seconds BIGINT beyond the objective
-objective_ms DOUBLE p99 from which on a second is bad
-failed BIGINT requests
-waited BIGINT that ended well and took over 1 s
-longest_gap_s DOUBLE without a success
-obj_per_s DOUBLE mean
-throughput_share DOUBLE of that of the baseline
-p50_ms DOUBLE from merged histograms
-p99_ms DOUBLE needs 100
-p999_ms DOUBLE needs 1000
-p99_ratio DOUBLE to that of the baseline
-gateway_gap_s DOUBLE of total: without a success of one gateway
-unstarted BIGINT of total: due requests of an open loop that never started
-back_s DOUBLE of total: until throughput was back for 30 s
+requests BIGINT successful requests
+bad_seconds BIGINT seconds that missed the objective
+objective_ms DOUBLE a second with a higher p99 is bad
+failed BIGINT failed requests
+waited BIGINT successful requests that took longer than 1 s
+longest_gap_s DOUBLE longest time without a success
+obj_per_s DOUBLE mean objects per second
+throughput_share DOUBLE throughput as a share of the baseline's
+p50_ms DOUBLE median latency, from merged histograms
+p99_ms DOUBLE 99th percentile; null below 100 requests
+p999_ms DOUBLE 99.9th percentile; null below 1000 requests
+p99_ratio DOUBLE p99 / p99 of the baseline
+gateway_gap_s DOUBLE only op total: longest time without a success of one gateway
+unstarted BIGINT only op total: due requests of an open loop that never started
+back_s DOUBLE only op total: time until the throughput was back for 30 s
 """)
 _SCORECARD = (
     *columns_of("""
-name VARCHAR of the failure, as phase in measurements
-phase VARCHAR the repetition
-refused VARCHAR why the failure was not injected
-recovery_s DOUBLE from the undo until all PGs are active+clean
-moved_mib DOUBLE that recovery made
-availability DOUBLE successful requests / all that were due
+name VARCHAR name of the failure, like phase in measurements
+phase VARCHAR phase of this repetition
+refused VARCHAR why the failure was not injected; null: it was injected
+recovery_s DOUBLE time from the undo until all PGs are active+clean
+moved_mib DOUBLE data that recovery copied, MiB
+availability DOUBLE successful requests / requests that were due
 """),
     *(column for column in _LOSSES if column.name not in ("name", "kind")),
 )
 _EPISODES = columns_of("""
-name VARCHAR of the failure or return, as phase in measurements
+name VARCHAR name of the failure or return, like phase in measurements
 kind VARCHAR failure or return
-labels VARCHAR of its faults
-began TIMESTAMP begin of its commands (UTC)
-ended TIMESTAMP begin of the next failure or return, or end of the samples (UTC)
-outcome VARCHAR recovered, or what was seen instead
+labels VARCHAR labels of its faults
+began TIMESTAMP beginning of its commands (UTC)
+ended TIMESTAMP beginning of the next failure or return, or end of the samples (UTC)
+outcome VARCHAR recovered, or the state that was seen instead
 milestone VARCHAR injected, first-down, clean, ...
-seconds DOUBLE from the begin; null where it was not reached
-reason VARCHAR why there is no time
+seconds DOUBLE time from the beginning; null if the milestone was not reached
+reason VARCHAR why the milestone has no time
 """)
 _MEASUREMENTS = columns_of("""
-name VARCHAR as in runs
-phase VARCHAR phase; hsbench's mode, fio's job, COSbench's stage
+name VARCHAR name of the run, as in runs
+phase VARCHAR phase; mode of hsbench, job of fio, stage of COSBench
 op VARCHAR operation, class of daemons, or total
-metric VARCHAR key of `cbt-tools compare --list`: obj_per_s, p99_ms, recovery_s, cores ...
-unit VARCHAR of the value
-value DOUBLE null where it is unknown
-n BIGINT requests behind it
+metric VARCHAR name of the metric: obj_per_s, p99_ms, recovery_s, cores ...
+unit VARCHAR unit of the value
+value DOUBLE value; null if it is unknown
+n BIGINT number of requests in the value
 """)
-_CONFIG = columns_of("name VARCHAR as in runs\nkey VARCHAR dotted\nvalue VARCHAR as text")
+_CONFIG = columns_of("name VARCHAR name of the run, as in runs\nkey VARCHAR dotted key\nvalue VARCHAR value as text")
 _WARNINGS = columns_of("""
-name VARCHAR as in runs
-code VARCHAR kind
+name VARCHAR name of the run, as in runs
+code VARCHAR kind of warning
 severity VARCHAR invalid, warning, info
-text VARCHAR one sentence
+text VARCHAR the warning
 """)
 _DAEMONS = columns_of("""
-phase VARCHAR name
-node VARCHAR where it ran
+phase VARCHAR name of the phase
+node VARCHAR node of the daemon
 class VARCHAR osd, rgw, mon, mgr, mds, generator
-id VARCHAR of the daemon
-pid BIGINT of its process
-cores DOUBLE processors used, mean
-peak DOUBLE processors used, highest
-rss_mib DOUBLE memory, mean
-rss_max_mib DOUBLE memory, highest
-read_mib_s DOUBLE from disk
-write_mib_s DOUBLE to disk
-throttled DOUBLE share of its CPU limit's periods in which it was stopped
+id VARCHAR ID of the daemon
+pid BIGINT pid of the daemon
+cores DOUBLE mean CPU cores used
+peak DOUBLE highest CPU cores used
+rss_mib DOUBLE mean memory (RSS), MiB
+rss_max_mib DOUBLE highest memory (RSS), MiB
+read_mib_s DOUBLE MiB/s read from disk
+write_mib_s DOUBLE MiB/s written to disk
+throttled DOUBLE share of periods in which its CPU limit stopped it
 """)
 _INTERNALS = columns_of("""
-phase VARCHAR name
+phase VARCHAR name of the phase
 class VARCHAR osd, rgw
-name VARCHAR of the number
+name VARCHAR name of the counter
 unit VARCHAR ms, 1/s or bytes
-at_start DOUBLE of a state: at the begin of the phase, of all daemons
-at_end DOUBLE of a state: at its end
+at_start DOUBLE states (such as bytes) only: all daemons at the start of the phase
+at_end DOUBLE states only: all daemons at the end of the phase
 value DOUBLE mean latency, rate, or state at the end, of all daemons
-highest DOUBLE of one daemon
-daemon VARCHAR that one
+highest DOUBLE highest value of a single daemon
+daemon VARCHAR daemon with the highest value
 """)
 _NODES = columns_of("""
-phase VARCHAR name
-node VARCHAR name
-cpus BIGINT processors
-busy DOUBLE share of them
-io_wait DOUBLE share of them
-load DOUBLE of a minute, mean
-available_mib DOUBLE memory that was left, lowest
-swapped_mib DOUBLE in and out
-watched DOUBLE share of the phase
+phase VARCHAR name of the phase
+node VARCHAR name of the node
+cpus BIGINT number of processors
+busy DOUBLE busy share of the processors' time
+io_wait DOUBLE share of the processors' time waiting for I/O
+load DOUBLE mean 1-minute load average
+available_mib DOUBLE lowest available memory, MiB
+swapped_mib DOUBLE MiB swapped in and out
+watched DOUBLE share of the phase with samples
 """)
 _DEVICES = columns_of("""
-phase VARCHAR name
-node VARCHAR where it is
+phase VARCHAR name of the phase
+node VARCHAR node of the disk
 device VARCHAR name of the disk
-osd VARCHAR whose data it holds, if one OSD's
-util DOUBLE share of the time it was busy
-queue DOUBLE requests waiting, mean
-read_mib_s DOUBLE read
-write_mib_s DOUBLE written
-read_ms DOUBLE mean of a read
-write_ms DOUBLE mean of a write
+osd VARCHAR OSD of the disk; null if it has several or none
+util DOUBLE share of the time in which the disk was busy
+queue DOUBLE mean length of the request queue
+read_mib_s DOUBLE MiB/s read
+write_mib_s DOUBLE MiB/s written
+read_ms DOUBLE mean time of a read
+write_ms DOUBLE mean time of a write
 """)
 _INTERFACES = columns_of("""
-phase VARCHAR name
-node VARCHAR where it is
-name VARCHAR of the interface
+phase VARCHAR name of the phase
+node VARCHAR node of the interface
+name VARCHAR name of the interface
 side VARCHAR client or cluster network
-rx_mib_s DOUBLE received
-tx_mib_s DOUBLE sent
-speed_mbit DOUBLE of the link
-util DOUBLE share of it
-drops BIGINT packets
+rx_mib_s DOUBLE MiB/s received
+tx_mib_s DOUBLE MiB/s sent
+speed_mbit DOUBLE speed of the link, Mbit/s
+util DOUBLE used share of the link's speed
+drops BIGINT dropped packets
 """)
 
 
 _THREADS = columns_of("""
-phase VARCHAR name
+phase VARCHAR name of the phase
 class VARCHAR osd, rgw, mon, mgr, mds
-thread_group VARCHAR what they do (docs/RESOURCES.md); null: all of the class
-cores DOUBLE processors used, mean
-ms_per_op DOUBLE CPU time for each successful request
-low DOUBLE its 95 % confidence interval
-high DOUBLE its 95 % confidence interval
+thread_group VARCHAR group of threads by purpose (docs/RESOURCES.md); null: all threads of the class
+cores DOUBLE mean CPU cores used
+ms_per_op DOUBLE CPU time per successful request, ms
+low DOUBLE lower end of the 95 % confidence interval of ms_per_op
+high DOUBLE upper end of the interval
 """)
 
 
 @lru_cache(maxsize=64)
 def summary(path: Path) -> Mapping[str, Any]:
-    """Return `loader.summary_of`, once a run: several tables are made of it."""
+    """Return `loader.summary_of`, cached for the run, since several tables are made from it."""
     return summary_of(path)
 
 
 @lru_cache(maxsize=64)
 def records(path: Path) -> Tuple[RunRecord, ...]:
-    """Return the records that `cbt-tools compare` reads of this run."""
+    """Return the records of a run that `cbt-tools compare` uses."""
     return tuple(records_of(path))
 
 
@@ -390,20 +392,20 @@ def _table(name: str, text: str, columns: Any, rows: Any) -> Table:
 
 
 TABLES = (
-    _table("runs", "one line a run", _RUNS, _runs),
-    _table("phases", "one line a phase", _PHASES, _phases),
-    _table("ops", "the numbers of each operation of a phase, and of all operations", _OPS, _ops),
-    _table("drivers", "the same of each driver", _DRIVERS, _drivers),
-    _table("losses", "what clients lost during each failure and return", _LOSSES, _losses),
-    _table("scorecard", "what each repetition of a failure cost", _SCORECARD, _scorecard),
-    _table("episodes", "a line a milestone of each failure and return", _EPISODES, _episodes),
-    _table("measurements", "what `cbt-tools compare` compares, of runs of any program", _MEASUREMENTS, _measurements),
-    _table("config", "what the run was", _CONFIG, _config),
-    _table("warnings", "the warnings about its numbers", _WARNINGS, _warnings),
-    _table("daemons", "what each daemon used in a phase", _DAEMONS, lambda run: _resources(run, "daemons")),
-    _table("nodes", "processors and memory of each node in a phase", _NODES, lambda run: _resources(run, "nodes")),
-    _table("threads", "CPU time by what threads do", _THREADS, _threads),
-    _table("internals", "what OSDs and gateways count themselves", _INTERNALS, _internals),
-    _table("devices", "what each disk did in a phase", _DEVICES, lambda run: _resources(run, "devices")),
-    _table("interfaces", "what each interface did in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
+    _table("runs", "one line for each run", _RUNS, _runs),
+    _table("phases", "one line for each phase", _PHASES, _phases),
+    _table("ops", "results of each operation in a phase, and of all operations (total)", _OPS, _ops),
+    _table("drivers", "results of each operation and driver in a phase", _DRIVERS, _drivers),
+    _table("losses", "effect of each failure and return on clients", _LOSSES, _losses),
+    _table("scorecard", "cost of each repetition of a failure", _SCORECARD, _scorecard),
+    _table("episodes", "milestones of each failure and return, one line each", _EPISODES, _episodes),
+    _table("measurements", "metrics for `cbt-tools compare`, of runs of any program", _MEASUREMENTS, _measurements),
+    _table("config", "configuration of each run", _CONFIG, _config),
+    _table("warnings", "warnings about each run", _WARNINGS, _warnings),
+    _table("daemons", "CPU, memory and disk I/O of each daemon", _DAEMONS, lambda run: _resources(run, "daemons")),
+    _table("nodes", "CPU and memory of each node in a phase", _NODES, lambda run: _resources(run, "nodes")),
+    _table("threads", "CPU time by groups of threads in a phase", _THREADS, _threads),
+    _table("internals", "counters of OSDs and gateways (perf counters) in a phase", _INTERNALS, _internals),
+    _table("devices", "load of each disk in a phase", _DEVICES, lambda run: _resources(run, "devices")),
+    _table("interfaces", "traffic of each interface in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
 )

@@ -1,4 +1,4 @@
-"""A table of an archive: its name, description, columns, and how it is filled."""
+"""A table of an archive: name, description, columns, and the function that fills it."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Seque
 
 import numpy as np
 
-#: SQL type of a column -> type of what fills it; TIME is seconds since 1970, and a TIMESTAMP (UTC) in the table
+#: SQL type of a column -> type of its values; TIME: seconds since 1970, stored as TIMESTAMP (UTC)
 TEXT, INTEGER, NUMBER, FLAG, TIME = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"
 
-#: column -> its values; numpy arrays, masked where there is nothing, or Names
+#: column -> values: numpy arrays, masked for null, or Names
 Columns = Dict[str, Any]
 
 
@@ -24,14 +24,14 @@ class Column:
 
 @dataclass(frozen=True)
 class Names:
-    """A column of few different texts: the number of each line's text in `texts`."""
+    """A column with few different texts: for each line the index of its text in `texts`."""
 
     numbers: np.ndarray
     texts: Sequence[str]
 
     @classmethod
     def same(cls, text: str, n: int) -> Names:
-        """Return a column of one text."""
+        """Return a column with the same text in all lines."""
         return cls(np.zeros(n, np.int64), (text,))
 
     def __len__(self) -> int:
@@ -49,10 +49,10 @@ class TableRun:
 
 @dataclass(frozen=True)
 class Table:
-    """`fill` gives the columns of one run, in pieces; the column `run` is put before them.
+    """A table. `fill` yields the columns of one run, in pieces; a column `run` is added before them.
 
-    With `sums` it also gets the names of the columns that the query has: it adds up the lines that differ in no other,
-    and may leave out the rest.
+    With `sums`, `fill` also gets the columns that the query uses; it adds up lines that are equal in these columns and
+    may leave out other columns.
     """
 
     name: str
@@ -63,7 +63,7 @@ class Table:
 
 
 def columns_of(lines: str) -> Tuple[Column, ...]:
-    """Return the columns that lines of "name type text" describe."""
+    """Return the columns of lines of the form "name type text"."""
     columns = []
     for line in lines.strip().splitlines():
         name, type_, text = line.split(None, 2)
@@ -72,19 +72,19 @@ def columns_of(lines: str) -> Tuple[Column, ...]:
 
 
 def from_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Iterator[Columns]:
-    """Yield one piece of mappings; a key that is missing is null, and so is a value of another kind."""
+    """Yield one piece made from mappings; a missing key, or a value of another type, is null."""
     all_rows: List[Mapping[str, Any]] = list(rows)
     if all_rows:
         yield {column.name: array(column.type, [row.get(column.name) for row in all_rows]) for column in columns}
 
 
 def clean(text: str) -> str:
-    """Return a text as DuckDB can have it: halves of a pair become escapes."""
+    """Return a text that DuckDB accepts: lone surrogates become escapes."""
     return text.encode("utf-8", "backslashreplace").decode()
 
 
 def array(type_: str, values: Sequence[Any]) -> np.ndarray:
-    """Return the values of one column; None is null."""
+    """Return the values of a column; None is null."""
     if type_ == TEXT:
         texts = np.empty(len(values), object)
         texts[:] = [None if value is None else clean(str(value)) for value in values]
