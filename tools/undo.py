@@ -288,9 +288,9 @@ def _refusal(injector: Injector, force: bool) -> Optional[str]:
     for holder in holders:
         dead = cluster_lock.gone(holder)
         if not injector.lock.is_ours(holder):
-            log.warning("%s; undoing what this run has left nevertheless", cluster_lock.explain(holder))
+            log.warning("%s; undoing the changes of this run nevertheless", cluster_lock.explain(holder))
         elif dead is False:
-            return f"{cluster_lock.explain(holder)}: nothing is undone meanwhile"
+            return f"{cluster_lock.explain(holder)}: nothing is undone until it has ended"
         elif not force:
             return f"{cluster_lock.explain(holder)}; or here with --force"
     return None

@@ -287,7 +287,7 @@ def accident(world: Prepared, number: int, mode: str) -> List[str]:
             bad.append(f"not undone: {world.said}")
         bad += world.settle() + world.changes()
         if 0 < len(world.phases("phase-done")) < len(PHASES):
-            refused = world.play() == 1 and "begin again, in another archive directory" in world.said
+            refused = world.play() == 1 and "start again with another archive directory" in world.said
             return bad + world.changes() + ([] if refused else [f"goes on without its pools: {world.said}"])
     if world.play():
         bad.append(f"does not go on: {world.said}")

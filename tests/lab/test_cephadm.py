@@ -212,7 +212,7 @@ def test_init_writes_a_file_that_runs(containers: Containers, tmp_path: Path) ->
     section = data["benchmarks"]["rgwtest"]
     assert section["s3"] == {"urls": S3["urls"], "user": "cbt-plugins"}
     live = tool(lab, "plan", "--live", str(cycle.file))
-    assert live.returncode == 0 and "every node, endpoint and key are as a run needs them" in live.stdout, live.stderr
+    assert live.returncode == 0 and "every node, endpoint and key, is ready for a run" in live.stdout, live.stderr
     section.update(fill={"objects": 200}, measure={"duration": "8s"}, age={"duration": "8s"})
     cycle.file.write_text(yaml.safe_dump(data))
     ended = cycle.run()

@@ -45,7 +45,7 @@ def test_a_file_for_a_cluster_of_each_release(of_release: RunningLab, tmp_path: 
     assert section["s3"] == {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt-plugins"}
     live = tool(lab, "plan", "--live", str(file))
     assert live.returncode == 0, live.stderr
-    assert "every node, endpoint and key are as a run needs them" in live.stdout
+    assert "every node, endpoint and key, is ready for a run" in live.stdout
 
     again = tool(lab, "init", "--head", "node0", "-o", str(file))
     assert again.returncode == 2 and "there is such a file" in again.stderr
@@ -85,13 +85,13 @@ def test_what_a_cluster_is_not_fit_for_is_said(lab: RunningLab, tmp_path: Path) 
         comments = " ".join((tmp_path / "my.yaml").read_text().replace("\n#  ", "").split())
         for text in (
             "the cluster is HEALTH_WARN: OSDMAP_FLAGS: noout flag(s) set",
-            "nobody1 is not reached: ",
+            "nobody1 cannot be reached: ",
             "a load balancer is in front of the gateways: http://lb.example:80; ",
-            "2 zones: default, far; the file is for zone default of zonegroup default",
+            "2 zones: default, far; the file uses default/default",
         ):
             assert f"Warning: {text}" in done.stderr, done.stderr
             assert f"# WARNING: {text}" in comments
-        assert "clients: [client1, nobody1] # EDIT: not reached: nobody1" in comments
+        assert "clients: [client1, nobody1] # EDIT: cannot be reached: nobody1" in comments
     finally:
         lab.exec("node0", ["ceph", "osd", "unset", "noout"])
         lab.exec("node0", ["radosgw-admin", "zone", "delete", "--rgw-zone=far"])

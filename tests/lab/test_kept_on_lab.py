@@ -208,7 +208,7 @@ def test_what_a_run_has_made_is_removed_when_the_user_says_so(
     made = "pool spare" if keys else "pool data, pool index"
     assert f"removed, with all data in it: {made}" in undone.stdout, undone.stdout
     again = kept.cycle.run()
-    assert again.returncode == 1 and "begin again, in another archive directory" in again.stderr, again.stderr
+    assert again.returncode == 1 and "start again with another archive directory" in again.stderr, again.stderr
     assert state(lab) == kept.before
     left = kept.cycle.undo("--data")
     assert left.returncode == 0 and buckets_of(kept.cycle) == [], left.stderr

@@ -79,7 +79,7 @@ def test_the_plan_of_the_generator_says_what_its_class_says(tmp_path: Path, caps
     file.write_text(CLUSTER + WARP + cycle)
     assert main(["plan", str(file)]) == 0
     said = capsys.readouterr().out
-    assert "hybrid by tiny, which takes no mix: operations of its own" in said and "PUT by tiny" in said
+    assert "hybrid by tiny, with its own operations instead of a mix" in said and "PUT by tiny" in said
     assert "hybrid: tiny takes no mix: the number of its writes is unknown" in said
     assert not re.search(r"GET 45|per 100 requests|LIMITED|read_objects|calibrate", said)
     for keys, message in [

@@ -87,7 +87,7 @@ def test_a_form_that_is_not_there_names_those_that_are(
     with pytest.raises(SystemExit) as ended:
         main([verb, *words[verb], "--format", "xml"])
     assert ended.value.code == 2
-    assert f"no format 'xml' here: there is {', '.join(FORMS[verb])}" in capsys.readouterr().err
+    assert f"no such format: 'xml': the formats are {', '.join(FORMS[verb])}" in capsys.readouterr().err
     if "md" in FORMS[verb]:
         with pytest.raises(SystemExit):
             main([verb, *words[verb], "--format", "markdown"])
@@ -154,7 +154,7 @@ def test_results_of_other_programs_have_fewer_forms(capsys: pytest.CaptureFixtur
     assert told[0] == "run,phase,op,metric,unit,value,requests,usable,warnings"
     assert any(",PUT,obj_per_s," in line for line in told)
     assert main(["report", str(hsbench), "--format", "json"]) == 2
-    assert "there is text, csv, md" in capsys.readouterr().err
+    assert "the formats are text, csv, md" in capsys.readouterr().err
 
 
 # --- no reader

@@ -74,7 +74,7 @@ def test_the_quick_start_reads_like_this(capsys: pytest.CaptureFixture[str]) -> 
         "bucket cbtp-<run id>-4kib: created and filled",
         "undo: kept (keep_data); yours to remove: radosgw-admin bucket rm --bucket=cbtp-<run id>-4kib --purge-objects",
         "nodes client1, client2: scratch directory under /var/tmp/cbt (warp, cbt-load, cbt-rows, aggregates)",
-        "nothing else: no pool, user, flag, setting or daemon is changed",
+        "nothing else is changed: no pool, user, flag, setting or daemon",
         "measure-new measures for 20s: too short to be repeatable",
     ]:
         assert line in lines
@@ -97,7 +97,7 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
     )
     for line in [
         "Run 2 of 4: warp, workers=16; as run 1, but:",
-        "Runs 3 to 4: the same again, 2 iterations in all",
+        "Runs 3 to 4: the same runs again, 2 iterations in total",
         "S3 http://rgw1:7480 (keys from env:A; weighed)",
         "03-sizes-1 c3 sizes-1 4 KiB 50%, 1 MiB 50% 2",
         # 2 buckets x 1000 objects x (4 KiB + 1 MiB) / 2
@@ -159,8 +159,8 @@ def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
         "3 hybrid-2 10s ramp + 50s warm-up + 50m measure hybrid by cbt-load: GET 60, PUT 16, DELETE 14, LIST 10",
         "open loop: 500/s of all drivers together, Poisson arrivals",
         "buckets: PUT sizes-1; DELETE sizes-1",
-        "open loop: 50% of what the last closed loop made, evenly",
-        "keys: PUT u(1,2N), DELETE u(1,2N) also absent ones",
+        "open loop: 50% of the rate of the last closed loop, evenly",
+        "keys: PUT u(1,2N), DELETE u(1,2N) also absent objects",
         "6 hybrid-4 every key once, at most 1h measure hybrid by cbt-load: DELETE 100",
         "7 verify every object is read none GET and compare by cbt-load",
         "8 delete every object is deleted none DELETE by cbt-load",
@@ -400,13 +400,13 @@ def test_settings_and_that_nothing_else_is_changed(tmp_path: Path, capsys: pytes
         "configuration: osd osd_max_backfills = 4",
         "balancer: off",
         "pg_autoscale_mode of every pool: on",
-        "nothing else: no user, other flag, other setting or other daemon or node is changed",
+        "nothing else is changed: no user, other flag, other setting or other daemon or node",
     ]:
         assert line in lines, line
     flags = FAILURES.replace("config: {osd: {osd_max_backfills: 4}}", "").replace("balancer: off", "")
     flags = flags.replace("autoscaler: on", "").replace("recovery: aggressive", "")
     text = plan(capsys, write(tmp_path, flags))
-    assert "nothing else: no pool, user, other flag, setting or other daemon or node is changed" in text
+    assert "nothing else is changed: no pool, user, other flag, setting or other daemon or node" in text
     quiet = flags.replace("flags: [noscrub]", "balancer: on")
     assert "no pool, user, flag, other setting or other daemon" in plan(capsys, write(tmp_path, quiet))
 
@@ -452,13 +452,13 @@ def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_file_of_faults(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = CONFIGS / "faults-one-node.yaml"
     lines = squeezed(plan(capsys, file))
-    assert lines[0].endswith("faults-one-node.yaml: faults beside a benchmark; times count from its start")
+    assert lines[0].endswith("faults beside a benchmark; times count from the start of the benchmark")
     assert "settings flags noscrub, nodeep-scrub; mon mon_osd_down_out_interval=60; balancer off" in lines
     assert "2m: fault node-a: stop 1 node, chosen with seed 7" in lines
     document = json.loads(plan(capsys, file, "--format", "json"))
     assert document["events"][2]["inject"]["choose_of"] == "node"
     assert document["settings"]["balancer"] is False
     assert main(["plan", "--live", str(file)]) == 2
-    assert "has no cluster to ask" in capsys.readouterr().err
+    assert "a fault file does not name its cluster" in capsys.readouterr().err
     assert main(["plan", str(write(tmp_path, "events: [{at: 5, mark: x}]\n"))]) == 2
     assert "f.yaml:1:15: events[0].at: 5: seconds? write 5s" in capsys.readouterr().err

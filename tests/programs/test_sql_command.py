@@ -122,7 +122,7 @@ def test_columns_of_one_name_are_refused_where_they_would_be_lost(
 ) -> None:
     query = "SELECT a.phase, b.phase FROM phases AS a JOIN phases AS b USING (run) LIMIT 1"
     assert main(["sql", str(archive), query, "--format", "json"]) == 2
-    assert capsys.readouterr().err == "Error: two columns are called phase: name them with AS\n"
+    assert capsys.readouterr().err == "Error: two columns have the name phase: rename one with AS\n"
     assert main(["sql", str(archive), query, "--format", "csv"]) == 0
     assert capsys.readouterr().out.startswith("phase,phase\n")
 

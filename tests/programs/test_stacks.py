@@ -201,7 +201,7 @@ def test_unusable_runs_are_left_out_and_named(tmp_path: Path, capsys: pytest.Cap
 def test_folded_stacks_have_no_difference(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     its = str(archive(tmp_path, look(1, {QUEUE: 60})))
     assert main(["flame", its, "--against", its, "--format", "folded"]) == 2
-    assert "folded stacks have no difference: leave out --against" in capsys.readouterr().err
+    assert "--format folded cannot show a difference: remove --against" in capsys.readouterr().err
 
 
 def test_why_there_are_no_stacks(tmp_path: Path) -> None:

@@ -96,7 +96,7 @@ def test_data_that_an_undo_removes_are_named(
 
     monkeypatch.setattr(undo_tool.Injector, "undo_all", undo_all)
     assert main(["undo", str(tmp_path)]) == 0
-    before = f"{tmp_path}: removing, with all data in it: {sentence}: begin again, in another archive directory"
+    before = f"{tmp_path}: removing, with all data in it: {sentence}: start again with another archive directory"
     assert before in warned[0], "said before anything is removed"
     printed = capsys.readouterr().out
     assert "3 undone" in printed and "removed, with all data in it: pool data, rgw user\n" in printed
@@ -322,4 +322,4 @@ def test_an_archive_that_cannot_be_written_is_said(
 def test_no_archive_and_nothing_in_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["undo", str(tmp_path / "none")]) == 2
     assert main(["undo", str(tmp_path)]) == 0
-    assert "no run has changed anything" in capsys.readouterr().out
+    assert "no run of this archive has changed a cluster" in capsys.readouterr().out

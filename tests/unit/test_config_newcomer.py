@@ -106,7 +106,7 @@ def test_the_own_number_of_objects_of_a_group(tmp_path: Path, capsys: pytest.Cap
 
 def test_urls_on_nodes_of_a_cluster_without_rgws(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     file = WARP.replace("http://r1:80", "http://n2.example.com:80") + "        - fill: {objects: 9}\n"
-    hint = "name them as gateways, cluster: {rgws: [n2]}"
+    hint = "name these nodes as gateways: cluster: {rgws: [n2]}"
     assert hint in answer(tmp_path, file, capsys, 0)
     assert hint not in answer(tmp_path, file.replace("iterations", "rgws: [n2], iterations"), capsys, 0)
     assert hint not in answer(tmp_path, file.replace("n2.example", "n9.example"), capsys, 0)

@@ -228,7 +228,7 @@ REEF = [
     ("    fault: {§osds: [3]}\n", ".fault.osds: unknown key"),
     ("    fault: {nodes: [node1], §seed: 3}\n    down_nodes: 1\n", ".fault.seed: chooses targets, and nodes names"),
     ("    fault: {accept_second: [§stedy]}\n", ".fault.accept_second[0]: unknown safety rule: 'stedy'; known are"),
-    ("    fault: {kind: §out}\n", ".fault.kind: out takes osd daemons, not nodes"),
+    ("    fault: {kind: §out}\n", ".fault.kind: out hits osd daemons, not nodes"),
     ("    fault: {kind: power, options: §{'on': x}}\n", ".fault.options: power needs the option off: a command"),
     ("    wait: {at_most: 1h, stalled: §2h}\n", ".wait.stalled: is longer than at_most"),
     ("    settings: §{flags: [nodown]}\n", ".settings: settings: nodown hides the fault from the cluster (accept: ["),
@@ -248,7 +248,7 @@ CLASSIC = [
     ("    faults: {device: {osds: [1], §osd_number: 1}}\n", ".faults.device.osd_number: either osd_number or osds"),
     ("    faults: {reboot: {nodes: [node1], §osd_nodes: 1}}\n", ".faults.reboot.osd_nodes: either osd_nodes or nodes"),
     ("    faults: {reboot: {nodes: [§node7]}}\n", ".faults.reboot.nodes[0]: node7 is not among the cluster's osds"),
-    ("    faults: {device: {kind: §reboot}}\n", ".faults.device.kind: reboot takes whole nodes, not OSDs"),
+    ("    faults: {device: {kind: §reboot}}\n", ".faults.device.kind: reboot hits whole nodes, not OSDs"),
     ("    faults: {device: §{kind: replace}}\n", ".faults.device.osd_number: replace destroys data: name the OSDs wit"),
     ("    parts: {start: §10}\n", ".parts.start: 10: seconds? write 10s"),
 ]

@@ -138,7 +138,7 @@ def test_a_run_of_another_program_is_named(tmp_path: Path, capsys: pytest.Captur
     other.mkdir()
     for form in ("csv", "prometheus"):
         assert main(["export", str(tmp_path / "A"), "--format", form, "-o", str(tmp_path / "x")]) == 0
-        assert f"Warning: {other}: left out: a benchmark of CBT's own" in capsys.readouterr().err
+        assert f"Warning: {other}: left out: it is a result of CBT's own benchmark" in capsys.readouterr().err
 
 
 def test_of_an_incomplete_run_prometheus_gets_only_that(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.Capt
     assert "left out: 00000000/id-0c9d41ab: a benchmark of CBT's own" in said.out
     assert said.err == ""
     assert main(["export", str(tmp_path / "A")]) == 0
-    left_out = f"Warning: {other}: left out: a benchmark of CBT's own\n"
+    left_out = f"Warning: {other}: left out: it is a result of CBT's own benchmark\n"
     assert capsys.readouterr().err == "complete runs: 1 of 1\n" + left_out
 
 
@@ -358,9 +358,9 @@ def test_files_in_an_archive_need_one_curve_of_a_phase(tmp_path: Path, capsys: p
     assert report(tmp_path / "A", "m") == 2
     assert "(A-m-engine-cbt-load, A-m-engine-warp): use `cbt-tools export" in capsys.readouterr().err
     assert report(tmp_path / "A", "measure") == 4
-    assert "no phase measure with reads or writes: there is m" in capsys.readouterr().err
+    assert "no phase measure with reads or writes; the phases are m" in capsys.readouterr().err
     assert report(run, "m") == 2
-    assert "no archive of CBT: it has no folder results" in capsys.readouterr().err
+    assert "not an archive of CBT: it has no folder `results`" in capsys.readouterr().err
     assert not (tmp_path / "A" / "results" / "common-format").exists()
 
 

@@ -52,7 +52,7 @@ def test_only_full_is_an_outage() -> None:
 
 
 def test_an_empty_osd_and_a_full_one_are_no_targets() -> None:
-    with pytest.raises(FaultError, match=r"0\.001 %: too little"):
+    with pytest.raises(FaultError, match=r"0\.001 % full: too little"):
         make("fill", {}).steps(scene_of([0.001, *USED[1:]]), targets(0))
     with pytest.raises(FaultError, match=r"a ratio of the cluster is already .* or lower"):
         make("fill", {}).steps(scene_of([99, *USED[1:]]), targets(0))

@@ -37,7 +37,7 @@ def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None
         other.acquire()
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
-    with pytest.raises(FaultError, match=r"is dead: the command of that run resumes it; `cbt-tools undo .*/a` undoes"):
+    with pytest.raises(FaultError, match=r"is dead: run its command again to resume it, or `cbt-tools undo .*/a`"):
         other.acquire()
     with pytest.raises(FaultError, match="is dead"):
         other.inject(STOP[1])

@@ -73,7 +73,7 @@ def error(tmp_path: Path, fault: str) -> str:
         ("kind: slow, osds: [1]", "3:12: events[0].fault.options.delay: this key is required"),
         ("kind: stop-rgw, nodes: [node1]", "3:39: events[0].fault.nodes: stop-rgw takes rgw daemons: use daemons"),
         ("kind: stop-rgw, daemons: [osd.1]", "3:39: events[0].fault.daemons: stop-rgw takes rgw daemons"),
-        ("kind: out, daemons: [rgw.a]", "3:34: events[0].fault.daemons: out takes osd daemons"),
+        ("kind: out, daemons: [rgw.a]", "3:34: events[0].fault.daemons: out hits osd daemons"),
         ("kind: lost, osds: [1]", "3:29: events[0].fault.kind: fault kind 'lost' of other_kinds:Lost: AttributeError"),
     ],
 )
@@ -180,7 +180,7 @@ def test_gateways_are_counted_and_chosen(made: Injector) -> None:
     for fault, message in [
         (Fault("d", "stop-rgw", ("rgw.c",)), r"there is no rgw\.c"),
         (Fault("d", "stop-rgw", choose=3), r"need 3 healthy rgw daemons, found 2: rgw\.a, rgw\.b"),
-        (Fault("d", "stop-rgw", ("osd.1",)), r"stop-rgw takes rgw daemons, osd\.1 is not one"),
+        (Fault("d", "stop-rgw", ("osd.1",)), r"stop-rgw hits rgw daemons, but osd\.1 is not one"),
         (Fault("d", "slow", ("osd.1",), options={"delay": 1.0, "share": 0}), "options.share: must be more than 0"),
     ]:
         with pytest.raises(FaultError, match=message):

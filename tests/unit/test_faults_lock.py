@@ -191,7 +191,7 @@ def test_another_machine_of_the_same_name_is_not_taken_for_a_dead_process(other:
     mine = lock(world, tmp_path)
     there = left(mine, run="r2", boot="another", **{other: "another"})
     world.state["keys"][f"{OLD}/r2-lock-1"] = there
-    with pytest.raises(FaultError, match="run is dead, run on that host" if other == "machine" else "held the cluster"):
+    with pytest.raises(FaultError, match="run is dead, on that host" if other == "machine" else "held the cluster"):
         mine.take("r1-lock-1")
     assert world.state["keys"] == {f"{OLD}/r2-lock-1": there}
 

@@ -137,7 +137,7 @@ def test_how_daemons_are_run_is_found_out() -> None:
         run_by("osd.3", answer=answer, manager="systemd")
     with pytest.raises(FaultError, match=r"osd\.4 does not run"):
         run_by("osd.4", answer=answer)
-    with pytest.raises(FaultError, match=r"2 processes of osd\.3: not clear"):
+    with pytest.raises(FaultError, match=r"2 processes of osd\.3, but there must"):
         run_by("osd.3", answer=answer + line(99, "ceph-osd", "-i", "3"))
 
 
@@ -219,15 +219,15 @@ def made(tmp_path: Path) -> Iterator[Injector]:
         (Fault("f", "stopp", ("node1",)), "unknown kind of fault 'stopp'.*did you mean 'stop'"),
         (Fault("f", "stop", ("node1",), options={"deamons": "x"}), r"options\.deamons: unknown key"),
         (Fault("f", "stop", ("node1",), options={"service_manager": "x"}), "be systemd or cephadm or rook or process"),
-        (Fault("f", "stop"), "no targets, and no number"),
-        (Fault("f", "stop", ("node9",)), "node9 is not a node of `cluster:` with osd daemons; there are node1, node2"),
+        (Fault("f", "stop"), "no targets: name them"),
+        (Fault("f", "stop", ("node9",)), "node9 is not a node of `cluster:` with osd daemons; nodes with"),
         (Fault("f", "stop", ("node0",)), "node0 is not a node of `cluster:` with osd daemons"),
         (Fault("f", "stop", ("osd.9",)), r"there is no osd\.9"),
-        (Fault("f", "out", ("node1",)), "out takes osd daemons"),
-        (Fault("f", "reboot", ("osd.1",)), "reboot takes whole nodes"),
+        (Fault("f", "out", ("node1",)), "out hits osd daemons"),
+        (Fault("f", "reboot", ("osd.1",)), "reboot hits whole nodes"),
         (Fault("f", "stop", choose=5), "need 5 healthy nodes, found 4: node1, node2"),
         (Fault("f", "stop", choose=9, choose_of="osd"), "need 9 healthy osd daemons, found 8"),
-        (Fault("f", "out", choose=1, choose_of="node"), "out takes osd daemons, not node"),
+        (Fault("f", "out", choose=1, choose_of="node"), "out hits osd daemons, not node"),
         (Fault("f", "out", choose=9), "need 9 healthy osd daemons, found 8"),
         (Fault("f", "replace", ("osd.1",)), "needs consent: 'osd.1 will be destroyed', word for word"),
         (
@@ -278,7 +278,7 @@ def test_choices_leave_out_what_is_taken_or_broken(tmp_path: Path) -> None:
     ]
     assert set(chosen) == {"node2", "node3"}
     assert chosen[3] == one.prepare(Fault("b", "stop", choose=1, seed=3)).targets.named[0]
-    with pytest.raises(FaultError, match=r"osd\.0, osd\.1: taken by another open fault"):
+    with pytest.raises(FaultError, match=r"osd\.0, osd\.1: already hit by another open fault"):
         one.prepare(Fault("c", "stop", ("node1",)))
     with pytest.raises(FaultError, match=r"osd\.6: down already"):
         one.prepare(Fault("c", "stop", ("node4",)))
@@ -326,7 +326,7 @@ def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: 
     one = injector(tmp_path, world)
     one.acquire()
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"})
-    with pytest.raises(FaultError, match=r"safe-to-destroy: .*not confirm this for osd\.0 .*accept: \[safe-to-"):
+    with pytest.raises(FaultError, match=r"safe-to-destroy: not safe to destroy, .*: osd\.0 .*accept: \[safe-to-"):
         one.ready(fault)
     ((_, planned),) = preview(Ceph(world, CLUSTER), CLUSTER, [(fault, ())])
     assert isinstance(planned, Prepared) and [f.rule for f in planned.refused] == ["safe-to-destroy"]
@@ -363,7 +363,7 @@ def test_a_kind_of_another_distribution(
     monkeypatch.setattr(blink_kinds, "Blink", Blink)
     assert {"blink", "stop"} <= set(registry.names(registry.FAULTS))
     made.inject(Fault("f", "blink", ("node1",), accept=ANYTHING))
-    with pytest.raises(FaultError, match="taken by another open fault"):  # although its step names no daemons
+    with pytest.raises(FaultError, match="already hit by another open fault"):  # although its step names no daemons
         made.prepare(Fault("g", "stop", ("node1",)))
     assert made.undo_all() == []
 

@@ -123,7 +123,7 @@ def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: 
         profile.start(LOAD)
         process = started[-1]
         profile.stop(LOAD)
-        assert process.returncode is None and f"process {process.pid} still tries" in str(profile.failure)
+        assert process.returncode is None and f"process {process.pid} is still trying" in str(profile.failure)
         ended.write_text("")
         assert process.wait(600) == 0
     finally:

@@ -90,7 +90,7 @@ def test_no_key_is_copied(tmp_path: Path, capsys: pytest.CaptureFixture[str]) ->
     source.write_text(FILE.replace("retry=9", "retry=9\n      s3_session_token: TOKEN"))
     assert main(["import", "elbencho", str(source), "-o", str(target)]) == 0
     err = capsys.readouterr().err
-    assert f"Warning: not carried over: the keys in {source}:17, which are secrets: set AWS_ACCESS_KEY_ID" in err
+    assert f"Warning: not converted: the keys in {source}:17, which are secrets: set AWS_ACCESS_KEY_ID" in err
     assert "the session token, which is a secret" in err
     for secret in ("AKEY", "SKEY", "TOKEN"):
         assert secret not in target.read_text().replace("AWS_SESSION_TOKEN", "") + err.replace("AWS_SESSION_TOKEN", "")

@@ -166,7 +166,7 @@ def test_the_verb(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     source, target = tmp_path / "w.xml", tmp_path / "made.yaml"
     source.write_text(WORKLOAD)
     assert main(["import", "cosbench", str(source), "-o", str(target)]) == 0
-    assert "Warning: not carried over: the keys" in capsys.readouterr().err
+    assert "Warning: not converted: the keys" in capsys.readouterr().err
     made: Dict[str, Any] = yaml.safe_load(target.read_text())
     assert made["benchmarks"]["warp"]["engine"] == "cbt-load"
     assert main(["import", "cosbench", str(source), "-o", str(target)]) == 2  # nothing is overwritten

@@ -141,7 +141,7 @@ def test_a_client_with_its_own_user_and_port(cluster: Recorded, tmp_path: Path) 
     assert main(["init", "--head", "node0", "--clients", "load@c1:2222", "-o", str(file)]) == 0
     assert cluster.sections[0]["clients"] == ["load@c1:2222"]
     assert yaml.safe_load(file.read_text())["cluster"]["clients"] == ["load@c1:2222"]
-    assert "# EDIT: not reached: load@c1:2222" in file.read_text()
+    assert "# EDIT: cannot be reached: load@c1:2222" in file.read_text()
 
 
 def test_an_authority_without_https(cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -251,13 +251,13 @@ def no_pool(replies: Dict[str, Any]) -> None:
         (lambda r: r["zonegroup get"].update(endpoints=["http://lb:80"]), "front of the gateways: http://lb:80; "),
         (lambda r: r["zonegroup get"]["zones"][0].update(endpoints=["https://lb"]), "the gateways: https://lb; "),
         (lambda r: r.update({"orch ps": [{"daemon_type": "haproxy", "hostname": "h1"}]}), "haproxy on h1"),
-        (lambda r: gateways(r)[0].update({"frontend_config#0": "beast endpoint=127.0.0.1:80"}), "its own host only"),
+        (lambda r: gateways(r)[0].update({"frontend_config#0": "beast endpoint=127.0.0.1:80"}), "only from its own"),
         (one_scheme_each, "has no port for http: "),
-        (lambda r: r["realm list"].update(realms=["a", "b"]), "2 realms: a, b; the file is for zone default"),
+        (lambda r: r["realm list"].update(realms=["a", "b"]), "2 realms: a, b; the file uses default/default"),
         (lambda r: r["zonegroup list"].update(zonegroups=["default", "eu"]), "2 zonegroups: default, eu"),
-        (second_zone, "zone default is not the master, that is zone east: name a user that is there (--user)"),
-        (lambda r: r["zonegroup get"].update(is_master="false"), "not the master, that is a zone of another zonegroup"),
-        (other_zone, "gateways of other zones run too, and are not in the file: west"),
+        (second_zone, "not the master zone, which is zone east: only the master makes users, so name an exi"),
+        (lambda r: r["zonegroup get"].update(is_master="false"), "master zone, which is a zone of another zonegroup"),
+        (other_zone, "not in the file: gateways of other zones: west"),
         (lambda r: r["mon metadata"][0].update(hostname="a b"), "mon.node0 on 'a b': that is not a host name"),
         (only_tls, "CERTIFICATE_VERIFY_FAILED"),
     ],
@@ -297,7 +297,7 @@ def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> N
     ("change", "text"),
     [
         (no_gateway, "no gateway (radosgw) runs"),
-        (lambda r: [row.update(zone_name="west") for row in gateways(r)], "no gateway of zone default, which rados"),
+        (lambda r: [row.update(zone_name="west") for row in gateways(r)], "no gateway of radosgw-admin's zone default"),
         (lambda r: r["zone get"].pop("placement_pools"), "could not understand a reply of node0 (KeyError"),
     ],
 )

@@ -67,4 +67,4 @@ def test_plan_shows_them(
     assert main(["plan", str(path)]) == 2
     errors = capsys.readouterr().err.splitlines()
     assert sum(line.startswith("Warning: ") and "does not read this key" in line for line in errors) == 4
-    assert errors[-1].endswith("no benchmark of cbt-plugins in this file")
+    assert errors[-1].endswith("this file has no benchmark of cbt-plugins")

@@ -55,7 +55,7 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
         "settings: balancer off\n",
         "settings: fast recovery (wpq)\n",
         "node-a: stop node1\n",
-        "inactive PGs: 0.0% of the cluster's",
+        "inactive PGs: 0.0% of all PGs",
         "inject  node1: sudo systemctl stop ceph-osd@0.service",
         "undo    node1: ",
         "osds.osd=0.up = 1",
@@ -74,7 +74,7 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     assert f"this command has asked the cluster and changed nothing: {answer};" in out
     live = out[out.index(f"The cluster now, asked on node0: {answer}\n  refused: node-b: ") :]
     assert "node-b: stop node3, while node-a is in force" in live
-    assert "inactive PGs: 50.0% of the cluster's" in live
+    assert "inactive PGs: 50.0% of all PGs" in live
     assert "accepted by safety rule inactive: 8 of 16 PGs (50.0 %)" in live
     assert "no fault would be refused" not in live
     lines = [line.replace("Error: ", "") for line in err.splitlines()]
@@ -108,7 +108,7 @@ def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: p
     assert main(["plan", "--live", write(tmp_path, text)]) == 0
     out = capsys.readouterr().out
     assert "    warning: noout is set, but not by this run: no OSD is marked out" in out
-    assert "    warning: all of host node1 would be down: mon_osd_down_out_subtree_limit (host) keeps 1 OSDs" in out
+    assert "    warning: all of host node1 would be down: because of mon_osd_down_out_subtree_limit (host)" in out
     assert "no fault would be refused" in out
     own = text.replace("balancer: off", "balancer: off, flags: [noout]")
     assert main(["plan", "--live", write(tmp_path, own)]) == 0
@@ -203,7 +203,7 @@ def test_for_programs_and_without_faults(
     quiet = FILE.split("    down_nodes")[0].replace("osdfailure", "rgwtest")
     assert main(["plan", "--live", write(tmp_path, quiet)]) == 0
     out = capsys.readouterr().out
-    assert "the cluster and every node, endpoint and key are as a run needs them; the file has no faults" in out
+    assert "the cluster, and every node, endpoint and key, is ready for a run; the file has no faults" in out
     assert len(cluster.fed) == 2 and b'["user cbt", "AK", "SK", ""]' in cluster.fed[-1] and "SK" not in out
 
 

@@ -156,7 +156,7 @@ def test_a_run_that_is_left_out_is_named(tmp_path: Path, capsys: pytest.CaptureF
     capsys.readouterr()
     pytest.importorskip("matplotlib")
     assert main(["report", str(tmp_path), "--plots", str(tmp_path / "plots"), "--format", "text"]) == 4
-    assert "sweeps leave out 00000000/id-00000008 (incomplete)" in capsys.readouterr().err
+    assert "not in the sweeps: 00000000/id-00000008 (incomplete)" in capsys.readouterr().err
 
 
 def test_attempts_that_were_cut_short_come_after_the_complete_run(

@@ -88,7 +88,7 @@ def test_as_many_files_may_be_open_as_the_hard_limit_allows(tmp_path: Path) -> N
         line = [sys.executable, "-c", program, limit]
         output = subprocess.run(line, capture_output=True, text=True, check=True, cwd=tmp_path).stdout
         assert output.endswith(f"\n{limit}\n"), output
-        assert ("200 nodes take 800 open files here, and the limit is 700" in output) == (limit == "700")
+        assert ("connections to 200 nodes need 800 open files here, but the limit is 700" in output) == (limit == "700")
 
 
 FILE = """\

@@ -250,7 +250,7 @@ def test_what_was_set_of_a_pool_that_is_gone_is_undone(
     world.fail = []
     assert made.undo_all() == []
     assert world.state["autoscale"] == {"rbd": "on"}
-    assert "pool_name=data no longer exists: its values are not set back" in caplog.text
+    assert "pool_name=data no longer exists, so its former values cannot be restored" in caplog.text
     assert not [r for r in made.records if r["event"] == "overwritten"]
 
 

@@ -407,5 +407,5 @@ TABLES = (
     _table("threads", "CPU time by groups of threads in a phase", _THREADS, _threads),
     _table("internals", "counters of OSDs and gateways (perf counters) in a phase", _INTERNALS, _internals),
     _table("devices", "load of each disk in a phase", _DEVICES, lambda run: _resources(run, "devices")),
-    _table("interfaces", "traffic of each interface in a phase", _INTERFACES, lambda run: _resources(run, "interfaces")),
+    _table("interfaces", "traffic of each network interface", _INTERFACES, lambda run: _resources(run, "interfaces")),
 )
