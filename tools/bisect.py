@@ -101,7 +101,7 @@ def _search(args: argparse.Namespace, session: BisectSession) -> int:
         say("Page", str(files[-1]), OK)
     if args.what == "status":
         return OK
-    return {search.FOUND: OK, search.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
+    return {search.CULPRIT_FOUND: OK, search.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
 
 
 def _step(session: BisectSession) -> int:

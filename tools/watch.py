@@ -162,7 +162,7 @@ class _TextView:
         self._terminal = sys.stdout.isatty()
         self._drawn = 0
         self._next = 0.0
-        self._said: Optional[Set[str]] = None
+        self._shown_notes: Optional[Set[str]] = None
 
     def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
         from cbt_plugins.report.live_terminal import moment_lines, notes
@@ -172,8 +172,8 @@ class _TextView:
             redraw(sys.stdout, [*lines, *noted], self._drawn)
             self._drawn = len(lines) + len(noted)
             return
-        new = [line for line in noted if line not in (self._said or ())]
-        self._said = {*(self._said or ()), *noted}
+        new = [line for line in noted if line not in (self._shown_notes or ())]
+        self._shown_notes = {*(self._shown_notes or ()), *noted}
         if time.monotonic() >= self._next or ended:
             self._next = time.monotonic() + PLAIN_EVERY
             new = [*lines, *new]

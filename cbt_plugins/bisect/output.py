@@ -9,7 +9,7 @@ from typing import Any, Iterator, List, Mapping, Sequence, Tuple
 
 from markupsafe import Markup
 
-from cbt_plugins.bisect.search import FOUND, SearchState, companions, data, per_commit, second_change
+from cbt_plugins.bisect.search import CULPRIT_FOUND, SearchState, companions, data, per_commit, second_change
 from cbt_plugins.bisect.session import BisectSession
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
@@ -51,7 +51,7 @@ def write(session: BisectSession, now: SearchState) -> List[Path]:
 def sentences(session: BisectSession, now: SearchState) -> List[str]:
     """Return the answer first, then what it rests on and what is open."""
     lines = [f"{now.outcome}: {now.why}" if now.why else now.outcome]
-    if now.outcome not in (FOUND,) and now.held and now.suspects:
+    if now.outcome not in (CULPRIT_FOUND,) and now.held and now.suspects:
         first, last = now.suspects[0], now.suspects[-1]
         where = f"{first.short}..{last.short}" if first is not last else first.short
         suspects = several(len(now.suspects), "commit")

@@ -27,7 +27,7 @@ from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import METRICS
 
-FOUND, NONE, OPEN = "found", "no difference", "undecided"
+CULPRIT_FOUND, NONE, OPEN = "found", "no difference", "undecided"
 #: commits that an answer may name: the culprit, and those before it that could not be measured
 _MOST_NAMED = 5
 #: measurements of one commit after which `git bisect` is told to skip it
@@ -65,7 +65,7 @@ def state(session: BisectSession) -> SearchState:
         return SearchState(OPEN, _too_noisy(session, held), held, (), 0.0, None)
     if answer.culprit:
         narrow = len(commits) == 1 or len(commits) <= min(_MOST_NAMED, evidence.last - 1)
-        outcome, why = (FOUND, _culprit(session, held, best)) if narrow else (OPEN, _too_many(session, commits))
+        outcome, why = (CULPRIT_FOUND, _culprit(session, held, best)) if narrow else (OPEN, _too_many(session, commits))
         return SearchState(outcome, why, held, commits, best.posterior, None)
     remaining = _remaining(session, evidence, held)
     why = over or ("" if remaining else "no other commit can be measured")
@@ -236,7 +236,7 @@ def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
 
     Of blocks with a commit from the culprit on: each number against that of the good commit in the same block.
     """
-    if now.outcome != FOUND:
+    if now.outcome != CULPRIT_FOUND:
         return []
     at = {commit.sha: position for position, commit in enumerate(session.commits)}
     first = at[now.suspects[-1].sha]

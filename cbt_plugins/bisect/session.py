@@ -35,7 +35,7 @@ from cbt_plugins.results.run_record import STATE
 JOURNAL, CYCLE_FILE, BLOCKS, BUILDS = "bisect.jsonl", "cycle.yaml", "blocks", "builds"
 #: what may be another in a file that resumes a search; good and bad count as the commits that they mean
 _FREE = {"budget", "posterior", "builds", "repo", "good", "bad", "build_limit", "deploy_limit", "cycle_limit"}
-GOOD, OTHER = "good", "other"
+GOOD, SUSPECT = "good", "other"
 _TRIES = 2
 
 log = logging.getLogger(__name__)
@@ -192,9 +192,9 @@ class BisectSession:
                 self._leave_out(revision, why)
                 return False
         folder = self.archive / BLOCKS / f"{number:04}"
-        for name in (GOOD, OTHER):
+        for name in (GOOD, SUSPECT):
             put_aside(folder / name)  # of a block that was killed: both are measured anew, side by side
-        order = ((self.good.sha, GOOD), (sha, OTHER))
+        order = ((self.good.sha, GOOD), (sha, SUSPECT))
         trials = {name: self._trial(revision, folder / name) for revision, name in order[:: 1 if number % 2 else -1]}
         for revision, name in order:
             trial = trials[name]
@@ -202,7 +202,7 @@ class BisectSession:
             if why:
                 self._leave_out(revision, why, _seconds(*trials.values()))
                 return False
-        before, after = (self._value(trials[name]) for name in (GOOD, OTHER))
+        before, after = (self._value(trials[name]) for name in (GOOD, SUSPECT))
         ratio = self.sign * math.log(after / before)
         facts = {"n": number, "sha": sha, "good": before, "value": after, "ratio": round(ratio, 6)}
         self.note("block", **facts, seconds=_seconds(*trials.values()))
@@ -266,7 +266,7 @@ class BisectSession:
     def values(self, block: Mapping[str, Any]) -> Optional[Tuple[Values, Values]]:
         """Return all numbers of a block: of the good commit, and of the other one."""
         folder = self.archive / BLOCKS / f"{block['n']:04}"
-        trials = [finished(folder / name) for name in (GOOD, OTHER)]
+        trials = [finished(folder / name) for name in (GOOD, SUSPECT)]
         values = [trial.values for trial in trials if trial]
         return (values[0], values[1]) if len(values) == 2 else None
 

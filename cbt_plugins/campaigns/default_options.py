@@ -34,9 +34,9 @@ _OWN = ("_dir", "_path", "_file", "_socket", "_addr", "host", "fsid", "keyring",
 _SERVICES = {"mon_": "mon", "mgr_": "mgr", "mds_": "mds", "rgw_": "rgw"}
 _SERVICES.update(dict.fromkeys(("osd_", "bluestore_", "bluefs_", "bdev_", "rocksdb_"), "osd"))
 #: what options of a type take: a release that has made a whole number of a fraction refuses 0.000000
-_WHOLE = re.compile(r"[-+]?\d+[A-Za-z]*")
+_WHOLE_NUMBER = re.compile(r"[-+]?\d+[A-Za-z]*")
 _FORMS = {
-    **dict.fromkeys(("int", "uint", "size", "secs", "millisecs"), _WHOLE),
+    **dict.fromkeys(("int", "uint", "size", "secs", "millisecs"), _WHOLE_NUMBER),
     "float": re.compile(r"[-+]?(\d+\.?\d*|\.\d+)(e[-+]?\d+)?", re.IGNORECASE),
     "bool": re.compile(r"true|false|[-+]?\d+", re.IGNORECASE),
 }

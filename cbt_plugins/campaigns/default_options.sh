@@ -1,12 +1,12 @@
 #!/bin/sh
-# Read the option tables of a cluster: one daemon of each kind, every option with its value and where that comes from.
+# Read the option tables of a cluster: one daemon of each kind, every option with daemons value and where that comes from.
 #   sh default_options.sh tables FOLDER CEPH...          writes FOLDER/{mon,mgr,osd,client}.json
 #   sh default_options.sh help FOLDER CEPH...            reads FOLDER/names, writes FOLDER/help.jsonl
 #   sh default_options.sh set FOLDER CEPH...             reads FOLDER/all and FOLDER/set: lines of "WHO OPTION [VALUE]"
 set -eu
-what=$1 folder=$2
+verb=$1 folder=$2
 shift 2
-ceph() { command "$@" </dev/null; } # one that reads its input, such as ssh, would take the lines of a loop
+ceph() { command "$@" </dev/null; } # one that reads daemons input, such as ssh, would take the lines of a loop
 
 table() { # KIND DAEMON CEPH...
     kind=$1 daemon=$2
@@ -20,12 +20,12 @@ table() { # KIND DAEMON CEPH...
 newest() { # the gateway that started last: the instance before a restart is listed for a minute more
     python3 -c '
 import json, sys
-its = json.load(sys.stdin).get("services", {}).get("rgw", {}).get("daemons", {})
-its = {name: row for name, row in its.items() if isinstance(row, dict)}
-print(max(its, key=lambda name: int(its[name].get("gid") or 0), default=""))'
+daemons = json.load(sys.stdin).get("services", {}).get("rgw", {}).get("daemons", {})
+daemons = {name: row for name, row in daemons.items() if isinstance(row, dict)}
+print(max(daemons, key=lambda name: int(daemons[name].get("gid") or 0), default=""))'
 }
 
-case $what in
+case $verb in
 tables)
     mkdir -p "$folder"
     quorum=$(ceph "$@" quorum_status -f json) # a command that fails ends the script; in a pipe it would not

@@ -23,12 +23,12 @@ open_shell() {
   # a host may have several clusters
   fsid=$(sed -n "s/^ *fsid *= *//p" "${conf:-/etc/ceph/ceph.conf}" 2>/dev/null | head -n 1)
   # shellcheck disable=SC2086 # root is two words, or none
-  said=$({ setsid $root cephadm shell ${fsid:+--fsid "$fsid"} ${conf:+-c "$conf"} -- sh -c "$wait" "$token" </dev/null 2>&1 & } |
+  output=$({ setsid $root cephadm shell ${fsid:+--fsid "$fsid"} ${conf:+-c "$conf"} -- sh -c "$wait" "$token" </dev/null 2>&1 & } |
     sed "/^$token is open/q")
-  case $said in
+  case $output in
     *"$token is open"*) ;;
-    *) fail "cephadm shell on $node: $(printf "%s\n" "$said" | grep -i error | tail -n 1 | grep . ||
-         printf "%s\n" "${said:-it has ended}" | tail -n 1)" ;;
+    *) fail "cephadm shell on $node: $(printf "%s\n" "$output" | grep -i error | tail -n 1 | grep . ||
+         printf "%s\n" "${output:-it has ended}" | tail -n 1)" ;;
   esac
   id=$($root "$engine" ps --no-trunc --format "{{.ID}} {{.Command}}" | sed -n "s/ .*$token.*//p")
   # another program was faster

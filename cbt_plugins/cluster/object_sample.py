@@ -16,7 +16,7 @@ OBJECTS, PER_PG = 16, 2
 #: names of one placement group that are looked at
 _LISTED = 2000
 #: placement groups that are listed at most: those of a nearly empty cluster would take minutes
-_ASKED = 256
+_LISTED_GROUPS = 256
 _MISSING = "missing"
 #: objects that a daemon changes without a client's request: RGW's own, all but what buckets hold, and the mgr's
 _OWN = re.compile(r"\.mgr|device_health_metrics|\.rgw\.root|.*\.rgw\.(?!buckets\.(?:data|non-ec)).*")
@@ -48,7 +48,7 @@ class ObjectSample:
         """Choose up to `count` objects of the pools with clients' data and read them."""
         fsid, pools = shell("ceph fsid && ceph osd pool ls detail -f json 2>/dev/null").strip().split("\n", 1)
         chance = random.Random(seed)
-        groups = _placement_groups(json.loads(pools), chance)[:_ASKED]
+        groups = _placement_groups(json.loads(pools), chance)[:_LISTED_GROUPS]
         chosen: List[Tuple[str, str]] = []
         while groups and len(chosen) < count:
             some, groups = groups[: count // PER_PG], groups[count // PER_PG :]

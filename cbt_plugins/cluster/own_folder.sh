@@ -10,7 +10,7 @@
 # No single quotes: each level of quoting would make five characters of one.
 own_folder() (
   action=$2 remedy=${3:-"remove it as root, or set cluster: tmp_dir: to a folder that only you can write"}
-  us=$(id -u) asked=$1 path="" next=$1 rest=$1/ uid="" open="" turns=0
+  us=$(id -u) given=$1 path="" next=$1 rest=$1/ uid="" open="" turns=0
   refuse() {
     echo "$next $1: others could replace what runs there; $remedy" >&2
     exit 77
@@ -18,7 +18,7 @@ own_folder() (
   case $1 in /*) ;; *) refuse "is not an absolute path" ;; esac
   while [ -n "$rest" ]; do
     turns=$((turns + 1))
-    [ "$turns" -le 100 ] || { next=$asked; refuse "leads round in links, or is changed all the time"; }
+    [ "$turns" -le 100 ] || { next=$given; refuse "leads round in links, or is changed all the time"; }
     part=${rest%%/*} rest=${rest#*/}
     case $part in
       "" | .) continue ;;

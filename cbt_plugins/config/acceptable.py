@@ -15,7 +15,7 @@ OPS = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST", TOTAL)
 
 #: (result, baseline) -> whether that is accepted
 Check = Callable[[float, float], bool]
-_KNOWN = "CBT knows (less), (greater), (near 0.05) and (or A B)"
+_STATEMENTS = "CBT knows (less), (greater), (near 0.05) and (or A B)"
 
 
 class Target(NamedTuple):
@@ -51,15 +51,15 @@ def parse(statement: str) -> Check:
     """Return a statement as CBT's interpreter reads it. Raises ValueError for one that would mislead or break it."""
     check, tokens_left = _parse(statement.replace("(", " ( ").replace(")", " ) ").split())
     if tokens_left:
-        raise ValueError(f"unexpected {tokens_left[0]!r} after the end of the statement; {_KNOWN}")
+        raise ValueError(f"unexpected {tokens_left[0]!r} after the end of the statement; {_STATEMENTS}")
     return check
 
 
 def _parse(tokens: Sequence[str]) -> Tuple[Check, Sequence[str]]:
     if not tokens:
-        raise ValueError(f"incomplete statement; {_KNOWN}")
+        raise ValueError(f"incomplete statement; {_STATEMENTS}")
     if tokens[0] != "(":
-        raise ValueError(f"expected a statement in parentheses, not {tokens[0]!r}; {_KNOWN}")
+        raise ValueError(f"expected a statement in parentheses, not {tokens[0]!r}; {_STATEMENTS}")
     name, tokens_left = (tokens[1], tokens[2:]) if len(tokens) > 1 else ("", ())
     checks: List[Check] = []
     if name == "near":
@@ -73,12 +73,12 @@ def _parse(tokens: Sequence[str]) -> Tuple[Check, Sequence[str]]:
     elif name in ("less", "greater"):
         checks = [_less if name == "less" else _greater]
     else:
-        raise ValueError(f"unknown function {name!r}; {_KNOWN}")
+        raise ValueError(f"unknown function {name!r}; {_STATEMENTS}")
     if not tokens_left:
-        raise ValueError(f"incomplete statement; {_KNOWN}")
+        raise ValueError(f"incomplete statement; {_STATEMENTS}")
     if tokens_left[0] != ")":
         takes = {"near": "one number", "or": "two statements"}.get(name, "nothing")
-        raise ValueError(f"{name} takes {takes}, found {tokens_left[0]!r} too; {_KNOWN}")
+        raise ValueError(f"{name} takes {takes}, found {tokens_left[0]!r} too; {_STATEMENTS}")
     return (lambda result, baseline: any(check(result, baseline) for check in checks)), tokens_left[1:]
 
 
@@ -119,7 +119,7 @@ def errors(acceptable: Any, phases: Collection[str]) -> Iterator[FieldError]:
             yield FieldError(path, str(error), of_key=True)
         try:
             if not isinstance(statement, str):
-                raise ValueError(f"must be a statement as text; {_KNOWN}")
+                raise ValueError(f"must be a statement as text; {_STATEMENTS}")
             parse(statement)
         except ValueError as error:
             yield FieldError(path, str(error))

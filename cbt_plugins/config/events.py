@@ -30,7 +30,7 @@ from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import find_host, host_of
 
-_WHAT = ("fault", "thrash", "run", "upgrade", "undo", "mark")
+_EVENT_KEYS = ("fault", "thrash", "run", "upgrade", "undo", "mark")
 #: faults of a series; more are a typing error
 _MANY = 10000
 #: undo: everything that is in force
@@ -147,7 +147,7 @@ class UpgradeSection(Strict):
 class EventSection(Strict):
     """Something that happens at its time: exactly one of fault, thrash, run, upgrade, undo, mark."""
 
-    model_config = ConfigDict(json_schema_extra=exactly_one(_WHAT))
+    model_config = ConfigDict(json_schema_extra=exactly_one(_EVENT_KEYS))
 
     at: Moment = Field(description="After the load began, ramp and warm-up included; scaled.")
     fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
@@ -181,7 +181,7 @@ class EventSection(Strict):
 
     @model_validator(mode="after")
     def _check_section(self) -> EventSection:
-        only_one(self, _WHAT)
+        only_one(self, _EVENT_KEYS)
         errors = list(self._series_errors())
         if errors:
             raise FieldErrors(errors)

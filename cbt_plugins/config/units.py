@@ -298,8 +298,8 @@ def size_texts(sizes: plan.Sizes) -> Sequence[str]:
     return [_text(ends) for ends in written_ranges(sizes)]
 
 
-_ONE = SIZE_PATTERN[len(r"^\s*") : -len(r"\s*$")]
-RANGE_PATTERN = rf"^\s*{_ONE}(\s*-\s*{_ONE})?\s*$"
+_ONE_SIZE = SIZE_PATTERN[len(r"^\s*") : -len(r"\s*$")]
+RANGE_PATTERN = rf"^\s*{_ONE_SIZE}(\s*-\s*{_ONE_SIZE})?\s*$"
 Sizes = Annotated[
     Tuple[Tuple[int, int, float], ...],
     BeforeValidator(_sizes),

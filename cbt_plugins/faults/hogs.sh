@@ -11,12 +11,12 @@ action=${action:?} d=${d:?} name=${name:?} cpus=${cpus:-0} bytes=${bytes:-0} sec
 list="$d/$name.hogs"
 field() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f"$2"; }
 alive() {
-  [ ! -e "$list" ] || while read -r p s what; do [ "$(field "$p" 20)" != "$s" ] || echo "$p $what"; done < "$list"; }
+  [ ! -e "$list" ] || while read -r p s hog; do [ "$(field "$p" 20)" != "$s" ] || echo "$p $hog"; done < "$list"; }
 launch() {
-  what=$1; shift
+  hog=$1; shift
   # shellcheck disable=SC2016 # the inner shell expands them
   setsid sh -c 'echo 1000 > /proc/self/oom_score_adj; exec "$@"' sh "$@" </dev/null >/dev/null 2>&1 &
-  echo "$! $(field $! 20) $what" >> "$list"
+  echo "$! $(field $! 20) $hog" >> "$list"
 }
 # shellcheck disable=SC2016
 busy='while read -r u _ < /proc/uptime && [ "${u%.*}" -lt "$1" ]; do
@@ -40,7 +40,7 @@ case $action in
     [ -z "$(alive)" ] && rm -f "$list" ;;
   stopped) [ -n "$(alive)" ] || echo recovered ;;
   effect)
-    before=$(alive | while read -r p what; do echo "$p $(field "$p" 12)"; done)
+    before=$(alive | while read -r p hog; do echo "$p $(field "$p" 12)"; done)
     sleep 1
     echo "$before" | while read -r p was; do
       case $(alive | sed -n "s/^$p //p") in

@@ -8,7 +8,7 @@
 #   action=count:  program, pattern: print the number of processes
 action=${action:?}
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
-found() {
+list_processes() {
   for p in /proc/[0-9]*; do
     c=; { read -r c < "$p/comm"; } 2>/dev/null
     case $c in notif-worker*) c=radosgw ;; esac  # Reef's radosgw has the name of one of its threads
@@ -16,8 +16,8 @@ found() {
       echo "${p##*/}:$(started "${p##*/}")"; fi
   done
 }
-running() { found | grep -c .; }
-known() {
+running() { list_processes | grep -c .; }
+check_processes() {
   for p in ${processes?}; do
     [ "$(started "${p%:*}")" = "${p#*:}" ] || { echo "process ${p%:*} has ended since it was looked up" >&2; exit 3; }
   done
@@ -37,8 +37,8 @@ launch() {
   if [ -n "${foreground:-}" ]; then eval "setsid ${line:?} </dev/null >/dev/null 2>&1 &"; else eval "${line:?}"; fi
 }
 case $action in
-  signal) known; signalled ;;
-  restart) signal=TERM processes=$(found); signalled; ( launch ) ;;
+  signal) check_processes; signalled ;;
+  restart) signal=TERM processes=$(list_processes); signalled; ( launch ) ;;
   start) [ "$(running)" != 0 ] || ( launch ) ;;
   count) running ;;
 esac

@@ -25,8 +25,8 @@ reads() {
   echo $((($(date +%s%N) - begun) / 1000 / $2)); }
 # where a mount shows it: the last one that is not hidden by another
 mounted() {
-  while read -r _ _ _ _ top rest; do
-    case "$1 $rest" in "v2 "*" - cgroup2 "* | "v1 "*" - cgroup "*blkio*) echo "$top" ;; esac
+  while read -r _ _ _ _ top options; do
+    case "$1 $options" in "v2 "*" - cgroup2 "* | "v1 "*" - cgroup "*blkio*) echo "$top" ;; esac
   done < /proc/self/mountinfo; }
 find_group() {
   own=$(sed -n 's/^0:://p' "/proc/$pid/cgroup")

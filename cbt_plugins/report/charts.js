@@ -1,11 +1,11 @@
 // What all pages draw with: colours, numbers, axes; every page adds its kinds of charts and calls `start`.
 const data = given || JSON.parse(document.getElementById("data").textContent);
 const colour = (name) => getComputedStyle(document.documentElement).getPropertyValue("--" + name).trim();
-const known = ["get", "put", "stat", "delete", "list"];
+const operations = ["get", "put", "stat", "delete", "list"];
 const palette = (i) => colour(typeof i === "number" ? "line" + i % 8 : i);
 const works = []; // operations of works (readers:GET), as they come
 const opColour = (op) => {
-  if (!op.includes(":")) return colour(known.includes(op.toLowerCase()) ? op.toLowerCase() : "other");
+  if (!op.includes(":")) return colour(operations.includes(op.toLowerCase()) ? op.toLowerCase() : "other");
   if (!works.includes(op)) works.push(op);
   return palette(works.indexOf(op));
 };
@@ -20,19 +20,19 @@ const clock = (s) => {
 const steps = [1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 21600, 43200, 86400, 172800];
 const font = "system-ui, sans-serif";
 
-const axis = (more) =>
-  ({ stroke: colour("soft"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false }, font: "11px " + font, ...more });
+const axis = (overrides) =>
+  ({ stroke: colour("soft"), grid: { stroke: colour("rule"), width: 1 }, ticks: { show: false }, font: "11px " + font, ...overrides });
 const timeAxis = () => axis({ incrs: steps, space: 70, values: (u, splits) => splits.map(clock), size: 26 });
 const short = (v) => v == null ? "" : v >= 1e6 ? v / 1e6 + "M" : v >= 1e4 ? v / 1e3 + "k" : +v.toPrecision(6) + "";
-const valueAxis = (more) => axis({ values: (u, splits) => splits.map(short), size: 52, space: 40, ...more });
+const valueAxis = (overrides) => axis({ values: (u, splits) => splits.map(short), size: 52, space: 40, ...overrides });
 
 const time = { label: "time", value: (u, v) => v == null ? "" : clock(v) };
 // A line of one point or two would not be seen
 const few = (u, i) => u.data[i].reduce((n, v) => n + (v != null), 0) < 3;
-const line = (label, stroke, more) =>
-  ({ label, stroke, width: 1.5, points: { show: few, size: 4 }, value: (u, v) => number(v), spanGaps: false, ...more });
+const line = (label, stroke, overrides) =>
+  ({ label, stroke, width: 1.5, points: { show: few, size: 4 }, value: (u, v) => number(v), spanGaps: false, ...overrides });
 const fromZero = (least = 0) => ({ range: (u, low, high) => [0, (Math.max(high || 0, least) || 1) * 1.06] });
-const overTime = (series, y, more) => ({ series, scales: { x: { time: false }, y }, ...more });
+const overTime = (series, y, overrides) => ({ series, scales: { x: { time: false }, y }, ...overrides });
 const together = (key) => ({ sync: { key } });
 
 const charts = {
@@ -96,15 +96,15 @@ const describe = (place, plot) => {
 const start = (former = new Map(), changed = () => true) => {
   const places = [...document.querySelectorAll("[data-chart]")], plots = new Map(), end = new AbortController();
   const draw = (place) => {
-    const made = charts[place.dataset.chart](place);
+    const chart = charts[place.dataset.chart](place);
     const height = ["tall", "low"].map((name) => place.classList.contains(name)).reduce((h, is, i) => is ? [260, 96][i] : h, 210);
     const axes = [timeAxis(), valueAxis(height < 150 ? { space: 25 } : {})];
     // the axes of a low chart need less room from line to line
-    if (made.options.axes && height < 150) made.options.axes[1] = axes[1];
+    if (chart.options.axes && height < 150) chart.options.axes[1] = axes[1];
     const dashed = (u, i) => (u.series[i].dash || []).length > 0;
     const legend = { markers: { dash: (u, i) => dashed(u, i) ? "dotted" : "solid", fill: (u, i) => dashed(u, i) ? null : u.series[i].stroke(u, i) } };
-    const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...made.options.cursor };
-    const plot = new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...made.options, cursor }, made.data, place);
+    const cursor = { points: { size: 6 }, drag: { x: true, y: false }, ...chart.options.cursor };
+    const plot = new uPlot({ width: place.clientWidth, height, padding: [8, 24, 0, 0], axes, legend, ...chart.options, cursor }, chart.data, place);
     describe(place, plot);
     return plot;
   };

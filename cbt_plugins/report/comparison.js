@@ -2,12 +2,12 @@
 Object.assign(charts, {
   overlay(place) {
     const lines = data.overlays[place.dataset.overlay].lines;
-    const tables = lines.map((its) => [its.values.map((_, i) => (i + 0.5) * its.step), its.values]);
+    const tables = lines.map((run) => [run.values.map((_, i) => (i + 0.5) * run.step), run.values]);
     const seen = new Set();
-    const series = lines.map((its) => {
-      const again = seen.has(its.colour);
-      seen.add(its.colour);
-      return line(its.name, palette(its.colour), { width: again ? 1 : 1.75, spanGaps: true });
+    const series = lines.map((run) => {
+      const again = seen.has(run.colour);
+      seen.add(run.colour);
+      return line(run.name, palette(run.colour), { width: again ? 1 : 1.75, spanGaps: true });
     });
     return { data: uPlot.join(tables), options: overTime([time, ...series], fromZero(), { cursor: together("overlay") }) };
   },

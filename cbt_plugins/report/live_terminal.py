@@ -12,7 +12,7 @@ from cbt_plugins.results.requests.running_phase import RECENT
 from cbt_plugins.warning_kinds import by_kind, counted
 
 #: warnings about each run that goes on, or that has not ended
-_KNOWN = ("going-on", "incomplete", "missing-phase", "no-phases", "partial-attempt")
+_UNFINISHED = ("going-on", "incomplete", "missing-phase", "no-phases", "partial-attempt")
 
 
 def moment_lines(moment: Mapping[str, Any]) -> List[str]:
@@ -82,7 +82,7 @@ def _milestone_notes(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def _warning_notes(summary: Mapping[str, Any]) -> Iterator[str]:
-    warnings = [warning for warning in summary["warnings"] if warning["code"] not in _KNOWN]
+    warnings = [warning for warning in summary["warnings"] if warning["code"] not in _UNFINISHED]
     if warnings:
         yield f"{counted(warnings)} so far"
     for group in by_kind(warnings):

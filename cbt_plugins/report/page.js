@@ -28,12 +28,12 @@ const stretch = (x) => {
 };
 const runAxis = () => ({ ...timeAxis(), values: (u, at) => at.map((x) => clock(stretch(x))),
   splits: (u, i, low, high, step) => {
-    const found = [];
+    const marks = [];
     for (let t = Math.ceil(stretch(low) / step) * step; t <= stretch(high); t += step) {
       const x = squeeze(t), hidden = idle.some((g) => t > g.from && t < g.to);
-      if (!hidden && !(x - found[found.length - 1] < 0.7 * step)) found.push(x);
+      if (!hidden && !(x - marks[marks.length - 1] < 0.7 * step)) marks.push(x);
     }
-    return found;
+    return marks;
   } });
 
 // The window of every phase: shaded, with its name; with its number where a name has no room
@@ -45,7 +45,7 @@ const shade = (u) => {
   ctx.textAlign = "center";
   const clip = (v) => Math.min(Math.max(v, bbox.left), bbox.left + bbox.width);
   const at = (t) => clip(u.valToPos(squeeze(t - begin), "x", true));
-  const seen = phases.map((p, i) => ({ p, i, left: at(p.window.start), right: at(p.window.end) })).filter((its) => its.right - its.left >= 1);
+  const seen = phases.map((p, i) => ({ p, i, left: at(p.window.start), right: at(p.window.end) })).filter((shaded) => shaded.right - shaded.left >= 1);
   const room = ({ p, left, right }) => ctx.measureText(p.name).width + 8 * ratio < right - left;
   const names = seen.every(room), list = u.root.parentNode.nextElementSibling;
   if (list && list.classList.contains("names")) list.hidden = names;
@@ -106,15 +106,15 @@ const broken = (u, p, place) => {
   ctx.restore();
 };
 
-const onPhase = (made) => (place) => made(phases[place.dataset.phase]);
+const onPhase = (makeChart) => (place) => makeChart(phases[place.dataset.phase]);
 const xs = (p, zero) => {
   const any = Object.values(p.ops)[0];
   return any ? any.rate.map((_, i) => p.start - zero + (i + 0.5) * p.step) : [];
 };
-const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, its) => sum + its.errors[i], 0));
+const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, numbers) => sum + numbers.errors[i], 0));
 // A chart of one phase: its failure shaded, its cursor and its zoom those of the other charts of the phase
-const ofPhase = (p, values, series, y, more) =>
-  ({ data: values, options: overTime(series, y, { hooks: { drawClear: [(u) => broken(u, p, (t) => t + p.failure.start - p.start)] }, cursor: together(p.name), ...more }) });
+const ofPhase = (p, values, series, y, overrides) =>
+  ({ data: values, options: overTime(series, y, { hooks: { drawClear: [(u) => broken(u, p, (t) => t + p.failure.start - p.start)] }, cursor: together(p.name), ...overrides }) });
 // A chart of the run: all of them have the same first and last time, so that they stand over each other
 const ofRun = ([times, ...values], series, y) => ({
   data: [[first, ...times, last].map(squeeze), ...values.map((v) => [null, ...v, null])],
@@ -124,9 +124,9 @@ const ofRun = ([times, ...values], series, y) => ({
 // From 0 to the highest value of what is seen; a calibration is seen only as far as that, unless nothing else is
 const calmRange = () => {
   const tops = phases.filter((p) => !p.calibration).map((p) =>
-    [squeeze(p.window.start - begin), squeeze(p.window.end - begin), Math.max(0, ...Object.values(p.ops).flatMap((its) => its.high || its.rate))]);
+    [squeeze(p.window.start - begin), squeeze(p.window.end - begin), Math.max(0, ...Object.values(p.ops).flatMap((numbers) => numbers.high || numbers.rate))]);
   return { range: (u, low, high) => {
-    const { min, max } = u.scales.x, seen = tops.filter(([from, to]) => min == null || (to > min && from < max)).map((its) => its[2]);
+    const { min, max } = u.scales.x, seen = tops.filter(([from, to]) => min == null || (to > min && from < max)).map((top) => top[2]);
     return [0, (Math.min(high || 0, Math.max(0, ...seen) || Infinity) || 1) * 1.06];
   } };
 };
@@ -142,20 +142,20 @@ const joined = (names, timesOf, valuesOf) => {
   return all;
 };
 const pgLine = () => line("PGs not clean", colour("warning"), { fill: tint(colour("warning"), "33"), paths: uPlot.paths.stepped({ align: 1 }) });
-const stack = (what, key) => line(what, colour(key), { fill: tint(colour(key), "22") });
-const clusterTimes = (p, what, zero) => p.failure ? p.failure[what].map((_, i) => p.failure.start - zero + (i + 0.5) * p.failure.step) : [];
+const stack = (label, key) => line(label, colour(key), { fill: tint(colour(key), "22") });
+const clusterTimes = (p, name, zero) => p.failure ? p.failure[name].map((_, i) => p.failure.start - zero + (i + 0.5) * p.failure.step) : [];
 // The cluster, on the time axis of the client
 const ofCluster = (p, lines) => {
   const f = p.failure;
-  return ofPhase(p, [clusterTimes(p, lines[0][0], p.start), ...lines.map(([what]) => f ? f[what] : [])],
-    [time, ...lines.map(([what, key, label]) => stack(label || what, key))], fromZero());
+  return ofPhase(p, [clusterTimes(p, lines[0][0], p.start), ...lines.map(([name]) => f ? f[name] : [])],
+    [time, ...lines.map(([name, key, label]) => stack(label || name, key))], fromZero());
 };
 // What the generators said of themselves while they ran: a line for each driver, or for all together; their sum has the
 // axis at the right
-const inFlight = (p, what) => {
-  const own = p.under_way, lines = Object.entries(own[what]);
+const inFlight = (p, name) => {
+  const own = p.under_way, lines = Object.entries(own[name]);
   const times = lines.length ? lines[0][1].map((_, i) => own.start - p.start + (i + 0.5) * own.step) : [];
-  const right = own.worst && own[what].sum && {
+  const right = own.worst && own[name].sum && {
     scales: { x: { time: false }, y: fromZero(), sum: fromZero() },
     axes: [timeAxis(), valueAxis(), valueAxis({ scale: "sum", side: 1, grid: { show: false }, space: 25 })],
   };
@@ -174,14 +174,14 @@ const coreTimes = (p, zero) => {
 Object.assign(charts, {
   rate: onPhase((p) => {
     const values = [xs(p, p.start)], series = [time], bands = [];
-    for (const [op, its] of Object.entries(p.ops)) {
-      if (its.low) {
+    for (const [op, numbers] of Object.entries(p.ops)) {
+      if (numbers.low) {
         const none = { width: 0, stroke: "transparent", label: "", class: "unseen" };
-        values.push(its.high, its.low);
+        values.push(numbers.high, numbers.low);
         series.push(line("", "transparent", none), line("", "transparent", none));
         bands.push({ series: [series.length - 2, series.length - 1], fill: tint(opColour(op), "22") });
       }
-      values.push(its.rate);
+      values.push(numbers.rate);
       series.push(line(op, opColour(op), { width: 1.75 }));
     }
     const failed = errors(p);
@@ -193,8 +193,8 @@ Object.assign(charts, {
   }),
   latency: onPhase((p) => {
     const values = [xs(p, p.start)], series = [time];
-    for (const [op, its] of Object.entries(p.ops)) {
-      values.push(its.p99, its.mean);
+    for (const [op, numbers] of Object.entries(p.ops)) {
+      values.push(numbers.p99, numbers.mean);
       series.push(line(op + " p99", opColour(op), {}), line(op + " mean", opColour(op), { width: 1.5, dash: [1.5, 3] }));
     }
     return ofPhase(p, values, series, { distr: 3 });
@@ -216,11 +216,11 @@ Object.assign(charts, {
     return ofRun(all, [pgLine()], fromZero(1));
   },
   "run-copies"() {
-    const all = joined(["degraded", "misplaced"], (p) => clusterTimes(p, "degraded", begin), (p, what) => p.failure[what]);
+    const all = joined(["degraded", "misplaced"], (p) => clusterTimes(p, "degraded", begin), (p, name) => p.failure[name]);
     return ofRun(all, [stack("degraded", "bad"), stack("misplaced", "warning")], fromZero());
   },
   "run-recovered"() {
-    const all = joined(["objects_per_s"], (p) => clusterTimes(p, "objects_per_s", begin), (p, what) => p.failure[what]);
+    const all = joined(["objects_per_s"], (p) => clusterTimes(p, "objects_per_s", begin), (p, name) => p.failure[name]);
     return ofRun(all, [stack("objects/s", "good")], fromZero());
   },
   "run-cores"() {

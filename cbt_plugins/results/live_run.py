@@ -35,7 +35,7 @@ _FRESH = 30.0
 #: a look at all that is new comes after so many times the processor time that the last one took
 SPARED = 130
 #: ... and one at the whole run after so many times that
-_WHOLE = 4
+_WHOLE_RUN = 4
 #: ... but, where an OSD or the PGs have turned, after so many times its processor time
 _TURN = 50
 
@@ -296,7 +296,7 @@ class _Numbers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._signature: Tuple[Any, ...] = ()
-        self._whole: Dict[str, Any] = {}
+        self._summary: Dict[str, Any] = {}
         self._turns: Tuple[Any, ...] = ()
         self._next = self._soonest = 0.0  # time.monotonic()
 
@@ -311,13 +311,13 @@ class _Numbers:
         turned = turns != self._turns and now > self._soonest
         if signature != self._signature or turned or (due and now > self._next):
             begun = time.process_time()
-            self._whole = numbers_of(self._path, running, state == GOING_ON)
+            self._summary = numbers_of(self._path, running, state == GOING_ON)
             self._signature, self._turns = signature, turns
             took = time.process_time() - begun
-            self._next, self._soonest = now + _WHOLE * SPARED * took, now + _TURN * took
+            self._next, self._soonest = now + _WHOLE_RUN * SPARED * took, now + _TURN * took
         elif running is not None and due:
-            self._whole = {**self._whole, "phases": [*self._whole["phases"][:-1], self._line(running)]}
-        return self._whole
+            self._summary = {**self._summary, "phases": [*self._summary["phases"][:-1], self._line(running)]}
+        return self._summary
 
     def _line(self, running: PhaseAggregates) -> Dict[str, Any]:
         run = read_run(self._path)

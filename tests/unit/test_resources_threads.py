@@ -13,7 +13,7 @@ from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
 from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
-from cbt_plugins.results.nodes.thread_groups import ENDED, OTHER, group_of
+from cbt_plugins.results.nodes.thread_groups import ENDED, OTHER_THREADS, group_of
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.run_record import of_resources
 
@@ -58,7 +58,7 @@ def test_the_threads_of_a_release_are_in_groups(release: str) -> None:
         used.setdefault(CLASS[daemon], Count())[group] += int(ticks)
     for its, groups in (("osd", {"messenger", "rocksdb", "op-queue", "bluestore"}), ("rgw", {"messenger", "frontend"})):
         assert all(used[its][group] for group in groups), used[its]
-        assert used[its][OTHER] < 0.06 * sum(used[its].values())
+        assert used[its][OTHER_THREADS] < 0.06 * sum(used[its].values())
     assert used["rgw"]["frontend"] > 0.4 * sum(used["rgw"].values())
     assert used["mon"]["rocksdb"] > 0 and used["osd"]["frontend"] == 0
 
@@ -67,7 +67,7 @@ def test_groups_sum_to_the_process_and_what_nobody_saw_has_ended(tmp_path: Path)
     look = [("tp_osd_tp", 2.0), ("msgr-worker-0", 1.0), ("msgr-worker-1", 0.5), ("who", 0.5)]
     looked(tmp_path, {5: look, 10: look, 15: look, 20: look})
     found = cores(of(tmp_path))
-    wanted = {None: 1.0, "op-queue": 0.4, "messenger": 0.3, OTHER: 0.1, ENDED: 0.2}
+    wanted = {None: 1.0, "op-queue": 0.4, "messenger": 0.3, OTHER_THREADS: 0.1, ENDED: 0.2}
     assert found == pytest.approx(wanted)
 
 

@@ -20,7 +20,7 @@ from .pid1 import OWN
 SUITES = {"pacific": "bookworm", "reef": "trixie", "tentacle": "sid"}
 #: what debootstrap installs, and then apt-get, which needs /proc and may start no daemon
 _FIRST = ("ca-certificates", "iproute2", "procps", "hostname", "python3")
-_MORE = ("ceph-mgr-modules-core", "collectl")
+_FURTHER_PACKAGES = ("ceph-mgr-modules-core", "collectl")
 _MOUNTED = """\
 set -e; for d in proc sys dev; do mount --rbind /$d "$0/$d"; done
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8; exec chroot "$0" "$@"
@@ -90,7 +90,7 @@ class RootBuilder:
         (root / "usr/sbin/policy-rc.d").chmod(0o755)
         for own in Path("/usr/local/share/ca-certificates").glob("*.crt"):
             shutil.copy(own, root / "usr/local/share/ca-certificates")
-        packages = sorted({need.deb for need in (*HOST, *NODES)} | set(_MORE))
+        packages = sorted({need.deb for need in (*HOST, *NODES)} | set(_FURTHER_PACKAGES))
         self._say(f"packages of Ceph {name}")
         _in_root(root, ["update-ca-certificates"])
         _in_root(root, ["apt-get", "-q", "install", "-y", "--no-install-recommends", *packages], proxy)

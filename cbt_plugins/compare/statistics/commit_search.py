@@ -24,7 +24,7 @@ import numpy as np
 #: degrees of freedom of the noise; the part of measurements that are far off, and how many times as wide they are
 _FREEDOM, _FAR, _FAR_WIDTH = 5.0, 0.1, 6.0
 #: before the data: nothing changed, one change, two of them
-_NONE, _ONE, _TWO = 0.45, 0.45, 0.1
+_NO_CHANGE, _ONE_CHANGE, _TWO_CHANGES = 0.45, 0.45, 0.1
 #: the level between two changes, as a share of the whole: above 1 is a change that is partly taken back later
 _SHARES = (-0.5, 0.25, 0.5, 0.75, 1.5)
 _LEVELS = np.asarray((0.0, *_SHARES, 1.0))
@@ -131,12 +131,12 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     before, after = sums[0], sums[-1]
     ones = before[:-1] + after[-1] - after[:-1] + cells
     low, high = np.triu_indices(len(knots))
-    twice = np.log(mass[low] * mass[high] * np.where(low == high, 1, 2) * _TWO / len(_SHARES) + 1e-300)
+    twice = np.log(mass[low] * mass[high] * np.where(low == high, 1, 2) * _TWO_CHANGES / len(_SHARES) + 1e-300)
     start = before[low] + cells + after[-1] - after[high]
     parts = [start + between[high] - between[low] for between in sums[1:-1]]
     logs = [
-        np.asarray([math.log(_NONE) + _added(before[-1] + cells)]),
-        np.log(mass * _ONE + 1e-300) + _added(ones),
+        np.asarray([math.log(_NO_CHANGE) + _added(before[-1] + cells)]),
+        np.log(mass * _ONE_CHANGE + 1e-300) + _added(ones),
         *(twice + _added(part) for part in parts),
     ]
     top = max(float(log.max()) for log in logs)
@@ -146,7 +146,7 @@ def belief(evidence: Evidence, rules: SearchRules) -> Belief:
     for share, double in enumerate(doubles):
         pairs[share, low, high] = double / normalizer
     single = single / normalizer
-    size, error, noise, _ = _moments(ones + np.log(mass * _ONE + 1e-300)[:, None, None], grid)
+    size, error, noise, _ = _moments(ones + np.log(mass * _ONE_CHANGE + 1e-300)[:, None, None], grid)
     changed = max(1 - float(none[0]) / normalizer, 1e-12)
     suspects = _suspects(knots, _included(single, pairs))
     return Belief(

@@ -32,10 +32,10 @@ TABLE: _Table = (
 )
 # fmt: on
 #: of threads whose names are in no row
-OTHER = "other"
+OTHER_THREADS = "other"
 #: what a process used and no thread that was seen: of threads that ended between two looks
 ENDED = "ended"
-GROUPS: Tuple[str, ...] = (*(group for group, _, _ in TABLE), OTHER, ENDED)
+GROUPS: Tuple[str, ...] = (*(group for group, _, _ in TABLE), OTHER_THREADS, ENDED)
 
 
 @cache
@@ -44,7 +44,7 @@ def group_of(daemon_class: str, name: str) -> str:
     for group, classes, patterns in TABLE:
         if daemon_class in classes and any(fnmatchcase(name, pattern) for pattern in patterns):
             return group
-    return OTHER
+    return OTHER_THREADS
 
 
 def name_of(line: Mapping[str, Any]) -> str:
@@ -74,7 +74,7 @@ class Looks:
         of = np.searchsorted(self.at, samples)  # == looks: after the last one
         parts = np.zeros((looks + 1, len(GROUPS)))
         groups = {number: GROUPS.index(group_of(daemon_class, name)) for number, name in self.names.items()}
-        column = np.array([groups.get(int(number), GROUPS.index(OTHER)) for number in self.name], int)
+        column = np.array([groups.get(int(number), GROUPS.index(OTHER_THREADS)) for number in self.name], int)
         np.add.at(parts, (self.look, column), self.used)
         # one is counted in ticks, and they are not read at one instant
         total_used = np.maximum(np.bincount(of, weights=used, minlength=looks + 1), parts.sum(axis=1))

@@ -149,7 +149,7 @@ func ticks(f *Frame, stores []*Store, opOf [][]int64) {
 			t.op = int(opOf[i][t.op])
 			all = append(all, t)
 		}
-		all = append(all, whole(s.seconds.long, opOf[i])...)
+		all = append(all, wholeTicks(s.seconds.long, opOf[i])...)
 	}
 	slices.SortFunc(all, func(a, b tick) int { return cmp.Or(cmp.Compare(a.second, b.second), cmp.Compare(a.op, b.op)) })
 	n := 0
@@ -183,8 +183,8 @@ func (t *tick) merge(other *tick) {
 	t.crossing += other.crossing
 }
 
-// whole spreads requests over the whole seconds during which they were in flight: one step per second, not per request.
-func whole(long []flight, opOf []int64) []tick {
+// wholeTicks spreads requests over the whole seconds during which they were in flight: one step per second, not per request.
+func wholeTicks(long []flight, opOf []int64) []tick {
 	steps := map[[2]int64]int64{} // op, second -> how many more are in flight
 	for _, l := range long {
 		steps[[2]int64{opOf[l.op], l.from}]++

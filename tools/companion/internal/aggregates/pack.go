@@ -72,10 +72,10 @@ func (p *packer) finish() ([]byte, error) {
 }
 
 // combine is the Adler-32 of two parts one behind the other.
-func combine(one, two uint32, length int) uint32 {
+func combine(first, second uint32, length int) uint32 {
 	const base = 65521
 	n := uint64(length % base)
-	a1, b1, a2, b2 := uint64(one&0xffff), uint64(one>>16), uint64(two&0xffff), uint64(two>>16)
+	a1, b1, a2, b2 := uint64(first&0xffff), uint64(first>>16), uint64(second&0xffff), uint64(second>>16)
 	a := (a1 + a2 + base - 1) % base
 	b := (b1 + b2 + n*(a1+base-1)) % base
 	return uint32(b<<16 | a)

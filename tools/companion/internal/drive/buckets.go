@@ -15,13 +15,13 @@ func (e *engine) makeBuckets() error {
 	if !e.spec.MakeBuckets {
 		return nil
 	}
-	known := map[string]bool{}
+	handled := map[string]bool{}
 	for i := range e.spec.Spaces {
 		space := &e.spec.Spaces[i]
-		if !space.Numbered || known[space.Bucket] {
+		if !space.Numbered || handled[space.Bucket] {
 			continue
 		}
-		known[space.Bucket] = true
+		handled[space.Bucket] = true
 		var result s3.Result
 		if err := e.aboutBucket(&s3.Request{Op: s3.Stat, Bucket: space.Bucket}, &result); err != nil {
 			return err

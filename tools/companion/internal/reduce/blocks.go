@@ -31,11 +31,11 @@ type blocks struct {
 func (b *blocks) begin() error {
 	buffer := make([]byte, 1<<16)
 	for {
-		columns, header, found, err := rows.Of(b.rest)
+		columns, header, hasLine, err := rows.Of(b.rest)
 		if err != nil {
 			return err
 		}
-		if found || b.err != nil || len(b.rest) >= longestLine {
+		if hasLine || b.err != nil || len(b.rest) >= longestLine {
 			b.columns = columns
 			if header {
 				b.rest = b.rest[bytes.IndexByte(b.rest, '\n')+1:]

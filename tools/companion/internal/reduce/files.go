@@ -143,8 +143,8 @@ func files(paths []string, o *Options, of sizes) error {
 	var bad int64
 	var unread error
 	for _, path := range paths {
-		why, more, err := p.file(path)
-		bad += more
+		why, badLines, err := p.file(path)
+		bad += badLines
 		if err != nil {
 			unread = errors.Join(unread, fmt.Errorf("%w %s: %w", ErrInput, path, err))
 			why = err.Error()
@@ -156,8 +156,8 @@ func files(paths []string, o *Options, of sizes) error {
 			torn = append(torn, why)
 		}
 	}
-	totals, more := p.close()
-	end := totals.End(o.Block, o.Offset, o.Source, bad+more, strings.Join(torn, "; "))
+	totals, badLines := p.close()
+	end := totals.End(o.Block, o.Offset, o.Source, bad+badLines, strings.Join(torn, "; "))
 	return errors.Join(out.end(end), unread)
 }
 

@@ -49,9 +49,9 @@ func OfHeader(line string) (*Columns, error) {
 }
 
 // Of finds the columns by the first line that is a header or a row; what may stand before it (a comment, a message, an
-// empty line) says nothing. header tells whether text begins with a header, found whether there was such a line at all:
+// empty line) says nothing. header tells whether text begins with a header, hasLine whether there was such a line at all:
 // without one the columns are those of Header.
-func Of(text []byte) (columns *Columns, header, found bool, err error) {
+func Of(text []byte) (columns *Columns, header, hasLine bool, err error) {
 	for rest, more := text, true; more; {
 		var line []byte
 		at := rest

@@ -1,3 +1,5 @@
+// Values of JSON, checked: numbers, texts, lists and choices, each error with its key.
+
 package spec
 
 import (
