@@ -9,6 +9,7 @@ import ssl
 from pathlib import Path
 from typing import Dict, List, Mapping, Sequence, Tuple
 
+from cbt_plugins.archive_files import open_regular
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.kubernetes import KubernetesError
 from cbt_plugins.cluster.remote import Remote
@@ -19,6 +20,8 @@ from cbt_plugins.run import bucket_agent
 
 #: bytes of s3.ca_file
 _LARGEST_AUTHORITY = 64 << 10
+#: bytes of the file of a key
+_LARGEST_SECRET = 64 << 10
 #: asks endpoints, from a client; seconds that it may take, a little more than it gives itself
 PROBE, _PROBE_TIMEOUT = NodeProgram(Path(__file__).with_name("endpoint_probe.py"), (bucket_agent,)), 30.0
 
@@ -28,7 +31,7 @@ def authority_of(s3: S3) -> bytes:
     if not s3.ca_file:
         return b""
     try:
-        with open(s3.ca_file, "rb") as file:
+        with open_regular(Path(s3.ca_file)) as file:
             text = file.read(_LARGEST_AUTHORITY + 1)
         if len(text) > _LARGEST_AUTHORITY:
             raise ValueError  # a bundle of all authorities, of which nobody can say what it trusts
@@ -95,14 +98,22 @@ def _secret(source: str, name: str, ceph: Ceph) -> str:
     if kind == "secret":
         return _of_kubernetes(place, name, ceph)
     try:
-        value = os.environ[place] if kind == "env" else Path(place).expanduser().read_text().strip()
+        value = os.environ[place] if kind == "env" else _text_of(Path(place).expanduser()).strip()
     except KeyError:
         raise CephError(f"s3.{name}: environment variable {place} is not set") from None
     except OSError as error:
         raise CephError(f"s3.{name}: {place}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise CephError(f"s3.{name}: {place}: is not text") from None
     if not value:
         raise CephError(f"s3.{name}: {place} is empty")
     return value
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a regular file of at most 64 KiB: a pipe would be waited for. Raises OSError."""
+    with open_regular(path, _LARGEST_SECRET) as file:
+        return file.read().decode()
 
 
 def _of_kubernetes(place: str, name: str, ceph: Ceph) -> str:

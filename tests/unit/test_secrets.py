@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shlex
 from pathlib import Path
 from typing import Any, Dict, Sequence, cast
@@ -12,7 +13,7 @@ import pytest
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.plan import S3
-from cbt_plugins.run.endpoints import s3_keys
+from cbt_plugins.run.endpoints import authority_of, s3_keys
 
 NO_CLUSTER = cast(Any, None)
 
@@ -29,12 +30,24 @@ def test_from_the_environment_and_from_a_file(tmp_path: Path, monkeypatch: pytes
     [
         ("env:NOT_SET_ANYWHERE", "environment variable NOT_SET_ANYWHERE is not set"),
         ("file:/no/such/file", "/no/such/file: No such file"),
-        ("file:/dev/null", "/dev/null is empty"),
+        ("file:/dev/null", "/dev/null: is not a regular file$"),
     ],
 )
 def test_what_is_missing_is_named(source: str, said: str) -> None:
     with pytest.raises(CephError, match=said):
         s3_keys(S3(("http://a",), access_key_source=source, secret_key_source=source), NO_CLUSTER)
+
+
+def test_a_pipe_is_refused_and_not_waited_for(tmp_path: Path) -> None:
+    pipe, empty, binary = (tmp_path / name for name in ("pipe", "empty", "binary"))
+    os.mkfifo(pipe)
+    empty.touch()
+    binary.write_bytes(b"\xff\xfe")
+    for path, said in ((pipe, ": is not a regular file$"), (empty, " is empty$"), (binary, ": is not text$")):
+        with pytest.raises(CephError, match=rf"^s3\.access_key: {path}{said}"):
+            s3_keys(S3(("http://a",), access_key_source=f"file:{path}", secret_key_source="env:HOME"), NO_CLUSTER)
+    with pytest.raises(CephError, match=rf"^s3\.ca_file: {pipe}: is not a regular file$"):
+        authority_of(S3(("https://a",), ca_file=str(pipe)))
 
 
 def test_from_an_rgw_user(monkeypatch: pytest.MonkeyPatch) -> None:
