@@ -20,10 +20,11 @@ import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import parse_qs
 
 from kube_exec import ERROR, accepted, failure, serve
+from kube_rights import Right, is_allowed
 
 Object = Dict[str, Any]
 
@@ -36,8 +37,18 @@ RESOURCES: Mapping[Tuple[str, str], Mapping[str, str]] = {
         "configmaps": "ConfigMap",
         "namespaces": "Namespace",
         "nodes": "Node",
+        "endpoints": "Endpoints",
+        "serviceaccounts": "ServiceAccount",
     },
-    ("apps", "v1"): {"deployments": "Deployment"},
+    ("apps", "v1"): {"deployments": "Deployment", "daemonsets": "DaemonSet"},
+    ("batch", "v1"): {"jobs": "Job"},
+    ("policy", "v1"): {"poddisruptionbudgets": "PodDisruptionBudget"},
+    ("rbac.authorization.k8s.io", "v1"): {
+        "roles": "Role",
+        "rolebindings": "RoleBinding",
+        "clusterroles": "ClusterRole",
+        "clusterrolebindings": "ClusterRoleBinding",
+    },
     ("authorization.k8s.io", "v1"): {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
     ("ceph.rook.io", "v1"): {
         "cephclusters": "CephCluster",
@@ -47,7 +58,7 @@ RESOURCES: Mapping[Tuple[str, str], Mapping[str, str]] = {
     ("objectbucket.io", "v1alpha1"): {"objectbucketclaims": "ObjectBucketClaim"},
 }
 _SHORT = {"deployments": ["deploy"], "pods": ["po"], "objectbucketclaims": ["obc"]}
-_OF_CLUSTER = ("namespaces", "nodes")
+_OF_CLUSTER = ("namespaces", "nodes", "clusterroles", "clusterrolebindings")
 _VERBS = ["create", "delete", "get", "list", "patch", "update"]
 _PROTOBUF = b"k8s\x00"
 
@@ -80,7 +91,8 @@ class Exec:
 class KubeApi:
     """The server. `refused` has the (verb, resource) pairs that a user may not do.
 
-    A user is the first part of the path: kubectl sends a token through TLS only.
+    A user is the first part of the path: kubectl sends a token through TLS only. A service account has the rights of
+    its roles (kube_rights.py). `used` has every request that was allowed.
     """
 
     namespace: str = "rook-ceph"
@@ -92,6 +104,9 @@ class KubeApi:
         self.workloads: Dict[str, Workload] = {}  # deployment or bare pod -> what it runs
         self.execs: List[Exec] = []
         self.requests: List[str] = []
+        self.used: Set[Right] = set()
+        #: a Kubernetes node -> what runs in a pod that a DaemonSet, a Job or a manifest makes there
+        self.on_node: Callable[[str], Workload] = lambda node: Workload(list)
         self.scales_back = ""  # a deployment that somebody else scales back to 1 at once
         self._changing: List[threading.Thread] = []
         self._ended = threading.Event()
@@ -118,6 +133,7 @@ class KubeApi:
         document = {
             "apiVersion": "v1",
             "kind": "Config",
+            "current-context": "test",
             "clusters": [{"name": "test", "cluster": {"server": f"{self.url}/{user}"}}],
             "users": [{"name": user, "user": {}}],
             "contexts": [{"name": "test", "context": {"cluster": "test", "user": user}}],
@@ -138,9 +154,7 @@ class KubeApi:
 
     def put(self, resource: str, name: str, namespace: str = "", **content: Any) -> Object:
         """Make an object; `labels` and `annotations` belong to its metadata."""
-        group, version, kind = next(
-            (*of, kinds[resource]) for of, kinds in RESOURCES.items() if resource in kinds
-        )
+        group, version, kind = next((*of, kinds[resource]) for of, kinds in RESOURCES.items() if resource in kinds)
         where = "" if resource in _OF_CLUSTER else namespace or self.namespace
         metadata = {"name": name, "uid": secrets.token_hex(8), "creationTimestamp": _now(), "resourceVersion": "1"}
         metadata.update({key: content.pop(key) for key in ("labels", "annotations") if key in content})
@@ -159,10 +173,10 @@ class KubeApi:
     def secret(self, name: str, **values: str) -> None:
         self.put("secrets", name, data={key: base64.b64encode(text.encode()).decode() for key, text in values.items()})
 
-    def bare_pod(self, name: str, workload: Workload, **labels: str) -> None:
+    def bare_pod(self, name: str, workload: Workload, node: str = "node0", **labels: str) -> None:
         """Make a pod that no deployment has."""
         self.workloads[name] = workload
-        self._make_pod(name, name, labels, "node0")
+        self._make_pod(name, name, labels, node)
 
     def deployment(self, name: str, workload: Workload, node: str, namespace: str = "", **labels: str) -> None:
         """Make a deployment of one replica, with its pod on a node; its daemon runs already."""
@@ -175,15 +189,27 @@ class KubeApi:
     def _start_pod(self, deployment: Object) -> None:
         name, spec = deployment["metadata"]["name"], deployment["spec"]
         pod, template = f"{name}-{secrets.token_hex(3)}", spec["template"]
-        self._make_pod(pod, name, template["metadata"]["labels"], template["spec"]["nodeName"])
+        owners = [{"apiVersion": "apps/v1", "kind": "ReplicaSet", "name": name, "uid": "0", "controller": True}]
+        self._make_pod(pod, name, template["metadata"]["labels"], template["spec"]["nodeName"], owners)
         counts = {"replicas": 1, "readyReplicas": 1, "availableReplicas": 1, "updatedReplicas": 1}
         deployment["status"] = counts
 
-    def _make_pod(self, name: str, owner: str, labels: Mapping[str, str], node: str) -> None:
+    def _make_pod(
+        self,
+        name: str,
+        owner: str,
+        labels: Mapping[str, str],
+        node: str,
+        owners: Sequence[Object] = (),
+        namespace: str = "",
+    ) -> None:
         container = {"name": labels.get("app", "main"), "image": "ceph"}
         status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "startTime": _now()}
         about = {"labels": dict(labels), "annotations": {"test/owner": owner}}
-        self.put("pods", name, spec={"nodeName": node, "containers": [container]}, status=status, **about)
+        spec = {"nodeName": node, "containers": [container]}
+        made = self.put("pods", name, namespace, spec=spec, status=status, **about)
+        if owners:
+            made["metadata"]["ownerReferences"] = list(owners)
 
     def pods_of(self, deployment: str) -> List[str]:
         with self.lock:
@@ -211,7 +237,7 @@ class KubeApi:
         with contextlib.ExitStack() as stack:
             stack.enter_context(_LOCKS.setdefault(id(deployment), threading.Lock()))
             wanted, running = deployment["spec"]["replicas"], self.pods_of(name)
-            if wanted and not running:
+            if wanted and not running and self._takes_pods(deployment["spec"]["template"]["spec"]["nodeName"]):
                 self.workloads[name].start()
                 with self.lock:
                     self._start_pod(deployment)
@@ -228,6 +254,65 @@ class KubeApi:
             with self.lock:
                 deployment["spec"]["replicas"] = 1
             self._change(deployment)
+
+    def _takes_pods(self, node: str) -> bool:
+        return not self.objects.get("nodes", {}).get(("", node), {}).get("spec", {}).get("unschedulable")
+
+    def schedule(self) -> None:
+        """Begin to start what has no pod, as the scheduler does when a node takes pods again."""
+        with self.lock:
+            deployments = list(self.objects.get("deployments", {}).values())
+        for deployment in deployments:
+            if deployment["spec"]["replicas"] and not self.pods_of(deployment["metadata"]["name"]):
+                self.scaled(deployment, 0)
+
+    def end_pod(self, name: str) -> None:
+        """Begin what the kubelet and the controllers do with a pod that is deleted or evicted; it ends later."""
+        with self.lock:
+            pod = next(pod for (_, pod_name), pod in self.objects["pods"].items() if pod_name == name)
+            pod["metadata"]["deletionTimestamp"] = _now()
+            owner = pod["metadata"]["annotations"]["test/owner"]
+            deployments = self.objects.get("deployments", {}).values()
+            deployment = next((d for d in deployments if d["metadata"]["name"] == owner), None)
+
+        def end() -> None:
+            if deployment is None:
+                return self.delete_pod(name)
+            with _LOCKS.setdefault(id(deployment), threading.Lock()):
+                self.workloads[owner].stop()
+                self.delete_pod(name)
+                with self.lock:
+                    deployment["status"] = {"observedGeneration": 1}
+            self._change(deployment)
+
+        change = threading.Thread(target=end, daemon=True)
+        self._changing.append(change)
+        change.start()
+
+    def create(self, resource: str, namespace: str, body: Object) -> Object:
+        """Store an object as a client sends it, and begin what its controller does."""
+        metadata = {"uid": secrets.token_hex(8), "creationTimestamp": _now(), "resourceVersion": "1"}
+        made: Object = {**body, "metadata": {**body["metadata"], **metadata}}
+        name = made["metadata"]["name"]
+        if resource not in _OF_CLUSTER:
+            made["metadata"]["namespace"] = namespace
+        with self.lock:
+            self.objects.setdefault(resource, {})[made["metadata"].get("namespace", ""), name] = made
+        if resource == "daemonsets":
+            for node in _nodes_of(made["spec"]["template"]):
+                self._make_load_pod(f"{name}-{node}", namespace, made["spec"]["template"], node)
+        elif resource == "jobs":
+            labels = {"batch.kubernetes.io/job-name": name}
+            made["spec"].setdefault("selector", {"matchLabels": labels})
+            made["spec"]["template"]["metadata"].setdefault("labels", {}).update(labels)
+            self._make_load_pod(f"{name}-{secrets.token_hex(3)}", namespace, made["spec"]["template"], name)
+        elif resource == "pods":
+            self._make_load_pod(name, namespace, made, name)
+        return made
+
+    def _make_load_pod(self, name: str, namespace: str, template: Object, node: str) -> None:
+        self.workloads[name] = self.on_node(node)
+        self._make_pod(name, name, template["metadata"].get("labels", {}), node, namespace=namespace)
 
     def delete_pod(self, name: str) -> None:
         """Remove a pod, and kill what runs in it."""
@@ -263,6 +348,18 @@ class KubeApi:
 
 
 _LOCKS: Dict[int, threading.Lock] = {}
+
+
+def _nodes_of(template: Object) -> List[str]:
+    """Return the Kubernetes nodes that the affinity of a DaemonSet's pods names."""
+    affinity = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    return [
+        name
+        for term in affinity["nodeSelectorTerms"]
+        for field in term["matchFields"]
+        if field["key"] == "metadata.name"
+        for name in field["values"]
+    ]
 
 
 def _now() -> str:
@@ -327,8 +424,10 @@ class _Handler(BaseHTTPRequestHandler):
             namespace, tail = tail[1], tail[2:]
         self._object(namespace, tail[0], tail[1] if len(tail) > 1 else "", "/".join(tail[2:]), query)
 
-    def _may(self, verb: str, resource: str) -> bool:
-        return (verb, resource) not in self.server_api.refused.get(self._user, [])
+    def _may(self, right: Right) -> bool:
+        if (right.verb, right.resource) in self.server_api.refused.get(self._user, []):
+            return False
+        return is_allowed(self.server_api.objects, RESOURCES, right)
 
     def _object(self, namespace: str, resource: str, name: str, part: str, query: Dict[str, List[str]]) -> None:
         api = self.server_api
@@ -337,12 +436,16 @@ class _Handler(BaseHTTPRequestHandler):
         verb = {"GET": "get" if name else "list", "POST": "create", "PUT": "update", "DELETE": "delete"}.get(
             self.command, "patch"
         )
-        verb = "create" if part == "exec" else verb
+        verb = "create" if part == "exec" or (verb == "get" and self.command == "POST") else verb
         what = f"{resource}/{part}" if part else resource
-        if not self._may(verb, what):
+        right = Right(self._user, namespace, verb, what, name)
+        if not self._may(right):
             user = f'User "{self._user}" cannot {verb} resource "{what}" in the namespace "{namespace}"'
             return self._fail(403, "Forbidden", f"{what} is forbidden: {user}")
         with api.lock:
+            api.used.add(right)
+            if verb == "create" and not part:
+                return self._send(201, api.create(resource, namespace, json.loads(self._body)))
             stored = api.objects.get(resource, {})
             if verb == "list":
                 return self._list(resource, [o for (at, _), o in stored.items() if namespace in ("", at)], query)
@@ -351,15 +454,21 @@ class _Handler(BaseHTTPRequestHandler):
                 return self._fail(404, "NotFound", f'{resource} "{name}" not found')
         if part == "exec":
             return self._exec(entry, query)
+        if part == "eviction":
+            api.end_pod(name)
+            return self._send(201, {"kind": "Status", "apiVersion": "v1", "metadata": {}, "status": "Success"})
         with api.lock:
             self._one(entry, resource, part)
+        if resource == "nodes":
+            api.schedule()
 
     def _review(self) -> None:
         """Answer `kubectl auth can-i`, which asks in the form of protobuf."""
         message = b"".join(_fields(self._body[len(_PROTOBUF) :])[2])
         (attributes,) = _fields(_fields(message)[2][0])[1]
-        verb, resource, part = (b"".join(_fields(attributes).get(n, ())).decode() for n in (2, 5, 6))
-        allowed = self._may(verb, "/".join(filter(None, (resource, part))))
+        texts = [b"".join(_fields(attributes).get(n, ())).decode() for n in (1, 2, 5, 6, 7)]
+        namespace, verb, resource, part, name = texts
+        allowed = self._may(Right(self._user, namespace, verb, "/".join(filter(None, (resource, part))), name))
         of = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}}
         self._send(201, {**of, "spec": {}, "status": {"allowed": allowed}})
 
@@ -377,8 +486,10 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(200, {"kind": f"{kind}List", "apiVersion": version, "metadata": {}, "items": chosen})
 
     def _one(self, entry: Object, resource: str, part: str) -> None:
-        if self.command == "DELETE":
-            threading.Thread(target=self.server_api.delete_pod, args=(entry["metadata"]["name"],), daemon=True).start()
+        if self.command == "DELETE" and resource == "pods":
+            self.server_api.end_pod(entry["metadata"]["name"])
+        elif self.command == "DELETE":
+            del self.server_api.objects[resource][entry["metadata"].get("namespace", ""), entry["metadata"]["name"]]
         elif self.command in ("PATCH", "PUT"):
             change, before = json.loads(self._body), entry.get("spec", {}).get("replicas", 0)
             if part == "scale":
@@ -461,6 +572,8 @@ def _resources(group: str, version: str) -> Object:
             scale = {"kind": "Scale", "group": "autoscaling", "version": "v1"}
             rows.append({"name": "deployments/scale", "singularName": "", "namespaced": True, "verbs": _VERBS, **scale})
         if name == "pods":
+            eviction = {"kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}
+            rows.append({"name": "pods/eviction", "singularName": "", "namespaced": True, **eviction})
             of = {"kind": "PodExecOptions", "verbs": ["create", "get"]}
             rows.append({"name": "pods/exec", "singularName": "", "namespaced": True, **of})
     versions = f"{group}/{version}" if group else version

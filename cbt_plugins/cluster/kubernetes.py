@@ -13,6 +13,8 @@ from cbt_plugins.inventory import host_of
 
 #: seconds for an answer of the API server
 ANSWER = 30.0
+#: of the pods that `cbt-tools kubernetes manifest` makes for clients
+CLIENT_LABEL = "app=cbt-plugins-client"
 #: names of the pods of a label that are not about to end
 _NAMES = "{{range .items}}{{if not .metadata.deletionTimestamp}}{{.metadata.name}} {{end}}{{end}}"
 
@@ -54,6 +56,12 @@ class Kubernetes:
         section = cluster.get("kubernetes")
         return cls(section) if isinstance(section, Mapping) else None
 
+    @staticmethod
+    def present_context(kubeconfig: Optional[str] = None) -> str:
+        """Return the context that kubectl uses where none is named. Raises KubernetesError."""
+        options = [f"--kubeconfig={kubeconfig}"] if kubeconfig else []
+        return _output(["kubectl", *options, "config", "current-context"]).strip()
+
     def words(self, namespace: str = "") -> List[str]:
         """Return the command line of kubectl without its verb."""
         file = self._section.get("kubeconfig")
@@ -83,19 +91,7 @@ class Kubernetes:
 
     def ask(self, *words: str, namespace: str = "") -> str:
         """Return the output of kubectl. Raises KubernetesError."""
-        line = [*self.words(namespace), f"--request-timeout={ANSWER:g}s", *words]
-        try:
-            done = subprocess.run(
-                line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * ANSWER, check=False
-            )
-        except subprocess.TimeoutExpired:
-            raise KubernetesError(f"{shlex.join(line)}: no reply within {2 * ANSWER:g} s") from None
-        except OSError as error:
-            raise KubernetesError(f"kubectl: {error.strerror}: install it on this machine") from error
-        if done.returncode:
-            why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
-            raise KubernetesError(f"{shlex.join(line)}: {why[0]}")
-        return done.stdout
+        return _output([*self.words(namespace), f"--request-timeout={ANSWER:g}s", *words])
 
     def get(self, *words: str, namespace: str = "") -> Any:
         """Return the JSON of `kubectl get`. Raises KubernetesError."""
@@ -125,3 +121,19 @@ class Kubernetes:
             raise KubernetesError(f"no right to {verb} {resource}: {error}") from error
         if answer != "yes":
             raise KubernetesError(f"no right to {verb} {resource}: kubectl auth can-i says {answer!r}")
+
+
+def _output(line: Sequence[str]) -> str:
+    """Return the output of a command line of kubectl. Raises KubernetesError."""
+    try:
+        done = subprocess.run(
+            line, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=2 * ANSWER, check=False
+        )
+    except subprocess.TimeoutExpired:
+        raise KubernetesError(f"{shlex.join(line)}: no reply within {2 * ANSWER:g} s") from None
+    except OSError as error:
+        raise KubernetesError(f"kubectl: {error.strerror}: install it on this machine") from error
+    if done.returncode:
+        why = done.stderr.strip().splitlines()[-1:] or [f"exit status {done.returncode}"]
+        raise KubernetesError(f"{shlex.join(line)}: {why[0]}")
+    return done.stdout

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
-from cbt_plugins.cluster.ceph import CephError, S3Keys
+from cbt_plugins.cluster.ceph import S3Keys
 from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load
@@ -19,16 +19,16 @@ from cbt_plugins.inventory import check_name, head_of, nodes_of, split_names
 from .. import plan
 from ..command import FAILED, CommandError, Parser, explain, warn
 from .cephadm import CephadmSite
-from .cycle import Entry
 from .discovery import Discovery
-from .endpoints import Endpoints
+from .entry import Entry
 from .packages import PackagesSite
 from .remarks import remarks_on_gateways, remarks_on_health, remarks_on_nodes, remarks_on_zones
-from .site import Site
+from .rook import RookSite
+from .site import Site, user_entry
 from .text import EDIT, cluster_entries, header_of, s3_entries, sections_of, text_of
 
 #: kinds of clusters; each declares the options that name a cluster
-SITES: Tuple[Type[Site], ...] = (PackagesSite, CephadmSite)
+SITES: Tuple[Type[Site], ...] = (PackagesSite, CephadmSite, RookSite)
 #: the user that a run makes
 _USER = "cbt-plugins"
 
@@ -38,6 +38,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = (
         "cbt-tools init --head mon1 --clients client1,client2 -o my.yaml",
         "cbt-tools init --cephadm host1 --clients client1,client2 -o my.yaml",
+        "cbt-tools init --context prod --clients worker4,worker5 -o my.yaml",
     )
     explain(parser, examples, {FAILED: "the cluster does not answer, or has no gateway; nothing was written"})
     does = "It asks the cluster, changes nothing on it, and prints the plan of the new file."
@@ -66,8 +67,6 @@ def run(args: argparse.Namespace) -> int:
     site.cluster["clients"] = clients  # the names contain the users and ports
     owned = _keys_of_profile(args.profile)
     cluster = Discovery.of(site)
-    if args.user:
-        _check_user(cluster, args.user)
     text, remarks = _file(args, site, cluster, clients, owned)
     try:
         load(YamlSource(text.encode(), str(args.output)))
@@ -88,7 +87,7 @@ def run(args: argparse.Namespace) -> int:
 def _site(args: argparse.Namespace) -> Site:
     sites = [site for site in (kind.of_arguments(args) for kind in SITES) if site is not None]
     if len(sites) != 1:
-        options = " or ".join(f"{kind.option} NODE" for kind in SITES)
+        options = " or ".join(kind.example for kind in SITES)
         raise CommandError(f"{'several clusters' if sites else 'no cluster'}: give {options}")
     return sites[0]
 
@@ -109,19 +108,13 @@ def _keys_of_profile(profile: Optional[str]) -> Dict[str, S3Keys]:
         raise CommandError(f"--profile: {error}") from None
 
 
-def _check_user(cluster: Discovery, name: str) -> None:
-    try:
-        cluster.ceph.user_keys(name)
-    except CephError as error:
-        raise CommandError(f"--user: {error}", FAILED) from None
-
-
 def _file(
     args: argparse.Namespace, site: Site, cluster: Discovery, clients: Sequence[str], owned: Mapping[str, S3Keys]
 ) -> Tuple[str, List[str]]:
     """Return the text of the file, and the remarks on the cluster. Raises CommandError."""
     remote = cluster.ceph.remote
-    endpoints = Endpoints.of(cluster.own_gateways, args.ca_file)
+    named_keys = site.keys(cluster.ceph, args.user)
+    endpoints = site.endpoints(cluster.own_gateways, args.ca_file)
     if not endpoints.urls:
         every = "; ".join(f"{g.id} of zone {g.zone}: {', '.join(g.frontends) or 'no port'}" for g in cluster.gateways)
         text = f"no gateway of radosgw-admin's zone {cluster.zone.name} has a port that other hosts can reach"
@@ -132,11 +125,13 @@ def _file(
     askers = [node for node in nodes_of({"clients": clients}) if node not in silent] or [head_of(site.cluster)]
     errors = endpoints.errors(remote, askers, owned)
     makes_user = not (args.user or args.profile)
+    of_site = list(site.header())
     remarks = [
         *remarks_on_health(cluster),
         *(remark for _, remark in unreached),
         *remarks_on_gateways(cluster, endpoints),
         *remarks_on_zones(cluster, makes_user),
+        *site.remarks(),
         *errors,
     ]
     if args.ca_file and not endpoints.ca_file:
@@ -144,11 +139,11 @@ def _file(
     untrusted: Optional[str] = None
     if not endpoints.ca_file and any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
         untrusted = endpoints.issuer(remote, askers[0])
-    keys = Entry("user", args.user or _USER, "its keys are read by radosgw-admin")
+    keys = named_keys or [user_entry(_USER)]
     if args.profile:
-        keys = Entry("profile", args.profile, "keys of ~/.aws/credentials on this machine")
+        keys = [Entry("profile", args.profile, "keys of ~/.aws/credentials on this machine")]
     command = shlex.join(["cbt-tools", "init", *_words(args)])
-    header = header_of(cluster, command, time.strftime("%Y-%m-%d"), remarks)
+    header = header_of(cluster, command, time.strftime("%Y-%m-%d"), of_site, remarks)
     of_cluster = cluster_entries(cluster, site, clients, silent)
     s3 = s3_entries(endpoints, keys, untrusted)
     return text_of(header, sections_of(cluster, of_cluster, s3, len(clients), makes_user)), remarks

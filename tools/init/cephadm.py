@@ -14,7 +14,7 @@ from .site import Site, login_of
 class CephadmSite(Site):
     """`--cephadm`: a host of the cluster where `cephadm shell` works, as on each host with the label _admin."""
 
-    option = "--cephadm"
+    option, example = "--cephadm", "--cephadm NODE"
     head_text = "has cephadm; `cephadm shell` has ceph and radosgw-admin"
 
     @classmethod

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any, Iterator, NamedTuple
+from typing import Iterator
 
 from cbt_plugins.benchmarks.by_size import SETS
 from cbt_plugins.config.units import format_duration, format_percent
 
 from .discovery import Discovery
+from .entry import Entry
 
 #: highest write rate of a device, by class, in bytes/s: above most devices, so that a fill cannot exceed the space
 _FASTEST = {"hdd": 250e6, "ssd": 1e9, "nvme": 4e9}
@@ -22,14 +23,6 @@ _GROWS = 0.30
 _MOST, _EVEN = 0.6, {"get": 45, "put": 20, "stat": 15, "delete": 20}
 #: requests in flight for each OSD; bounds of the workers of a driver
 _PER_OSD, _FEWEST, _MANY = 4, 8, 64
-
-
-class Entry(NamedTuple):
-    """A key of the file with its value and comment."""
-
-    key: str
-    value: Any
-    comment: str = ""
 
 
 def entries_of_cycle(cluster: Discovery, clients: int) -> Iterator[Entry]:

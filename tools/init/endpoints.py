@@ -29,6 +29,7 @@ class Endpoints:
     left_out: Tuple[Gateway, ...]  # gateways without a port of this scheme
     also: Tuple[str, ...]  # URLs of the gateways by the other scheme
     ca_file: Optional[str] = None
+    is_service: bool = False  # what spreads connections over the gateways is meant to be there
 
     @classmethod
     def of(cls, gateways: Sequence[Gateway], ca_file: Optional[str]) -> Endpoints:

@@ -14,7 +14,7 @@ from .site import Site, lacks_program, login_of
 class PackagesSite(Site):
     """`--head`: a node with `ceph`, `radosgw-admin` and an admin keyring."""
 
-    option = "--head"
+    option, example = "--head", "--head NODE"
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:

@@ -33,7 +33,7 @@ def remarks_on_gateways(cluster: Discovery, endpoints: Endpoints) -> Iterator[st
     hosts = sorted({str(row.get("hostname")) for row in cluster.orchestrated if row.get("daemon_type") in _BALANCERS})
     if hosts:
         balancers.append(f"haproxy on {', '.join(hosts)}")
-    if balancers:
+    if balancers and not endpoints.is_service:
         text = f"a load balancer is in front of the gateways: {', '.join(balancers)}"
         yield f"{text}; the file has the URLs of the gateways, to measure RGW without the load balancer"
     for gateway in endpoints.left_out:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import argparse
 import getpass
-from typing import Any, Dict, List, Optional
+from typing import Any, Dict, Iterator, List, Optional, Sequence
 
-from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.rgw_frontends import Gateway, gateways_of
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
@@ -14,6 +14,8 @@ from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts
 from cbt_plugins.inventory import NodeName, check_name
 
 from ..command import FAILED, CommandError
+from .endpoints import Endpoints
+from .entry import Entry
 
 #: exit status of a shell for a missing program
 _NO_PROGRAM = 127
@@ -26,6 +28,8 @@ class Site:
 
     #: the option that names the head
     option: str
+    #: that option as an error asks for it
+    example: str
     #: comment of the head in the file
     head_text = "has ceph and radosgw-admin"
 
@@ -65,6 +69,28 @@ class Site:
         """Return the running gateways."""
         return gateways_of(facts.answers[DAEMON_QUESTIONS["rgw"]])
 
+    def endpoints(self, gateways: Sequence[Gateway], ca_file: Optional[str]) -> Endpoints:
+        """Return where the load goes. Raises CommandError."""
+        return Endpoints.of(gateways, ca_file)
+
+    def keys(self, ceph: Ceph, user: Optional[str]) -> Optional[List[Entry]]:
+        """Return the lines that name the keys of a user that exists, None without one. Raises CommandError."""
+        if user is None:
+            return None
+        try:
+            ceph.user_keys(user)
+        except CephError as error:
+            raise CommandError(f"--user: {error}", FAILED) from None
+        return [user_entry(user)]
+
+    def header(self) -> Iterator[str]:
+        """Yield comments for the begin of the file."""
+        return iter(())
+
+    def remarks(self) -> Sequence[str]:
+        """Return what the user must know of this kind of cluster, after `endpoints` and `header`."""
+        return ()
+
     def _connection(self) -> Ceph:
         return Ceph(Remote.from_host(self.cluster, {}), self.cluster)
 
@@ -82,6 +108,11 @@ def _reason(result: Result) -> str:
     """Return why a command failed: its last line of text, or its exit status."""
     lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {result.status}"
+
+
+def user_entry(name: str) -> Entry:
+    """Return the line that names a user of RGW."""
+    return Entry("user", name, "its keys are read by radosgw-admin")
 
 
 def login_of(option: str, node: str) -> Dict[str, Any]:

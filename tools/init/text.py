@@ -13,9 +13,10 @@ from cbt_plugins.formatting import about_size, several
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import host_of
 
-from .cycle import Entry, entries_of_cycle
+from .cycle import entries_of_cycle
 from .discovery import Discovery
 from .endpoints import Endpoints
+from .entry import Entry
 from .site import Site
 
 #: width of a comment, and of a value before its comment
@@ -69,7 +70,9 @@ def _flow(value: Any) -> str:
     return text.strip()[1:-1]
 
 
-def header_of(cluster: Discovery, command: str, day: str, remarks: Sequence[str]) -> Iterator[str]:
+def header_of(
+    cluster: Discovery, command: str, day: str, of_site: Sequence[str], remarks: Sequence[str]
+) -> Iterator[str]:
     """Yield the comments at the beginning of the file."""
     status, space = cluster.status, cluster.space
     yield f"Made by `{command}` on {day}. Edit the lines marked {EDIT}. Then: cbt-tools plan FILE --live"
@@ -85,6 +88,7 @@ def header_of(cluster: Discovery, command: str, day: str, remarks: Sequence[str]
     zone = cluster.zone
     yield f"zone {zone.name} of zonegroup {zone.zonegroup}" + (f", realm {zone.realms[0]}" if zone.realms else "")
     yield from (f"gateway {g.id} on {g.host}: {'; '.join(g.frontends)}" for g in cluster.gateways)
+    yield from of_site
     if remarks:
         yield ""
         yield from (f"WARNING: {text}" for text in remarks)
@@ -128,7 +132,7 @@ def cluster_entries(
     ]
 
 
-def s3_entries(endpoints: Endpoints, keys: Entry, untrusted: Optional[str]) -> List[Entry]:
+def s3_entries(endpoints: Endpoints, keys: Sequence[Entry], untrusted: Optional[str]) -> List[Entry]:
     """Return the keys of `s3:`. `untrusted`: name of an authority that clients do not trust, "" if it has no name."""
     entries = [Entry("urls", list(endpoints.urls), f"also: {', '.join(endpoints.also)}" if endpoints.also else "")]
     if endpoints.ca_file:
@@ -137,7 +141,7 @@ def s3_entries(endpoints: Endpoints, keys: Entry, untrusted: Optional[str]) -> L
         issuer = f" ({untrusted})" if untrusted else ""
         comment = f"{EDIT}: PEM file on this machine with the authority of the certificates{issuer}"
         entries.append(Entry("# ca_file", "/path/to/ca.pem", comment))
-    return [*entries, keys]
+    return [*entries, *keys]
 
 
 def sections_of(

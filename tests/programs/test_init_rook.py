@@ -1,0 +1,155 @@
+"""`cbt-tools init` for a cluster of Rook: the real kubectl, an API server of the tests, recorded replies of Ceph."""
+
+from __future__ import annotations
+
+import shutil
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, Sequence, Tuple
+
+import pytest
+import yaml
+from kube_api import KubeApi, Workload
+from recorded_cluster import Recorded, connected
+
+from cbt_plugins.config.check import load_file
+from cbt_plugins.tools.__main__ import main
+
+STORE, SERVICE = "my-store", "rook-ceph-rgw-my-store"
+URL = f"http://{SERVICE}.rook-ceph.svc:80"
+
+
+@pytest.fixture
+def cluster(monkeypatch: pytest.MonkeyPatch) -> Recorded:
+    return connected(monkeypatch, "reef")
+
+
+@pytest.fixture
+def api() -> Iterator[KubeApi]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    server = KubeApi()
+    try:
+        server.deployment("rook-ceph-tools", Workload(list), "node9", app="rook-ceph-tools")
+        for type, node in (("osd", "node1"), ("mon", "node1"), ("mon", "node0"), ("rgw", "rgw1"), ("csi", "node7")):
+            server.bare_pod(f"{type}-{node}", Workload(list), node, app=f"rook-ceph-{type}")
+        object_store(server, STORE)
+        server.put("endpoints", SERVICE, subsets=[{"addresses": [{"ip": "10.0.0.1"}, {"ip": "10.0.0.2"}]}])
+        yield server
+    finally:
+        server.close()
+
+
+def object_store(api: KubeApi, name: str) -> None:
+    status = {"phase": "Ready", "info": {"endpoint": f"http://rook-ceph-rgw-{name}.rook-ceph.svc:80"}}
+    api.put("cephobjectstores", name, status=status)
+
+
+def init(api: KubeApi, folder: Path, *words: str, user: str = "admin") -> Tuple[int, Path]:
+    file, config = folder / "my.yaml", str(api.kubeconfig(folder, user))
+    return main(["init", "--kubeconfig", config, "--clients", "node8", *words, "-o", str(file)]), file
+
+
+def test_a_file_for_an_object_store(
+    api: KubeApi, cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Its nodes are pods, its URL is the service; without rights for users it says which one is missing."""
+    api.put("cephobjectstoreusers", "load", spec={"store": STORE}, status={"info": {"secretName": "keys-of-load"}})
+    api.put("cephobjectstoreusers", "other", spec={"store": "other"})
+    api.put("objectbucketclaims", "photos", spec={"bucketName": "photos-1"}, status={"phase": "Bound"})
+    kubectl = ["--context", "test", "--namespace", "rook-ceph"]
+    status, file = init(api, tmp_path, *kubectl)
+    out, err = capsys.readouterr()
+    assert status == 0 and "Run 1 of 1: rgwtest" in out, err
+    assert err == (
+        f"Warning: {URL} is a service with 2 gateways behind it: Kubernetes spreads connections, not requests\n"
+    )
+    document, text = yaml.safe_load(file.read_text()), file.read_text()
+    section = document["cluster"]
+    assert (section["head"], section["transport"], section["clients"]) == ("toolbox", "kubectl", ["node8"])
+    assert section["kubernetes"]["pods"] == {
+        "toolbox": "deploy/rook-ceph-tools",
+        "node8": "app=cbt-plugins-client",
+        "node0": "app=rook-ceph-mon",
+        "node1": "app=rook-ceph-osd",
+        "rgw1": "app=rook-ceph-rgw",
+    }
+    assert document["benchmarks"]["rgwtest"]["s3"] == {"urls": [URL], "user": "cbt-plugins"}
+    for line in (
+        f"# CephObjectStore {STORE} in namespace rook-ceph",
+        "# CephObjectStoreUser load: access_key: secret:keys-of-load/AccessKey, secret_key: secret:keys-of-load/Secret",
+        "# ObjectBucketClaim photos: bucket photos-1, access_key: secret:rook-ceph/photos/AWS_ACCESS_KEY_ID,",
+    ):
+        assert line in text
+    assert "CephObjectStoreUser other" not in text and load_file(file).runs
+    assert {right.verb for right in api.used} <= {"get", "list"}
+
+
+def test_keys_of_a_user_of_the_store(
+    api: KubeApi, cluster: Recorded, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    api.put("cephobjectstoreusers", "load", spec={"store": STORE})
+    assert init(api, tmp_path, "--user", "nobody")[0] == 1
+    assert f"CephObjectStore {STORE} has no CephObjectStoreUser nobody; there are: load" in capsys.readouterr().err
+    status, file = init(api, tmp_path, "--user", "load")
+    section = yaml.safe_load(file.read_text())["benchmarks"]["rgwtest"]
+    secret = f"secret:rook-ceph-object-user-{STORE}-load"
+    assert status == 0 and "rgw" not in section
+    keys = {"access_key": f"{secret}/AccessKey", "secret_key": f"{secret}/SecretKey"}
+    assert section["s3"] == {"urls": [URL], **keys}
+
+
+def _two(api: KubeApi) -> None:
+    object_store(api, "second")
+
+
+def _none(api: KubeApi) -> None:
+    api.objects["cephobjectstores"].clear()
+
+
+def _no_toolbox(api: KubeApi) -> None:
+    del api.objects["deployments"]["rook-ceph", "rook-ceph-tools"]
+
+
+def _no_gateway(api: KubeApi) -> None:
+    api.objects["endpoints"]["rook-ceph", SERVICE]["subsets"] = []
+
+
+def _no_right(api: KubeApi) -> None:
+    api.refused["admin"] = [("list", "cephobjectstores")]
+
+
+@pytest.mark.parametrize(
+    ("change", "words", "status", "text"),
+    [
+        (_two, (), 2, f"has 2 object stores: {STORE}, second: give --object-store"),
+        (_two, ("--object-store", "third"), 2, f"has no CephObjectStore third; there are: {STORE}, second"),
+        (_none, (), 1, "namespace rook-ceph has no CephObjectStore: name another namespace (--namespace)"),
+        (_no_toolbox, (), 1, "namespace rook-ceph has no toolbox (deployment rook-ceph-tools): `kubectl apply` of"),
+        (_no_gateway, (), 1, f"service {SERVICE} of {URL} has no endpoints: no gateway of the store is ready"),
+        (_no_right, (), 1, 'User "admin" cannot list resource "cephobjectstores" in the namespace "rook-ceph"'),
+        (_none, ("--context", "absent"), 1, 'error: context "absent" does not exist'),
+    ],
+)
+def test_what_cannot_be_a_file(
+    api: KubeApi,
+    cluster: Recorded,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    change: Callable[[KubeApi], Any],
+    words: Sequence[str],
+    status: int,
+    text: str,
+) -> None:
+    change(api)
+    ended, file = init(api, tmp_path, *words)
+    assert ended == status and not file.exists()
+    assert text in capsys.readouterr().err
+
+
+def test_one_of_two_object_stores(api: KubeApi, cluster: Recorded, tmp_path: Path) -> None:
+    _two(api)
+    api.put("endpoints", "rook-ceph-rgw-second", subsets=[{"addresses": [{"ip": "10.0.0.3"}]}])
+    status, file = init(api, tmp_path, "--object-store", "second")
+    section: Dict[str, Any] = yaml.safe_load(file.read_text())
+    assert status == 0
+    assert section["benchmarks"]["rgwtest"]["s3"]["urls"] == ["http://rook-ceph-rgw-second.rook-ceph.svc:80"]

@@ -1,0 +1,226 @@
+"""A cluster of Rook: the pods are reached by kubectl, Ceph's programs are in the toolbox, and a service is the URL."""
+
+from __future__ import annotations
+
+import argparse
+import os
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from urllib.parse import urlsplit
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.frontends import Gateway
+from cbt_plugins.cluster.kubernetes import CLIENT_LABEL, Kubernetes, KubernetesError
+from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.formatting import several
+
+from ..command import FAILED, CommandError
+from .endpoints import Endpoints
+from .entry import Entry
+from .site import Site
+
+TOOLBOX, _NAMESPACE = "rook-ceph-tools", "rook-ceph"
+_HEAD = "toolbox"
+_OPTIONS = ("context", "kubeconfig", "namespace", "object_store")
+#: types of daemons, of which the first one on a Kubernetes node gives the pod of that node
+_TYPES = ("osd", "mon", "rgw", "mgr", "mds")
+#: keys in the secret of a CephObjectStoreUser, and in that of an ObjectBucketClaim
+_OF_USER, _OF_CLAIM = ("AccessKey", "SecretKey"), ("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY")
+
+
+class RookSite(Site):
+    """`--context`: a context of kubectl; a CephObjectStore in a namespace of Rook, and its toolbox."""
+
+    option, example = "--context", "--context NAME"
+    head_text = "Rook's toolbox, which has ceph and radosgw-admin"
+
+    def __init__(self, cluster: Dict[str, Any], object_store: Optional[str] = None) -> None:
+        super().__init__(cluster)
+        self._name = object_store
+        self._store: Mapping[str, Any] = {}
+        self._notes: List[str] = []
+
+    @classmethod
+    def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
+        rook = parser.add_argument_group("a cluster of Rook, through kubectl")
+        rook.add_argument(cls.option, metavar="NAME", help="context of kubectl (default: the present one)")
+        rook.add_argument("--kubeconfig", metavar="FILE", type=os.path.abspath, help="default: as for kubectl")
+        rook.add_argument("--namespace", metavar="NAME", help=f"namespace of Rook's cluster (default: {_NAMESPACE})")
+        rook.add_argument("--object-store", metavar="NAME", help="the CephObjectStore, where there are several")
+
+    @classmethod
+    def of_arguments(cls, args: argparse.Namespace) -> Optional[Site]:
+        if not any(getattr(args, option, None) for option in _OPTIONS):
+            return None
+        section = {"context": args.context or _present_context(args.kubeconfig)}
+        section.update({"kubeconfig": args.kubeconfig} if args.kubeconfig else {})
+        section["namespace"] = args.namespace or _NAMESPACE
+        cluster = {"user": "root", "head": _HEAD, "transport": "kubectl", "kubernetes": section}
+        return cls(cluster, args.object_store)
+
+    def ceph(self) -> Ceph:
+        kubernetes = self._kubernetes
+        try:
+            self._store = self._object_store(kubernetes)
+            self._check_toolbox(kubernetes)
+            self.cluster["kubernetes"]["pods"] = self._pods(kubernetes)
+        except KubernetesError as error:
+            raise CommandError(str(error), FAILED) from None
+        return super().ceph()
+
+    def advice(self, result: Result) -> str:
+        return f"; the deployment {TOOLBOX} must be Rook's toolbox"
+
+    def remarks(self) -> Sequence[str]:
+        state = (self._store.get("status") or {}).get("phase")
+        ready = [] if state in ("Ready", "Connected") else [f"CephObjectStore {self._store_name} is {state}, not Ready"]
+        return [*ready, *self._notes]
+
+    def endpoints(self, gateways: Sequence[Gateway], ca_file: Optional[str]) -> Endpoints:
+        """Return the URL of the store's service. Raises CommandError for a service without endpoints."""
+        urls = {scheme: _urls(self._store, scheme) for scheme in ("http", "https")}
+        schemes = ("https", "http") if ca_file else ("http", "https")
+        scheme = next((scheme for scheme in schemes if urls[scheme]), "")
+        if not scheme:
+            raise CommandError(f"CephObjectStore {self._store_name} has no endpoint in its status yet", FAILED)
+        (other,) = set(schemes) - {scheme}
+        for url in urls[scheme]:
+            self._check_service(url)
+        return Endpoints(scheme, urls[scheme], (), urls[other], ca_file if scheme == "https" else None, True)
+
+    def keys(self, ceph: Ceph, user: Optional[str]) -> Optional[List[Entry]]:
+        """Return the keys of a CephObjectStoreUser, None without one. Raises CommandError."""
+        if user is None:
+            return None
+        secrets = {name: secret for name, secret in self._users()}
+        if user not in secrets:
+            present = ", ".join(sorted(secrets)) or "none"
+            text = f"--user: CephObjectStore {self._store_name} has no CephObjectStoreUser {user}; there are: {present}"
+            raise CommandError(text, FAILED)
+        return _key_entries(secrets[user], _OF_USER)
+
+    def header(self) -> Iterator[str]:
+        """Yield what the file says of the object store, its users and the claims for buckets."""
+        namespace = self._kubernetes.namespace
+        yield f"CephObjectStore {self._store_name} in namespace {namespace}"
+        for name, secret in self._users():
+            access, private = _key_entries(secret, _OF_USER)
+            yield f"CephObjectStoreUser {name}: {access.key}: {access.value}, {private.key}: {private.value}"
+        for name, bucket in self._claims():
+            access, private = _key_entries(f"{namespace}/{name}", _OF_CLAIM)
+            yield f"ObjectBucketClaim {name}: bucket {bucket}, {access.key}: {access.value}, {private.key}: " + (
+                str(private.value)
+            )
+
+    @property
+    def _kubernetes(self) -> Kubernetes:
+        return Kubernetes(self.cluster["kubernetes"])
+
+    @property
+    def _store_name(self) -> str:
+        return str(self._store["metadata"]["name"])
+
+    def _object_store(self, kubernetes: Kubernetes) -> Mapping[str, Any]:
+        stores = {str(item["metadata"]["name"]): item for item in kubernetes.get("cephobjectstores")["items"]}
+        where = f"namespace {kubernetes.namespace}"
+        if self._name is not None and self._name not in stores:
+            present = ", ".join(sorted(stores)) or "none"
+            raise CommandError(f"--object-store: {where} has no CephObjectStore {self._name}; there are: {present}")
+        if not stores:
+            raise CommandError(f"{where} has no CephObjectStore: name another namespace (--namespace)", FAILED)
+        if self._name is None and len(stores) > 1:
+            raise CommandError(
+                f"{where} has {len(stores)} object stores: {', '.join(sorted(stores))}: give --object-store"
+            )
+        return stores[self._name or next(iter(stores))]
+
+    @staticmethod
+    def _check_toolbox(kubernetes: Kubernetes) -> None:
+        present = {str(item["metadata"]["name"]): item for item in kubernetes.get("deployments")["items"]}
+        made_by = "`kubectl apply` of deploy/examples/toolbox.yaml of Rook makes it"
+        if TOOLBOX not in present:
+            text = f"namespace {kubernetes.namespace} has no toolbox (deployment {TOOLBOX}): {made_by}"
+            raise CommandError(text, FAILED)
+        if not (present[TOOLBOX].get("status") or {}).get("availableReplicas"):
+            raise CommandError(f"the toolbox (deployment {TOOLBOX}) has no pod that is ready", FAILED)
+
+    def _pods(self, kubernetes: Kubernetes) -> Dict[str, Any]:
+        """Return node -> pod: the toolbox, a daemon of each Kubernetes node, and the pods of clients."""
+        of_type = {f"rook-ceph-{type}": type for type in _TYPES}
+        nodes: Dict[str, List[str]] = {}
+        names = set()
+        for pod in kubernetes.get("pods")["items"]:
+            names.add(str(pod["metadata"]["name"]))
+            app, node = (pod["metadata"].get("labels") or {}).get("app"), pod["spec"].get("nodeName")
+            if app in of_type and node:
+                nodes.setdefault(str(node), []).append(app)
+        pods = {node: f"app={min(apps, key=list(of_type).index)}" for node, apps in sorted(nodes.items())}
+        clients = {name: CLIENT_LABEL for name in self.cluster.get("clients", ()) if name not in names}
+        return {_HEAD: f"deploy/{TOOLBOX}", **clients, **{n: pod for n, pod in pods.items() if n not in clients}}
+
+    def _check_service(self, url: str) -> None:
+        """Raise CommandError where no pod is behind a service; only of one in the namespace of the store."""
+        namespace = self._kubernetes.namespace
+        name, _, rest = (urlsplit(url).hostname or "").partition(".")
+        if rest.split(".")[:2] != [namespace, "svc"]:
+            return
+        try:
+            subsets = self._kubernetes.get("endpoints", name).get("subsets") or ()
+        except KubernetesError as error:
+            raise CommandError(str(error), FAILED) from None
+        count = sum(len(subset.get("addresses") or ()) for subset in subsets)
+        if not count:
+            raise CommandError(f"service {name} of {url} has no endpoints: no gateway of the store is ready", FAILED)
+        self._notes.append(
+            f"{url} is a service with {several(count, 'gateway')} behind it: Kubernetes spreads connections, "
+            "not requests"
+        )
+
+    def _users(self) -> Iterator[Tuple[str, str]]:
+        """Yield each user of the store and its secret."""
+        for item in self._optional("cephobjectstoreusers"):
+            info = (item.get("status") or {}).get("info") or {}
+            if item["spec"].get("store") == self._store_name:
+                name = str(item["metadata"]["name"])
+                yield name, str(info.get("secretName") or f"rook-ceph-object-user-{self._store_name}-{name}")
+
+    def _claims(self) -> Iterator[Tuple[str, str]]:
+        """Yield each ObjectBucketClaim that has its bucket, and the bucket."""
+        for item in self._optional("objectbucketclaims"):
+            bucket = item["spec"].get("bucketName")
+            if bucket and (item.get("status") or {}).get("phase") == "Bound":
+                yield str(item["metadata"]["name"]), str(bucket)
+
+    def _optional(self, resource: str) -> List[Mapping[str, Any]]:
+        """Return objects that a file can do without; a remark says why there are none."""
+        try:
+            return list(self._kubernetes.get(resource)["items"])
+        except KubernetesError as error:
+            note = f"{resource} are not in the file: {error}"
+            self._notes += [note] if note not in self._notes else []
+            return []
+
+
+def _present_context(kubeconfig: Optional[str]) -> str:
+    """Return the context that kubectl would use. Raises CommandError."""
+    try:
+        return Kubernetes.present_context(kubeconfig)
+    except KubernetesError as error:
+        raise CommandError(f"{RookSite.option}: {error}") from None
+
+
+def _urls(store: Mapping[str, Any], scheme: str) -> Tuple[str, ...]:
+    """Return the URLs of one scheme in the status of an object store, as releases of Rook have them."""
+    status = store.get("status") or {}
+    info, lists = status.get("info") or {}, status.get("endpoints") or {}
+    single = info.get({"http": "endpoint", "https": "secureEndpoint"}[scheme])
+    listed = lists.get({"http": "insecure", "https": "secure"}[scheme]) or ()
+    return tuple(dict.fromkeys(str(url).rstrip("/") for url in ([single] if single else listed)))
+
+
+def _key_entries(secret: str, names: Tuple[str, str]) -> List[Entry]:
+    """Return the lines of a file that name the keys in a secret."""
+    access, private = names
+    return [
+        Entry("access_key", f"secret:{secret}/{access}", "the run reads the secret; the keys stay in memory"),
+        Entry("secret_key", f"secret:{secret}/{private}"),
+    ]
