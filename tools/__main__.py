@@ -19,7 +19,7 @@ from .command import STATUSES, CommandError, Parser, call, explain
 
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (
-    *("build", "lab", "init", "import", "plan", "size", "inject", "undo", "snapshot"),
+    *("build", "lab", "init", "kubernetes", "import", "plan", "size", "inject", "undo", "snapshot"),
     *("report", "watch", "sql", "export", "flame", "verify", "compare", "gate", "history", "campaign", "bisect", "pr"),
 )
 #: verbs that are keywords of Python, which cannot name a module

@@ -1,0 +1,181 @@
+"""`cbt-tools kubernetes manifest`, applied by the real kubectl: its pods, and whether its rights are those of a run."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+import yaml
+from kube_api import KubeApi, Workload
+from kube_rights import Right, granted, user_of
+
+from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.faults import services
+from cbt_plugins.faults.facts import DaemonName, Facts
+from cbt_plugins.faults.scene import ClusterLimits, Scene
+from cbt_plugins.tools.__main__ import main
+
+OPERATOR, TOOLBOX = "rook-ceph-operator", "rook-ceph-tools"
+ACCOUNT = user_of("rook-ceph", "cbt-plugins")
+FILE = """
+cluster:
+  user: root
+  head: toolbox
+  clients: [worker8, worker9, one, two]
+  osds: [node3]
+  mons: [node3]
+  use_existing: true
+  iterations: 1
+  tmp_dir: /var/tmp/cbt
+  transport: kubectl
+  kubernetes:
+    context: test
+    pods:
+      toolbox: deploy/rook-ceph-tools
+      worker8: {pod: app=cbt-plugins-client, namespace: load}
+      worker9: {pod: app=cbt-plugins-client, namespace: load}
+      one: job/one
+      two: two
+      node3: app=rook-ceph-osd
+benchmarks:
+  osdfailure:
+    s3: {urls: ['http://a'], access_key: 'secret:keys/AccessKey', secret_key: 'secret:apps/claim/SecretKey'}
+    engine: cbt-load
+    objects: {sizes: [64KiB]}
+    workers: 4
+    fill: {duration: 10s}
+    phase: {duration: 10s}
+    down_nodes: 1
+    fault: {kind: stop, nodes: [node3]}
+"""
+
+
+@pytest.fixture
+def api() -> Iterator[KubeApi]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    server = KubeApi()
+    here = Workload(list, environment=dict(os.environ))
+    server.on_node = lambda node: Workload(lambda argv: ["env", f"POD={node}", *argv], environment=dict(os.environ))
+    try:
+        server.deployment(OPERATOR, Workload(list), "node0", app=OPERATOR)
+        server.deployment(TOOLBOX, here, "node0", app=TOOLBOX)
+        labels = {"app": "rook-ceph-osd", "ceph-osd-id": "3"}
+        server.deployment("rook-ceph-osd-3", here, "node3", **labels)
+        server.secret("keys", AccessKey="A")
+        server.secret("others", AccessKey="B")
+        server.put("secrets", "claim", "apps", data={"SecretKey": "Qg=="})
+        yield server
+    finally:
+        server.close()
+
+
+def manifest(folder: Path, capsys: pytest.CaptureFixture[str], *options: str, text: str = FILE) -> List[Any]:
+    (folder / "my.yaml").write_text(text)
+    assert main(["kubernetes", "manifest", str(folder / "my.yaml"), *options]) == 0
+    return list(yaml.safe_load_all(capsys.readouterr().out))
+
+
+def kubectl(api: KubeApi, folder: Path, *words: str, given: str = "") -> str:
+    line = ["kubectl", "--kubeconfig", str(api.kubeconfig(folder)), *words]
+    done = subprocess.run(line, input=given, capture_output=True, text=True, timeout=120)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def applied(api: KubeApi, folder: Path, objects: List[Any]) -> None:
+    kubectl(api, folder, "apply", "--validate=false", "-f", "-", given=yaml.safe_dump_all(objects))
+
+
+def section(api: KubeApi, folder: Path) -> Dict[str, Any]:
+    cluster: Dict[str, Any] = yaml.safe_load(FILE)["cluster"]
+    cluster["kubernetes"]["kubeconfig"] = str(api.kubeconfig(folder, ACCOUNT))
+    return cluster
+
+
+def test_the_rights_are_those_of_a_run(api: KubeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """All that a run asks for is allowed, and nothing is allowed that it does not ask for."""
+    applied(api, tmp_path, manifest(tmp_path, capsys))
+    cluster = section(api, tmp_path)
+    api.used.clear()
+    remote = Remote.from_host(cluster, {})
+    results = remote.run(["toolbox", "worker8", "worker9", "one", "two", "node3"], "echo $POD", check=False)
+    assert [result.status for result in results.values()] == [0] * 6, results
+    outputs = [results[client].stdout for client in ("worker8", "worker9", "one", "two")]
+    assert outputs == ["worker8\n", "worker9\n", "one\n", "two\n"]
+    kubernetes = Kubernetes(cluster["kubernetes"])
+    assert (kubernetes.secret("keys", "AccessKey"), kubernetes.secret("claim", "SecretKey", "apps")) == ("A", "B")
+    with pytest.raises(KubernetesError, match=r'User ".*:cbt-plugins" cannot get resource "secrets"'):
+        kubernetes.secret("others", "AccessKey")
+    tree = {"nodes": [{"id": -1, "type": "host", "name": "a", "children": [3]}]}
+    facts = Facts({"osd metadata": [{"id": 3, "hostname": "node3"}], "osd tree": tree})
+    scene = Scene(Ceph(remote, cluster), facts, ("node3",), "r1-a", ClusterLimits(pause=0.1))
+    (found,) = services.find(scene, [DaemonName("osd", "3")])["node3"]
+    for commands in (services.stop(scene, [found]), services.start(scene, [found])):
+        for command in commands:
+            done = subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
+            assert done.returncode == 0, done.stderr
+    by_kubectl_before_1_31 = {Right(ACCOUNT, where, "get", "pods/exec", "*") for where in ("rook-ceph", "load")}
+    asked = {(right.namespace, right.verb, right.resource) for right in api.used if right.user == ACCOUNT}
+    rights = set(granted(api.objects, ACCOUNT))
+    assert by_kubectl_before_1_31 <= rights
+    unused = {right for right in rights - by_kubectl_before_1_31 if right[1:4] not in asked}
+    assert unused == set()
+    assert {right.name for right in rights if right.resource == "secrets"} == {"keys", "claim"}
+
+
+def test_a_file_without_faults_needs_no_right_to_change_anything(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    text = FILE[: FILE.index("  osdfailure")] + "  rgwtest: {s3: {urls: ['http://a'], profile: p, region: r}, \n"
+    text += "    objects: {sizes: [64KiB]}, workers: 4, fill: {duration: 10s}, measure: {duration: 10s}, "
+    text += "age: {duration: 10s}, engine: cbt-load}\n"
+    objects = manifest(tmp_path, capsys, text=text)
+    rules = [rule for document in objects if document["kind"] == "Role" for rule in document["rules"]]
+    verbs = {(rule["resources"][0], verb) for rule in rules for verb in rule["verbs"]}
+    assert {verb for resource, verb in verbs if resource != "pods/exec"} <= {"get", "list"}
+    assert not any(document["kind"] == "ClusterRole" for document in objects)
+
+
+def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    options = ("--cpu", "8", "--memory", "4Gi", "--node-selector", "role=load", "--away-from-osds", "--image", "i:1")
+    objects = manifest(tmp_path, capsys, *options)
+    job, pod, daemons = (next(d for d in objects if d["kind"] == kind) for kind in ("Job", "Pod", "DaemonSet"))
+    assert daemons["metadata"]["namespace"] == "load"
+    assert (pod["metadata"]["name"], job["metadata"]["name"]) == ("two", "one")
+    specs = [pod["spec"], job["spec"]["template"]["spec"], daemons["spec"]["template"]["spec"]]
+    for spec in specs:
+        (container,) = spec["containers"]
+        given = {"cpu": "8", "memory": "4Gi"}
+        assert container["resources"] == {"requests": given, "limits": given} and container["image"] == "i:1"
+        assert spec["nodeSelector"] == {"role": "load"} and spec["automountServiceAccountToken"] is False
+        (apart,) = spec["affinity"]["podAntiAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+        assert apart["labelSelector"]["matchLabels"] == {"app": "rook-ceph-osd"}
+        assert apart["namespaces"] == ["rook-ceph"] and apart["topologyKey"] == "kubernetes.io/hostname"
+        assert container["volumeMounts"][0]["mountPath"] == "/var/tmp/cbt"
+    assert [spec["restartPolicy"] for spec in specs] == ["Never", "Never", "Always"]
+    chosen = specs[2]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
+    assert chosen["nodeSelectorTerms"][0]["matchFields"][0]["values"] == ["worker8", "worker9"]
+
+
+@pytest.mark.parametrize(
+    ("text", "options", "said"),
+    [
+        (FILE.replace("job/one", "deploy/one"), (), "pods: one is deploy/one: a client must be a pod, job/NAME, or"),
+        (FILE, ("--node-selector", "role"), "--node-selector: must be KEY=VALUE: role"),
+        (FILE.replace("transport: kubectl", "transport: kubect"), (), "no transport 'kubect' is installed"),
+    ],
+)
+def test_what_cannot_be_a_manifest(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], text: str, options: Any, said: str
+) -> None:
+    (tmp_path / "my.yaml").write_text(text)
+    assert main(["kubernetes", "manifest", str(tmp_path / "my.yaml"), *options]) == 2
+    captured = capsys.readouterr()
+    assert said in captured.err and captured.out == ""

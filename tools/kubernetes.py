@@ -1,0 +1,223 @@
+"""Write what a run needs in a Kubernetes cluster."""
+
+from __future__ import annotations
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+
+import yaml
+
+from cbt_plugins.cluster.kubernetes import Kubernetes, Pod
+from cbt_plugins.config.check import Config, load
+from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.source import read
+from cbt_plugins.config.spans import fault_spans
+from cbt_plugins.inventory import nodes_of
+
+from .command import CommandError, explain
+
+#: has Python 3, sh and timeout; the programs of the load are copied into it
+_IMAGE = "docker.io/library/python:3.11-slim"
+_ACCOUNT, _LABEL = "cbt-plugins", "cbt-plugins-client"
+_OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
+_SECRET = "secret:"
+#: kinds of faults that change deployments, pods and nodes
+_BY_DEPLOYMENT, _BY_POD, _BY_NODE = ("stop",), ("delete_pod",), ("node_drain",)
+Object = Dict[str, Any]
+
+
+def add_arguments(parser: argparse.ArgumentParser) -> None:
+    """Declare the verbs for Kubernetes."""
+    example = "cbt-tools kubernetes manifest my.yaml | kubectl apply -f -"
+    explain(parser, (example, "cbt-tools kubernetes manifest my.yaml | kubectl delete -f -"))
+    verbs = parser.add_subparsers(dest="kubernetes_verb", required=True, metavar="manifest")
+    text = "print the pods of the clients, and a service account with the rights that the run of FILE needs"
+    manifest = verbs.add_parser("manifest", help=text, description=f"{text}.")
+    explain(manifest, ("cbt-tools kubernetes manifest my.yaml --cpu 8 --away-from-osds | kubectl apply -f -",))
+    manifest.add_argument("file", help="YAML file with `transport: kubectl`")
+    manifest.add_argument("--image", default=_IMAGE, help="of the clients, with sh and Python 3 (default: %(default)s)")
+    manifest.add_argument("--cpu", default="2", help="request and limit of a client (default: %(default)s)")
+    manifest.add_argument("--memory", default="2Gi", help="request and limit of a client (default: %(default)s)")
+    selector = "label of the Kubernetes nodes for clients; may be repeated"
+    manifest.add_argument("--node-selector", metavar="KEY=VALUE", action="append", default=[], help=selector)
+    manifest.add_argument("--away-from-osds", action="store_true", help="no client on a node with an OSD of Rook")
+
+
+def run(args: argparse.Namespace) -> int:
+    """Print the manifest. All errors of the file go to stderr."""
+    try:
+        config = load(read(Path(args.file)))
+    except ConfigError as error:
+        raise CommandError(str(error)) from None
+    kubernetes = Kubernetes.of(config.cluster)
+    if kubernetes is None:
+        raise CommandError(f"{args.file}: cluster: has no kubernetes: section: see docs/SITES.md")
+    selector = dict(word.partition("=")[::2] for word in args.node_selector)
+    if not all(key and value for key, value in selector.items()):
+        raise CommandError(f"--node-selector: must be KEY=VALUE: {', '.join(args.node_selector)}")
+    clients = _Clients(config, kubernetes, args.image, {"cpu": args.cpu, "memory": args.memory}, selector)
+    clients.away_from_osds = args.away_from_osds
+    objects = [*clients.objects(), *_Rights(config, kubernetes).objects()]
+    print(yaml.safe_dump_all(objects, sort_keys=False, width=120), end="")
+    return 0
+
+
+@dataclass
+class _Clients:
+    """The pods of the clients, by what `kubernetes: pods:` says of each."""
+
+    config: Config
+    kubernetes: Kubernetes
+    image: str
+    resources: Mapping[str, str]
+    selector: Mapping[str, str]
+    away_from_osds: bool = False
+
+    def objects(self) -> Iterator[Object]:
+        """Yield a DaemonSet for each label, and a Job or a Pod for each name."""
+        by_label: Dict[Tuple[str, str], List[str]] = {}
+        for client in nodes_of(self.config.cluster, "clients"):
+            pod = self.kubernetes.pod(client)
+            kind, _, name = pod.pattern.rpartition("/")
+            if pod.is_label:
+                by_label.setdefault((pod.namespace, pod.pattern), []).append(client)
+            elif kind in ("", "pod", "job"):
+                yield self._single(kind, name, pod)
+            else:
+                text = f"{client} is {pod.pattern}: a client must be a pod, job/NAME, or LABEL=VALUE"
+                raise CommandError(f"kubernetes: pods: {text}")
+        for (namespace, pattern), nodes in by_label.items():
+            labels = dict(pair.partition("=")[::2] for pair in pattern.split(","))
+            yield self._daemon_set(namespace, labels, nodes)
+
+    def _single(self, kind: str, name: str, pod: Pod) -> Object:
+        metadata = {"name": name, "namespace": pod.namespace, "labels": {"app": _LABEL}}
+        spec = self._pod_spec({}, spread=True)
+        if kind != "job":
+            return {"apiVersion": "v1", "kind": "Pod", "metadata": metadata, "spec": spec}
+        template = {"metadata": {"labels": {"app": _LABEL}}, "spec": spec}
+        return {
+            "apiVersion": "batch/v1",
+            "kind": "Job",
+            "metadata": metadata,
+            "spec": {"backoffLimit": 0, "template": template},
+        }
+
+    def _daemon_set(self, namespace: str, labels: Mapping[str, str], nodes: Sequence[str]) -> Object:
+        field_term = {"key": "metadata.name", "operator": "In", "values": list(nodes)}
+        required = {"nodeSelectorTerms": [{"matchFields": [field_term]}]}
+        spec = self._pod_spec({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
+        spec["restartPolicy"] = "Always"
+        template = {"metadata": {"labels": dict(labels)}, "spec": spec}
+        return {
+            "apiVersion": "apps/v1",
+            "kind": "DaemonSet",
+            "metadata": {"name": _LABEL, "namespace": namespace, "labels": dict(labels)},
+            "spec": {"selector": {"matchLabels": dict(labels)}, "template": template},
+        }
+
+    def _pod_spec(self, affinity: Object, spread: bool = False) -> Object:
+        apart = {**affinity}
+        if self.away_from_osds:
+            near = {"labelSelector": {"matchLabels": _OSD_LABELS}, "topologyKey": _HOST}
+            near["namespaces"] = [self.kubernetes.namespace]
+            apart["podAntiAffinity"] = {"requiredDuringSchedulingIgnoredDuringExecution": [near]}
+        if spread:
+            others = {"labelSelector": {"matchLabels": {"app": _LABEL}}, "topologyKey": _HOST}
+            preferred = [{"weight": 100, "podAffinityTerm": others}]
+            apart.setdefault("podAntiAffinity", {})["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
+        folder = str(self.config.cluster.get("tmp_dir") or "/tmp/cbt")
+        container = {
+            "name": "load",
+            "image": self.image,
+            # a shell as process 1 would ignore SIGTERM
+            "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
+            "resources": {"requests": dict(self.resources), "limits": dict(self.resources)},
+            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
+            "volumeMounts": [{"name": "rows", "mountPath": folder}],
+        }
+        return {
+            "automountServiceAccountToken": False,
+            "restartPolicy": "Never",
+            **({"nodeSelector": dict(self.selector)} if self.selector else {}),
+            **({"affinity": apart} if apart else {}),
+            "containers": [container],
+            "volumes": [{"name": "rows", "emptyDir": {}}],
+        }
+
+
+@dataclass
+class _Rights:
+    """A service account for the machine that leads the run, with what the run of a file asks the API server for."""
+
+    config: Config
+    kubernetes: Kubernetes
+    #: namespace -> (API group, resource, names, verbs)
+    rules: Dict[str, List[Tuple[str, str, Tuple[str, ...], Tuple[str, ...]]]] = field(default_factory=dict)
+
+    def objects(self) -> Iterator[Object]:
+        """Yield the account, a role for each namespace and one for nodes, and their bindings."""
+        namespace = self.kubernetes.namespace
+        self._of_commands()
+        self._of_secrets()
+        kinds = {span.fault.kind for run in self.config.runs for span in fault_spans(run.plan)}
+        self._of_faults(kinds)
+        yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": namespace}}
+        for where in self.rules:
+            yield from self._role(where, namespace)
+
+    def _role(self, where: str, of_account: str) -> Iterator[Object]:
+        kind, group = ("Role" if where else "ClusterRole"), "rbac.authorization.k8s.io"
+        metadata = {"name": _ACCOUNT, **({"namespace": where} if where else {})}
+        rules = [
+            {"apiGroups": [of], "resources": [resource], **({"resourceNames": list(names)} if names else {})}
+            | {"verbs": list(verbs)}
+            for of, resource, names, verbs in dict.fromkeys(self.rules[where])
+        ]
+        yield {"apiVersion": f"{group}/v1", "kind": kind, "metadata": metadata, "rules": rules}
+        yield {
+            "apiVersion": f"{group}/v1",
+            "kind": f"{kind}Binding",
+            "metadata": metadata,
+            "subjects": [{"kind": "ServiceAccount", "name": _ACCOUNT, "namespace": of_account}],
+            "roleRef": {"apiGroup": group, "kind": kind, "name": _ACCOUNT},
+        }
+
+    def _allow(self, where: str, of: str, resource: str, verbs: Sequence[str], names: Sequence[str] = ()) -> None:
+        self.rules.setdefault(where, []).append((of, resource, tuple(names), tuple(verbs)))
+
+    def _of_commands(self) -> None:
+        """Allow commands in the pods of the nodes."""
+        pods = [self.kubernetes.pod(node) for node in nodes_of(self.config.cluster)]
+        for namespace in dict.fromkeys(pod.namespace for pod in pods):
+            here = [pod for pod in pods if pod.namespace == namespace]
+            lists = any(pod.is_label or "/" in pod.pattern for pod in here)
+            self._allow(namespace, "", "pods", ["get", *(["list"] if lists else [])])
+            # kubectl asks for one or the other, depending on its version
+            self._allow(namespace, "", "pods/exec", ["create", "get"])
+            for prefix, group, resource in (("deploy/", "apps", "deployments"), ("job/", "batch", "jobs")):
+                names = sorted({pod.pattern[len(prefix) :] for pod in here if pod.pattern.startswith(prefix)})
+                if names:
+                    self._allow(namespace, group, resource, ["get"], names)
+
+    def _of_secrets(self) -> None:
+        by_namespace: Dict[str, List[str]] = {}
+        for run in self.config.runs:
+            s3 = run.plan.s3
+            for source in (s3.access_key_source, s3.secret_key_source, s3.session_token_source):
+                if source and source.startswith(_SECRET):
+                    *namespace, name, _ = source[len(_SECRET) :].split("/")
+                    names = by_namespace.setdefault(namespace[0] if namespace else self.kubernetes.namespace, [])
+                    names += [name] if name not in names else []
+        for where, names in by_namespace.items():
+            self._allow(where, "", "secrets", ["get"], sorted(names))
+
+    def _of_faults(self, kinds: set[str]) -> None:
+        namespace, operators = self.kubernetes.namespace, self.kubernetes.operator_namespace
+        if kinds.intersection(_BY_DEPLOYMENT):
+            for where in dict.fromkeys((namespace, operators)):
+                self._allow(where, "", "pods", ["list"])
+                self._allow(where, "apps", "deployments", ["get", "patch", *(["list"] if where == namespace else [])])
+                self._allow(where, "apps", "deployments/scale", ["patch"])
