@@ -15,10 +15,11 @@ import shlex
 import shutil
 import subprocess
 import sys
+import urllib.request
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, NamedTuple, Tuple
 
 import pytest
 from running_lab import need_machine, need_systemd
@@ -31,7 +32,35 @@ from cbt_plugins.tools.lab.process import CephShell, wait_for
 from cbt_plugins.tools.lab.root_builder import RootBuilder
 from cbt_plugins.tools.lab.topology import HEAD, LabNode, LabRecord
 
-RELEASE, IMAGE = "pacific", "localhost/ceph:16.2.15"
+#: in node0, while a test has it
+REGISTRY = "node0:5000"
+
+
+class Image(NamedTuple):
+    """An image of Ceph: the packages of a Debian, and Python modules in the place of some of them."""
+
+    release: str
+    version: str
+    modules: Tuple[str, ...]  # of PyPI
+    python: Tuple[str, ...] = ()  # options of pip for the Python of the image
+    in_registry: bool = False
+
+    @property
+    def name(self) -> str:
+        return f"{REGISTRY if self.in_registry else 'localhost'}/ceph:{self.version}"
+
+
+#: what cephadm's module needs and Debian 12 has no package of
+OLD = Image("pacific", "16.2.15", ("remoto==1.2.1", "execnet==1.9.0"))
+_FOR_313 = ("--python-version=3.13", "--abi=abi3", "--abi=none", "--platform=manylinux2010_x86_64", "--platform=any")
+#: a ceph-mgr cannot import what is written in Rust (PyO3), as these are in Debian 13: their last releases in C
+NEW = Image(
+    "reef",
+    "18.2.7",
+    ("asyncssh==2.11.0", "cryptography==3.3.2", "bcrypt==3.2.2", "pyOpenSSL==20.0.1", "six==1.17.0"),
+    (*_FOR_313, "--implementation=cp", "--only-binary=:all:"),
+    in_registry=True,
+)
 #: where the first monitor is, and `cephadm shell` works; the rest of them
 NODES = ("node1", "node2", "node3")
 FIRST = NODES[0]
@@ -50,8 +79,6 @@ CLUSTER: Dict[str, Any] = {
     "tmp_dir": "/var/tmp/cbt",
 }
 _PROGRAMS = ("podman", "runc", "cephadm", "catatonit", "conmon", "lvcreate", "debootstrap")
-#: what cephadm's module needs and Debian 12 has no package of
-_PIP = ("remoto==1.2.1", "execnet==1.9.0")
 _PACKAGES = ("ceph-mgr-cephadm", "cephadm", "lvm2", "radosgw", "podman-")
 
 #: $0 root folder, $1 work folder, $2 store, $3 image, then packages; in a mount namespace of its own
@@ -65,6 +92,7 @@ store=$2 image=$3; shift 3
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
 chroot "$m" apt-get -q install -y --no-install-recommends "$@" >&2
 for d in proc sys dev; do umount -l "$m/$d"; done
+for f in "$m/mnt"/*; do rm -rf "$m/usr/lib/python3/dist-packages/${f##*/}"; done
 cp -r "$m/mnt/." "$m/usr/lib/python3/dist-packages/"; umount "$m/mnt"
 tar -C "$m" -c --one-file-system . |
   podman --root "$store" --runroot /mnt/run --storage-driver overlay import -q --change 'LABEL ceph=True' - "$image"
@@ -82,6 +110,15 @@ runroot = "/run/containers/storage"
 graphroot = "/var/lib/containers/storage"
 [storage.options]
 additionalimagestores = ["{store}"]
+"""
+_REGISTRIES = f"""[[registry]]
+location = "{REGISTRY}"
+insecure = true
+"""
+#: of the registry: $0 its folder, $1 its address
+_SERVE = """
+printf 'version: 0.1\nstorage: {filesystem: {rootdirectory: %s}}\nhttp: {addr: "%s"}\n' "$0" "$1" > "$0.yml"
+exec docker-registry serve "$0.yml"
 """
 _POLICY = '{"default": [{"type": "insecureAcceptAnything"}]}\n'
 #: Before all others at each boot: what is the node's own, folders that cephadm mounts, and the log that podman writes.
@@ -147,27 +184,62 @@ def need_cephadm() -> None:
         pytest.skip("no cephadm cluster: the image is made of the packages of Debian 12")
 
 
-def image() -> Path:
-    """Return the store of podman with the image of Ceph; it is made in the cache: minutes, 3 GB."""
-    store = cache_home() / "cbt-plugins" / "images" / IMAGE.rpartition(":")[2]
+def image(made: Image = OLD) -> Path:
+    """Return the store of podman with an image of Ceph; it is made in the cache: minutes, 3 GB."""
+    store = images() / made.version
     store.parent.mkdir(parents=True, exist_ok=True)
     with open(f"{store}.lock", "w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
         if not store.exists():
             try:
-                root = RootBuilder(lambda text: None).make(RELEASE)
+                root = RootBuilder(lambda text: None).make(made.release)
             except LabError as error:
-                pytest.skip(f"no cephadm cluster: no root folder of Ceph {RELEASE}: {error}")
+                pytest.skip(f"no cephadm cluster: no root folder of Ceph {made.release}: {error}")
             work, partial = Path(f"{store}.work"), Path(f"{store}.partial")
             for folder in (work, partial):
                 shutil.rmtree(folder, ignore_errors=True)
-            pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(work / "pip"), *_PIP]
-            _run(pip)
-            script = ["bash", "-c", f"set -o pipefail; {_BUILD}", str(root), str(work), str(partial), IMAGE]
+            pip = [sys.executable, "-m", "pip", "-q", "install", "--no-deps", "--target", str(work / "pip")]
+            _run([*pip, *made.python, *made.modules])
+            script = ["bash", "-c", f"set -o pipefail; {_BUILD}", str(root), str(work), str(partial), made.name]
             _run(["unshare", "--mount", "--propagation", "private", *script, *_PACKAGES])
+            if made.in_registry:
+                _push(made, partial)
             shutil.rmtree(work)
             os.rename(partial, store)
     return store
+
+
+def images() -> Path:
+    return cache_home() / "cbt-plugins" / "images"
+
+
+def registry(address: str) -> List[str]:
+    """Return the command line of a registry with all images that were pushed."""
+    return ["sh", "-c", _SERVE, str(images() / "registry"), address]
+
+
+def _push(made: Image, store: Path) -> None:
+    """Put an image into the folder of the registry."""
+    if shutil.which("docker-registry") is None:
+        pytest.skip("no registry for the image of an upgrade: docker-registry is not installed")
+    address = "127.0.0.1:5055"
+    serving = subprocess.Popen(registry(address), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    try:
+        wait_for(lambda: _answers(address), "the registry", 60.0)
+        options = ["--root", str(store), "--runroot", f"{store}.run", "--storage-driver", "overlay"]
+        target = made.name.replace(REGISTRY, address)
+        _run(["podman", *options, "push", "-q", "--tls-verify=false", made.name, f"docker://{target}"])
+    finally:
+        serving.terminate()
+        serving.wait()
+
+
+def _answers(address: str) -> bool:
+    try:
+        with urllib.request.urlopen(f"http://{address}/v2/", timeout=5):
+            return True
+    except OSError:
+        return False
 
 
 def _run(argv: List[str]) -> None:
@@ -176,9 +248,10 @@ def _run(argv: List[str]) -> None:
         pytest.skip(f"no image of Ceph could be made: {argv[0]}: {done.stderr.strip()[-600:]}")
 
 
-def shape(base: Path, store: Path) -> Topology:
+def shape(base: Path) -> Topology:
     """Return the lab for such a cluster: three nodes with systemd and two OSDs each, one client."""
-    return Topology(osd_nodes=3, rgws=0, clients=1, systemd=NODES, bind=(str(base), str(store)))
+    images().mkdir(parents=True, exist_ok=True)
+    return Topology(osd_nodes=3, rgws=0, clients=1, systemd=NODES, bind=(str(base), str(images())))
 
 
 class ContainerLab(Lab):
@@ -195,7 +268,8 @@ class Bootstrap:
         self._base = base
         folder = base / "containers"
         folder.mkdir()
-        texts = {"containers.conf": _CONTAINERS, "storage.conf": _STORAGE.format(store=store), "policy.json": _POLICY}
+        texts = {"containers.conf": _CONTAINERS, "policy.json": _POLICY, "registries.conf": _REGISTRIES}
+        texts["storage.conf"] = _STORAGE.format(store=store)
         for name, text in texts.items():
             (folder / name).write_text(text)
         for name, text in (("boot", _BOOT.format(base=base)), ("clock", _CLOCK), ("journal", _JOURNAL)):
@@ -243,7 +317,7 @@ class Bootstrap:
         skipped = "--skip-pull --skip-monitoring-stack --skip-dashboard --skip-firewalld --allow-overwrite"
         keys = "--ssh-private-key /root/.ssh/id_ed25519 --ssh-public-key /root/.ssh/id_ed25519.pub"
         config = f"--config {self._base}/boot.conf"
-        daemons.run(FIRST, f"cephadm --image {IMAGE} bootstrap --mon-ip {address} {skipped} {keys} {config}")
+        daemons.run(FIRST, f"cephadm --image {OLD.name} bootstrap --mon-ip {address} {skipped} {keys} {config}")
 
     @staticmethod
     def _options_and_pools(ceph: CephShell, topology: Topology) -> int:
@@ -262,7 +336,7 @@ class Bootstrap:
         placement = " ".join(GATEWAYS)
 
         def adopt(host: LabNode) -> None:
-            self._in(daemons, host.name, _ADOPT, "sh", IMAGE, str(topology.block), *map(str, host.osds))
+            self._in(daemons, host.name, _ADOPT, "sh", OLD.name, str(topology.block), *map(str, host.osds))
 
         with ThreadPoolExecutor() as pool:
             list(pool.map(adopt, hosts))

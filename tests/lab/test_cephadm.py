@@ -8,6 +8,8 @@ Half an hour on two busy cores, and 3 GB of cache for the image:
 from __future__ import annotations
 
 import json
+import os
+import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterator, List
@@ -23,7 +25,7 @@ from running_lab import RunningLab
 from test_daemon_faults import STATES, answering, held, inject, killed, state
 from test_init_on_lab import OF_RGW, STATE, tool
 from test_init_on_lab import state as state_of
-from test_osdfailure import stopped
+from test_osdfailure import failure, stopped
 from waiting import end_of, wait_for
 
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
@@ -32,6 +34,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 
 FIRST, NODES = cephadm_cluster.FIRST, cephadm_cluster.NODES
 S3 = {"urls": [f"http://{node}:{cephadm_cluster.PORT}" for node in cephadm_cluster.GATEWAYS], "user": "cbt"}
+#: of all daemons, before and after the last test
+VERSIONS = {"before": cephadm_cluster.OLD.version, "after": cephadm_cluster.NEW.version}
 MONITORS: Dict[str, Any] = {
     "resources": {},
     "recovery": {},
@@ -97,7 +101,7 @@ def containers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Containers]
     steps: List[str] = []
     made = cephadm_cluster.ContainerLab(tmp_path_factory.mktemp("lab"), say=steps.append)
     try:
-        shape = cephadm_cluster.shape(tmp_path_factory.getbasetemp(), store)
+        shape = cephadm_cluster.shape(tmp_path_factory.getbasetemp())
         made.up(shape, detach=False, bring_up=cephadm_cluster.Bootstrap(base, store))
         print(*steps, sep="\n")
         yield Containers(RunningLab(made, steps), base)
@@ -171,6 +175,10 @@ def test_each_kind_has_its_effect_and_is_undone_after_a_kill(containers: Contain
     def in_quorum(mon: str) -> bool:
         return mon in containers.ceph("quorum_status")["quorum_names"]
 
+    def managers() -> List[str]:
+        dump = containers.ceph("mgr dump")
+        return [dump["active_name"], *(standby["name"] for standby in dump["standbys"])]
+
     def in_maintenance() -> bool:
         (status,) = [host["status"] for host in containers.ceph("orch host ls") if host["hostname"] == "node2"]
         return status == "maintenance" and not containers.osd(2)["up"] and answering(containers) == ["node3"]
@@ -181,7 +189,10 @@ def test_each_kind_has_its_effect_and_is_undone_after_a_kill(containers: Contain
         (inject("crash", "mon.node2"), lambda: not in_quorum("node2")),
         (inject("pause", "mon.node2"), lambda: stopped("node2", "ceph-mon") and not in_quorum("node2")),
         (inject("pause", "osd.4"), lambda: stopped("node3", "ceph-osd") or not containers.osd(4)["up"]),
+        (inject("stop", "mon.node3"), lambda: not in_quorum("node3")),
         (inject("stop", f"mgr.{active}"), lambda: containers.ceph("mgr stat")["active_name"] != active),
+        (inject("crash", f"mgr.{active}"), lambda: active not in managers()),
+        (inject("pause", f"mgr.{active}"), lambda: stopped(active.partition(".")[0], "ceph-mgr")),
         (inject("maintenance", "node2"), in_maintenance),
     ]
     before = state(containers)
@@ -220,6 +231,22 @@ def test_init_writes_a_file_that_runs(containers: Containers, tmp_path: Path) ->
     assert all(phase["status"] == "ok" for phase in cycle.phases().values())
     assert (cycle.folder / "report.html").exists()
     assert "cbt-plugins" not in lab.exec("node0", ["radosgw-admin", "metadata", "list", "user"]).stdout
+
+
+def test_osdfailure_to_its_report(containers: Containers, tmp_path: Path) -> None:
+    """All OSDs of a host are stopped by the orchestrator, and come back."""
+    lab = containers.lab
+    containers.clean()
+    before = facts(lab)
+    section = failure(s3=S3, fault={"kind": "stop", "nodes": ["node3"]}, phase={"duration": "40s"})
+    cycle = ContainerCycle(lab, tmp_path, {"resources": {}, "recovery": {}}, osdfailure=section)
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    assert facts(lab) == before
+    phases = cycle.phases()
+    assert list(phases) == ["fill", "no-failure", "one-down", "recover", "wait-clean"]
+    assert all(count["ok"] for name in list(phases)[:4] for count in phases[name]["accounting"])
+    assert "node-a" in (cycle.folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("event", ["fault-injected", "fault-undo-begin"])
@@ -287,3 +314,35 @@ def test_a_stop_on_order_does_not_come_after_its_undo(containers: Containers) ->
     assert containers.states("node3") == ["active", "active"] and containers.osd(4)["up"] == 1
     assert containers.sh(FIRST, "ls /run/cbt-plugins/ | grep stopping") == ""
     containers.clean()
+
+
+def test_an_upgrade_by_the_orchestrator_under_load(containers: Containers, tmp_path: Path) -> None:
+    """The last test: there is no way back. The image comes from a registry, and no node has it before."""
+    lab, new = containers.lab, cephadm_cluster.NEW
+    cephadm_cluster.image(new)
+    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
+    serving = lab.lab.enter("node0", cephadm_cluster.registry(cephadm_cluster.REGISTRY.replace("node0", "")))
+    registry = subprocess.Popen(serving, env={**os.environ, **lab.lab.environment()}, stderr=subprocess.DEVNULL)
+    try:
+        order = {"to": "18.2", "image": new.name, "timeout": "40m", "irreversible": True}
+        load = {"duration": "4m", "mix": {"get": 60, "put": 30, "delete": 10}}
+        load["events"] = [{"at": "10s", "upgrade": order}]
+        settled = {"wait": {"clean": True, "at_most": "8m"}, "name": "clean"}
+        phases = [{"fill": {"objects": 300}}, {"hybrid": load, "name": "load"}, settled]
+        section = {"s3": S3, "engine": "cbt-load", "size": "16KiB", "workers": 4, "cycle": {"phases": phases}}
+        cycle = ContainerCycle(lab, tmp_path, {"recovery": {}}, warp=section)
+        done = cycle.run()
+        assert done.returncode == 0, done.stderr[-3000:]
+        (upgrade,) = cycle.summary()["upgrades"]
+        print(json.dumps({key: upgrade[key] for key in ("from", "to", "versions", "complete", "outlasted")}))
+        print(*(step["state"] for step in upgrade["steps"]), sep="\n")
+        counts = {"mon": 3, "mgr": 2, "osd": 6, "rgw": 2}
+        versions = {when: {type: {name: n} for type, n in counts.items()} for when, name in VERSIONS.items()}
+        assert upgrade["versions"] == versions and upgrade["complete"]
+        assert (upgrade["from"], upgrade["to"]) == (["16.2.15"], "18.2") and len(upgrade["steps"]) > 3
+        assert all(new.name in row["container_image_name"] for row in containers.ceph("orch ps"))
+        assert "Upgrade from 16.2.15 to 18.2" in (cycle.folder / "report.html").read_text()
+        assert all(count["ok"] for count in cycle.phases()["load"]["accounting"])
+    finally:
+        registry.kill()
+        registry.wait()

@@ -243,6 +243,7 @@ def test_steps_and_mixtures_have_their_numbers(tmp_path: Path) -> None:
     summary = numbers_of(archive(tmp_path))
     (its,) = summary["upgrades"]
     assert (its["from"], its["to"], its["complete"], its["outlasted"]) == (["16.2.15"], "18.2", True, False)
+    assert its["versions"] == {"before": {"osd": {"16.2.15": 2}}, "after": {"osd": {"18.2.7": 2}}}
     assert [(step["state"], step["seconds"], step["total"]["silent_seconds"]) for step in its["steps"]] == [
         ("osd.0 on n1", 4.0, 2),
         ("osd.1 on n1", 1.0, 0),

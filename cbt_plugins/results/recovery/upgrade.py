@@ -65,6 +65,8 @@ def _upgrade(run: ArchivedRun, aggregates: PhaseAggregates, events: Sequence[Map
             {version for kind_versions in (begin.get("versions") or {}).values() for version in kind_versions}
         ),
         "to": begin["to"],
+        # as the daemons said at the begin and at the end; null: they could not be asked
+        "versions": {BEFORE: begin.get("versions"), AFTER: _last_versions(events)},
         "begin": begin["t"],
         "end": end,
         "complete": _complete(events, begin["to"]),
@@ -92,9 +94,13 @@ def _moments(events: Sequence[Mapping[str, Any]]) -> Tuple[List[_Moment], float]
     return moments, float(last["t"])
 
 
-def _complete(events: Sequence[Mapping[str, Any]], to: str) -> bool:
+def _last_versions(events: Sequence[Mapping[str, Any]]) -> Optional[Mapping[str, Any]]:
     ends = [event for event in events if event.get("event") == UPGRADE_END]
-    versions_of_kind = (ends[-1].get("versions") if ends else None) or {}
+    return ends[-1].get("versions") if ends else None
+
+
+def _complete(events: Sequence[Mapping[str, Any]], to: str) -> bool:
+    versions_of_kind = _last_versions(events) or {}
     versions = [version for kind_versions in versions_of_kind.values() for version in kind_versions]
     return bool(versions) and all(f"{version}.".startswith(f"{to}.") for version in versions)
 
