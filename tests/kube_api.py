@@ -11,6 +11,7 @@ import contextlib
 import copy
 import json
 import os
+import re
 import secrets
 import signal
 import socket
@@ -473,12 +474,12 @@ class _Handler(BaseHTTPRequestHandler):
         self._send(201, {**of, "spec": {}, "status": {"allowed": allowed}})
 
     def _list(self, resource: str, objects: Sequence[Object], query: Dict[str, List[str]]) -> None:
-        labels = _pairs(query.get("labelSelector"))
+        selector = (query.get("labelSelector") or [""])[0]
         fields = _pairs(query.get("fieldSelector"))
         chosen = [
             entry
             for entry in objects
-            if all(_has(entry["metadata"].get("labels", {}), key, value) for key, value in labels)
+            if _selects(selector, entry["metadata"].get("labels", {}))
             and all(_at(entry, key) == value for key, value in fields)
         ]
         kind = next(kinds[resource] for kinds in RESOURCES.values() if resource in kinds)
@@ -583,6 +584,14 @@ def _resources(group: str, version: str) -> Object:
 def _pairs(selector: Optional[List[str]]) -> List[Tuple[str, str]]:
     words = (selector or [""])[0].replace("==", "=").split(",")
     return [(key, value) for key, _, value in (word.partition("=") for word in words if word)]
+
+
+def _selects(selector: str, labels: Mapping[str, str]) -> bool:
+    """Return whether labels fit "a=b,c in (d,e),f": equal, one of several, or present."""
+    sets = re.findall(r"([^,\s]+) in \(([^)]*)\)", selector)
+    pairs = _pairs([re.sub(r"[^,\s]+ in \([^)]*\)", "", selector)])
+    in_sets = all(labels.get(key) in [value.strip() for value in values.split(",")] for key, values in sets)
+    return in_sets and all(_has(labels, key, value) for key, value in pairs)
 
 
 def _has(labels: Mapping[str, str], key: str, value: str) -> bool:

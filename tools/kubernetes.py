@@ -25,6 +25,8 @@ _OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
 _SECRET = "secret:"
 #: kinds of faults that change deployments, pods and nodes
 _BY_DEPLOYMENT, _BY_POD, _BY_NODE = ("stop",), ("delete_pod",), ("node_drain",)
+#: where rights for objects without a namespace are
+_CLUSTER = ""
 Object = Dict[str, Any]
 
 
@@ -221,3 +223,12 @@ class _Rights:
                 self._allow(where, "", "pods", ["list"])
                 self._allow(where, "apps", "deployments", ["get", "patch", *(["list"] if where == namespace else [])])
                 self._allow(where, "apps", "deployments/scale", ["patch"])
+        if kinds.intersection((*_BY_POD, *_BY_NODE)):
+            self._allow(namespace, "", "pods", ["list"])
+            self._allow(namespace, "apps", "deployments", ["get", "list"])
+        if kinds.intersection(_BY_POD):
+            self._allow(namespace, "", "pods", ["delete"])
+        if kinds.intersection(_BY_NODE):
+            self._allow(namespace, "", "pods/eviction", ["create"])
+            self._allow(_CLUSTER, "", "nodes", ["get", "patch"])
+            self._allow(_CLUSTER, "", "pods", ["list"])  # kubectl drain asks for the pods of all namespaces

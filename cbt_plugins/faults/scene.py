@@ -13,7 +13,7 @@ from cbt_plugins.faults.cluster_facts import DaemonName, Facts, names, osd_names
 from cbt_plugins.faults.node_shell import sudo
 from cbt_plugins.faults.step import Check, Command, FaultError
 from cbt_plugins.inventory import HostTable
-from cbt_plugins.plan import CRUSH, Fault
+from cbt_plugins.plan import CRUSH, DAEMON_TYPES, Fault
 
 
 @dataclass(frozen=True)
@@ -71,6 +71,11 @@ class Scene:
     def on_node(self, node: str) -> Tuple[int, ...]:
         """Return all OSDs of a node."""
         return tuple(self._osds_by_node.get(node, ()))
+
+    def daemons_on(self, node: str) -> Tuple[DaemonName, ...]:
+        """Return the daemons of all types on a node."""
+        hosts = {name: host for type in DAEMON_TYPES for name, host in self.facts.daemons(type).items()}
+        return tuple(name for name, host in hosts.items() if self._table.find(host) == node)
 
     @cached_property
     def _table(self) -> HostTable:

@@ -13,7 +13,7 @@ from functools import partial
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.fan_out import ask_at_once
-from cbt_plugins.cluster.kubernetes import KubernetesError
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.node_shell import agent, in_folder, script
 from cbt_plugins.faults.scene import Scene
@@ -178,13 +178,19 @@ class Rook(ServiceManager):
         if kubernetes is None:
             return None
         try:
-            deployments = kubernetes.get("deployments")["items"]
-            for verb, resource in self._RIGHTS:
-                for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
-                    kubernetes.refuse_without_right(verb, resource, namespace)
             kubernetes.get("deployment", kubernetes.operator, namespace=kubernetes.operator_namespace)
+            return self.find_deployments(scene, kubernetes, daemons, self._RIGHTS)
         except KubernetesError as error:
             raise FaultError(str(error)) from error
+
+    def find_deployments(
+        self, scene: Scene, kubernetes: Kubernetes, daemons: Sequence[DaemonName], rights: Sequence[Tuple[str, str]]
+    ) -> Dict[DaemonName, Service]:
+        """Return the deployment of each daemon. Raises KubernetesError, also for a right that is missing."""
+        deployments = kubernetes.get("deployments")["items"]
+        for verb, resource in rights:
+            for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
+                kubernetes.refuse_without_right(verb, resource, namespace)
         return {name: self._service(scene, name, deployments) for name in daemons}
 
     def _service(self, scene: Scene, name: DaemonName, deployments: Sequence[Any]) -> Service:
@@ -239,11 +245,12 @@ class Rook(ServiceManager):
         return Command("", text, scene.limits.slow)
 
 
+ROOK = Rook()
 MANAGERS: Mapping[str, ServiceManager] = {
     "systemd": Systemd(),
     "cephadm": Cephadm(),
     "process": BareProcess(),
-    "rook": Rook(),
+    "rook": ROOK,
 }
 
 

@@ -97,6 +97,11 @@ cp -r "$m/mnt/." "$m/usr/lib/python3/dist-packages/"; umount "$m/mnt"
 tar -C "$m" -c --one-file-system . |
   podman --root "$store" --runroot /mnt/run --storage-driver overlay import -q --change 'LABEL ceph=True' - "$image"
 """
+#: $0 store, $1 image, $2 where to; the paths of a store are those with which it was made
+_PUSH = """
+mount -t tmpfs tmpfs /mnt
+exec podman --root "$0" --runroot /mnt/run --storage-driver overlay push -q --tls-verify=false "$1" "$2"
+"""
 #: of every node. No controller of version 2 is free where version 1 has it; no limit of a container can be raised
 _CONTAINERS = """[containers]
 pids_limit = 0
@@ -226,9 +231,9 @@ def _push(made: Image, store: Path) -> None:
     serving = subprocess.Popen(registry(address), stdin=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     try:
         wait_for(lambda: _answers(address), "the registry", 60.0)
-        options = ["--root", str(store), "--runroot", f"{store}.run", "--storage-driver", "overlay"]
-        target = made.name.replace(REGISTRY, address)
-        _run(["podman", *options, "push", "-q", "--tls-verify=false", made.name, f"docker://{target}"])
+        target = f"docker://{made.name.replace(REGISTRY, address)}"
+        push = ["unshare", "--mount", "--propagation", "private", "sh", "-c", _PUSH]
+        _run([*push, str(store), made.name, target])
     finally:
         serving.terminate()
         serving.wait()

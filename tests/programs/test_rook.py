@@ -19,7 +19,7 @@ from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.node_shell import fired
 from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
 from cbt_plugins.faults.service_managers import Service
-from cbt_plugins.faults.step import Command, FaultError
+from cbt_plugins.faults.step import Check, Command, FaultError
 
 OPERATOR = "rook-ceph-operator"
 OSD3, OSD4 = DaemonName("osd", "3"), DaemonName("osd", "4")
@@ -52,6 +52,8 @@ class Rook:
         gateway = {"gid": 1, "metadata": {"id": GATEWAY.id, "hostname": "node5"}}
         answers: Dict[str, Any] = {"osd metadata": osds, "osd tree": {"nodes": tree}}
         answers["service dump"] = {"services": {"rgw": {"daemons": {"1": gateway}}}}
+        rows = [{"osd": int(osd.id), "up": 1, "in": 1, "weight": 1.0, "down_at": 5} for osd in (OSD3, OSD4)]
+        answers.update({"osd dump": {"osds": rows}, "mon metadata": [], "mgr metadata": [], "mds metadata": []})
         ceph = Ceph(Remote.from_host(section, {}), section)
         return Scene(ceph, Facts(answers), ("node3", "node4", "node5"), "r1-a", ClusterLimits(pause=0.1))
 
@@ -199,6 +201,68 @@ def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) 
         for check in checks:
             done = subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120)
             assert check.differs(done.stdout) is None, done
+
+
+def done(scene: Scene, commands: Sequence[Command], checks: Sequence[Check] = ()) -> None:
+    """Do what a step has on the leading machine: all but what Ceph is asked for, which is not there."""
+    for command in commands:
+        if command.node == "":
+            ended = subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
+            assert ended.returncode == 0, ended.stderr
+    for check in checks:
+        if check.node == "":
+            wait_for(lambda check=check: check.differs(said(check)) is None, str(check))  # type: ignore[misc]
+
+
+def said(check: Check) -> str:
+    return subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120).stdout
+
+
+def test_a_pod_that_is_deleted_is_made_anew(rook: Rook) -> None:
+    scene, osd = rook.scene(), Targets((), (OSD3,), (str(OSD3),))
+    before = rook.api.pods_of("rook-ceph-osd-3")
+    for options in ({}, {"grace": 0.0}):
+        (step,) = kinds.make("delete_pod", options).steps(scene, osd)
+        done(scene, step.inject, step.took)
+        done(scene, step.undo, step.checks)
+        now = rook.api.pods_of("rook-ceph-osd-3")
+        assert len(now) == 1 and now != before and "rook-ceph-osd-3" in rook.running
+        before = now
+    deletes = [row for row in rook.api.requests if row.startswith("DELETE")]
+    assert len(deletes) == 2 and all("rook-ceph-osd-3" in row for row in deletes)
+    assert all("/scale" not in row for row in rook.api.requests)
+
+
+def test_a_node_is_cordoned_and_drained_until_the_undo(rook: Rook) -> None:
+    rook.api.put("nodes", "node3", spec={})
+    other = rook.api.pods_of("rook-ceph-osd-4")
+    scene, node = rook.scene(), Targets(("node3",), (OSD3,), ("node3",))
+    (step,) = kinds.make("node_drain", {}).steps(scene, node)
+    done(scene, step.inject, step.took)
+    assert "rook-ceph-osd-3" not in rook.running and rook.api.pods_of("rook-ceph-osd-4") == other
+    assert rook.api.objects["nodes"]["", "node3"]["spec"]["unschedulable"] is True
+    with pytest.raises(FaultError, match="node3 is cordoned already: it would be uncordoned with the undo"):
+        kinds.make("node_drain", {}).steps(scene, node)
+    for _ in range(2):  # an undo may be repeated
+        done(scene, step.undo, step.checks)
+    assert "rook-ceph-osd-3" in rook.running
+    assert not rook.api.objects["nodes"]["", "node3"]["spec"].get("unschedulable")
+
+
+@pytest.mark.parametrize(
+    ("kind", "target", "refused"),
+    [
+        ("delete_pod", Targets((), (OSD3,), ("osd.3",)), ("delete", "pods")),
+        ("node_drain", Targets(("node3",), (OSD3,), ("node3",)), ("create", "pods/eviction")),
+        ("node_drain", Targets(("node3",), (OSD3,), ("node3",)), ("patch", "nodes")),
+    ],
+)
+def test_a_right_for_pods_and_nodes_that_is_missing_is_named(rook: Rook, kind: str, target: Any, refused: Any) -> None:
+    rook.api.put("nodes", "node3", spec={})
+    rook.api.refused["viewer"] = [refused]
+    with pytest.raises(FaultError, match=f"no right to {refused[0]} {refused[1]}: "):
+        kinds.make(kind, {}).steps(rook.scene(as_user="viewer"), target)
+    assert all(row.startswith(("GET", "POST /viewer/apis/authorization")) for row in rook.api.requests)
 
 
 def test_a_kind_that_acts_on_nodes_is_refused(rook: Rook) -> None:

@@ -82,10 +82,10 @@ class RookSite(Site):
         scheme = next((scheme for scheme in schemes if urls[scheme]), "")
         if not scheme:
             raise CommandError(f"CephObjectStore {self._store_name} has no endpoint in its status yet", FAILED)
-        (other,) = set(schemes) - {scheme}
+        (second,) = set(schemes) - {scheme}
         for url in urls[scheme]:
             self._check_service(url)
-        return Endpoints(scheme, urls[scheme], (), urls[other], ca_file if scheme == "https" else None, True)
+        return Endpoints(scheme, urls[scheme], (), urls[second], ca_file if scheme == "https" else None, True)
 
     def keys(self, ceph: Ceph, user: Optional[str]) -> Optional[List[Entry]]:
         """Return the keys of a CephObjectStoreUser, None without one. Raises CommandError."""
@@ -99,7 +99,7 @@ class RookSite(Site):
         return _key_entries(secrets[user], _OF_USER)
 
     def header(self) -> Iterator[str]:
-        """Yield what the file says of the object store, its users and the claims for buckets."""
+        """Yield comments on the object store, its users and the claims for buckets."""
         namespace = self._kubernetes.namespace
         yield f"CephObjectStore {self._store_name} in namespace {namespace}"
         for name, secret in self._users():
@@ -160,8 +160,8 @@ class RookSite(Site):
     def _check_service(self, url: str) -> None:
         """Raise CommandError where no pod is behind a service; only of one in the namespace of the store."""
         namespace = self._kubernetes.namespace
-        name, _, rest = (urlsplit(url).hostname or "").partition(".")
-        if rest.split(".")[:2] != [namespace, "svc"]:
+        name, _, domain = (urlsplit(url).hostname or "").partition(".")
+        if domain.split(".")[:2] != [namespace, "svc"]:
             return
         try:
             subsets = self._kubernetes.get("endpoints", name).get("subsets") or ()

@@ -88,7 +88,7 @@ class Site:
         return iter(())
 
     def remarks(self) -> Sequence[str]:
-        """Return what the user must know of this kind of cluster, after `endpoints` and `header`."""
+        """Return the warnings of this kind of cluster; complete after `endpoints` and `header`."""
         return ()
 
     def _connection(self) -> Ceph:

@@ -38,7 +38,7 @@ class Maintenance(Kind):
 
     def _step(self, scene: Scene, node: str) -> Step:
         host = next(name for name in scene.facts.hosts if find_host(name, scene.nodes) == node)
-        daemons = _daemons(scene, node)
+        daemons = scene.daemons_on(node)
         _refuse(scene, host, daemons)
         services_of_node = service_managers.find(scene, daemons, on_node=True)[node]
         target = _target(node, services_of_node)
@@ -69,12 +69,6 @@ class Maintenance(Kind):
             former={**scene.former(osds), "host": host, "units": [service.unit for service in units]},
             daemons=tuple(map(str, daemons)),
         )
-
-
-def _daemons(scene: Scene, node: str) -> Tuple[DaemonName, ...]:
-    """Return the daemons of all types on a node."""
-    hosts = {name: host for type in DAEMON_TYPES for name, host in scene.facts.daemons(type).items()}
-    return tuple(name for name, host in hosts.items() if find_host(host, scene.nodes) == node)
 
 
 def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:

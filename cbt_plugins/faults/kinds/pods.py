@@ -1,0 +1,128 @@
+"""Pods of Rook's daemons that Kubernetes deletes, and Kubernetes nodes that are drained of them."""
+
+from __future__ import annotations
+
+import shlex
+from typing import Any, List, Optional, Sequence, Tuple
+
+from pydantic import Field
+
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.faults import effects
+from cbt_plugins.faults.facts import DaemonName, names
+from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions, Seconds
+from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.services import ROOK, Service
+from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.plan import DAEMON_TYPES
+
+#: what takes the orders of the other kinds in a cluster of Rook; a drain moves or stops them
+_SELECTOR = f"app in ({','.join(f'rook-ceph-{type}' for type in DAEMON_TYPES)})"
+#: seconds that kubectl tries to evict pods, less than the limit of the command
+_MARGIN = 20.0
+
+
+def _kubernetes(scene: Scene, kind: str) -> Kubernetes:
+    if scene.ceph.kubernetes is None:
+        raise FaultError(f"{kind} needs cluster: kubernetes: {{context: NAME}}")
+    return scene.ceph.kubernetes
+
+
+def _find(
+    scene: Scene, kubernetes: Kubernetes, daemons: Sequence[DaemonName], rights: Sequence[Tuple[str, str]]
+) -> List[Service]:
+    try:
+        return list(ROOK.find_deployments(scene, kubernetes, daemons, rights).values())
+    except KubernetesError as error:
+        raise FaultError(str(error)) from error
+
+
+class DeletePod(Kind):
+    """Deletes the pods of daemons of Rook, which Kubernetes makes anew at once."""
+
+    lasts = False
+    daemon_types = DAEMON_TYPES
+
+    class Options(KindOptions):
+        """How a pod ends."""
+
+        grace: Optional[Seconds] = Field(None, description="Grace period; `0s` kills. Default: that of the pod.")
+
+    options: Options
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        kubernetes = _kubernetes(scene, "delete_pod")
+        rights = (("list", "pods"), ("delete", "pods"))
+        return [self._step(scene, kubernetes, s) for s in _find(scene, kubernetes, targets.daemons, rights)]
+
+    def _step(self, scene: Scene, kubernetes: Kubernetes, service: Service) -> Step:
+        selector = service.unit.rpartition(":")[2]
+        try:
+            pods = kubernetes.get("pods", "-l", selector)["items"]
+        except KubernetesError as error:
+            raise FaultError(str(error)) from error
+        uids = [str(pod["metadata"]["uid"]) for pod in pods]
+        if not uids:
+            raise FaultError(f"{service.name}: no pod has the labels {selector}")
+        grace = self.options.grace
+        ends = [] if grace is None else [f"--grace-period={grace:.0f}", *(["--force"] if grace < 1 else [])]
+        delete = shlex.join([*kubernetes.words(), "delete", "pods", "-l", selector, "--wait=false", *ends])
+        get = ["get", "pods", "-l", selector, "-o", "jsonpath={.items[*].metadata.uid}"]
+        shown = shlex.join([*kubernetes.words(), *get])
+        patterns = "|".join(f'*" {uid} "*' for uid in uids)
+        text = f'u=$({shown}) || exit; case " $u " in {patterns}) echo there ;; *) echo gone ;; esac'
+        osds = [int(service.name.id)] if service.name.type == "osd" else []
+        return Step(
+            what=f"delete the pod of {service.name} on {service.node}",
+            node=service.node,
+            inject=(Command("", delete, scene.limits.quick),),
+            undo=scene.mark_in(osds),
+            checks=effects.back(scene, [service]),
+            took=(Check("", text, (((), "gone"),), scene.limits.down), *([scene.went(osds)] if osds else [])),
+            former={**scene.former(osds), "pods": uids, "unit": service.unit},
+            daemons=(str(service.name),),
+        )
+
+
+class NodeDrain(Kind):
+    """Cordons Kubernetes nodes and evicts the pods of Rook's daemons (`kubectl drain`); the undo uncordons them.
+
+    OSDs stay down until then. A mon, mgr or RGW may run on another node afterwards. A node that is cordoned already is
+    refused.
+    """
+
+    takes = "node"
+    daemon_types = DAEMON_TYPES
+
+    def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
+        return BlastRadius(targets.daemons, targets.nodes)
+
+    def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        kubernetes = _kubernetes(scene, "node_drain")
+        rights = (("list", "pods"), ("create", "pods/eviction"), ("patch", "nodes"))
+        return [self._step(scene, kubernetes, node, rights) for node in targets.nodes]
+
+    def _step(self, scene: Scene, kubernetes: Kubernetes, node: str, rights: Sequence[Tuple[str, str]]) -> Step:
+        services = _find(scene, kubernetes, scene.daemons_on(node), rights)
+        try:
+            spec: Any = kubernetes.get("node", node).get("spec") or {}
+        except KubernetesError as error:
+            raise FaultError(f"{error}: node_drain takes nodes by their names in Kubernetes") from error
+        if spec.get("unschedulable"):
+            raise FaultError(f"{node} is cordoned already: it would be uncordoned with the undo")
+        limits, kubectl = scene.limits, kubernetes.words()
+        osds = [int(service.name.id) for service in services if service.name.type == "osd"]
+        stay = [service for service in services if service.name.type == "osd"]
+        drain = ["drain", node, f"--pod-selector={_SELECTOR}", "--ignore-daemonsets", "--delete-emptydir-data"]
+        drain.append(f"--timeout={limits.slow - _MARGIN:.0f}s")
+        cordoned = shlex.join([*kubectl, "get", "node", node, "-o", "jsonpath={.spec.unschedulable}"])
+        return Step(
+            what=f"drain {node} of {names(service.name for service in services)}",
+            node=node,
+            inject=(Command("", shlex.join([*kubectl, *drain]), limits.slow),),
+            undo=(Command("", shlex.join([*kubectl, "uncordon", node]), limits.quick), *scene.mark_in(osds)),
+            checks=(Check("", cordoned, (((), ""),), limits.quick), *effects.back(scene, services)),
+            took=(Check("", cordoned, (((), "true"),), limits.quick), *effects.gone(scene, stay)),
+            former={**scene.former(osds), "units": [service.unit for service in services]},
+            daemons=tuple(str(service.name) for service in services),
+        )
