@@ -10,10 +10,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 import yaml
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, Pod
-from cbt_plugins.config.check import Config, load
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.source import read
-from cbt_plugins.config.spans import fault_spans
+from cbt_plugins.config.fault_spans import fault_spans
+from cbt_plugins.config.file_check import Config, load
+from cbt_plugins.config.yaml_source import read
 from cbt_plugins.inventory import nodes_of
 
 from .command import CommandError, explain

@@ -11,7 +11,7 @@ import yaml
 from kube_api import KubeApi, Workload
 from recorded_cluster import Recorded, connected
 
-from cbt_plugins.config.check import load_file
+from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import main
 
 STORE, SERVICE = "my-store", "rook-ceph-rgw-my-store"

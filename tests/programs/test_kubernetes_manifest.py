@@ -16,8 +16,8 @@ from kube_rights import Right, granted, user_of
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.faults import services
-from cbt_plugins.faults.facts import DaemonName, Facts
+from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.tools.__main__ import main
 
@@ -116,8 +116,8 @@ def test_the_rights_are_those_of_a_run(api: KubeApi, tmp_path: Path, capsys: pyt
     tree = {"nodes": [{"id": -1, "type": "host", "name": "a", "children": [3]}]}
     facts = Facts({"osd metadata": [{"id": 3, "hostname": "node3"}], "osd tree": tree})
     scene = Scene(Ceph(remote, cluster), facts, ("node3",), "r1-a", ClusterLimits(pause=0.1))
-    (found,) = services.find(scene, [DaemonName("osd", "3")])["node3"]
-    for commands in (services.stop(scene, [found]), services.start(scene, [found])):
+    (found,) = service_managers.find(scene, [DaemonName("osd", "3")])["node3"]
+    for commands in (service_managers.stop(scene, [found]), service_managers.start(scene, [found])):
         for command in commands:
             done = subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
             assert done.returncode == 0, done.stderr

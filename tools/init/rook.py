@@ -8,8 +8,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.frontends import Gateway
 from cbt_plugins.cluster.kubernetes import CLIENT_LABEL, Kubernetes, KubernetesError
+from cbt_plugins.cluster.rgw_frontends import Gateway
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.formatting import several
 

@@ -8,11 +8,11 @@ from typing import Any, List, Optional, Sequence, Tuple
 from pydantic import Field
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
-from cbt_plugins.faults import effects
-from cbt_plugins.faults.facts import DaemonName, names
+from cbt_plugins.faults import daemon_effects
+from cbt_plugins.faults.cluster_facts import DaemonName, names
 from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions, Seconds
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.services import ROOK, Service
+from cbt_plugins.faults.service_managers import ROOK, Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.plan import DAEMON_TYPES
 
@@ -77,7 +77,7 @@ class DeletePod(Kind):
             node=service.node,
             inject=(Command("", delete, scene.limits.quick),),
             undo=scene.mark_in(osds),
-            checks=effects.back(scene, [service]),
+            checks=daemon_effects.back(scene, [service]),
             took=(Check("", text, (((), "gone"),), scene.limits.down), *([scene.went(osds)] if osds else [])),
             former={**scene.former(osds), "pods": uids, "unit": service.unit},
             daemons=(str(service.name),),
@@ -121,8 +121,8 @@ class NodeDrain(Kind):
             node=node,
             inject=(Command("", shlex.join([*kubectl, *drain]), limits.slow),),
             undo=(Command("", shlex.join([*kubectl, "uncordon", node]), limits.quick), *scene.mark_in(osds)),
-            checks=(Check("", cordoned, (((), ""),), limits.quick), *effects.back(scene, services)),
-            took=(Check("", cordoned, (((), "true"),), limits.quick), *effects.gone(scene, stay)),
+            checks=(Check("", cordoned, (((), ""),), limits.quick), *daemon_effects.back(scene, services)),
+            took=(Check("", cordoned, (((), "true"),), limits.quick), *daemon_effects.gone(scene, stay)),
             former={**scene.former(osds), "units": [service.unit for service in services]},
             daemons=tuple(str(service.name) for service in services),
         )
