@@ -15,6 +15,24 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Named
 Sample = Mapping[str, Any]
 
 
+class TimedSample(Mapping[str, Any]):
+    """A sample at one instant; those between which nothing changed share `state`: three days have 259,200 of them."""
+
+    __slots__ = ("state", "t")
+
+    def __init__(self, t: float, state: Dict[str, Any]) -> None:
+        self.t, self.state = t, state
+
+    def __getitem__(self, key: str) -> Any:
+        return self.t if key == "t" else self.state[key]
+
+    def __iter__(self) -> Iterator[str]:
+        yield from ("t", *self.state)
+
+    def __len__(self) -> int:
+        return 1 + len(self.state)
+
+
 class ConditionFound(NamedTuple):
     """A condition in one sample: `many` ranks samples of one condition, 0 is none; `text` says what was found."""
 
@@ -160,15 +178,12 @@ def condition_spans(samples: Sequence[Sample], start: float, end: float) -> Tupl
     spans_by_name: Dict[str, ConditionSpan] = {}
     worst: Dict[str, int] = {}
     covered = 0.0
-    for sample, begin, following in zip(samples, times, [*times[1:], float("inf")]):
+    for findings, begin, following in zip(_all_findings(samples), times, [*times[1:], float("inf")]):
         low, high = max(begin, start), min(following, begin + LASTS, end)
         if high <= low:
             continue
         covered += high - low
-        for condition in CONDITIONS:
-            many, text = condition.find(sample)
-            if not many:
-                continue
+        for condition, (many, text) in findings:
             before = spans_by_name.get(condition.name) or ConditionSpan(condition, low, low, 0.0, text)
             worst_text = text if many > worst.get(condition.name, many - 1) else before.worst
             if condition.moments and condition.name in spans_by_name:
@@ -178,6 +193,18 @@ def condition_spans(samples: Sequence[Sample], start: float, end: float) -> Tupl
                 condition, before.first, high, before.seconds + high - low, worst_text
             )
     return list(spans_by_name.values()), max(0.0, end - start - covered)
+
+
+def _all_findings(samples: Sequence[Sample]) -> Iterator[List[Tuple[Condition, ConditionFound]]]:
+    """Yield the conditions of each sample; those of a state that several samples share are looked for once."""
+    latest: Any = None
+    findings: List[Tuple[Condition, ConditionFound]] = []
+    for sample in samples:
+        state = sample.state if isinstance(sample, TimedSample) else sample
+        if state is not latest:
+            latest, every = state, [(condition, condition.find(state)) for condition in CONDITIONS]
+            findings = [(condition, finding) for condition, finding in every if finding.many]
+        yield findings
 
 
 #: kinds in the event log that are no faults: `settings:`, its fast recovery, what a run has made for itself, `run:`

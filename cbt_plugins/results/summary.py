@@ -22,7 +22,7 @@ from cbt_plugins.results.environment import environment
 from cbt_plugins.results.nodes import internals, resources
 from cbt_plugins.results.phase_warnings import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.recovery import upgrade
-from cbt_plugins.results.recovery.cluster_samples import Status, status_by_phase
+from cbt_plugins.results.recovery.cluster_samples import Status, samples_of, status_by_phase
 from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
 from cbt_plugins.results.recovery.scorecard import scorecard
 from cbt_plugins.results.requests import endpoint_stalls, in_flight
@@ -45,7 +45,8 @@ def numbers_of(
     run.phases += [running.phase] if running else []
     phases, broken, upgraded = [], breaks(run), upgrade.happened(run)
     kept: List[of_phase.PhaseAggregates] = []
-    readable, status = Readable(run.plan.get("read_objects")), status_by_phase(run)
+    readable, samples = Readable(run.plan.get("read_objects")), samples_of(run)
+    status = status_by_phase(run, samples)
     for phase in run.phases:
         is_running = running is not None and phase is running.phase
         aggregates = running if running is not None and is_running else of_phase.read_phase(phase)
@@ -54,9 +55,9 @@ def numbers_of(
         warnings.extend(() if is_running else check_phase(aggregates, line))
         warnings.extend(of_cluster(run, phase, status[phase.name]))
         kept += [aggregates] if broken or upgraded else []
-    failed = failure(run, kept) if broken else None
+    failed = failure(run, kept, samples) if broken else None
     warnings.extend(impact_warnings(failed))
-    run_upgrades = upgrade.upgrades(run, kept)
+    run_upgrades = upgrade.upgrades(run, kept, samples)
     warnings.extend(upgrade.upgrade_warnings(run_upgrades))
     used = resources.resources(run, phases)
     refused = resources.nodes_of_files(run.changed)

@@ -27,6 +27,8 @@ FILE = "summary.json"
 VERSION = 2
 #: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
 _SEAL = "seal"
+#: in it: the sum of the program that made the summary
+_PROGRAM = "program"
 _LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
 
 SCHEMA = Path(__file__).with_name("summary.schema.json")
@@ -103,6 +105,11 @@ def _all_numbers(values: Any, schema: Mapping[str, Any]) -> bool:
 
 def read_summary(path: Path) -> Dict[str, Any]:
     """Read a summary.json of the version that this program knows. Raises Unreadable."""
+    return _read(path)[0]
+
+
+def _read(path: Path) -> Tuple[Dict[str, Any], Optional[str]]:
+    """Return a summary, and the sum of the program that made it, where that is known. Raises Unreadable."""
     try:
         text = read_text(path)
         data = json.loads(text)
@@ -112,6 +119,7 @@ def read_summary(path: Path) -> Dict[str, Any]:
         raise Unreadable(f"{path}: no summary can be read: {e}") from e
     if version != VERSION:
         raise Unreadable(f"{path}: version {version!r} of the format; this program reads version {VERSION}")
+    program = seal.pop(_PROGRAM, None) if isinstance(seal, dict) else None
     if seal is not None and seal != _seal_of(_LINE.sub("", text, count=1), path.parent):
         raise Unreadable(f"{path}: it, or a file that it was made from, changed since")
     if seal is None and os.path.lexists(path.parent / SUMS):
@@ -122,7 +130,7 @@ def read_summary(path: Path) -> Dict[str, Any]:
         raise Unreadable(f"{path}: {e}") from e
     except ImportError as e:
         raise Unreadable(f"{path}: missing Python package {e.name}: pip install 'cbt-plugins[report]'") from e
-    return data
+    return data, program
 
 
 def is_current(summary: Mapping[str, Any], run: Path) -> bool:
@@ -159,6 +167,25 @@ def summary_of(path: Path) -> Dict[str, Any]:
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
 
 
+def made_already(path: Path) -> Optional[Dict[str, Any]]:
+    """Return the stored summary of a finished run, where this very program made it of the files that the run has now.
+
+    None where it must be made: of three days of requests that takes minutes. Rows are not judged here, so it also must
+    be made where jobs have no aggregates.
+    """
+    try:
+        if judge(path).changed or any(map(_needs_rows, path.glob("phases/*"))):
+            return None
+        stored, program = _read(path / FILE)
+        return stored if program == _own_sum() and is_current(stored, path) else None
+    except Unreadable:
+        return None
+
+
+def _needs_rows(phase: Path) -> bool:
+    return sum(1 for _ in phase.glob("rows/*")) > sum(1 for _ in phase.glob("aggregates/*"))
+
+
 def summarize(path: Path) -> Dict[str, Any]:
     """Return the summary of a run directory, made now and checked. Raises Unreadable; ImportError."""
     from cbt_plugins.results.summary import numbers_of  # needs numpy
@@ -176,12 +203,26 @@ def write_summary(summary: Mapping[str, Any], path: Path) -> None:
     """
     text = dumps(summary) + "\n"
     if os.path.lexists(path.parent / SUMS):
-        text = f"{{\n \"{_SEAL}\": {json.dumps(_seal_of(text, path.parent))},\n{text[2:]}"
+        seal = {**_seal_of(text, path.parent), _PROGRAM: _own_sum()}
+        text = f"{{\n \"{_SEAL}\": {json.dumps(seal)},\n{text[2:]}"
     write_whole(path, text)
 
 
 def _seal_of(text: str, run: Path) -> Dict[str, str]:
     return {"files": sum_of_sums(run), "summary": hashlib.sha256(text.encode()).hexdigest()}
+
+
+@lru_cache(maxsize=1)
+def _own_sum() -> str:
+    """Return the sum of the files of this program: a summary that other files made may have other numbers."""
+    digest, package = hashlib.sha256(), Path(__file__).parents[1]
+    for path in sorted(package.rglob("*.py")):
+        digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
+    return digest.hexdigest()
+
+
+#: types of values that are no plain ones
+_DEEP = {dict, list, tuple}
 
 
 def dumps(value: Any, indent: str = "") -> str:
@@ -190,7 +231,7 @@ def dumps(value: Any, indent: str = "") -> str:
     if isinstance(value, dict) and value:
         items = [f"{deeper}{json.dumps(key)}: {dumps(item, deeper)}" for key, item in value.items()]
         return "{\n" + ",\n".join(items) + f"\n{indent}}}"
-    if isinstance(value, (list, tuple)) and any(isinstance(item, (dict, list, tuple)) for item in value):
+    if isinstance(value, (list, tuple)) and not _DEEP.isdisjoint(map(type, value)):
         return "[\n" + ",\n".join(deeper + dumps(item, deeper) for item in value) + f"\n{indent}]"
     return json.dumps(value, separators=(",", ":"), allow_nan=False)
 

@@ -24,7 +24,7 @@ from cbt_plugins.plan import S3, Driver, Phase, Plan
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.resources import read_nodes
-from cbt_plugins.results.recovery.cluster_samples import read_samples
+from cbt_plugins.results.recovery.cluster_samples import read_samples, samples_of
 from cbt_plugins.results.recovery.impact import failure
 from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.sql.monitor_tables import TABLES
@@ -68,7 +68,8 @@ def test_milestones_are_the_same_whatever_the_nodes_clocks_say(
     tmp_path: Path, name: str, asked: float, monitors: float
 ) -> None:
     recorded = milestones(read_samples([DATA / f"{name}.jsonl"]), json_lines(DATA / f"{name}-events.jsonl"))
-    made = failure(read_run(archive(tmp_path, name, asked, monitors)), [])["milestones"]
+    run = read_run(archive(tmp_path, name, asked, monitors))
+    made = failure(run, [], samples_of(run))["milestones"]
     for (kind, which, t), (*also, known) in zip(times(made), times(recorded)):
         assert [kind, which] == also
         assert t == (known if known is None else pytest.approx(known, abs=0.002))

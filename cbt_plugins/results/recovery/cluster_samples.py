@@ -5,14 +5,15 @@ from __future__ import annotations
 import bisect
 import math
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Tuple
+from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.conditions import is_clean
+from cbt_plugins.conditions import TimedSample, is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import UNMEASURED, Clocks
-from cbt_plugins.results.numbered_lines import NUMBER, numbered_lines
+from cbt_plugins.results.numbered_lines import NUMBER, each_numbered_line
 
 FILE = "recovery.jsonl"
 #: what an agent knows by following maps and counters
@@ -96,13 +97,13 @@ class Sample(NamedTuple):
         return int(self.state.get(counted, osds)) if them is None else osds - len(them)
 
     def status(self) -> Dict[str, Any]:
-        """Return the status in which `conditions` are found."""
+        """Return the status in which `conditions` are found, without its time."""
         status: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
         status.update((f"{object_state}_share", self.share(object_state)) for object_state in ("degraded", "misplaced"))
         status.update(osds_up=self.osds_up, osds_in=self.osds_in)
         if self.changed:
             status["daemons"] = list(self.changed)
-        return {"t": self.t, "clean": self.clean, "not_clean": self.not_clean, **status}
+        return {"clean": self.clean, "not_clean": self.not_clean, **status}
 
 
 _STATUS = ("pgs", "health", "checks", "says", "raw_used", "osds")
@@ -127,13 +128,38 @@ class Samples:
         """A longer time without a sample is a gap, in which anything may have happened."""
         return max(3.0, 2.5 * self.interval)
 
+    @cached_property
+    def rises(self) -> List[Tuple[float, float, Tuple[int, ...]]]:
+        """(from, to, rise of each counter): the counters rose, or fell, between these moments. Samples must be sorted.
+        """
+        rises = []
+        last: Optional[Sequence[int]] = None
+        at = 0.0
+        for sample in self.samples:
+            now = sample.state.get("recovered")
+            if not now or now is last:
+                continue
+            if last is not None and list(now) != list(last):
+                rises.append((at, sample.t, tuple(b - a for a, b in zip(last, now))))
+            last, at = now, sample.t
+        return rises
+
+    @cached_property
+    def has_counters(self) -> bool:
+        return any(sample.state.get("recovered") for sample in self.samples)
+
+    def place(self, t: float) -> int:
+        """Return the number of samples before t."""
+        return bisect.bisect_left(self.samples, (t,))  # a sample is a tuple that begins with its time
+
     def between(self, begin: float, end: float) -> List[Sample]:
         """Return samples of begin <= t < end."""
-        return [sample for sample in self.samples if begin <= sample.t < end]
+        return self.samples[self.place(begin) : self.place(end)]
 
     def before(self, t: float) -> Optional[Sample]:
         """Return the newest sample before t."""
-        return next((sample for sample in reversed(self.samples) if sample.t < t), None)
+        place = self.place(t)
+        return self.samples[place - 1] if place else None
 
 
 def files_of(run: Path) -> List[Path]:
@@ -148,7 +174,7 @@ def read_samples(paths: Iterable[Path], clocks: Clocks = UNMEASURED) -> Samples:
     """Return all samples of these files, on one clock; lines that a kill has torn are left out."""
     samples = Samples(interval=0.0, period=0.0)
     for path in paths:
-        SampleReader(samples, clocks.of_file(path), clocks.monitors).add(numbered_lines(path, samples.damage))
+        SampleReader(samples, clocks.of_file(path), clocks.monitors).add(each_numbered_line(path, samples.damage))
     samples.interval, samples.period = samples.interval or 1.0, samples.period or 5.0
     samples.samples.sort(key=lambda sample: sample.t)
     change_of_epoch = {change.epoch: change for change in samples.changes}
@@ -244,23 +270,42 @@ OWN_FILE = "status.jsonl"
 Status = List[Mapping[str, Any]]
 
 
-def status_by_phase(run: ArchivedRun) -> Dict[Optional[str], Status]:
-    """Return the status in which `conditions` are found, by phase; None: before, between and after the phases."""
-    read = read_samples(files_of(run.path), Clocks.of(run))
+def samples_of(run: ArchivedRun) -> Samples:
+    """Return all samples of a run, on its clock."""
+    return read_samples(files_of(run.path), Clocks.of(run))
+
+
+def status_by_phase(run: ArchivedRun, samples: Optional[Samples] = None) -> Dict[Optional[str], Status]:
+    """Return the status in which `conditions` are found, by phase; None: before, between and after the phases.
+
+    `samples`: `samples_of(run)`, where they are read already.
+    """
+    read = samples_of(run) if samples is None else samples
     run.damage.update(read.damage)
-    samples = read.samples
     borders: Dict[str, Dict[str, float]] = {"phase-begin": {}, "phase-end": {}}
     for event in json_lines(run.path / "events.jsonl"):
         if event.get("event") in borders and isinstance(event.get("t"), (int, float)):
             borders[event["event"]][str(event.get("phase"))] = float(event["t"])  # the last attempt counts
     statuses: Dict[Optional[str], Status] = {None: list(json_lines(run.path / "afterwards" / OWN_FILE))}
-    times, apart = [sample.t for sample in samples], bytearray(b"x" * len(samples))
+    apart = bytearray(b"x" * len(read.samples))
     for phase in run.phases:
         begin = borders["phase-begin"].get(phase.name, phase.window[0])
         end = max(borders["phase-end"].get(phase.name, 0.0), phase.window[1])
-        during = slice(bisect.bisect_left(times, begin), bisect.bisect_left(times, end))
+        during = slice(read.place(begin), read.place(end))
         own = json_lines(phase.path / OWN_FILE)
-        statuses[phase.name] = list(own) or [sample.status() for sample in samples[during]]
+        statuses[phase.name] = list(own) or _statuses(read.samples[during])
         apart[during] = bytes(len(apart[during]))
-    statuses[None] = statuses[None] or [sample.status() for sample, is_apart in zip(samples, apart) if is_apart]
+    statuses[None] = statuses[None] or _statuses([sample for sample, is_apart in zip(read.samples, apart) if is_apart])
+    return statuses
+
+
+def _statuses(samples: Iterable[Sample]) -> Status:
+    """Return the status of each sample; samples of one state share it."""
+    statuses: Status = []
+    before, shared = None, {}
+    for sample in samples:
+        if before is None or sample.state is not before.state or sample.changed or before.changed:
+            shared = sample.status()
+        before = sample
+        statuses.append(TimedSample(sample.t, shared))
     return statuses

@@ -12,10 +12,9 @@ from cbt_plugins.formatting import NONE, count, several
 from cbt_plugins.formatting.blocks import Block, TableGrid, Words
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
-from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.bad_seconds import bad_seconds, second_limits
 from cbt_plugins.results.recovery.client_losses import bad_stretches, loss_rows, loss_sentences, losses, scores
-from cbt_plugins.results.recovery.cluster_samples import Samples, files_of, read_samples
+from cbt_plugins.results.recovery.cluster_samples import Samples
 from cbt_plugins.results.recovery.episodes import HURT, STATES, Stretch, stretches
 from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.recovery.rates import series as of_cluster
@@ -285,9 +284,8 @@ def breaks(run: ArchivedRun) -> bool:
     return any(_is_fault(event) for event in json_lines(run.path / "events.jsonl"))
 
 
-def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> Dict[str, Any]:
+def failure(run: ArchivedRun, phases: Sequence[PhaseAggregates], samples: Samples) -> Dict[str, Any]:
     """Return {"milestones", "impact", "timelines": {phase: ...}}, in the forms of docs/RECOVERY.md."""
-    samples = read_samples(files_of(run.path), Clocks.of(run))
     recovery = milestones(samples, json_lines(run.path / "events.jsonl"))
     timelines = {
         aggregates.phase.name: timeline(aggregates, samples, recovery) for aggregates in phases if aggregates.length

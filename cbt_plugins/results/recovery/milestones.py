@@ -113,8 +113,8 @@ def _episode_result(search: _Search, beside_faults: bool) -> Dict[str, Any]:
     rate = None
     if search.changed and search.changed[0] < until:
         # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
-        rate = recovered(search.all.samples, search.changed[0], milestone_of_name["recovery-starts"].t, until)
-        copies = copies_made(search.all.samples, search.changed[0], until) if search.falls else None
+        rate = recovered(search.all, search.changed[0], milestone_of_name["recovery-starts"].t, until)
+        copies = copies_made(search.all, search.changed[0], until) if search.falls else None
         rate["copies"] = copies
         rate["copies_per_s"] = None if copies is None else round(copies / rate["seconds"], 2)
     before, last = search.before, search.samples[-1] if search.samples else None

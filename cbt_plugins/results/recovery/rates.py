@@ -2,26 +2,35 @@
 
 from __future__ import annotations
 
-import bisect
 import math
-from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 
 from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
 
 #: objects, bytes, keys
 _KINDS = ("objects", "bytes", "keys")
+#: what `series` shows of a state
+_STATES: Dict[str, Callable[[Sample], int]] = {
+    "degraded": lambda sample: sample.count("degraded"),
+    "misplaced": lambda sample: sample.count("misplaced"),
+    "unfound": lambda sample: sample.count("unfound"),
+    "not_clean": lambda sample: sample.not_clean,
+    "inactive": lambda sample: sample.inactive,
+    "osds_up": lambda sample: sample.osds_up,
+    "osds_in": lambda sample: sample.osds_in,
+}
 
 
-def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], end: float) -> Dict[str, Any]:
+def recovered(samples: Samples, since: float, begin: Optional[float], end: float) -> Dict[str, Any]:
     """Return the rises of the counters from `since` to `end`, and per second from `begin` (None: `since`) on.
 
     A counter belongs to a PG's primary, and falls when another OSD that has seen less takes over: rises are added up,
     falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null.
     """
-    steps = [step for step in _steps(samples) if since < step[1] <= end]
-    has_counters = any(sample.state.get("recovered") for sample in samples)
+    steps = [step for step in samples.rises if since < step[1] <= end]
     begin = since if begin is None or begin >= end else begin
     numbers: Dict[str, Any] = {"begin": round(begin, 3), "end": round(end, 3), "seconds": round(end - begin, 3)}
+    has_counters = samples.has_counters
     sums = {
         kind: sum(max(0, rise[i]) for _, _, rise in steps) if has_counters else None for i, kind in enumerate(_KINDS)
     }
@@ -33,25 +42,10 @@ def recovered(samples: Sequence[Sample], since: float, begin: Optional[float], e
     return numbers
 
 
-def copies_made(samples: Sequence[Sample], begin: float, end: float) -> int:
+def copies_made(samples: Samples, begin: float, end: float) -> int:
     """Return the object copies that were degraded and no longer are: the sum of all falls of that number."""
-    degraded = [sample.count("degraded") for sample in samples if begin <= sample.t <= end]
+    degraded = [sample.count("degraded") for sample in samples.between(begin, math.nextafter(end, math.inf))]
     return sum(max(0, before - after) for before, after in zip(degraded, degraded[1:]))
-
-
-def _steps(samples: Sequence[Sample]) -> List[Tuple[float, float, Tuple[int, ...]]]:
-    """Return (from, to, rise of each counter): the counters rose, or fell, between these two moments."""
-    steps = []
-    last: Optional[Sequence[int]] = None
-    at = 0.0
-    for sample in samples:
-        now = sample.state.get("recovered")
-        if not now or now is last:
-            continue
-        if last is not None and list(now) != list(last):
-            steps.append((at, sample.t, tuple(b - a for a, b in zip(last, now))))
-        last, at = now, sample.t
-    return steps
 
 
 def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]:
@@ -61,32 +55,35 @@ def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]
     null], "objects_per_s", "mib_per_s": [number]}. A state is that at the end of its bin, null without a sample; a
     recovery rate is what the counters rose by, spread over the time in which they did.
     """
-    times = [sample.t for sample in samples.samples]
-    at: List[Optional[Sample]] = []
-    for i in range(bins):
-        border = start + (i + 1) * step
-        place = bisect.bisect_left(times, border) - 1
-        fresh = place >= 0 and border - times[place] <= max(samples.longest_interval, step)
-        at.append(samples.samples[place] if fresh else None)
-    columns: Dict[str, Callable[[Sample], int]] = {
-        "degraded": lambda sample: sample.count("degraded"),
-        "misplaced": lambda sample: sample.count("misplaced"),
-        "unfound": lambda sample: sample.count("unfound"),
-        "not_clean": lambda sample: sample.not_clean,
-        "inactive": lambda sample: sample.inactive,
-        "osds_up": lambda sample: sample.osds_up,
-        "osds_in": lambda sample: sample.osds_in,
-    }
-    cluster_series: Dict[str, Any] = {"start": start, "step": step}
-    for name, of in columns.items():
-        cluster_series[name] = [None if sample is None else of(sample) for sample in at]
+    cluster_series: Dict[str, Any] = {"start": start, "step": step, **{name: [] for name in _STATES}}
+    before: Optional[Sample] = None
+    values: Sequence[Optional[int]] = ()
+    for sample in _at_the_ends(samples, start, step, bins):
+        if not values or sample is None or before is None or sample.state is not before.state:
+            values = [None if sample is None else of(sample) for of in _STATES.values()]
+        before = sample
+        for name, value in zip(_STATES, values):
+            cluster_series[name].append(value)
+    rises = [rise for rise in samples.rises if start < rise[1] and rise[0] < start + bins * step]
     for i, (name, unit) in enumerate((("objects_per_s", 1), ("mib_per_s", 2**20))):
         sums = [0.0] * bins
-        for begin, end, rise in _steps(samples.samples):
+        for begin, end, rise in rises:
             # they are asked for once a period at most, and not at all while nothing is wrong
             _spread(sums, max(begin, end - samples.period) - start, end - start, max(0, rise[i]), step)
         cluster_series[name] = [round(value / unit / step, 3) for value in sums]
     return cluster_series
+
+
+def _at_the_ends(samples: Samples, start: int, step: int, bins: int) -> Iterator[Optional[Sample]]:
+    """Yield the newest sample before the end of each bin, None where it is too old."""
+    oldest = max(samples.longest_interval, step)
+    near = samples.between(start - oldest, start + bins * step)
+    place = -1
+    for i in range(bins):
+        border = start + (i + 1) * step
+        while place + 1 < len(near) and near[place + 1].t < border:
+            place += 1
+        yield near[place] if place >= 0 and border - near[place].t <= oldest else None
 
 
 def _spread(sums: List[float], low: float, high: float, amount: float, step: int) -> None:

@@ -10,8 +10,7 @@ from cbt_plugins.formatting import seconds
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
-from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
+from cbt_plugins.results.recovery.cluster_samples import Samples
 from cbt_plugins.results.recovery.episodes import Stretch
 from cbt_plugins.results.recovery.impact import number_text, timeline
 from cbt_plugins.results.recovery.stretch_numbers import numbers_in
@@ -33,7 +32,7 @@ def happened(run: ArchivedRun) -> bool:
     return any(event.get("event") == UPGRADE_BEGIN for event in json_lines(run.path / "events.jsonl"))
 
 
-def upgrades(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> List[Dict[str, Any]]:
+def upgrades(run: ArchivedRun, phases: Sequence[PhaseAggregates], samples: Samples) -> List[Dict[str, Any]]:
     """Return each upgrade of a run, in the form of docs/SUMMARY.md."""
     events = json_lines(run.path / "events.jsonl")
     run_upgrades = []
@@ -41,11 +40,11 @@ def upgrades(run: ArchivedRun, phases: Sequence[PhaseAggregates]) -> List[Dict[s
         phase_events = [event for event in events if event.get("phase") == aggregates.phase.name]
         begins = [number for number, event in enumerate(phase_events) if event.get("event") == UPGRADE_BEGIN]
         if begins and aggregates.length:  # of an attempt that was broken off the phase is made again
-            run_upgrades.append(_upgrade(run, aggregates, phase_events[begins[-1] :]))
+            run_upgrades.append(_upgrade(aggregates, phase_events[begins[-1] :], samples))
     return run_upgrades
 
 
-def _upgrade(run: ArchivedRun, aggregates: PhaseAggregates, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
+def _upgrade(aggregates: PhaseAggregates, events: Sequence[Mapping[str, Any]], samples: Samples) -> Dict[str, Any]:
     begin = events[0]
     moments, end = _moments(events)
     window = (aggregates.grid.start, aggregates.grid.end)
@@ -54,7 +53,7 @@ def _upgrade(run: ArchivedRun, aggregates: PhaseAggregates, events: Sequence[Map
     for moment, after in zip(moments, [*(later.t for later in moments[1:]), end]):
         line = _cut(aggregates, moment.step, moment.t, after, base)
         steps += [{**line, "versions": moment.versions}] if line else []
-    shown = timeline(aggregates, read_samples(files_of(run.path), Clocks.of(run)), {"episodes": ()})
+    shown = timeline(aggregates, samples, {"episodes": ()})
     first = aggregates.grid.first
     during = [moment for moment in moments if moment.t < window[1]]
     marks = [{"at": round(t - first, 3), "title": title, "kind": "upgrade", "labels": []} for t, title, _ in during]
