@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 import resource
 import threading
+import time
 from functools import partial
-from typing import Any, Callable, Generic, List, Optional, TypeVar, cast
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, TypeVar, cast
 
 T = TypeVar("T")
 
@@ -40,24 +41,45 @@ class Pending(Generic[T]):
         return cast(T, self._answer)
 
 
-#: connections that are opened at once for many nodes: a login takes some 0.06 s of CPU time here, and 10 s at most
-AT_ONCE = 64 * len(os.sched_getaffinity(0))
+#: questions that begin within LOGIN seconds for many nodes: a login takes some 0.06 s of CPU time here. Those that are
+#: older are logged in, or wait for a dead node, and keep no other from beginning
+AT_ONCE, LOGIN = 64 * len(os.sched_getaffinity(0)), 2.0
 
 
 def ask_at_once(*questions: Callable[[], Any]) -> List[Any]:
-    """Return the answers in the order of the questions, AT_ONCE of which are asked at a time.
+    """Return the answers in the order of the questions; all are asked at once, but for AT_ONCE in LOGIN seconds.
 
     The first error is raised when all have ended.
     """
     if len(questions) == 1:
         return [questions[0]()]  # without a thread, which a signal could leave behind
-    free = threading.BoundedSemaphore(AT_ONCE)
+    begun: Dict[int, float] = {}  # when each question that has not ended began
+    change = threading.Condition()
 
-    def ask(question: Callable[[], Any]) -> Any:
-        with free:
-            return question()
+    def ask(number: int) -> Any:
+        try:
+            return questions[number]()
+        finally:
+            with change:
+                del begun[number]
+                change.notify()
 
-    return [pending.get() for pending in [Pending(partial(ask, question)) for question in questions]]
+    pending = []
+    for number in range(len(questions)):
+        with change:
+            _wait_for_a_login(begun, change)
+            begun[number] = time.monotonic()
+        pending.append(Pending(partial(ask, number)))
+    return [answer.get() for answer in pending]
+
+
+def _wait_for_a_login(begun: Mapping[int, float], change: threading.Condition) -> None:
+    while True:
+        now = time.monotonic()
+        logins = [t for t in begun.values() if now - t < LOGIN]
+        if len(logins) < AT_ONCE:
+            return
+        change.wait(min(logins) + LOGIN - now)
 
 
 #: descriptors of a connection that stays open: three pipes, and what waits for them

@@ -86,6 +86,10 @@ class Histogram:
         """Add all that another histogram holds."""
         self.add(histogram.numbers, histogram.counts, histogram.n, histogram.total, histogram.min, histogram.max)
 
+    def drop_buckets(self) -> None:
+        """Keep count, sum and extremes only."""
+        self.numbers = self.counts = np.zeros(0, np.int64)
+
     @property
     def has_buckets(self) -> bool:
         """Whether its values are in buckets; without them only count, sum and extremes are known, and no quantile."""

@@ -54,7 +54,10 @@ def numbers_of(
         phases.append(line)
         warnings.extend(() if is_running else check_phase(aggregates, line))
         warnings.extend(of_cluster(run, phase, status[phase.name]))
-        kept += [aggregates] if broken or upgraded else []
+        if broken or upgraded:
+            kept.append(aggregates)
+            if not is_running:
+                aggregates.drop_histograms()
     failed = failure(run, kept, samples) if broken else None
     warnings.extend(impact_warnings(failed))
     run_upgrades = upgrade.upgrades(run, kept, samples)

@@ -174,7 +174,7 @@ def made_already(path: Path) -> Optional[Dict[str, Any]]:
     be made where jobs have no aggregates.
     """
     try:
-        if judge(path).changed or any(map(_needs_rows, path.glob("phases/*"))):
+        if check_sums(path).changed or any(map(_needs_rows, path.glob("phases/*"))):
             return None
         stored, program = _read(path / FILE)
         return stored if program == _own_sum() and is_current(stored, path) else None

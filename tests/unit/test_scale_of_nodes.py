@@ -12,7 +12,8 @@ from typing import Any, List, Mapping, Sequence
 import pytest
 
 from cbt_plugins.cluster import fan_out, retry
-from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.transports.pdsh import MOST_NODES
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.monitors.lifecycle import fetch_files
@@ -29,6 +30,7 @@ def test_a_login_may_take_as_long_as_this_machine_needs_for_all(monkeypatch: pyt
 
 def test_no_more_questions_are_under_way_than_the_limit(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(fan_out, "AT_ONCE", 3)
+    monkeypatch.setattr(fan_out, "LOGIN", 60.0)
     lock, together, under_way, most = threading.Lock(), threading.Barrier(3, timeout=30), 0, 0
 
     def question() -> int:
@@ -43,6 +45,31 @@ def test_no_more_questions_are_under_way_than_the_limit(monkeypatch: pytest.Monk
 
     assert len(fan_out.ask_at_once(*[question] * 9)) == 9
     assert most == 3
+
+
+def test_a_question_that_takes_long_keeps_no_other_from_beginning(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A dead node, or a command that takes an hour."""
+    monkeypatch.setattr(fan_out, "AT_ONCE", 2)
+    monkeypatch.setattr(fan_out, "LOGIN", 0.05)
+    together = threading.Barrier(9, timeout=60)
+    assert sorted(fan_out.ask_at_once(*[together.wait] * 9)) == list(range(9))
+
+
+def test_very_many_nodes_are_reached_without_pdsh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """Its cost on this machine grows with the square of the nodes."""
+    (tmp_path / "pdsh").write_text("#!/bin/sh\necho pdsh >>$LOG\n")
+    (tmp_path / "ssh").write_text('#!/bin/sh\nfor command; do :; done\nexec sh -c "$command"\n')
+    for name in ("pdsh", "ssh"):
+        (tmp_path / name).chmod(0o755)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("LOG", str(tmp_path / "log"))
+    nodes = [f"node{number}" for number in range(MOST_NODES + 1)]
+    remote = Remote.from_host({"user": "root", "clients": nodes}, {})
+    assert {remote.transport_name(node) for node in nodes} == {"pdsh"}
+    assert {answer.stdout for answer in remote.run(nodes, "echo here").values()} == {"here\n"}
+    assert not (tmp_path / "log").exists()
+    remote.run(nodes[:-1], "echo here", check=False)
+    assert (tmp_path / "log").read_text() == "pdsh\n"
 
 
 class Nodes:

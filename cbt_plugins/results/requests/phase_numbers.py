@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
@@ -48,6 +49,14 @@ class PhaseAggregates:
     def length(self) -> float:
         """Seconds of the window."""
         return self.grid.length
+
+
+    def drop_histograms(self) -> None:
+        """Keep what failures and upgrades ask for, which is no latency of the whole phase."""
+        of_jobs = (of for job in self.jobs.values() for of in (*job.ops.values(), *job.sizes.values()))
+        for of in (*self.ops.values(), *of_jobs):
+            for histogram in (of.latency, of.ttfb, of.failed):
+                histogram.drop_buckets()
 
 
 def rank(op: str) -> Tuple[str, int, str]:
@@ -274,7 +283,12 @@ def series(aggregates: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()
 
 
 def _rounded(values: np.ndarray, digits: int) -> List[float]:
-    return np.round(values, digits).tolist()
+    """Return the rounded values, equal ones as one object: three days have millions of them."""
+    return list(map(_shared, np.round(values, digits).tolist()))
+
+
+#: the values of a summary come in as many forms as their digits allow
+_shared = lru_cache(maxsize=1 << 16, typed=True)(lambda value: value)
 
 
 def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
@@ -287,7 +301,7 @@ def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[An
         states = sample.get("pgs")
         if not isinstance(states, dict) or not isinstance(sample.get("t"), (int, float)):
             continue
-        pg_counts["t"].append(round(sample["t"] - first, 1))
+        pg_counts["t"].append(_shared(round(sample["t"] - first, 1)))
         pg_counts["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
         pg_counts["total"].append(sum(states.values()))
     return pg_counts
