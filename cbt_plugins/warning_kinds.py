@@ -30,15 +30,15 @@ class WarningKind:
     """One kind of warning."""
 
     code: str
-    text: str  # when it is said
+    text: str  # its meaning
     severity: Severity = Severity.WARNING
-    #: the number is not what was meant to be measured, or its noise is unknown: compare calls every row that the
-    #: warning is about inconclusive, and says why; so it does with all that are invalid. A warning with a phase is
-    #: about the rows of that phase, one with an operation about those of that operation and of all operations, one
-    #: without both about the whole run.
+    #: the number does not measure what was meant, or its noise is unknown: compare calls every row of the warning
+    #: inconclusive, and names the warning; so do all invalid kinds. A warning with a phase is about the rows of that
+    #: phase; a warning with an operation about its rows and the rows of all operations; a warning without phase and
+    #: operation about the entire run.
     forbids_verdict: bool = False
-    #: something else than the cluster held these metrics (shell patterns) down: compare calls no row of them that the
-    #: warning is about better or equivalent
+    #: something other than the cluster limited these metrics (shell patterns): compare calls no row of these metrics
+    #: better or equivalent, if the warning is about the row
     caps: Tuple[str, ...] = ()
 
 
@@ -50,7 +50,7 @@ def _info(code: str, text: str) -> WarningKind:
     return WarningKind(code, text, Severity.INFO)
 
 
-#: metrics that say nothing where the rate was given, or where the load was too small
+#: metrics without meaning if the rate was given, or if the load was too small
 _OF_RATE = ("*_per_s", "throughput_share")
 _OF_LOAD = (*_OF_RATE, "*_ms", "p99_ratio", "bad_s")
 
@@ -58,75 +58,76 @@ _OF_LOAD = (*_OF_RATE, "*_ms", "p99_ratio", "bad_s")
 _ALL = (
     # of a summary: docs/SUMMARY.md
     _invalid("incomplete", "the run has no end marker"),
-    _invalid("going-on", "the run is going on"),
+    _invalid("going-on", "the run has not finished"),
     _invalid("missing-phase", "a phase of the plan is not in the archive"),
-    _invalid("no-phases", "no phase has ended"),
-    _invalid("changed-file", "a file of the run is not as it was when the run ended"),
+    _invalid("no-phases", "no phase has finished"),
+    _invalid("changed-file", "a file of the run has changed since the run ended"),
     _invalid("unreadable-phase", "a phase.json is damaged or of an unknown version"),
-    _invalid("no-rows", "the requests of a job are in no number"),
-    _invalid("no-window", "the jobs never ran at the same time"),
-    _invalid("checksum-errors", "objects were read with other content than was written"),
-    _invalid("lost-objects", "objects are gone that were written and not deleted"),
+    _invalid("no-rows", "the requests of a job are missing in all results"),
+    _invalid("no-window", "the jobs of a phase never ran at the same time"),
+    _invalid("checksum-errors", "objects were read whose content is not what was written"),
+    _invalid("lost-objects", "objects that were written and not deleted are missing"),
     WarningKind("paced", "the rate of warp was limited, and warp stayed below the limit", caps=_OF_LOAD),
-    # another calibration gives another rate: less of it may be as fast a cluster
+    # another calibration gives another rate, so a lower throughput need not mean a slower cluster
     WarningKind("at-limit", "the rate of warp was limited, and warp reached the limit", forbids_verdict=True),
-    # of no summary, which says it as `loop`: a table of rates needs to be told
-    WarningKind("rate-given", "an open loop had the rate that it was asked for", Severity.INFO, caps=_OF_RATE),
-    _info("partial-attempt", "an interrupted attempt is kept, and in no number"),
-    WarningKind("damaged-archive", "a document of the archive is missing or damaged"),
-    WarningKind("damaged-lines", "lines of a monitor were doubled, lost or damaged: they are left out"),
-    WarningKind("changed-beside", "a monitor's file, or one that nobody reads, is not as it was when the run ended"),
-    WarningKind("phase-status", "a phase did not end as ok"),
-    WarningKind("short-window", "a window is shorter than was asked for"),
+    # not in summaries, which have `loop` instead; a comparison of rates needs it
+    WarningKind("rate-given", "the rate of an open loop was given, so it does not measure the cluster", Severity.INFO,
+                caps=_OF_RATE),
+    _info("partial-attempt", "an interrupted attempt is kept in the archive; the results do not include it"),
+    WarningKind("damaged-archive", "a file of the archive is missing or damaged"),
+    WarningKind("damaged-lines", "lines of a monitor were duplicated, lost or damaged, and are not used"),
+    WarningKind("changed-beside", "a monitor's file, or a file that no result uses, has changed since the run ended"),
+    WarningKind("phase-status", "the status of a phase is not ok"),
+    WarningKind("short-window", "the window of a phase is shorter than its duration in the file"),
     WarningKind("generator-died", "a load generator failed"),
     WarningKind("job-restarted", "a load generator was started again"),
     WarningKind("generator-idle", "a load generator finished no request"),
     WarningKind("job-lost", "the node of a job was lost"),
-    WarningKind("ran-dry", "an operation had no object left for a time"),
-    WarningKind("torn-rows", "the rows of a job have no end"),
-    WarningKind("bad-rows", "lines of a job are no rows"),
-    WarningKind("lost-rows", "the archive has not as many rows as were counted"),
-    _info("no-aggregates", "numbers are those of a job's rows"),
+    WarningKind("ran-dry", "for some time an operation had no objects left"),
+    WarningKind("torn-rows", "the rows of a job are cut off"),
+    WarningKind("bad-rows", "some lines of a job are not rows of requests"),
+    WarningKind("lost-rows", "the archive has fewer or more rows than the job has counted"),
+    _info("no-aggregates", "results were computed from a job's rows, because it has no aggregates"),
     WarningKind("aggregates", "the aggregates of a job could not be made on its node"),
-    WarningKind("missing-objects", "requests found no object where one was expected (404)"),
+    WarningKind("missing-objects", "requests for objects that should exist got 404"),
     WarningKind("unknown-objects", "it is unknown whether objects exist"),
-    WarningKind("objects-changed", "others changed objects that the load read, after the LIST before the load"),
-    WarningKind("out-of-reach", "over 5 % of the objects were unknown during the load, and not used"),
-    WarningKind("rate", "an open loop did not issue the rate that was asked for"),
-    WarningKind("read-share", "reads could not find all objects"),
+    WarningKind("objects-changed", "after the LIST before the load, other clients changed objects that the load read"),
+    WarningKind("out-of-reach", "over 5 % of the objects were unknown to the load, and were not used"),
+    WarningKind("rate", "an open loop did not issue requests at the rate of the file"),
+    WarningKind("read-share", "reads did not know all objects"),
     WarningKind("late-starts", "requests of an open loop started late"),
     WarningKind("errors", "requests failed"),
     WarningKind("resent", "over 0.1 % of the requests were sent again on a new connection"),
-    WarningKind("accounting", "objects before + PUT - DELETE is not objects after"),
+    WarningKind("accounting", "object accounting: objects before + PUT - DELETE differs from objects after"),
     WarningKind("no-accounting", "objects could not be counted"),
     _info("no-capacity", "the capacity used at the end of a phase is unknown"),
     WarningKind("littles-law", "throughput x latency is not the number of workers"),
-    WarningKind("mix", "the mix is not what was asked for"),
+    WarningKind("mix", "the measured mix differs from the mix of the file"),
     WarningKind("no-samples", "no request of an operation succeeded"),
-    # where there are too few, the percentile is not shown
-    _info("few-samples", "too few requests for p99 or p99.9: it is left out"),
+    # a percentile of too few requests is not shown
+    _info("few-samples", "too few requests for p99 or p99.9, which is not shown"),
     WarningKind("stall", "nothing succeeded for whole seconds"),
     WarningKind("stalled-endpoint", "one of several endpoints had no success for 3 s, or too small a share"),
-    WarningKind("unfinished-request", "the slowest request has no row"),
-    WarningKind("clock-offset", "a node's clock is off"),
+    WarningKind("unfinished-request", "the slowest request did not finish, so it has no row"),
+    WarningKind("clock-offset", "the clock of a node differs from the run's clock"),
     WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD),
-    WarningKind("resources-gap", "a node was not watched all the time"),
+    WarningKind("resources-gap", "the samples of a node have gaps"),
     WarningKind("monitor-limited", "a monitor could not watch all of its targets"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
     WarningKind("swapping", "a node swapped memory"),
-    WarningKind("spillover", "RocksDB went to a slow device"),
+    WarningKind("spillover", "RocksDB data spilled over to the slow device"),
     WarningKind("resharded", "buckets were resharded"),
     _info("garbage-grew", "RGW's garbage grew: deleted objects still take space and work"),
     WarningKind("garbage-unknown", "RGW's garbage could not be counted in time"),
-    _info("sync-behind", "the zone is behind another one: copies were made, or are to come"),
+    _info("sync-behind", "the zone is behind another zone: replication ran, or will run later"),
     WarningKind("repeated", "a phase was run again after an interruption"),
     WarningKind("late", "load generators did not end in time"),
     WarningKind("refused", "the cluster refused the requests of a fill"),
-    _info("fill-share", "how far a fill by share came"),
+    _info("fill-share", "the share that a fill reached"),
     WarningKind("full", "the cluster became full"),
-    WarningKind("events-left", "the phase ended before its events"),
+    WarningKind("events-left", "the phase ended before all of its events happened"),
     WarningKind("fault-failed", "a fault could not be injected or undone"),
-    # of the cluster during a phase, unless its own faults explain them or `accept` names them: docs/CONFIG.md
+    # about the cluster during a phase, unless the run's own faults explain them or `accept` lists them: docs/CONFIG.md
     WarningKind("not-clean", "PGs were not active+clean", forbids_verdict=True),
     WarningKind("garbage-left", "garbage of RGW was left when the wait for its end was given up"),
     WarningKind("recovering", "the cluster recovered or moved data", forbids_verdict=True),
@@ -134,29 +135,29 @@ _ALL = (
     WarningKind("daemon-down", "a daemon was down", forbids_verdict=True),
     WarningKind("daemon-restarted", "a daemon ended or started", forbids_verdict=True),
     WarningKind("health-error", "the cluster reported an error", forbids_verdict=True),
-    # what a worse release may do by itself forbids nothing
+    # these may be caused by a worse release itself, so they forbid no verdict
     WarningKind("scrubbing", "PGs were scrubbed"),
     WarningKind("slow-ops", "the cluster warned of slow operations"),
-    WarningKind("accepted-condition", "a condition of the cluster that `accept` names"),
-    WarningKind("no-admin", "the run had none of Ceph's commands"),
-    WarningKind("state-unknown", "the state of the cluster is not known for a part of a phase"),
-    WarningKind("client-silent", "a client said nothing for a time: its load went on unseen"),
-    WarningKind("unguarded", "nobody knew for a time how full the cluster was"),
+    WarningKind("accepted-condition", "the cluster had a condition that `accept` lists"),
+    WarningKind("no-admin", "the run had no access to Ceph's commands"),
+    WarningKind("state-unknown", "the state of the cluster is unknown for a part of a phase"),
+    WarningKind("client-silent", "a client sent no messages for some time, while its load continued"),
+    WarningKind("unguarded", "for some time it was unknown how full the cluster was"),
     # of an upgrade: docs/CONFIG.md
-    WarningKind("upgrade-incomplete", "an upgrade left daemons of the old release"),
-    WarningKind("upgrade-outlasted", "the load ended before an upgrade did"),
+    WarningKind("upgrade-incomplete", "after an upgrade some daemons still had the old release"),
+    WarningKind("upgrade-outlasted", "the load ended before the upgrade"),
     # of a failure: docs/RECOVERY.md
-    WarningKind("no-baseline", "no second without a failure was measured"),
-    WarningKind("short-baseline", "the time without a failure is short"),
-    WarningKind("unsteady-baseline", "the time without a failure had seconds with less than half of the mean"),
+    WarningKind("no-baseline", "no seconds without a failure were measured"),
+    WarningKind("short-baseline", "the baseline, the time without a failure, is short"),
+    WarningKind("unsteady-baseline", "in some seconds of the baseline the throughput was below half of its mean"),
     WarningKind("other-load", "phases with and without a failure have different loads"),
-    WarningKind("coarse-latencies", "a state was shorter than two blocks of the histograms"),
+    WarningKind("coarse-latencies", "a state of the cluster was shorter than two blocks of the histograms"),
     WarningKind("errors-in-state", "requests failed in a state of the cluster"),
-    WarningKind("not-watched", "a failure has no samples of the cluster"),
+    WarningKind("not-watched", "there are no samples of the cluster during a failure"),
     WarningKind("no-recovery-samples", "no samples of the cluster"),
     WarningKind("recovery-gap", "samples of the cluster are missing"),
     WarningKind("switch-fired-early", "a fault ended by itself before its undo"),
-    # these two: on the rows of their failures
+    # the next two are about the rows of their failures
     WarningKind("fault-ended-early", "an OSD of a fault came back before its undo", forbids_verdict=True),
     WarningKind("not-clean-before", "not all PGs were active+clean before a fault", forbids_verdict=True),
     WarningKind("osd-flapped", "an OSD that had returned went down again"),
@@ -167,21 +168,21 @@ _ALL = (
     _invalid("unreadable", "a file cannot be read"),
     _invalid("missing-client", "a client left no result"),
     _invalid("job-failed", "a job ended with an error"),
-    _invalid("no-requests", "a job or an operation that was asked for did nothing"),
-    _invalid("threads-lost", "hsbench's threads may have given up"),
-    _invalid("no-faults", "the faults could not begin"),
+    _invalid("no-requests", "a job or an operation of the workload made no requests"),
+    _invalid("threads-lost", "threads of hsbench may have stopped early"),
+    _invalid("no-faults", "the faults beside the load could not start"),
     _invalid("faults-failed", "the faults did not go as planned"),
     _invalid("not-finished", "COSbench did not finish the workload"),
     _invalid("torn-output", "fio's last document has no end"),
     WarningKind("no-common-window", "the clients of a phase never ran at the same time"),
-    WarningKind("no-clock", "several processes, and no time stamps"),
-    WarningKind("common-window", "the clients did not all run for all of the time"),
-    WarningKind("no-series", "rates could not be cut to the common time, or drift is unknown"),
-    WarningKind("percentiles-not-merged", "several clients, and no histograms"),
-    WarningKind("no-intervals", "the series ends early"),
-    _info("stale-tail", "the file ends with what a longer run left, and that is in no number"),
+    WarningKind("no-clock", "the result has several processes, but no time stamps"),
+    WarningKind("common-window", "some clients ran only for a part of the time"),
+    WarningKind("no-series", "no time series: rates include times in which not all clients ran, and drift is unknown"),
+    WarningKind("percentiles-not-merged", "percentiles of several clients cannot be merged without histograms"),
+    WarningKind("no-intervals", "the time series ends early"),
+    _info("stale-tail", "the end of the file is a remainder of an earlier, longer run, and is not used"),
     WarningKind("get-without-body", "hsbench measures a GET without its body"),
-    WarningKind("upper-bounds", "COSbench's percentiles are upper ends of bins"),
+    WarningKind("upper-bounds", "percentiles of COSbench are the upper ends of bins"),
     WarningKind("faults-late", "an event began late"),
     WarningKind("fault-time", "a fault lasted longer or shorter than planned", forbids_verdict=True),
     WarningKind("warp-aggregated", "warp's percentiles are means of windows"),
@@ -189,35 +190,35 @@ _ALL = (
     # of a comparison: docs/COMPARE.md, docs/STATISTICS.md
     WarningKind("not-usable", "a run is incomplete or lost data"),
     WarningKind("same-runs", "both sides of the comparison are the same runs"),
-    WarningKind("not-interleaved", "runs of one side were made before those of the other, or in groups"),
-    WarningKind("within-run", "repetitions of a failure were compared, in one run of each side"),
-    _info("known-scatter", "the interval has the scatter from run to run in it"),
+    WarningKind("not-interleaved", "the runs of the sides were not made in turns"),
+    WarningKind("within-run", "repetitions of a failure within one run of each side were compared, not runs"),
+    _info("known-scatter", "the interval includes a known run-to-run scatter"),
     WarningKind("mixed-side", "the runs of a side have different configurations"),
-    WarningKind("missing-values", "some runs of a side have no number"),
-    WarningKind("unrecovered-runs", "some runs of a side have no time of a recovery: the others do not stand for all",
+    WarningKind("missing-values", "some runs of a side do not have this number"),
+    WarningKind("unrecovered-runs", "some runs of a side did not recover, so its other runs are not representative",
                 forbids_verdict=True),
-    WarningKind("missing", "a side or a run has no number"),
-    WarningKind("one-run", "one run each, and the scatter from run to run is not known", forbids_verdict=True),
-    WarningKind("not-steady", "a run has no level: its tenths differ more than the noise of seconds explains",
+    WarningKind("missing", "a side or a run does not have this number"),
+    WarningKind("one-run", "each side has one run, and the run-to-run scatter is unknown", forbids_verdict=True),
+    WarningKind("not-steady", "a run is not steady: its tenths differ by more than the noise of its seconds explains",
                 forbids_verdict=True),
-    WarningKind("drift-of-runs", "runs that were not made in turns drift, and the change may be that drift",
+    WarningKind("drift-of-runs", "the runs were not made in turns, they drift, and the change may be this drift",
                 forbids_verdict=True),
-    WarningKind("correlated-runs", "runs that were not made in turns resemble their neighbours",
+    WarningKind("correlated-runs", "the runs were not made in turns, and neighbouring runs resemble each other",
                 forbids_verdict=True),
-    WarningKind("order-unknown", "some runs have no start time, and their order was not looked at"),
+    WarningKind("order-unknown", "some runs have no start time, so the order of the runs was not checked"),
     WarningKind("too-few-runs", "fewer than 3 runs: no interval"),
     _info("assumes-normal", "valid only if the logarithms of runs are about normally distributed"),
-    _info("not-positive", "differences instead of logarithms"),
-    WarningKind("no-base", "no relative change"),
+    _info("not-positive", "numbers are not all positive: differences are used instead of ratios"),
+    WarningKind("no-base", "the base is 0, so there is no relative change"),
     WarningKind("no-scatter", "all numbers of a side are the same"),
     WarningKind("tests-disagree", "the tests do not agree"),
     WarningKind("drift", "numbers rise or fall with time"),
-    _info("autocorrelation", "seconds resemble their neighbours"),
-    _info("gaps", "seconds are missing"),
-    _info("short-series", "few seconds"),
-    _info("in-bins", "values are in bins"),
-    _info("small-difference", "the change is surely not 0, and surely smaller than the margin"),
-    _info("no-direction", "the row differs, and neither direction is better"),
+    _info("autocorrelation", "neighbouring seconds resemble each other"),
+    _info("gaps", "the series lacks seconds"),
+    _info("short-series", "the series has few seconds"),
+    _info("in-bins", "values are rounded to bins"),
+    _info("small-difference", "the change is significant, but smaller than the margin"),
+    _info("no-direction", "the sides differ, but for this metric neither direction is better"),
 )
 # fmt: on
 

@@ -1,4 +1,4 @@
-"""Watch a running run: in the terminal, as JSON, or in a browser."""
+"""Watch a run in progress: in the terminal, as JSON, or in a browser."""
 
 from __future__ import annotations
 

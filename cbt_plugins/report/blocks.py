@@ -56,8 +56,8 @@ def history_page(histories: Sequence[History]) -> str:
         history.blocks(histories),
         first(sentences) or [Sentence("No level change found.", "equivalent")],
         [plot_of(owner, track, owner.case if len(histories) > 1 else "") for owner, track in plotted],
-        f"Each dot is a run, lines are levels. {len(plotted)} of {len(changed) + len(steady)} series, those with "
-        "changes first; the tables have all.",
+        f"Each dot is a run, each line a level. Shown: {len(plotted)} of {len(changed) + len(steady)} series, series "
+        "with changes first; the tables have all series.",
     )
 
 

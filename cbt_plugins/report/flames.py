@@ -65,7 +65,7 @@ def _notes(new: Profile, base: Optional[Profile]) -> Iterator[str]:
     for name, profile in (("base", base), ("new", new)) if base else (("", new),):
         if profile:
             where = f"{profile.samples} samples in {several(profile.runs, 'run')}"
-            yield f"{name + ': ' if name else ''}{where}; ±: two standard errors, of their number only"
+            yield f"{name + ': ' if name else ''}{where}; ±: two standard errors, from the number of samples only"
             yield from (f"{name + ': ' if name else ''}{text}" for text in (*profile.notes, *profile.left_out))
 
 

@@ -1,6 +1,6 @@
-"""The report's page of a run that goes on: the same page made anew, and the difference that a browser needs.
+"""Live page of a run in progress: the report's page, made again and again, and the differences for browsers.
 
-A new page comes after many times the processor time that the last one took (results.live_run.Sparing).
+The time between two pages is a multiple of the processor time of a page (results.live_run.Sparing).
 """
 
 from __future__ import annotations
@@ -60,7 +60,7 @@ def changes(old: Any, new: Any, path: Sequence[Any] = ()) -> Iterator[Change]:
 
 @dataclass(frozen=True)
 class Update:
-    """What a browser gets: `version` is None of what need not come after a lost connection."""
+    """An update for browsers. `version` None: it need not be sent again after a lost connection."""
 
     kind: str  # moment | page | whole
     data: Any
@@ -68,7 +68,7 @@ class Update:
 
 
 class LivePage:
-    """The page of a run; one thread calls `look` each second, others wait for what is new."""
+    """The page of a run; one thread calls `look` each second, other threads wait for updates."""
 
     def __init__(self, run: LiveRun) -> None:
         self.run = run

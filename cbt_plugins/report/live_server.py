@@ -1,7 +1,7 @@
-"""The web server of a page of a run: standard library, one page, its events, nothing else; no file is served.
+"""Web server of a run's live page, with the standard library: serves the page and its events, no files.
 
-On another address than this machine's own, whoever does not know the token gets nothing. The name by which a browser
-has asked is checked: else a page of anybody could have its own name lead here (DNS rebinding) and read along.
+On an address that other machines can reach, a token is required. The Host header of a request is checked: otherwise a
+foreign web page could let its own name point to this server (DNS rebinding) and read the results.
 """
 
 from __future__ import annotations
@@ -131,7 +131,7 @@ class _Handler(BaseHTTPRequestHandler):
         live = self.live
         path, _, query = self.path.partition("?")
         if not live.is_own_name(self.headers.get("Host") or ""):
-            self._refuse(HTTPStatus.FORBIDDEN, "unknown host name: ask by the address that was printed")
+            self._refuse(HTTPStatus.FORBIDDEN, "unknown host name: use the printed address")
             return
         answers: Dict[Optional[str], Callable[[], None]] = {
             "/": self._page,
@@ -140,7 +140,7 @@ class _Handler(BaseHTTPRequestHandler):
         }
         answer = answers.get(live.path_of(path))
         if answer is None:
-            self._refuse(HTTPStatus.NOT_FOUND, "there is nothing here: use the address that was printed, to its end")
+            self._refuse(HTTPStatus.NOT_FOUND, "no such page: use the complete printed address, with the token")
             return
         answer()
 
@@ -171,7 +171,7 @@ class _Handler(BaseHTTPRequestHandler):
         text = self.headers.get("Last-Event-ID") or (parse_qs(query).get("since") or [""])[0]
         since = int(text) if text.isdigit() and len(text) < 20 else 0
         if live.following >= _MOST:
-            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"{_MOST} browsers follow already")
+            self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"too many browsers: {_MOST} already follow this run")
             return
         live.count(following=1)
         try:
@@ -188,7 +188,7 @@ class _Handler(BaseHTTPRequestHandler):
             live.count(following=-1)
 
     def log_message(self, *_: Any) -> None:
-        """Say nothing: the terminal is the run's, and the address has the token."""
+        """Log nothing: the terminal belongs to the run, and the address contains the token."""
 
 
 def _text_of(update: Update) -> bytes:

@@ -1,4 +1,4 @@
-"""A run that goes on as lines of a terminal: what changes each second, and what stays true once it is said."""
+"""A run in progress as lines of a terminal: its present state, and its events and warnings so far."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from cbt_plugins.results.recovery.milestones import in_order, titled
 from cbt_plugins.results.requests.running_phase import RECENT
 from cbt_plugins.warning_kinds import by_kind, counted
 
-#: warnings about each run that goes on, or that has not ended
+#: warnings that every unfinished run has
 _UNFINISHED = ("going-on", "incomplete", "missing-phase", "no-phases", "partial-attempt")
 
 
@@ -38,8 +38,8 @@ def _state(moment: Mapping[str, Any]) -> str:
         COMPLETE: "complete",
         FAILED: f"failed: {moment['why']}",
         INTERRUPTED: "interrupted; the same command resumes it",
-        GONE: f"the run is gone: no process of it is seen here, and no line came for {moment['silent_s']:.0f} s; "
-        "`cbt-tools undo` undoes its faults, the same command resumes it",
+        GONE: f"the run has ended without a result: it has no process on this machine and wrote nothing for "
+        f"{moment['silent_s']:.0f} s; `cbt-tools undo` undoes its faults, the same command resumes it",
     }[state]
 
 
@@ -61,7 +61,7 @@ def now_of(moment: Mapping[str, Any]) -> Any:
 
 
 def notes(moment: Mapping[str, Any], summary: Mapping[str, Any]) -> List[str]:
-    """Return the faults, milestones, marks and warnings so far, a line each."""
+    """Return the faults, milestones, marks and warnings so far, one line each."""
     return [*_fault_notes(moment), *_milestone_notes(summary), *_warning_notes(summary)]
 
 
@@ -91,7 +91,7 @@ def _warning_notes(summary: Mapping[str, Any]) -> Iterator[str]:
 
 
 def data(moment: Mapping[str, Any], summary: Mapping[str, Any]) -> Mapping[str, Any]:
-    """Return a line of `--json`: the moment, with the milestones and the warnings so far."""
+    """Return a line of `--json`: the moment, with all milestones and warnings so far."""
     episodes = (summary["failure"] or {"milestones": {"episodes": ()}})["milestones"]["episodes"]
     milestones = [
         {"episode": titled(episode), "milestone": milestone["name"], "seconds": milestone["seconds"]}

@@ -211,7 +211,7 @@ def _contents(
 def completeness(summary: Mapping[str, Any]) -> Dict[str, str]:
     """Return {"kind": good | warning | bad, "text"}: whether the run is complete, and its warnings."""
     if run_state(summary) == "going on":
-        return {"kind": "warning", "text": "Run that is going on: no result yet"}
+        return {"kind": "warning", "text": "The run has not finished: no result yet"}
     if not summary["usable"]:
         return {"kind": "bad", "text": f"{run_state(summary).capitalize()} run: do not use these numbers"}
     text = f"Complete run, {counted(summary['warnings'])}"

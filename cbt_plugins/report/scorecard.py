@@ -1,4 +1,4 @@
-"""The scorecard of a run: what each failure cost the clients and the cluster, and which failures were refused."""
+"""The scorecard of a run: the cost of each failure for clients and cluster, and the refused failures."""
 
 from __future__ import annotations
 
@@ -33,12 +33,12 @@ def refusals(scorecard: Mapping[str, Any]) -> Iterator[str]:
 
 def sentences(scorecard: Mapping[str, Any]) -> Iterator[str]:
     """Yield the meaning of the columns."""
-    yield "from the fault to the end of its phase; recovery: from the undo until all PGs are active+clean"
+    yield "clients: from the fault to the end of its phase; recovery: from the undo until all PGs are active+clean"
     most = max((len(line["scores"]) for line in scorecard["failures"]), default=0)
     if most >= FEWEST:
         yield "medians of n repetitions in this run; ±: 95% confidence interval"
     elif most:
-        yield f"n repetitions: {FEWEST} or more have an interval"
+        yield f"n: number of repetitions; {FEWEST} or more give an interval"
 
 
 def parts(scorecard: Optional[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
@@ -53,6 +53,6 @@ def blocks(scorecard: Mapping[str, Any]) -> Iterator[Block]:
     """Yield the table, and what was refused."""
     table = rows(scorecard)
     if table:
-        yield TableGrid(table[0], tuple(table[1:]), left=2, title="scorecard: what each failure cost")
+        yield TableGrid(table[0], tuple(table[1:]), left=2, title="scorecard: cost of each failure")
         yield Words(tuple(sentences(scorecard)))
     yield Notes("refused", tuple(refusals(scorecard)))

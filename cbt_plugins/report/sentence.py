@@ -49,7 +49,7 @@ def of_run(summary: Mapping[str, Any], config: Mapping[str, Any]) -> List[Senten
     state = run_state(summary)
     if state == "going on":
         ended = several(len(summary["phases"]), "phase")
-        return [Sentence(f"This run is going on: {ended} so far. Its numbers are no result yet.", "warning")]
+        return [Sentence(f"This run has not finished: {ended} so far. Its numbers are not final.", "warning")]
     if not summary["usable"]:
         return [Sentence(f"This run is {state}: do not use its numbers.", "invalid")]
     scorecard = summary.get("scorecard")
@@ -173,7 +173,7 @@ def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentenc
 def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
     comparison = row.comparison
     why = comparison.forbidden_by or comparison.capped_by
-    text, advice = f"{new} compared with {base}: inconclusive", "More or longer runs are needed."
+    text, advice = f"{new} compared with {base}: inconclusive", "More runs, or longer runs, are needed."
     if comparison.change is not None and why and why.code == "one-run":
         were = "were" if row.metric in _WORDS else "was"
         text = f"{new} {were} {_way(row, base)} in {here}; one run is inconclusive"
@@ -182,7 +182,7 @@ def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
     elif comparison.change_low is not None:
         text = f"{text}, from {_interval(row, way=True)}"
         if (comparison.change_low or 0.0) * (comparison.change_high or 0.0) > 0 and comparison.adjusted is not None:
-            advice = f"p is {comparison.adjusted:.3f} after the correction for the key rows. {advice}"
+            advice = f"p is {comparison.adjusted:.3f} (adjusted for the number of key rows). {advice}"
     if why and why.code != "one-run":
         advice = f"No verdict: {KINDS[why.code].text} ({why.code})."
     return Sentence(f"{text}.", Verdict.INCONCLUSIVE.value, advice)

@@ -47,7 +47,7 @@ _REPORT = "report.html"
 
 
 class NoSite(Exception):
-    """A folder that a site must not be written to; the text says why."""
+    """A folder into which no site can be written; the text says why."""
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class HistoryEvent:
 
 @dataclass(frozen=True)
 class SiteFacts:
-    """What the pages say."""
+    """The content of the pages."""
 
     histories: Sequence[History]
     triaged: Sequence[Triaged]
@@ -94,12 +94,12 @@ def _former(folder: Path) -> Set[str]:
     except FileNotFoundError:
         return set()
     except NotADirectoryError:
-        raise NoSite(f"{folder} is no folder") from None
+        raise NoSite(f"{folder} is not a folder") from None
     try:
         data = read_json(folder / PAGES)
         names = {name for name in data["pages"] if _PAGE.fullmatch(name)} if data[_MARK] else set()
     except (OSError, ValueError, KeyError, TypeError):
-        raise NoSite(f"{folder} has files, and is no site of a history: give an empty or a new folder") from None
+        raise NoSite(f"{folder} has files, but is not a site of a history: give an empty or a new folder") from None
     return names
 
 

@@ -92,15 +92,15 @@ class Sweep:
             first, most = self.points[0], self.points[-1]
             gained = f"{self.speed_up(most):.3g} times the throughput"
             part = self.efficiency(most) or 0.0
-            strange = ", which endpoints alone do not explain" if part > 1 else ""
+            strange = ", more than endpoints alone can explain" if part > 1 else ""
             share = f"efficiency {100 * part:.0f} % (speed-up / factor of endpoints){strange}"
             return f"{first.load:g} to {most.load:g} endpoints: {gained}, {share}"
         if self.knee is not None:
             point = self.points[self.knee]
             return f"knee at {point.load:g} {self.unit}: {point.obj_per_s:.4g} obj/s at {point.mean_ms:.4g} ms"
         if self.points[0].power > self.points[-1].power:
-            return "the knee is at the smallest load or below it: measure less"
-        return "the knee is at the largest load or beyond it: measure more"
+            return "the knee is at or below the smallest load: measure lower loads"
+        return "the knee is at or above the largest load: measure higher loads"
 
 
 def sweeps(runs: Sequence[Run]) -> List[Sweep]:

@@ -111,7 +111,7 @@ def _headline(summary: Mapping[str, Any]) -> Iterator[str]:
     if versions:
         yield ", ".join(f"{name}: {text}" for name, text in versions.items())
     if run_state(summary) == "going on":
-        yield "RUN THAT IS GOING ON: no result yet"
+        yield "THE RUN HAS NOT FINISHED: no result yet"
     elif not summary["usable"]:
         yield f"{run_state(summary).upper()} RUN: do not use these numbers (see the warnings)"
 
@@ -126,7 +126,7 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
         about.append(f"{several(law['workers'], 'worker')}, throughput x latency = {in_flight}")
     if phase["corrected_ms"]:
         p99, p999 = (plain(phase["corrected_ms"][name]) for name in ("p99", "p999"))
-        about.append(f"with the requests that the closed loop could not send: p99 {p99} ms, p99.9 {p999} ms")
+        about.append(f"corrected for requests that the closed loop could not send: p99 {p99} ms, p99.9 {p999} ms")
     if phase["loop"] == "open":
         rate = phase["rate"]
         deviation = signed_percent(rate["deviation"])
@@ -141,11 +141,11 @@ def _phase(phase: Mapping[str, Any], used: Optional[Mapping[str, Any]]) -> Title
 def _about_phase(phase: Mapping[str, Any]) -> Iterator[str]:
     held = ", ".join(f"{op} to {rate:.1f}/s" for op, _, rate in paced(phase))
     if held:
-        yield f"LIMITED: {held}: not what the cluster can do"
+        yield f"LIMITED: {held}: these numbers do not show what the cluster can do"
     for bucket in phase.get("readable") or ():
         if bucket["share"] < 1:
             objects = f"{bucket['listed']} of {bucket['objects']} objects of {bucket['bucket']}"
-            yield f"reads know {objects} ({percent(bucket['share'])})"
+            yield f"reads used {objects} ({percent(bucket['share'])})"
     if phase["sentence"]:
         yield phase["sentence"]
 
@@ -184,7 +184,7 @@ def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str
 
 
 def _headings(metrics: Sequence[Metric]) -> List[str]:
-    """Return the line above columns; the first latency says that they are in ms."""
+    """Return the line with groups of columns; the first latency carries the unit ms."""
     first = next((metric for metric in metrics if metric.unit == "ms"), None)
     return [f"{metric.heading} ms" if metric is first else metric.heading for metric in metrics]
 

@@ -69,7 +69,7 @@ def test_one_run_is_inconclusive_however_clear_its_seconds_are() -> None:
 def test_noise_says_between_what_it_is() -> None:
     values = [{RATE: noise(100, 4, scatter=0.2, seed=seed)} for seed in (1, 2)]
     (sentence,) = told(runs(values[0]), runs(values[1], begin=0.5))
-    assert sentence.kind == "inconclusive" and sentence.more == "More or longer runs are needed."
+    assert sentence.kind == "inconclusive" and sentence.more == "More runs, or longer runs, are needed."
     assert "inconclusive, from " in sentence.text
     assert "slower to " in sentence.text and sentence.text.endswith("faster.")
 
@@ -79,7 +79,7 @@ def test_a_correction_that_takes_a_verdict_away_is_the_reason() -> None:
     new = {RATE: [90.0, 95.0, 91.0], P99: [50.0, 40.0, 61.0]}
     (sentence,) = told(runs(base), runs(new, begin=0.5))
     assert sentence.kind == "inconclusive" and sentence.text.endswith(" % slower.")
-    assert re.match(r"p is 0\.062 after the correction for the key rows\. More or longer", sentence.more)
+    assert re.match(r"p is 0\.062 \(adjusted for the number of key rows\)\. More runs", sentence.more)
 
 
 def test_a_warning_that_forbids_a_verdict_is_the_reason() -> None:

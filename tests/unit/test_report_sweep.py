@@ -56,7 +56,7 @@ def test_what_more_endpoints_add(tmp_path: Path) -> None:
 def test_an_efficiency_above_1_is_said_to_be_strange() -> None:
     points = tuple(Point(load, 3, rate, None, 8.0, None, None) for load, rate in ((1, 100.0), (2, 236.0)))
     sweep = Sweep("", "load", "total", "endpoints", points)
-    text = "efficiency 118 % (speed-up / factor of endpoints), which endpoints alone do not explain"
+    text = "efficiency 118 % (speed-up / factor of endpoints), more than endpoints alone can explain"
     assert sweep.about == f"1 to 2 endpoints: 2.36 times the throughput, {text}"
 
 

@@ -74,7 +74,7 @@ def test_a_run_that_is_going_on_is_not_called_interrupted(
         assert "to come: to-come" in warnings["going-on"]["text"]
         assert not {"incomplete", "missing-phase", "partial-attempt"} & set(warnings)
         assert main(["report", str(tmp_path), "--format", "text"]) == 0
-        assert "This run is going on: 2 phases so far." in capsys.readouterr().out
+        assert "This run has not finished: 2 phases so far." in capsys.readouterr().out
         # it makes its report before it ends
         events.write("run-failed")
         assert "incomplete" in {its["code"] for its in summarize(directory)["warnings"]}

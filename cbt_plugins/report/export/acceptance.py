@@ -75,7 +75,7 @@ def _judge(
     for phase, current_value, base_value in places:
         where = f"{name}/{phase}/{target.op}"
         if current_value is None or base_value is None:
-            logger.error("%s: %s is not known of both runs: %s and %s", where, target.metric, current_value, base_value)
+            logger.error("%s: %s is unknown in one run: %s and %s", where, target.metric, current_value, base_value)
         accepted = current_value is not None and base_value is not None and check(current_value, base_value)
         result, base = (math.nan if value is None else value for value in (current_value, base_value))
         yield Judgement(where, key, result, base, stmt, accepted)

@@ -32,7 +32,7 @@ def imported_points(run: Path, left: List[str], broken: List[str]) -> Iterator[I
     depths = [(record, importer_of_kind[record.kind].queue_depth(record)) for record in records]
     points = [(record, depth) for record, depth in depths if depth]
     if not points:
-        left.append(f"{name}: a benchmark of CBT's own")
+        left.append(f"{name}: it is a result of CBT's own benchmark")
     for record, depth in points:
         if not record.usable:
             broken.append(f"{run}: left out: {record.name}: {'; '.join(warning.text for warning in record.warnings)}")
@@ -49,8 +49,8 @@ def imported_points(run: Path, left: List[str], broken: List[str]) -> Iterator[I
 
 def _unknown(record: RunRecord, phase: str) -> str:
     if _value(record, phase, _OPS[0], "mean_ms") or _value(record, phase, _OPS[1], "mean_ms"):
-        return "the deviation 0 stands for one that is not known"
-    return "no latency in its results: the mean is the number of workers / rate, the deviation 0 is not known"
+        return "the deviation is unknown, and written as 0"
+    return "no latency in the results: the mean is workers / rate, the deviation is unknown and written as 0"
 
 
 def _line(record: RunRecord, phase: str, op: str, metric: str) -> Optional[Measurement]:
