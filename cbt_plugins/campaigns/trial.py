@@ -49,6 +49,8 @@ _LAST_LINE = 500
 _SHELL = 'echo $$ >"$1" && eval "$0"'
 #: the same for an undo, which a full disk does not prevent
 _SHELL_OF_UNDO = 'echo $$ >"$1" 2>/dev/null; eval "$0"'
+#: the work for which a signal waits while a command is started
+_STARTING = "starting a command first, and ending it then"
 #: seconds from SIGTERM to SIGKILL: a cycle recovers the faults that it injected
 _UNDO_GRACE, _END_GRACE, _POLL = 900.0, 10.0, 0.1
 
@@ -257,25 +259,35 @@ def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[f
     """Run a shell command and return its exit status; None when it was ended by its limit."""
     grace = _UNDO_GRACE if log.stem in (CYCLE, UNDO) else _END_GRACE
     with signals.handled(), _output(log) as output:
-        # a session of its own: a Ctrl-C of the terminal reaches the command once, through us
-        process = subprocess.Popen(
-            ["/bin/sh", "-c", _SHELL_OF_UNDO if log.stem == UNDO else _SHELL, line, str(log.parent / GROUP)],
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-            env=dict(environment),
-            start_new_session=True,
-        )
+        process: Optional[subprocess.Popen[bytes]] = None
         try:
+            with signals.deferred(_STARTING):  # a signal inside Popen would leave its child alone
+                process = _start(line, log, environment, output)
             return process.wait(limit)
         except subprocess.TimeoutExpired:
-            _end(process.pid, log.parent, grace)
-            process.wait()
+            _end_command(process, log.parent, grace)
             return None
         except BaseException:
-            _end(process.pid, log.parent, grace)
-            process.wait()
+            _end_command(process, log.parent, grace)
             raise
+
+
+def _start(line: str, log: Path, environment: Mapping[str, str], output: BinaryIO) -> subprocess.Popen[bytes]:
+    """Start a shell command in a session of its own: a Ctrl-C of the terminal reaches it once, through us."""
+    return subprocess.Popen(
+        ["/bin/sh", "-c", _SHELL_OF_UNDO if log.stem == UNDO else _SHELL, line, str(log.parent / GROUP)],
+        stdin=subprocess.DEVNULL,
+        stdout=output,
+        stderr=subprocess.STDOUT,
+        env=dict(environment),
+        start_new_session=True,
+    )
+
+
+def _end_command(process: Optional[subprocess.Popen[bytes]], folder: Path, grace: float) -> None:
+    if process is not None:
+        _end(process.pid, folder, grace)
+        process.wait()
 
 
 def _output(log: Path) -> BinaryIO:

@@ -8,7 +8,7 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Dict, Iterator, List
+from typing import Any, Dict, Iterator, List
 
 import fake_cycle
 import leaving_cycle
@@ -85,6 +85,14 @@ def processes(folder: Path) -> List[str]:
     return found
 
 
+@pytest.fixture(autouse=True)
+def ended(tmp_path: Path) -> Iterator[None]:
+    """What a test that failed has left of its commands does not run on."""
+    yield
+    for number in processes(tmp_path):
+        os.kill(int(number), signal.SIGKILL)
+
+
 @pytest.fixture
 def started(tmp_path: Path) -> Iterator[subprocess.Popen[bytes]]:
     """A trial whose command waits until it is ended, and then takes its time."""
@@ -102,6 +110,22 @@ def test_a_signal_ends_the_command_and_leaves_no_mark(tmp_path: Path, started: s
     started.send_signal(signal.SIGINT)
     assert started.wait() != 0
     assert (tmp_path / "01-A" / "prepare-1.log").read_text().endswith("undone\n")
+    assert processes(tmp_path) == [] and finished(tmp_path / "01-A") is None
+
+
+def test_a_signal_while_a_command_is_started_ends_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The command may work before `Popen` has returned: it is no child that nobody ends then."""
+    log = tmp_path / "01-A" / "prepare-1.log"
+
+    class Interrupted(subprocess.Popen):
+        def __init__(self, *words: Any, **options: Any) -> None:
+            super().__init__(*words, **options)
+            wait_for(lambda: "up" in log.read_text(), "the command")
+            os.kill(os.getpid(), signal.SIGINT)
+
+    monkeypatch.setattr(subprocess, "Popen", Interrupted)
+    with pytest.raises(KeyboardInterrupt):
+        run_trial(Cycle("A", Path("x"), ("echo up; exec sleep 987",), program=""), tmp_path / "01-A")
     assert processes(tmp_path) == [] and finished(tmp_path / "01-A") is None
 
 
