@@ -100,13 +100,13 @@ class Connections:
             how = str((self.die_at if dies else self.die_at_change)[1])  # type: ignore[index]
             self.die_at = self.die_at_change = None
             if how == "after":
-                self._play(node, command)
+                self.play(node, command)
             elif how in ("late", "cut"):
                 self._under_way.append((node, command))
             if how == "cut":
                 return {node: Result("", "Connection reset by peer", 255)}
             raise Died
-        return {node: self._play(node, command)}
+        return {node: self.play(node, command)}
 
     def feed(self, nodes: Sequence[str], command: str, data: bytes, timeout: float) -> Dict[str, Result]:
         """Every endpoint is as it should be, but for those in `endpoint_errors`."""
@@ -122,7 +122,7 @@ class Connections:
     def arrive(self) -> None:
         """What was under way when its run died comes to its node."""
         for node, command in self._under_way:
-            self._play(node, command)
+            self.play(node, command)
         self._under_way = []
 
     def differences(self) -> Set[str]:
@@ -137,7 +137,7 @@ class Connections:
         found |= {f"autoscale {p}" for p, m in self.state["autoscale"].items() if m != self.first["autoscale"][p]}
         return found | ({"balancer"} if self.state["balancer"] != self.first["balancer"] else set())
 
-    def _play(self, node: str, text: str) -> Result:
+    def play(self, node: str, text: str) -> Result:
         name = ""
         if "t=" in text[:20] and any(part in text for part in self.lost):
             return Result("", "No route to host", 255)
@@ -164,7 +164,7 @@ class Connections:
         if text.startswith("python3 -c "):
             return Result(self.endpoints, "", 0)
         if text.startswith("daemons="):
-            return Result(self._probe(node, text), "", 0)
+            return Result(self.probe(node, text), "", 0)
         out, err, status = "", "", 0
         for line, joint in _lines(text):
             if joint == "&&" and status:
@@ -188,7 +188,7 @@ class Connections:
                 raise AssertionError(f"the stand-in does not know {line!r}")
         return Result(out, err, status)
 
-    def _probe(self, node: str, text: str) -> str:
+    def probe(self, node: str, text: str) -> str:
         asked = shlex.split(text.splitlines()[0].partition("=")[2])[0].split()
         return "".join(f"unit {name} ceph-osd@{name[4:]}.service active\n" for name in asked)
 

@@ -49,7 +49,7 @@ class World:
     def ceph(self, words):
         """(stdout, stderr, status) of `ceph WORDS`, JSON."""
         for length in range(min(4, len(words)), 0, -1):
-            play = getattr(self, "_" + "_".join(words[:length]).replace("-", "_"), None)
+            play = getattr(self, "ceph_" + "_".join(words[:length]).replace("-", "_"), None)
             if play is not None:
                 answer = play(*words[length:])
                 if isinstance(answer, tuple):
@@ -60,7 +60,7 @@ class World:
     def _alive(self, osd):
         return osd["up"] and self.state["links"][osd["host"]]
 
-    def _pgs(self):
+    def pgs(self):
         """PGs whose members are three OSDs of three hosts, in turn."""
         numbers = sorted(map(int, self.state["osds"]))
         for pool in self.state["pools"]:
@@ -73,10 +73,10 @@ class World:
                 acting = up if pool["type"] == 1 else [2147483647 if m is None else m for m in left]
                 yield {"pgid": f"{pool['pool']}.{seed:x}", "state": state, "up": acting, "acting": acting}
 
-    def _fsid(self):
+    def ceph_fsid(self):
         return (self.state.get("fsid", FSID) + "\n", "", 0)
 
-    def _osd_dump(self, *_):
+    def ceph_osd_dump(self, *_):
         entries = []
         for number, osd in sorted(self.state["osds"].items(), key=lambda i: int(i[0])):
             entry = {"osd": int(number), "uuid": "uuid-" + number, "up": int(bool(self._alive(osd)))}
@@ -100,7 +100,7 @@ class World:
             "erasure_code_profiles": {"ec": {"k": "2", "m": "1"}},
         }
 
-    def _osd_tree(self):
+    def ceph_osd_tree(self):
         hosts = sorted({o["host"] for o in self.state["osds"].values()})
         ids = {host: -2 - i for i, host in enumerate(hosts)}
         nodes = [{"id": -1, "name": "default", "type": "root", "children": list(ids.values())}]
@@ -110,65 +110,65 @@ class World:
             nodes += [{"id": n, "name": f"osd.{n}", "type": "osd", "device_class": "hdd"} for n in below]
         return {"nodes": nodes, "stray": []}
 
-    def _osd_crush_rule_dump(self):
+    def ceph_osd_crush_rule_dump(self):
         def rule(number, op):
             steps = [{"op": "take", "item": -1, "item_name": "default"}, {"op": op, "num": 0, "type": "host"}]
             return {"rule_id": number, "rule_name": f"rule{number}", "steps": [*steps, {"op": "emit"}]}
 
         return [rule(0, "chooseleaf_firstn"), rule(1, "chooseleaf_indep")]
 
-    def _pg_dump(self, what, *_):
+    def ceph_pg_dump(self, what, *_):
         # the epoch since which it is up, and the number of its last report: one comes every tenth of a second
         seq = (1 << 32) + int(time.time() * 10) % (1 << 32)
         stats = [{"osd": int(n), "seq": seq, "up_from": 1} for n in self.state["osds"]]
         recovered = {f"num_{kind}_recovered": 0 for kind in ("objects", "bytes", "keys")}
         return {
-            "pgs_brief": {"pg_ready": True, "pg_stats": list(self._pgs())},
+            "pgs_brief": {"pg_ready": True, "pg_stats": list(self.pgs())},
             "sum": {"pg_map": {"pg_stats_sum": {"stat_sum": recovered}}},
             "osds": {"pg_map": {"osd_stats": stats}},
         }[what]
 
-    def _osd_df(self):
+    def ceph_osd_df(self):
         return {"nodes": [{"id": int(n), "kb": 1000000, "kb_used": 100000} for n in self.state["osds"]], "stray": []}
 
-    def _quorum_status(self):
+    def ceph_quorum_status(self):
         return {"quorum_names": ["node0"], "monmap": {"mons": [{"name": "node0"}]}}
 
-    def _mon_metadata(self):
+    def ceph_mon_metadata(self):
         return [{"name": "node0", "hostname": "node0"}]
 
-    def _osd_metadata(self):
+    def ceph_osd_metadata(self):
         return [{"id": int(n), "hostname": o["host"]} for n, o in self.state["osds"].items()]
 
-    def _config_get(self, who, name):
+    def ceph_config_get(self, who, name):
         return 0.75 if name == "mon_osd_min_in_ratio" else 0
 
-    def _config_show(self, who, name):
+    def ceph_config_show(self, who, name):
         if name in ("osd_op_queue", "mgr_stats_period"):
             return ({"osd_op_queue": "wpq\n", "mgr_stats_period": "0.2\n"}[name], "", 0)
         values = {row[0]: row[3] for row in self.state["config"] if row[2] == name and not row[1]}
         return (values.get(who, values.get(who.split(".")[0], "0")) + "\n", "", 0)
 
-    def _config_ls(self):
+    def ceph_config_ls(self):
         sleeps = ["osd_recovery_sleep" + kind for kind in ("", "_degraded_hdd", "_hdd", "_hybrid", "_ssd")]
         return ["osd_max_backfills", "osd_recovery_max_active", *sleeps]
 
-    def _config_help(self, name):
+    def ceph_config_help(self, name):
         return {"name": name, "can_update_at_runtime": name != "osd_op_num_shards"}
 
-    def _mds_metadata(self):
+    def ceph_mds_metadata(self):
         return []
 
-    def _mgr_metadata(self):
+    def ceph_mgr_metadata(self):
         return [{"name": "node0", "hostname": "node0"}]
 
-    def _mgr_dump(self):
+    def ceph_mgr_dump(self):
         return {"available": True, "active_name": "node0", "standbys": []}
 
-    def _mgr_stat(self):
+    def ceph_mgr_stat(self):
         return {"epoch": 5, "available": True, "active_name": "node0", "num_standby": 0}
 
-    def _service_dump(self):
+    def ceph_service_dump(self):
         gateways = {"summary": ""}
         for name, unit in self.state["gateways"].items():
             gid = self.state["gids"][name]
@@ -176,86 +176,86 @@ class World:
                 gateways[str(gid)] = {"gid": gid, "metadata": {"id": name, "hostname": name}}
         return {"services": {"rgw": {"daemons": gateways}}}
 
-    def _config_dump(self):
+    def ceph_config_dump(self):
         keys = ("section", "mask", "name", "value")
         return [dict(zip(keys, row), level="advanced") for row in sorted(self.state["config"])]
 
-    def _config_set(self, who, name, value):
-        self._config_rm(who, name)
+    def ceph_config_set(self, who, name, value):
+        self.ceph_config_rm(who, name)
         section, _, mask = who.partition("/")
         self.state["config"] = sorted([*self.state["config"], [section, mask, name, value]])
 
-    def _config_rm(self, who, name):
+    def ceph_config_rm(self, who, name):
         section, _, mask = who.partition("/")
         self.state["config"] = [r for r in self.state["config"] if r[:3] != [section, mask, name]]
 
-    def _config_key_dump(self, prefix=""):
+    def ceph_config_key_dump(self, prefix=""):
         return {k: v for k, v in self.state["keys"].items() if k.startswith(prefix)}
 
-    def _config_key_set(self, key, value):
+    def ceph_config_key_set(self, key, value):
         self.state["keys"][key] = value
 
-    def _config_key_rm(self, key):
+    def ceph_config_key_rm(self, key):
         self.state["keys"].pop(key, None)
 
-    def _balancer_status(self):
+    def ceph_balancer_status(self):
         return {"active": self.state["balancer"], "mode": "upmap"}
 
-    def _balancer_on(self):
+    def ceph_balancer_on(self):
         self.state["balancer"] = True
-        self._config_set("mgr", "mgr/balancer/active", "true")
+        self.ceph_config_set("mgr", "mgr/balancer/active", "true")
 
-    def _balancer_off(self):
+    def ceph_balancer_off(self):
         self.state["balancer"] = False
-        self._config_set("mgr", "mgr/balancer/active", "false")
+        self.ceph_config_set("mgr", "mgr/balancer/active", "false")
 
-    def _osd_set(self, flag):
+    def ceph_osd_set(self, flag):
         self.state["flags"] = sorted({*self.state["flags"], flag})
 
-    def _osd_unset(self, flag):
+    def ceph_osd_unset(self, flag):
         self.state["flags"] = [f for f in self.state["flags"] if f != flag]
         if flag == "noup":  # what runs has been waiting for that
             for osd in self.state["osds"].values():
                 osd["up"] = int(osd["unit"] == "active")
 
-    def _osd_down(self, *numbers):
+    def ceph_osd_down(self, *numbers):
         for number in numbers if "noup" in self.state["flags"] else ():  # else it reports back at once
             self.state["osds"][number]["up"] = 0
 
-    def _osd_in(self, *numbers):
+    def ceph_osd_in(self, *numbers):
         for number in numbers:
             self.state["osds"][number]["in"] = 1
 
-    def _osd_out(self, *numbers):
+    def ceph_osd_out(self, *numbers):
         for number in numbers:
             self.state["osds"][number]["in"] = 0
 
-    def _osd_reweight(self, number, weight):
+    def ceph_osd_reweight(self, number, weight):
         self.state["osds"][number]["weight"] = float(weight)
 
-    def _osd_ok_to_stop(self, *numbers):
+    def ceph_osd_ok_to_stop(self, *numbers):
         gone = set(map(int, numbers))
         least = {p["pool"]: p["min_size"] for p in self.state["pools"]}
-        bad = sum(len(set(pg["acting"]) - gone - {2147483647}) < least[int(pg["pgid"][0])] for pg in self._pgs())
+        bad = sum(len(set(pg["acting"]) - gone - {2147483647}) < least[int(pg["pgid"][0])] for pg in self.pgs())
         answer = {"ok_to_stop": not bad, "osds": sorted(gone), "num_not_ok_pgs": bad}
         return json.dumps(answer) + "\n", "unsafe to stop" if bad else "", 16 if bad else 0
 
-    def _osd_safe_to_destroy(self, *numbers):
-        holding = {osd for pg in self._pgs() for osd in pg["acting"]} & set(map(int, numbers))
+    def ceph_osd_safe_to_destroy(self, *numbers):
+        holding = {osd for pg in self.pgs() for osd in pg["acting"]} & set(map(int, numbers))
         safe = sorted(set(map(int, numbers)) - holding)
         answer = {"safe_to_destroy": safe, "active": sorted(holding), "missing_stats": [], "stored_pgs": []}
         return json.dumps(answer) + "\n", "are not safe to destroy" if holding else "", 16 if holding else 0
 
-    def _osd_pool_deep_scrub(self, *pools):
+    def ceph_osd_pool_deep_scrub(self, *pools):
         for pool in pools:
             self.state["scrubbed"][pool] = self.state["scrubbed"].get(pool, 0) + 1
 
-    def _pg_ls_by_pool(self, pool):
+    def ceph_pg_ls_by_pool(self, pool):
         stamp = f"2026-11-21T10:00:{self.state['scrubbed'].get(pool, 0):02}.000000+0000"
         about = {"last_deep_scrub_stamp": stamp, "state": "active+clean"}
         return {"pg_stats": [{"pgid": f"{pool}.{seed:x}", **about} for seed in range(4)]}
 
-    def _osd_pool_set(self, pool, name, value, *_):
+    def ceph_osd_pool_set(self, pool, name, value, *_):
         if name == "pg_autoscale_mode":
             self.state["autoscale"][pool] = value
             return
@@ -269,11 +269,11 @@ class World:
         else:
             entry.setdefault("options", {})[name] = value
 
-    def _osd_pool_get(self, pool, name):
+    def ceph_osd_pool_get(self, pool, name):
         (entry,) = (entry for entry in self.state["pools"] if entry["pool_name"] == pool)
         return {name: entry["crush_rule"]}
 
-    def _osd_pool_create(self, name, pg_num, pgp_num, kind, *rest):
+    def ceph_osd_pool_create(self, name, pg_num, pgp_num, kind, *rest):
         words = [word for word in rest if not word.startswith("--")]
         entry = {"pool": 1 + max(p["pool"] for p in self.state["pools"]), "pool_name": name, "pg_num": int(pg_num)}
         entry.update(pg_placement_num=int(pgp_num), type=3 if kind == "erasure" else 1, size=3, min_size=2, options={})
@@ -281,57 +281,57 @@ class World:
         self.state["pools"].append(entry)
         self.state["autoscale"][name] = "off"
 
-    def _osd_pool_rm(self, name, again, sure):
+    def ceph_osd_pool_rm(self, name, again, sure):
         if ["mon", "", "mon_allow_pool_delete", "true"] not in self.state["config"]:
             return "", "Error EPERM: pool deletion is disabled", 1
         self.state["pools"] = [entry for entry in self.state["pools"] if entry["pool_name"] != name]
         self.state["autoscale"].pop(name, None)
 
-    def _osd_pool_application_enable(self, pool, name):
+    def ceph_osd_pool_application_enable(self, pool, name):
         (entry,) = (entry for entry in self.state["pools"] if entry["pool_name"] == pool)
         entry["application_metadata"] = {name: {}}
 
-    def _osd_crush_rule_ls(self):
+    def ceph_osd_crush_rule_ls(self):
         return self.state["rules"]
 
-    def _osd_crush_rule_create_replicated(self, name, *_):
+    def ceph_osd_crush_rule_create_replicated(self, name, *_):
         self.state["rules"] = [*self.state["rules"], name]
 
-    _osd_crush_rule_create_erasure = _osd_crush_rule_create_replicated
+    ceph_osd_crush_rule_create_erasure = ceph_osd_crush_rule_create_replicated
 
-    def _osd_crush_rule_rm(self, name):
+    def ceph_osd_crush_rule_rm(self, name):
         if any(entry["crush_rule"] == name for entry in self.state["pools"]):
             return "", f"Error EBUSY: crush rule {name} is in use", 16
         self.state["rules"] = [rule for rule in self.state["rules"] if rule != name]
 
-    def _osd_erasure_code_profile_set(self, name, *_):
+    def ceph_osd_erasure_code_profile_set(self, name, *_):
         self.state["profiles"] = [*self.state["profiles"], name]
 
-    def _osd_erasure_code_profile_rm(self, name):
+    def ceph_osd_erasure_code_profile_rm(self, name):
         self.state["profiles"] = [profile for profile in self.state["profiles"] if profile != name]
 
-    def _osd_pool_ls_detail(self):
-        return self._osd_dump()["pools"]
+    def ceph_osd_pool_ls_detail(self):
+        return self.ceph_osd_dump()["pools"]
 
-    def _osd_erasure_code_profile_ls(self):
+    def ceph_osd_erasure_code_profile_ls(self):
         return self.state["profiles"]
 
-    def _osd_erasure_code_profile_get(self, name):
+    def ceph_osd_erasure_code_profile_get(self, name):
         return {"k": "2", "m": "1"}
 
-    def _orch_daemon_start(self, name):
+    def ceph_orch_daemon_start(self, name):
         self.state["osds"][name[4:]].update(up=1, unit="active")
 
-    def _orch_daemon_stop(self, name):
+    def ceph_orch_daemon_stop(self, name):
         self.state["osds"][name[4:]].update(up=0, unit="inactive")
 
-    def _versions(self):
+    def ceph_versions(self):
         version = "ceph version 16.2.15 (618f440892089921c3e944a991122ddc44e60516) pacific (stable)"
         return {"mon": {version: 1}, "osd": {version: len(self.state["osds"])}, "overall": {version: 1}}
 
-    def _status(self):
+    def ceph_status(self):
         states = {}
-        for pg in self._pgs():
+        for pg in self.pgs():
             states[pg["state"]] = states.get(pg["state"], 0) + 1
         osds = list(self.state["osds"].values())
         up, inside = sum(bool(self._alive(o)) for o in osds), sum(o["in"] for o in osds)
@@ -341,7 +341,7 @@ class World:
         pgmap = {"num_pgs": sum(states.values()), "pgs_by_state": by_state, "num_objects": 0, "data_bytes": 0}
         return {"fsid": FSID, "health": health, "osdmap": osdmap, "pgmap": pgmap}
 
-    def _df(self, *_):
+    def ceph_df(self, *_):
         total = 1000000 * 1024 * len(self.state["osds"])
         stats = {"total_bytes": total, "total_used_raw_bytes": total // 10, "total_used_raw_ratio": 0.1}
         stats["total_avail_bytes"] = total - total // 10

@@ -72,9 +72,9 @@ class CycleOnStandIn(StandIn):
         )
         (folder / "ceph.conf").write_text("[global]\n")
         self.file = folder / "cycle.yaml"
-        self.file.write_text(yaml.safe_dump(self._config(url), sort_keys=False))
+        self.file.write_text(yaml.safe_dump(self.config(url), sort_keys=False))
 
-    def _config(self, url: str) -> Dict[str, Any]:
+    def config(self, url: str) -> Dict[str, Any]:
         failure = {
             "s3": {"urls": [url], "user": "cbt"},
             "engine": "cbt-load",
@@ -182,8 +182,8 @@ def test_killed_again_and_again(tmp_path: Path, url: str) -> None:
 class Prepared(CycleOnStandIn):
     """The cycle, with pools, a placement target and a user of its own: their removal is the loss of its buckets."""
 
-    def _config(self, url: str) -> Dict[str, Any]:
-        file = super()._config(url)
+    def config(self, url: str) -> Dict[str, Any]:
+        file = super().config(url)
         file["cluster"]["rgws"] = ["rgw1"]
         failure = file["benchmarks"]["osdfailure"]
         failure["s3"]["user"] = "bench"

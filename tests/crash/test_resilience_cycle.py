@@ -17,8 +17,8 @@ __all__ = ["url"]
 class Scorecard(CycleOnStandIn):
     """The cycle."""
 
-    def _config(self, url: str) -> Dict[str, Any]:
-        config = super()._config(url)
+    def config(self, url: str) -> Dict[str, Any]:
+        config = super().config(url)
         ((_, other),) = config["benchmarks"].items()
         section = {key: other[key] for key in ("s3", "objects", "workers", "fill", "settings", "wait")}
         failures = {

@@ -16,8 +16,8 @@ __all__ = ["url"]
 class Followed(CycleOnStandIn):
     """A cycle without scrubs that are made up for, and watched for a second more."""
 
-    def _config(self, url: str) -> Dict[str, Any]:
-        file = super()._config(url)
+    def config(self, url: str) -> Dict[str, Any]:
+        file = super().config(url)
         file["benchmarks"]["osdfailure"]["settings"]["scrub"] = "deep-after"
         file["benchmarks"]["osdfailure"]["post_poll"] = "1s"
         return file

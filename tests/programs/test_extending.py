@@ -101,15 +101,15 @@ def test_the_fault_is_checked_injected_and_undone(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match=r"events\[0\]\.fault\.options\.weight: must be less than 1"):
         load_fault_file(file)
     world = Connections()
-    weights = [osd["weight"] for osd in world.world._osd_dump()["osds"]]
+    weights = [osd["weight"] for osd in world.world.ceph_osd_dump()["osds"]]
     with closing(injector(tmp_path, world)) as made:
         made.acquire()
         fault = Fault("a", "reweight", ("osd.1",), options={"weight": 0.25}, accept=ANYTHING)
         made.inject(fault)
-        during = [osd["weight"] for osd in world.world._osd_dump()["osds"]]
+        during = [osd["weight"] for osd in world.world.ceph_osd_dump()["osds"]]
         assert made.undo_all() == []
     assert [(now, then) for now, then in zip(during, weights) if now != then] == [(0.25, 1)]
-    assert [osd["weight"] for osd in world.world._osd_dump()["osds"]] == weights
+    assert [osd["weight"] for osd in world.world.ceph_osd_dump()["osds"]] == weights
 
 
 def test_the_importer_reads_its_file(tmp_path: Path) -> None:

@@ -256,7 +256,7 @@ class State(Connections):
     def __init__(self, looks: int = 1000, **pgs: int) -> None:
         super().__init__()
         self.looks, self.pgs = looks, {state.replace("_", "+"): n for state, n in pgs.items()}
-        usual = self.world._status
+        usual = self.world.ceph_status
 
         def status() -> Dict[str, Any]:
             self.looks -= 1
@@ -265,7 +265,7 @@ class State(Connections):
                 found["pgmap"]["pgs_by_state"] = [{"state_name": s, "count": n} for s, n in self.pgs.items()]
             return found
 
-        self.world._status = status
+        self.world.ceph_status = status
 
     def json_all(self, questions: Sequence[str]) -> List[Any]:
         return [json.loads(self.world.ceph(question.split())[0]) for question in questions]
@@ -310,9 +310,9 @@ def test_a_run_that_was_broken_off_may_find_what_its_own_faults_have_left() -> N
 def test_near_full_is_what_the_osd_map_says() -> None:
     state = State()
     nodes = [{"id": n, "kb": 1000, "kb_used": 700 + 20 * n} for n in range(4)]
-    state.world._osd_df = lambda: {"nodes": nodes, "stray": []}
-    dump = state.world._osd_dump
-    state.world._osd_dump = lambda: {**dump(), "nearfull_ratio": 0.75}
+    state.world.ceph_osd_df = lambda: {"nodes": nodes, "stray": []}
+    dump = state.world.ceph_osd_dump
+    state.world.ceph_osd_dump = lambda: {**dump(), "nearfull_ratio": 0.75}
     (text,) = refused(state)
     assert "near-full: osd.3 is 76.0 % full, nearfull_ratio is 75 %" in text
     nodes[3]["kb_used"] = 700

@@ -69,7 +69,7 @@ def regular(hosts: int, per_host: int, used: float, racks: int = 0) -> Facts:
     answers = {question: json.loads(world.ceph(question.split())[0]) for question in QUESTIONS}
     rows = [{"id": osd, "kb": 1000, "kb_used": round(1000 * used)} for osd in range(hosts * per_host)]
     answers["osd df"] = {"nodes": rows}
-    answers["service dump"] = world._service_dump()
+    answers["service dump"] = world.ceph_service_dump()
     nodes = answers["osd tree"]["nodes"]
     below = [node["id"] for node in nodes if node["type"] == "host"]
     for rack in range(racks):

@@ -26,14 +26,14 @@ def ready(folder: Path, world: Connections, **more: Any) -> Injector:
 
 def test_the_record_is_on_disk_before_the_first_command(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world)
-    play, seen = world._play, []
+    play, seen = world.play, []
 
     def look(node: str, text: str) -> Any:
         if "systemctl stop" in text:
             seen.append([record.step.undo[0].text for record in open_in(tmp_path)])
         return play(node, text)
 
-    world._play = look  # type: ignore[method-assign]
+    world.play = look  # type: ignore[method-assign]
     made.inject(STOP[1])
     assert seen == [["systemctl reset-failed ceph-osd@0.service 2>/dev/null; systemctl start ceph-osd@0.service"]]
 
@@ -228,7 +228,7 @@ def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connec
 
 
 def test_mclock_takes_the_override_first_and_gives_it_back_last(tmp_path: Path, world: Connections) -> None:
-    world.world._config_show = lambda who, name: ("mclock_scheduler\n", "", 0)
+    world.world.ceph_config_show = lambda who, name: ("mclock_scheduler\n", "", 0)
     made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
     made.speed_up_recovery()
     (record,) = made.open
@@ -260,10 +260,10 @@ def test_what_an_operator_has_set_meanwhile_is_told(tmp_path: Path, world: Conne
     )
     made = ready(tmp_path, world, settings=asked, events=events)
     made.apply()
-    world.world._config_set("osd", "osd_max_scrubs", "1")
-    world.world._config_set("osd", "osd_max_backfills", "4")  # as before: nothing is lost
-    world.world._config_rm("mon", "x")
-    world.world._osd_pool_set("rbd", "pg_autoscale_mode", "warn")
+    world.world.ceph_config_set("osd", "osd_max_scrubs", "1")
+    world.world.ceph_config_set("osd", "osd_max_backfills", "4")  # as before: nothing is lost
+    world.world.ceph_config_rm("mon", "x")
+    world.world.ceph_osd_pool_set("rbd", "pg_autoscale_mode", "warn")
     assert made.undo_all() == [] and world.differences() == set()
     told = [facts for name, facts in events if name == "setting-overwritten"]
     assert [(fact["what"], fact["was"], fact["back"]) for fact in told] == [
@@ -277,7 +277,7 @@ def test_what_an_operator_has_set_meanwhile_is_told(tmp_path: Path, world: Conne
 def test_the_manager_is_asked_only_where_the_balancer_is_set(tmp_path: Path, world: Connections) -> None:
     """The autoscaler is looked at before each phase with load, also while a fault has taken the managers."""
     made = ready(tmp_path, world)
-    world.world._balancer_status = lambda: ("", "no active mgr", 5)
+    world.world.ceph_balancer_status = lambda: ("", "no active mgr", 5)
     made.apply(Settings(autoscaler=False))
     assert made.undo_all() == [] and world.differences() == set()
     with pytest.raises(FaultError, match="2 of 3 replies"):
@@ -287,8 +287,8 @@ def test_the_manager_is_asked_only_where_the_balancer_is_set(tmp_path: Path, wor
 def test_a_value_that_is_not_in_force_is_no_setting(tmp_path: Path, world: Connections) -> None:
     """The row is there, with another value than was asked for."""
     made = ready(tmp_path, world, settings=Settings(config=(("osd", "osd_max_backfills", "9"),)))
-    real = world.world._config_set
-    world.world._config_set = lambda who, name, value: real(who, name, "5" if value == "9" else value)
+    real = world.world.ceph_config_set
+    world.world.ceph_config_set = lambda who, name, value: real(who, name, "5" if value == "9" else value)
     with pytest.raises(FaultError, match=r"no effect: .*is '5', not '9'"):
         made.apply()
     assert world.differences() == set()
@@ -298,13 +298,13 @@ def test_a_cut_that_ended_by_itself_is_told(tmp_path: Path, world: Connections) 
     events: List[Tuple[str, Mapping[str, Any]]] = []
     made = ready(tmp_path, world, events=events)
     made.inject(Fault("a", "stop", ("node1",)))
-    real = world._play
+    real = world.play
 
     def play(node: str, text: str) -> Result:
         done = real(node, text)
         return Result("fired 1000.5 1020.75\n", "", 0) if "t=" in text[:20] and "systemctl start" in text else done
 
-    world._play = play  # type: ignore[method-assign]
+    world.play = play  # type: ignore[method-assign]
     before = time.time()
     assert made.undo_all() == []
     ((_, recovered),) = [event for event in events if event[0] == "fault-recovered"]
@@ -357,6 +357,6 @@ def test_a_weight_that_did_not_come_back_is_open(tmp_path: Path, world: Connecti
     made = ready(tmp_path, world)
     made.inject(STOP[1])
     world.state["osds"]["0"]["weight"] = 1.0
-    world.world._osd_reweight = lambda number, weight: None
+    world.world.ceph_osd_reweight = lambda number, weight: None
     (left,) = made.undo_all()
     assert "osds.osd=0.weight is 1.0, not 0.8" in left.why

@@ -30,8 +30,8 @@ def cut(made: Injector, node: str, *accept: str) -> Prepared:
 
 def test_a_monitor_that_the_quorum_still_lists_is_gone_with_its_node(tmp_path: Path, world: Connections) -> None:
     names = ["node1", "node2", "node3"]
-    world.world._quorum_status = lambda: {"quorum_names": names, "monmap": {"mons": [{"name": n} for n in names]}}
-    world.world._mon_metadata = lambda: [{"name": n, "hostname": n} for n in names]
+    world.world.ceph_quorum_status = lambda: {"quorum_names": names, "monmap": {"mons": [{"name": n} for n in names]}}
+    world.world.ceph_mon_metadata = lambda: [{"name": n, "hostname": n} for n in names]
     made = begun(tmp_path, world)
     first, second = cut(made, "node1"), cut(made, "node2", *ANYTHING)
     made.inject_ready(made.ready(first), wait=False)
@@ -86,17 +86,17 @@ def test_ok_to_stop_without_json_is_no_yes(
     tmp_path: Path, world: Connections, answer: Tuple[str, str, int], why: str
 ) -> None:
     made = begun(tmp_path, world)
-    world.world._osd_ok_to_stop = lambda *_: answer
+    world.world.ceph_osd_ok_to_stop = lambda *_: answer
     with pytest.raises(FaultError, match=f"ok-to-stop: .*{why}"):
         made.inject(Fault("first", "stop", ("node1",)))
-    world.world._osd_ok_to_stop = lambda *_: ("", "OSD(s) 0 are ok to stop", 0)
+    world.world.ceph_osd_ok_to_stop = lambda *_: ("", "OSD(s) 0 are ok to stop", 0)
     made.inject(Fault("first", "stop", ("node1",)))
 
 
 def test_a_question_that_was_broken_off_has_no_answer(world: Connections) -> None:
     """What the others said is kept."""
-    play = world._play
-    world._play = lambda node, text: replace(play(node, text), stdout=play(node, text).stdout.partition("status")[0])
+    play = world.play
+    world.play = lambda node, text: replace(play(node, text), stdout=play(node, text).stdout.partition("status")[0])
     facts = ask(Ceph(world, CLUSTER), ("osd dump",), alone=("osd ok-to-stop 0", "osd ok-to-stop 1"))
     assert len(facts.osds) == 4
     assert [facts.answers[f"osd ok-to-stop {n}"].status for n in (0, 1)] == [None, None]
@@ -127,8 +127,8 @@ class Peering:
 
     def __init__(self, world: Connections, until: float) -> None:
         self.time, self._until = Time(), until
-        self._pgs, self._ok = world.world._pgs, world.world._osd_ok_to_stop
-        world.world._pgs, world.world._osd_ok_to_stop = self.pgs, self.ok_to_stop
+        self._pgs, self._ok = world.world.pgs, world.world.ceph_osd_ok_to_stop
+        world.world.pgs, world.world.ceph_osd_ok_to_stop = self.pgs, self.ok_to_stop
 
     @property
     def over(self) -> bool:

@@ -113,9 +113,9 @@ class Gateways(Connections):
         self.manager = manager
         rows = {name: {"metadata": {"id": name, "hostname": f"node{i}"}} for i, name in enumerate("ab", 1)}
         dump: Dict[str, Any] = {"services": {"rgw": {"daemons": {"summary": "", **rows}}}}
-        self.world._service_dump = lambda: dump
+        self.world.ceph_service_dump = lambda: dump
 
-    def _probe(self, node: str, text: str) -> str:
+    def probe(self, node: str, text: str) -> str:
         if self.manager in UNIT:
             unit = UNIT[self.manager]
             return f"unit rgw.a {unit} active\nunit rgw.b {unit.replace('rgw.a', 'rgw.b')} active\n"

@@ -36,14 +36,14 @@ class Timed(Connections):
 
     def look_slowly(self, seconds: float) -> None:
         """From now on the map shows what OSDs are only so long after it was first asked for."""
-        before, began = self.world._osd_dump(), []
-        now = self.world._osd_dump
+        before, began = self.world.ceph_osd_dump(), []
+        now = self.world.ceph_osd_dump
 
         def dump() -> Any:
             began.append(self.time.now)
             return now() if self.time.now - began[0] >= seconds else before
 
-        self.world._osd_dump = dump
+        self.world.ceph_osd_dump = dump
 
 
 @pytest.fixture

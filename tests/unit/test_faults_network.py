@@ -117,7 +117,7 @@ def test_packets_of_our_own_ssh_pass(
 ) -> None:
     world = Connections()
     world.transports = TransportChoice({**CLUSTER, "osds": [node]}, {"pdsh_ssh_args": args})
-    play = world._play
+    play = world.play
 
     def shell(name: str, text: str) -> Result:
         if "SSH_CONNECTION" in text:
@@ -126,7 +126,7 @@ def test_packets_of_our_own_ssh_pass(
             return Result(said.stdout, "", 0)
         return Result("", "", 0) if "command -v nft" in text else play(name, text)
 
-    world._play = shell  # type: ignore[method-assign]
+    world.play = shell  # type: ignore[method-assign]
     one = injector(tmp_path, world, cluster={**CLUSTER, "osds": [node, "node2", "node3", "node4"]})
     options = {"method": "nft", **({"ssh_port": option} if option else {})}
     (step,) = one.prepare(Fault("n", "network", ("node1",), options=options)).steps

@@ -54,13 +54,13 @@ class Machine(Connections):
             self.goes, self.on = None, False
             self.state["osds"]["0"].update(up=0, unit="inactive")
 
-    def _play(self, node: str, text: str) -> Result:
+    def play(self, node: str, text: str) -> Result:
         self._pass()
         if node == "node1" and not self.on:
             return Result("", "No route to host", 255)
         if text == BOOT or (text.startswith("c=") and shlex.split(text)[0] == f"c={BOOT};"):
             return Result(self.boot() + "\n", "", 0)
-        return super()._play(node, text)
+        return super().play(node, text)
 
 
 @pytest.fixture
@@ -249,8 +249,8 @@ def test_a_secret_that_others_can_read_is_warned_of(
 def test_osds_that_ended_while_they_were_cut_off_are_started(machine: Machine, injector: Injector) -> None:
     """After the node has recovered and its switch disarmed; and they are marked in."""
     options = {"method": "nft", "deadline": 60}
-    real = machine._play
-    machine._play = (  # type: ignore[method-assign]
+    real = machine.play
+    machine.play = (  # type: ignore[method-assign]
         lambda node, text: Result("", "", 0) if "command -v nft" in text else real(node, text)
     )
     (step,) = injector.prepare(Fault("n", "network", ("node1",), options=options, accept=ANYTHING)).steps

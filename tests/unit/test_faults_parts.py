@@ -297,7 +297,7 @@ def test_all_osds_of_a_node_are_one_step(made: Injector) -> None:
 
 def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
     world = Connections()
-    world._probe = lambda node, text: f"unit osd.0 ceph-{FSID}@osd.0.service active\n"  # type: ignore[method-assign]
+    world.probe = lambda node, text: f"unit osd.0 ceph-{FSID}@osd.0.service active\n"  # type: ignore[method-assign]
     one = injector(tmp_path, world)
     one.acquire()
     (step,) = one.prepare(Fault("f", "stop", ("osd.0",))).steps
@@ -311,7 +311,7 @@ def test_cephadm_is_asked_through_its_orchestrator(tmp_path: Path) -> None:
 
 def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
     world = Connections()
-    world._probe = lambda node, text: f"unit osd.0 ceph-{FSID}@osd.0.service active\n"  # type: ignore[method-assign]
+    world.probe = lambda node, text: f"unit osd.0 ceph-{FSID}@osd.0.service active\n"  # type: ignore[method-assign]
     one = injector(tmp_path, world)
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"}, accept=ANYTHING)
     with pytest.raises(FaultError, match=r"run by cephadm.*By hand: `ceph orch osd rm 0 --replace --zap`"):
@@ -331,8 +331,8 @@ def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: 
     ((_, planned),) = preview(Ceph(world, CLUSTER), CLUSTER, [(fault, ())])
     assert isinstance(planned, Prepared) and [f.rule for f in planned.refused] == ["safe-to-destroy"]
     ready = one.prepare(fault)
-    elsewhere = [{**pg, "up": [1, 2, 3], "acting": [1, 2, 3]} for pg in world.world._pgs()]
-    world.world._pgs = lambda: iter(elsewhere)
+    elsewhere = [{**pg, "up": [1, 2, 3], "acting": [1, 2, 3]} for pg in world.world.pgs()]
+    world.world.pgs = lambda: iter(elsewhere)
     assert [f.rule for f in one.ready(ready).refused] == []
     world.said.clear()
     one.prepare(Fault("s", "stop", ("osd.0",)))

@@ -54,7 +54,7 @@ class Recovery(Connections):
         super().__init__()
         self.left: Optional[int] = 0
         self.watched = 0
-        still = self.world._pgs
+        still = self.world.pgs
 
         def pgs() -> Iterator[Dict[str, Any]]:
             for pg in still():
@@ -62,7 +62,7 @@ class Recovery(Connections):
                     pg["state"] = "active+undersized+degraded+remapped+backfilling"
                 yield pg
 
-        self.world._pgs = pgs
+        self.world.pgs = pgs
 
     @contextlib.contextmanager
     def feed(self) -> Iterator[Recovery]:
@@ -74,7 +74,7 @@ class Recovery(Connections):
     def poll(self, timeout: float) -> List[Tuple[float, Status]]:
         self.watched += 1
         assert self.watched < 20000, "this wait has no end"
-        sample = time.time(), Status.parse(self.world._status())
+        sample = time.time(), Status.parse(self.world.ceph_status())
         if self.left:
             self.left -= 1
         return [sample]

@@ -89,9 +89,9 @@ def test_monitors_that_go_one_after_the_other(
     """Three of them, on node1, node2 and node3: each of two cuts leaves a majority, both together do not."""
     names = ["node1", "node2", "node3"]
     quorum = {"quorum_names": names, "monmap": {"mons": [{"name": n} for n in names]}}
-    monkeypatch.setattr(cluster.world, "_quorum_status", lambda: quorum, raising=False)
+    monkeypatch.setattr(cluster.world, "ceph_quorum_status", lambda: quorum, raising=False)
     hosts = [{"name": n, "hostname": n} for n in names]
-    monkeypatch.setattr(cluster.world, "_mon_metadata", lambda: hosts, raising=False)
+    monkeypatch.setattr(cluster.world, "ceph_mon_metadata", lambda: hosts, raising=False)
     monkeypatch.setattr(Network, "steps", lambda *_: [])
     cut = "{kind: network, nodes: [node1, node3], options: {method: nft}, accept: []"
     file = write(tmp_path, FILE.replace("{kind: stop, nodes: [node1, node3], accept: []", cut))
@@ -168,9 +168,9 @@ def test_an_option_that_the_cluster_does_not_know(
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    known = cluster.world._config_help
+    known = cluster.world.ceph_config_help
     helps = lambda name: ("", "Error ENOENT: ", 2) if name.endswith("vall") else known(name)  # noqa: E731
-    monkeypatch.setattr(cluster.world, "_config_help", helps)
+    monkeypatch.setattr(cluster.world, "ceph_config_help", helps)
     settings = "{recovery: aggressive, config: {osd: {osd_max_backfills: 4}, mon: {mon_osd_down_out_intervall: 9}}}"
     lists = f"[{{}}, {settings}]" if swept else settings
     file = write(tmp_path, FILE.replace("{balancer: off, recovery: aggressive}", lists))

@@ -80,12 +80,12 @@ def test_nodes_are_asked_for_their_daemons_at_once(monkeypatch: pytest.MonkeyPat
     """Each reply waits for the questions to all others."""
     connections, cluster = of_nodes(30)
     (fault,) = stopped(30, 1)
-    together, play = threading.Barrier(len(fault.targets), timeout=10), connections._play
+    together, play = threading.Barrier(len(fault.targets), timeout=10), connections.play
 
     def late(node: str, text: str) -> Result:
         if "daemons=" in text[:40]:
             together.wait()
         return play(node, text)
 
-    monkeypatch.setattr(connections, "_play", late)
+    monkeypatch.setattr(connections, "play", late)
     judged(connections, cluster, [fault])

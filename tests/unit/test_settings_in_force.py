@@ -36,13 +36,13 @@ def ceph(world: Connections) -> Ceph:
 
 def shows(world: Connections, **values: str) -> None:
     """What daemons run with, whatever the monitors store: osd_2 is osd.2."""
-    usual = world.world._config_show
+    usual = world.world.ceph_config_show
 
     def show(who: str, name: str) -> Any:
         said = values.get(who.replace(".", "_"))
         return (said + "\n" if said else "", "", 0) if said is not None else usual(who, name)
 
-    world.world._config_show = show
+    world.world.ceph_config_show = show
 
 
 def applied(tmp_path: Path, world: Connections, *config: Tuple[str, str, str], **more: Any) -> Injector:
@@ -99,13 +99,13 @@ def test_a_value_counts_when_the_daemons_run_with_it(tmp_path: Path, world: Conn
 
 
 def test_a_daemon_may_take_some_time(tmp_path: Path, world: Connections) -> None:
-    usual, asked = world.world._config_show, []
+    usual, asked = world.world.ceph_config_show, []
 
     def show(who: str, name: str) -> Any:
         asked.append(who)
         return ("4\n", "", 0) if len(asked) < 10 else usual(who, name)
 
-    world.world._config_show = show
+    world.world.ceph_config_show = show
     made = applied(tmp_path, world, NINE)
     assert asked[-4:] == ["osd.0", "osd.1", "osd.2", "osd.3"] and made.undo_all() == []
 
@@ -125,7 +125,7 @@ def test_daemons_with_one_value_are_told_together(world: Connections) -> None:
 def test_an_osd_that_is_down_is_not_asked(world: Connections) -> None:
     world.state["osds"]["2"]["up"] = 0
     shows(world, osd_2="4")
-    world.world._config_set(*NINE)
+    world.world.ceph_config_set(*NINE)
     assert not_in_force(ceph(world), [NINE], 30.0) == []
 
 
@@ -241,9 +241,9 @@ def test_what_was_set_of_a_pool_that_is_gone_is_undone(
     made.apply()
     world.state["pools"] = [pool for pool in world.state["pools"] if pool["pool_name"] != "data"]
     del world.state["autoscale"]["data"]
-    play = world.world._osd_pool_set
+    play = world.world.ceph_osd_pool_set
     gone = ("", "Error ENOENT: unrecognized pool 'data'", 2)
-    world.world._osd_pool_set = lambda pool, *rest: gone if pool == "data" else play(pool, *rest)
+    world.world.ceph_osd_pool_set = lambda pool, *rest: gone if pool == "data" else play(pool, *rest)
     world.fail = ["osd dump"]  # no reply says nothing of a pool
     (left,) = made.undo_all()
     assert "could not parse the reply" in str(left)
