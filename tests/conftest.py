@@ -37,7 +37,7 @@ def pytest_unconfigure() -> None:
     gc.unfreeze()
 
 
-#: the order of the files when two workers share them: what takes longest begins first, and seconds come last
+#: the order of the files when workers share them: clusters first, of them what takes longest, and seconds come last
 ORDER = (
     "lab/test_osdfailure",
     "lab/test_cycle",
@@ -45,9 +45,9 @@ ORDER = (
     "lab/test_systemd",
     "lab/test_cbt_load",
     "lab/test_lab",
+    "lab",
     "upstream/test_eras",
     "crash/test_sweep",
-    "lab",
     "crash",
     "upstream",
     "programs/test_load_session",

@@ -1,8 +1,9 @@
-"""One real Ceph cluster for all tests of the session."""
+"""One real Ceph cluster for all tests of tests/lab."""
 
 from __future__ import annotations
 
-from typing import Any, Dict, Generator, Iterator, List
+from pathlib import Path
+from typing import Any, Dict, Generator, Iterator, List, Optional
 
 import pytest
 from cluster_state import clean, facts, moving
@@ -14,20 +15,55 @@ from waiting import wait_for
 from cbt_plugins.tools.lab import Lab, Topology
 
 
-@pytest.fixture(scope="session")
-def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
-    """A lab of the default shape. The session's temporary folder and the project are visible in every node.
+class SharedLab:
+    """The lab of the default shape: up from the first test that asks for it until the last one of tests/lab.
 
-    It hangs on this process: it ends with it, also after kill -9.
+    The session's temporary folder and the project are visible in every node. It hangs on this process: it ends with
+    it, also after kill -9.
     """
-    need_machine()
-    log: List[str] = []
-    made = Lab(tmp_path_factory.mktemp("lab"), say=log.append)
-    try:
-        made.up(Topology(bind=(str(tmp_path_factory.getbasetemp()),)), detach=False)
-        yield RunningLab(made, log)
-    finally:
-        made.down(wipe=True)
+
+    def __init__(self) -> None:
+        self._running: Optional[RunningLab] = None
+
+    def started(self, folders: pytest.TempPathFactory) -> RunningLab:
+        """Return the lab, which is started where it does not run."""
+        if self._running is None:
+            need_machine()
+            log: List[str] = []
+            lab = Lab(folders.mktemp("lab"), say=log.append)
+            try:
+                lab.up(Topology(bind=(str(folders.getbasetemp()),)), detach=False)
+            except BaseException:
+                lab.down(wipe=True)
+                raise
+            self._running = RunningLab(lab, log)
+        return self._running
+
+    def end(self) -> None:
+        running, self._running = self._running, None
+        if running is not None:
+            running.lab.down(wipe=True)
+
+
+SHARED = SharedLab()
+
+
+@pytest.fixture(scope="module")
+def lab(tmp_path_factory: pytest.TempPathFactory) -> RunningLab:
+    """The lab that all test files share."""
+    return SHARED.started(tmp_path_factory)
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_runtest_teardown(item: pytest.Item, nextitem: Optional[pytest.Item]) -> None:
+    """End the shared lab behind the last test of tests/lab: two dozen idle daemons take time from all others."""
+    if nextitem is None or not nextitem.path.is_relative_to(Path(__file__).parent):
+        SHARED.end()
+
+
+def pytest_sessionfinish() -> None:
+    """End it also where a session was broken off."""
+    SHARED.end()
 
 
 @pytest.fixture(scope="module", params=RELEASES)
