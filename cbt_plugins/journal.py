@@ -168,7 +168,7 @@ def _torn_end(file: BinaryIO) -> Optional[int]:
     """Return where the last line of a file begins when it has no end; None when it has one."""
     end = size = os.fstat(file.fileno()).st_size
     while end:
-        begin = max(0, end - _LONGEST_LINE)
+        begin = max(0, end - LONGEST_LINE)
         feed = os.pread(file.fileno(), end - begin, begin).rfind(b"\n")
         if feed >= 0:
             return None if begin + feed + 1 == size else begin + feed + 1
@@ -179,7 +179,7 @@ def _torn_end(file: BinaryIO) -> Optional[int]:
 #: bytes of a document, and of a whole file of lines, beyond which it is none of ours
 MOST, _MOST_LINES = 1 << 28, 1 << 33
 #: bytes of a line beyond which it is none of ours: a file of zeros has no line feed
-_LONGEST_LINE = 1 << 26
+LONGEST_LINE = 1 << 26
 
 
 def read_bytes(path: Path, most: int = _MOST_LINES) -> bytes:
@@ -237,10 +237,10 @@ def each_json_line(path: Path) -> Iterator[Dict[str, Any]]:
 def lines_of(file: BinaryIO) -> Iterator[bytes]:
     """Yield the whole lines of a file. Raises OSError for one that is too long to be a line."""
     while True:
-        line = file.readline(_LONGEST_LINE)
+        line = file.readline(LONGEST_LINE)
         if not line.endswith(b"\n"):
-            if len(line) == _LONGEST_LINE:
-                raise OSError(errno.EFBIG, f"has a line of more than {_LONGEST_LINE} bytes")
+            if len(line) == LONGEST_LINE:
+                raise OSError(errno.EFBIG, f"has a line of more than {LONGEST_LINE} bytes")
             return
         yield line
 
@@ -271,7 +271,7 @@ class LineTail:
         self._at = 0
         self._file: Optional[Tuple[int, int]] = None
 
-    def read(self, most: int = _LONGEST_LINE) -> List[Dict[str, Any]]:
+    def read(self, most: int = LONGEST_LINE) -> List[Dict[str, Any]]:
         """Return the new objects; of more than `most` bytes the first ones. Raises OSError; [] without a file."""
         objects: List[Dict[str, Any]] = []
         try:

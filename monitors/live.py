@@ -20,7 +20,7 @@ from cbt_plugins.programs import own_environment, own_tool
 log = logging.getLogger(__name__)
 
 #: processes that serve: they end by themselves, after the run
-_serving: List[subprocess.Popen[bytes]] = []
+serving: List[subprocess.Popen[bytes]] = []
 
 
 def _listen(text: str) -> str:
@@ -71,4 +71,4 @@ def open_page(run: Path, profiles: Mapping[str, Any]) -> None:
     except OSError as error:
         log.warning("no live page: %s", error.strerror or error)
         return
-    _serving.append(process)
+    serving.append(process)

@@ -224,7 +224,7 @@ class Processes:
         mine = {process.pid: process.since for process in self.watched.values()}
         new_processes = {}
         for entry in look:
-            process = self._process(int(entry), mine)
+            process = self.process_of(int(entry), mine)
             if process is not None:
                 self._index += 1
                 new_processes[self._index - 1] = process
@@ -232,7 +232,8 @@ class Processes:
         self._begun = self._begun or time.time()
         return new_processes
 
-    def _process(self, pid, mine):
+    def process_of(self, pid, mine):
+        """Return the daemon that a pid is; None for another program, and for one that `mine` has already."""
         name = text("/proc/%d/comm" % pid)
         renamed = name.startswith(RENAMED)
         name = "radosgw" if renamed else name

@@ -196,7 +196,7 @@ class NodeSampler:
 
     def __init__(self):
         self.samples = self._lines = 0
-        self._processes = Processes(os.getpid())
+        self.processes = Processes(os.getpid())
         self._disks, self._interfaces = Disks(), Interfaces()
         self._cpu = cpu_ticks()
         self._last = None
@@ -235,7 +235,7 @@ class NodeSampler:
     def _take(self, passed, gap=None, last=False):
         now, t = time.monotonic(), time.time()
         self._last = now
-        new_processes = self._processes.scan(now)
+        new_processes = self.processes.scan(now)
         disks, disk_lines = self._disks.read()
         interfaces, net_lines = self._interfaces.read()
         names = {}
@@ -251,7 +251,7 @@ class NodeSampler:
         daemons, gone = self._daemons(now)
         looked, ran = self._threads(now, t) if last or self._looked is None or now >= self._looked + LOOK else (0.0, {})
         if passed is None:
-            self._limits.rises(self._processes.watched)
+            self._limits.rises(self.processes.watched)
             return
         record = {"t": round(t, 3), "s": round(passed, 4), "c": [b - a for a, b in zip(before, self._cpu)]}
         record.update({"d": daemons, "k": disk_lines, "n": net_lines})
@@ -261,7 +261,7 @@ class NodeSampler:
             record["gap"] = gap
         if looked:
             record["look"], record["h"] = round(looked, 3), self._memory.line()
-            record["q"] = self._limits.rises(self._processes.watched)
+            record["q"] = self._limits.rises(self.processes.watched)
             record["u"] = [[index, *row] for index, thread_times in ran.items() for row in self._by_name(thread_times)]
             busiest = {index: self.busiest_threads(thread_times, 1000 * looked) for index, thread_times in ran.items()}
             busiest = {index: threads for index, threads in busiest.items() if threads}
@@ -271,12 +271,12 @@ class NodeSampler:
 
     def _daemons(self, now):
         lines, gone = [], []
-        for index, process in list(self._processes.watched.items()):
+        for index, process in list(self.processes.watched.items()):
             try:
                 ticks, rss, threads, done, written = process.counters()
             except (OSError, ValueError):
                 gone.append(index)
-                self._processes.gone(index, now)
+                self.processes.gone(index, now)
                 continue
             last, process.last = process.last, (ticks, done, written)
             # when it may not be read any more, and of threads that have ended, counters fall
@@ -288,7 +288,7 @@ class NodeSampler:
         seconds, self._looked = now - self._looked if self._looked else 0.0, now
         ran = {
             index: process.look()
-            for index, process in self._processes.watched.items()
+            for index, process in self.processes.watched.items()
             if process.daemon_class != "monitor"
         }
         new = {name: None for thread_times in ran.values() for _, name in thread_times if name not in self._names}

@@ -8,7 +8,7 @@ import re
 import shlex
 import sys
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple, Union
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
@@ -216,16 +216,19 @@ def injector(
     folder: Path,
     connections: Connections,
     settings: Optional[Settings] = None,
-    events: Optional[List[Tuple[str, Mapping[str, Any]]]] = None,
+    events: Union[List[Tuple[str, Mapping[str, Any]]], Callable[..., None], None] = None,
     cluster: Optional[Mapping[str, Any]] = None,
     time: Optional[Time] = None,
 ) -> Injector:
+    """An injector on the stand-in; its events go into a list, or to a function."""
     remote: Any = connections
     cluster = cluster or CLUSTER
     ceph = Ceph(remote, cluster)
 
     def event(name: str, **facts: Any) -> None:
-        if events is not None:
+        if callable(events):
+            events(name, **facts)
+        elif events is not None:
             events.append((name, facts))
 
     clock = (time or Time()).clock()

@@ -145,7 +145,7 @@ class KubeApi:
     def close(self) -> None:
         self._ended.set()
         for running in list(self.execs):
-            self._kill(running)
+            self.kill_command(running)
         self._server.shutdown()
         self._server.server_close()
         for thread in (*self._threads, *self._changing):
@@ -318,13 +318,13 @@ class KubeApi:
     def delete_pod(self, name: str) -> None:
         """Remove a pod, and kill what runs in it."""
         for running in [e for e in self.execs if e.pod == name]:
-            self._kill(running)
+            self.kill_command(running)
         with self.lock:
             pods = self.objects["pods"]
             pods.pop(next(key for key in pods if key[1] == name))
 
     @staticmethod
-    def _kill(running: Exec) -> None:
+    def kill_command(running: Exec) -> None:
         """Kill all that a command has started: it is the leader of a session.
 
         All of them are stopped first, as all of a pod die at once: none sees the end of another one.

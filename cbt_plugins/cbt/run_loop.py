@@ -124,15 +124,15 @@ class RunLoop:
         self._common: Mapping[str, Any] = config.get("common") or {}
         self._endpoints: Mapping[str, Any] = config.get("client_endpoints") or {}
         # CBT runs collectl even when the file does not ask for it.
-        self._profiles: Dict[str, Any] = {"collectl": {}, **(config.get("monitoring_profiles") or {})}
+        self.profiles: Dict[str, Any] = {"collectl": {}, **(config.get("monitoring_profiles") or {})}
         self._cluster: Dict[str, Any] = {**config["cluster"], "archive_dir": archive}
-        self._saved = {
+        self.saved = {
             "cluster": dict(self._cluster),
             "benchmarks": dict(self._benchmarks),
-            "monitoring_profiles": dict(self._profiles),
+            "monitoring_profiles": dict(self.profiles),
         }
         if live:  # how a run is watched is no part of it
-            self._profiles.setdefault("live", {})
+            self.profiles.setdefault("live", {})
         self._cluster.setdefault("tmp_dir", f"/tmp/cbt.{os.getpid()}")
         if conf:
             self._cluster["conf_file"] = conf
@@ -144,8 +144,8 @@ class RunLoop:
         runs = list(archive_layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))
         ledger = Ledger(runs)
         saved = self._archive / "results" / "cbt_config.yaml"
-        begun = not archive_layout.write_once(saved, self._saved)
-        if begun and _placeless(archive_layout.saved_file(saved)) != _placeless(self._saved):
+        begun = not archive_layout.write_once(saved, self.saved)
+        if begun and _placeless(archive_layout.saved_file(saved)) != _placeless(self.saved):
             logger.warning("%s: this archive was started with another file", saved)
         status = 1
         try:
@@ -194,11 +194,11 @@ class RunLoop:
             config_file=self._config_file,
             checkout=None,
             monitors=monitors,
-            profiles=self._profiles,
+            profiles=self.profiles,
         )
 
     def _build_monitors(self, without: Sequence[str], acting: Optional[bool]) -> List[Monitor]:
-        profiles = {name: profile for name, profile in self._profiles.items() if name not in without}
+        profiles = {name: profile for name, profile in self.profiles.items() if name not in without}
         return lifecycle.those(lifecycle.build(profiles, self._monitors, self._cluster, self._common), acting)
 
 

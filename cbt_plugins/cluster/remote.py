@@ -223,7 +223,7 @@ class Remote:
         full: Optional[Path] = None
         results = {node: Result("", "", 0) for node, _ in running}
         for node, process in running:
-            err = _end_of_copy(process, local_dir / node, stalled)
+            err = end_of_copy(process, local_dir / node, stalled)
             status = process.returncode
             if process not in sinks:
                 status, err = self._status(node, status, err), self._of_command(node, err)
@@ -257,7 +257,7 @@ def _size_of(file: Path) -> int:
         return 0
 
 
-def _end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float) -> bytes:
+def end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float) -> bytes:
     """Wait for the end of a copy into a folder that takes as long as it takes; return its messages."""
     seen, at = -1, time.monotonic()
     while True:

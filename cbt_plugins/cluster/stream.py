@@ -67,7 +67,7 @@ class Stream:
         self.nodes = tuple(lines)
         self._message_of = message_of
         self.messages: List[str] = []  # last lines of standard error, for the error text
-        self._processes: List[subprocess.Popen[bytes]] = []
+        self.processes: List[subprocess.Popen[bytes]] = []  # one for each node, in their order
         self._selector = selectors.DefaultSelector()
         self._partial_lines: Dict[int, bytes] = {}
         self._pending: List[Tuple[str, str]] = []
@@ -83,7 +83,7 @@ class Stream:
             stderr=subprocess.PIPE,
             start_new_session=True,
         )
-        self._processes.append(process)
+        self.processes.append(process)
         assert process.stdout is not None and process.stderr is not None
         for pipe, kind in ((process.stdout, "out"), (process.stderr, "err")):
             os.set_blocking(pipe.fileno(), False)
@@ -98,11 +98,11 @@ class Stream:
     @property
     def lost(self) -> List[str]:
         """The nodes whose command has ended; what it has said may not have been read yet."""
-        return [node for node, process in zip(self.nodes, self._processes) if process.poll() is not None]
+        return [node for node, process in zip(self.nodes, self.processes) if process.poll() is not None]
 
     def send(self, text: str, node: str = "") -> None:
         """Write to the standard input of a node's process, or of every process."""
-        for process_node, process in zip(self.nodes, self._processes):
+        for process_node, process in zip(self.nodes, self.processes):
             if node not in ("", process_node):
                 continue
             assert process.stdin is not None
@@ -146,18 +146,18 @@ class Stream:
         for key in list((self._selector.get_map() or {}).values()):
             self._selector.unregister(key.fd)
         self._selector.close()
-        for process in self._processes:
+        for process in self.processes:
             for pipe in (process.stdin, process.stdout, process.stderr):
                 with contextlib.suppress(OSError):
                     pipe.close()  # type: ignore[union-attr]
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGTERM)
         until = time.monotonic() + timeout
-        for process in self._processes:
+        for process in self.processes:
             try:
                 process.wait(max(0.0, until - time.monotonic()))
             except subprocess.TimeoutExpired:
                 with contextlib.suppress(ProcessLookupError):
                     os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
-        self._processes.clear()
+        self.processes.clear()

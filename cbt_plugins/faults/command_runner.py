@@ -159,10 +159,11 @@ class Runner:
                 return self._ceph.remote.run([command.node], text, timeout=limit, check=False)[command.node]
             except (RemoteError, OSError) as error:
                 raise FaultError(f"{command}: {error}") from error
-        return _hide(_here(text, limit), [os.environ[name] for name in command.secrets])
+        return _hide(run_here(text, limit), [os.environ[name] for name in command.secrets])
 
 
-def _here(text: str, limit: float) -> Result:
+def run_here(text: str, limit: float) -> Result:
+    """Run a shell command on this machine, for at most so many seconds."""
     line = ["timeout", "-k", "5", f"{limit:g}", "sh", "-c", text]
     try:
         done = subprocess.run(line, stdin=subprocess.DEVNULL, capture_output=True, start_new_session=True, check=False)

@@ -51,30 +51,30 @@ class Injector:
         Raises JournalError; and FaultError when another user wrote its open changes, or they belong to another cluster.
         """
         self._folder = folder
-        self._journal = UndoJournal(folder, anybodys=access.trusted)
+        self.journal = UndoJournal(folder, anybodys=access.trusted)
         try:  # from here on no other process can have the folder
-            is_new = not self._journal.records
+            is_new = not self.journal.records
             access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
-            self._journal.identify(access.run_id, access.sealed)
-            self._settings = remembered(self._journal, settings)
+            self.journal.identify(access.run_id, access.sealed)
+            self._settings = remembered(self.journal, settings)
             self._limits = limits or limits_of(self._settings, ClusterLimits())
-            if self._journal.still_open() and not access.trusted:
+            if self.journal.still_open() and not access.trusted:
                 refuse_another(folder, access, self._limits.quick)
         except BaseException:
-            self._journal.close()
+            self.journal.close()
             raise
         self._ceph, self._clock, self._cluster = access.ceph, clock or Clock(), access.cluster
         self._event: Event = event or (lambda name, **facts: None)
         self._runner = Runner(access.ceph, access.run_id, self._limits, access.former)
-        self._undoer = Undoer(self._journal, self._runner, self._event, self._limits, self._clock)
-        self._performer = Performer(self._journal, self._runner, self._undoer, self._event, self._clock)
+        self._undoer = Undoer(self.journal, self._runner, self._event, self._limits, self._clock)
+        self._performer = Performer(self.journal, self._runner, self._undoer, self._event, self._clock)
         self._maker = SettingsMaker(access.ceph, self._limits)
         #: the run's lock of the cluster
         self.lock = (Lock if access.admin else NoLock)(access.ceph, access.run_id, folder, self._limits.quick)
         preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
-        self._judge = Judge(self._journal, preparer, self.lock, self._limits, self._performer.clock)
-        self._hold = Hold(self._journal, self.lock, access.run_id)
-        self._earlier = EarlierProcess(self._journal)
+        self._judge = Judge(self.journal, preparer, self.lock, self._limits, self._performer.clock)
+        self._hold = Hold(self.journal, self.lock, access.run_id)
+        self._earlier = EarlierProcess(self.journal)
 
     # ---- one run per cluster ----
 
@@ -131,24 +131,24 @@ class Injector:
         """Close the open changes of a label although their undo was not seen; return them, the newest first."""
         given = [record for record in reversed(self.open) if record.label == label]
         for record in given:
-            self._journal.note(GIVEN_UP, record, what=record.step.what)
+            self.journal.note(GIVEN_UP, record, what=record.step.what)
         return given
 
     def close(self) -> None:
         """Give the folder of the run free for other processes. Open changes stay open."""
-        self._journal.close()
+        self.journal.close()
 
     # ---- looking ----
 
     @property
     def records(self) -> Sequence[Mapping[str, Any]]:
         """Return the lines of the journal that this user wrote, or all lines if the archive is trusted."""
-        return self._journal.records
+        return self.journal.records
 
     @property
     def open(self) -> List[UndoRecord]:
         """Return the steps that are not known to be undone, oldest first."""
-        return self._journal.still_open()
+        return self.journal.still_open()
 
     def prepare(self, fault: Fault, beside: Sequence[Prepared] = ()) -> Prepared:
         """Prepare a fault: targets, steps, judgement; change nothing. Raises FaultError if it cannot be injected.
@@ -174,7 +174,7 @@ class Injector:
         node = find_host(command.node, nodes) if command.node else self._ceph.head
         if node is None:
             raise FaultError(f"{command.label}: {command.node} is not a node of `cluster:`")
-        step = _step_of(command, node, self._journal.name(command.label))
+        step = _step_of(command, node, self.journal.name(command.label))
         self._performer.perform(command.label, COMMAND, [step], wait=False)
         if not command.undo:
             self.undo([command.label])
@@ -224,10 +224,10 @@ class Injector:
         fault = prepared.fault
         self._earlier.refuse_before_undo()
         if not fault.targets:
-            self._journal.say("chosen", label=fault.label, seed=fault.seed, targets=list(prepared.targets.named))
+            self.journal.say("chosen", label=fault.label, seed=fault.seed, targets=list(prepared.targets.named))
         if prepared.assessment.findings:
             findings = [finding.plain() for finding in prepared.assessment.findings]
-            self._journal.say("accepted", label=fault.label, findings=findings)
+            self.journal.say("accepted", label=fault.label, findings=findings)
         osds = () if prepared.kind.serves_on else prepared.taken.osds
         facts: Dict[str, Any] = {"targets": list(prepared.targets.named), "osds": list(osds)}
         facts["returns"] = not prepared.kind.lasts

@@ -66,17 +66,17 @@ class GatewayMaker:
         for user, placed in {"": self.wanted.placement, **self.wanted.placements}.items():
             if placed:
                 kept = {role: names[key] for role, key in placed.items()}
-                yield f"rgw placement {user}".rstrip(), partial(self._placement, self._target_of(user), kept)
+                yield f"rgw placement {user}".rstrip(), partial(self._placement, self.target_of(user), kept)
         if self.wanted.restarts:
             for name in self._gateways:
                 yield f"{name} restarted", partial(self.restart_step, name)
         for number, user in enumerate(self.users if self.wanted.make_user else ()):
-            if self._target_of(user) or not self._has(user):
+            if self.target_of(user) or not self._has(user):
                 yield f"rgw user{f' {user}' if number else ''}", partial(self._user, user)
 
     def seen(self) -> Dict[str, Any]:
         """Return option -> value of the running gateways. Raises FaultError."""
-        return self._shown() if self.wanted.restarts else {}
+        return self.shown_options() if self.wanted.restarts else {}
 
     @cached_property
     def _gateways(self) -> List[DaemonName]:
@@ -89,7 +89,8 @@ class GatewayMaker:
             raise FaultError(f"rgw: no gateway on {', '.join(nodes)}: name the nodes with gateways in cluster: rgws:")
         return gateways
 
-    def _service(self, name: DaemonName) -> Tuple[Scene, List[Service]]:
+    def services_of(self, name: DaemonName) -> Tuple[Scene, List[Service]]:
+        """Return the scene of a gateway, and the services that run it. Raises FaultError."""
         facts = ask(self.ceph, ("osd dump", DAEMON_QUESTIONS["rgw"]), self.limits.quick)
         scene = Scene(self.ceph, facts, nodes_of(self.cluster), f"{self.run_id}-{name}", self.limits)
         (gateway_services,) = service_managers.find(scene, [name]).values()
@@ -97,8 +98,8 @@ class GatewayMaker:
 
     def restore_step(self, name: DaemonName) -> Step:
         """Return the step whose undo restarts a gateway, after the undo of the options."""
-        scene, gateway_services = self._service(name)
-        was = self._shown([name]).get(name.id, {})
+        scene, gateway_services = self.services_of(name)
+        was = self.shown_options([name]).get(name.id, {})
         want = [((name.id, option), {"like": was[option]}) for option in self.wanted.options if was.get(option)]
         return Step(
             what=f"{name}: restarted after the run",
@@ -119,8 +120,8 @@ class GatewayMaker:
 
     def restart_step(self, name: DaemonName) -> Step:
         """Return the step that restarts a gateway and checks that it runs with the options."""
-        scene, gateway_services = self._service(name)
-        before = self._shown([name]).get(name.id, {}).get("gid", "")
+        scene, gateway_services = self.services_of(name)
+        before = self.shown_options([name]).get(name.id, {}).get("gid", "")
         want = [((name.id, "gid"), {"not": before})]
         want += [((name.id, option), {"like": value}) for option, value in self.wanted.options.items()]
         return Step(
@@ -132,7 +133,7 @@ class GatewayMaker:
             took=(*service_managers.up(scene, gateway_services), self._says([name], want)),
         )
 
-    def _target_of(self, user: str) -> str:
+    def target_of(self, user: str) -> str:
         """Return the placement target of a user's buckets, "" for the default of the zone."""
         if user in self.wanted.placements:
             return placement_id(self.run_id, 1 + list(self.wanted.placements).index(user))
@@ -167,7 +168,7 @@ class GatewayMaker:
             text = "the user exists, but placement can be set only for users that this run makes: give another name"
             raise FaultError(f"rgw: user {user}: {text}")
         of, ours = f"--uid={shlex.quote(user)}", f"cbt-plugins run {self.run_id}"
-        target = self._target_of(user)
+        target = self.target_of(user)
         where = f" --placement-id={target}" if target else ""
         make = self._command([f"user create {of} --display-name={shlex.quote(ours)}{where}"], "")
         info, rm = (self._command([words], "").text for words in (f"user info {of}", f"user rm {of} --purge-data"))
@@ -199,7 +200,8 @@ class GatewayMaker:
     def _asks(self, question: str, want: Sequence[Any]) -> Check:
         return Check(self.ceph.head, f"{self.ceph.admin} {question} 2>/dev/null", tuple(want), self.limits.quick)
 
-    def _shown(self, names: Sequence[DaemonName] = ()) -> Dict[str, Dict[str, str]]:
+    def shown_options(self, names: Sequence[DaemonName] = ()) -> Dict[str, Dict[str, str]]:
+        """Return the options that gateways run with: id -> option -> value. Raises FaultError."""
         check = self._says(names or self._gateways, [])
         answer = self.ceph.run(check.text, self.limits.quick + self._asking(names or self._gateways))
         try:

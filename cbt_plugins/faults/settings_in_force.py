@@ -53,7 +53,7 @@ def not_in_force(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Lis
     for who, option, value in sorted(daemon_settings, key=lambda setting: _rank(setting[0])):
         for daemon in daemons_of(facts, who):
             wanted[daemon, option] = value  # the setting for fewer daemons wins
-    shown = _shown(ceph, list(wanted), timeout)
+    shown = shown_values(ceph, list(wanted), timeout)
     names = {key: f"rgw.{row['metadata'].get('id', key)}" for key, row in facts.gateways.items()}
     wrong: Dict[Tuple[str, str, str], List[str]] = {}
     for ((daemon, option), value), runs_with in zip(wanted.items(), shown):
@@ -123,7 +123,7 @@ def _masked(facts: Facts, mask: str) -> Sequence[int]:
     return [osd for n, node in facts.tree.items() if node["name"] == name for osd in facts.below(n)]
 
 
-def _shown(ceph: Ceph, pairs: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
+def shown_values(ceph: Ceph, pairs: Sequence[Tuple[str, str]], timeout: float) -> List[str]:
     """Return each daemon's value of its option, "" if there is none."""
     questions = [f"config show {daemon} {option}" for daemon, option in pairs]
     lots = (questions[first : first + _LOT] for first in range(0, len(questions), _LOT))

@@ -81,8 +81,8 @@ class Report:
                 {"row": row.id.text, "outcome": outcome_of(row, answer.state).word} for row in self._key_rows()
             ] if answer.state else [],
             "cpu": [output.flat(row) for row in self._cpu()],
-            "differences": [{"key": key, "base": a, "head": b} for key, a, b in self._differences()],
-            "warnings": list(self._warnings()),
+            "differences": [{"key": key, "base": a, "head": b} for key, a, b in self.differences()],
+            "warnings": list(self.warnings()),
             "repeat": self._command(),
             "check": check if head.sha else None,
         }  # fmt: skip
@@ -99,8 +99,8 @@ class Report:
         yield from _table(("row", "base", "head", "change", "outcome"), list(self._cells()), most)
         yield from self._cpu_lines(most)
         head_line = ("differs in the record", "base", "head")
-        yield from _table(head_line, [tuple(map(code, line)) for line in self._differences()], most)
-        warnings = list(self._warnings())
+        yield from _table(head_line, [tuple(map(code, line)) for line in self.differences()], most)
+        warnings = list(self.warnings())
         if warnings:
             yield from ("", "Warnings:", "")
             yield from (f"- {code(text, _LONG)}" for text in warnings[:most])
@@ -156,12 +156,14 @@ class Report:
             cells.append((code(f"{row.phase} {row.op}"), *sides, change, verdict))
         yield from _table(("CPU per operation (decides nothing)", "base", "head", "change", "verdict"), cells, most)
 
-    def _differences(self) -> List[Tuple[str, ...]]:
+    def differences(self) -> List[Tuple[str, ...]]:
+        """Return (key, base, head) of each difference between the configurations of the sides."""
         state = self.answer.state
         sections = state.compared.sections if state and state.compared else ()
         return list(dict.fromkeys(line for section in sections for line in output.differences(section)))
 
-    def _warnings(self) -> Iterator[str]:
+    def warnings(self) -> Iterator[str]:
+        """Yield the warnings of the comparison, and of each row that decides."""
         state = self.answer.state
         sections = state.compared.sections if state and state.compared else ()
         yield from output.merged([warning for section in sections for warning in section.warnings])

@@ -138,7 +138,7 @@ class PullRequestRun:
     def _answer(self) -> PullRequestVerdict:
         verdict = self._verdict()
         self._journal.write("answer", outcome=verdict.outcome.word)
-        return replace(verdict, seconds=self.request.within - self._left())
+        return replace(verdict, seconds=self.request.within - self.seconds_left())
 
     def _verdict(self) -> PullRequestVerdict:
         try:
@@ -146,7 +146,7 @@ class PullRequestRun:
                 self._build(side)
             schedule = self._planned()
         except (_Cannot, _TimeOver) as e:
-            if isinstance(e, _Cannot) and self._left() > 0:
+            if isinstance(e, _Cannot) and self.seconds_left() > 0:
                 return PullRequestVerdict(Outcome.CANNOT, str(e), arm=e.arm)
             return PullRequestVerdict(Outcome.INCONCLUSIVE, "the time was over before the first block")
         if schedule is None:
@@ -154,7 +154,7 @@ class PullRequestRun:
             return PullRequestVerdict(Outcome.INCONCLUSIVE, text)
         return self._decided(schedule)
 
-    def _left(self) -> float:
+    def seconds_left(self) -> float:
         """Return the seconds that are left, of all processes together."""
         return self.request.within - self._spent - (time.monotonic() - self._began)
 
@@ -171,7 +171,7 @@ class PullRequestRun:
         if not side.sha or self._builds.has(side.sha):
             return
         self._tell(f"build {side}")
-        why = self._builds.build(side.sha, max(1.0, min(self.request.section.build_limit, self._left())))
+        why = self._builds.build(side.sha, max(1.0, min(self.request.section.build_limit, self.seconds_left())))
         if why:
             self.say(why)
             log = (self._builds.folder_of(side.sha) / "build.log").relative_to(self.folder)
@@ -182,7 +182,7 @@ class PullRequestRun:
 
         A minute is left to each command in any case: an undo has the same limit. Raises _TimeOver.
         """
-        left = self._left()
+        left = self.seconds_left()
         if left <= 0:
             raise _TimeOver
         side = next(candidate for candidate in self.request.sides if candidate.arm == arm)
@@ -221,7 +221,7 @@ class PullRequestRun:
         if not planned:
             trials = [self._rehearsed(side.arm) for side in self.request.sides]
             each = 2 * sum(trial.prepared + trial.measured for trial in trials)
-            fit = min(MOST, int(self._left() / each))
+            fit = min(MOST, int(self.seconds_left() / each))
             if fit < FIRST:
                 return None
             planned = {"blocks": fit, "seconds": each}
@@ -248,13 +248,13 @@ class PullRequestRun:
             schedule,
             self._tell,
             lambda arm: self._cycle(schedule, arm),
-            lambda state: is_regression(state) or self._left() < (state.block_seconds or 0.0),
+            lambda state: is_regression(state) or self.seconds_left() < (state.block_seconds or 0.0),
         )
         try:
             return answer_of(run.run())
         except (TrialFailed, _TimeOver) as e:
             verdict = answer_of(evaluate(schedule))
-            trial = e.trial if isinstance(e, TrialFailed) and self._left() > 0 else None
+            trial = e.trial if isinstance(e, TrialFailed) and self.seconds_left() > 0 else None
             if not trial:
                 return verdict
             return replace(verdict, outcome=Outcome.CANNOT, why=self._failure(trial), arm=trial.arm)

@@ -77,12 +77,12 @@ def _requests(run: Mapping[str, str], aggregates: Optional[PhaseAggregates]) -> 
     yield Family("cbt_request_errors", "counter", "", "Failed requests of the phase's window.", failed)
     moved: List[Line] = [("_total", labels, of.bytes) for labels, of in ops]
     yield Family("cbt_object_bytes", "counter", "bytes", "Bytes of successful requests.", moved)
-    latencies = [line for labels, of in ops for line in _histogram(labels, of.latency)]
+    latencies = [line for labels, of in ops for line in histogram_lines(labels, of.latency)]
     about = "Latency of successful requests of the phase's window."
     yield Family("cbt_request_latency_seconds", "histogram", "seconds", about, latencies)
 
 
-def _histogram(labels: Mapping[str, str], histogram: Histogram) -> Iterable[Line]:
+def histogram_lines(labels: Mapping[str, str], histogram: Histogram) -> Iterable[Line]:
     """Yield a histogram; a border is off by less than 0.1 %, as the buckets of the histogram are."""
     # the values of a bucket are below the smallest one of the next
     ends = lows(histogram.numbers + 1)

@@ -63,10 +63,15 @@ class LiveServer:
         self._thread.start()
 
     @property
+    def port(self) -> int:
+        """The port at which it listens."""
+        return int(self._server.server_address[1])
+
+    @property
     def url(self) -> str:
         """Where the page is; of a server on all addresses, by the name of this machine."""
         host = socket.gethostname() if self._everywhere else f"[{self._host}]" if ":" in self._host else self._host
-        return f"http://{host}:{self._server.server_address[1]}/{self.token and f'{self.token}/'}"
+        return f"http://{host}:{self.port}/{self.token and f'{self.token}/'}"
 
     def is_own_name(self, host: str) -> bool:
         """Tell whether the header Host of a request is a name of this server: no name of the DNS that others have."""

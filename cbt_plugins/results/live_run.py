@@ -112,7 +112,7 @@ class LiveRun:
         self._numbers = _Numbers(path)
         self.sparing = Sparing()
 
-    def _silence(self) -> float:
+    def silence(self) -> float:
         """Return for how many seconds the files of the run have not changed."""
         times = [0.0]
         beats = self.path.glob(f"phases/*{RUNNING}/{HEARTBEATS}")
@@ -145,7 +145,7 @@ class LiveRun:
     @property
     def silent(self) -> float:
         """Seconds since the last new line."""
-        return time.monotonic() - self._heard if self._heard is not None else self._silence()
+        return time.monotonic() - self._heard if self._heard is not None else self.silence()
 
     def _read(self) -> None:
         events, journal = self._tails.values()
@@ -156,7 +156,7 @@ class LiveRun:
                 self._invoked = _time(line) if line.get("event") == "invocation" else self._invoked
         new = len(new_events) + self._read_load() + self._read_samples()
         if self._heard is None:  # it is not known when the first lines came
-            self._heard = time.monotonic() - self._silence()
+            self._heard = time.monotonic() - self.silence()
         elif new:
             self._heard = time.monotonic()
 

@@ -49,8 +49,8 @@ class EventSchedule:
         self._upgrade = upgrade
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
-        self._ready: Optional[Prepared] = None
-        self._took = 0.0  # seconds, of the longest check
+        self.prepared: Optional[Prepared] = None  # the next fault, when it was checked
+        self.longest_check = 0.0  # seconds
         self._waited = 0.0  # seconds, for a clean cluster
         self._skipped: Set[str] = set()  # labels of faults that were refused, and that may be
         self._late: Dict[str, Tuple[float, float]] = {}  # label -> planned time, seconds after it
@@ -80,7 +80,7 @@ class EventSchedule:
         if first is None or first.at >= AHEAD or first.after_clean or first.optional:
             return
         if first.inject is not None:
-            self._ready = self._checked(first.inject)
+            self.prepared = self._checked(first.inject)
 
     def refusal(self) -> str:
         """Return why the first fault would be refused now, which is noted, or "".
@@ -94,13 +94,13 @@ class EventSchedule:
             ready = self._checked(event.inject)
         except FaultError as error:
             return self._skip(event.inject, error)
-        self._ready = ready if event.at < self._ahead else None
+        self.prepared = ready if event.at < self._ahead else None
         return ""
 
     @property
     def _ahead(self) -> float:
         """Seconds before a fault at which it is checked first."""
-        return max(AHEAD, 2 * _SLOWER * self._took)
+        return max(AHEAD, 2 * _SLOWER * self.longest_check)
 
     def _skip(self, fault: Fault, error: FaultError) -> str:
         self._skipped.add(fault.label)
@@ -168,7 +168,7 @@ class EventSchedule:
         while any(finding.rule == "clean" for finding in self._injector.prepare(fault).refused):
             if self._ended.wait(ONCE_MORE):
                 return False
-        self._ready = self._checked(fault)
+        self.prepared = self._checked(fault)
         self._waited += max(0.0, time.time() - at)
         return True
 
@@ -182,21 +182,21 @@ class EventSchedule:
         except FaultError as error:
             if not optional:
                 raise
-            self._ready = None
+            self.prepared = None
             self._skip(fault, error)
             return True
 
     def _checks(self, fault: Fault, at: float) -> bool:
-        if self._ready is None:
+        if self.prepared is None:
             if not self._until(at - self._ahead):
                 return False
-            self._ready = self._checked(fault)
+            self.prepared = self._checked(fault)
         # a fault that is due at once was checked before the load began
-        again = at - max(AGAIN, _SLOWER * self._took)
+        again = at - max(AGAIN, _SLOWER * self.longest_check)
         if time.time() < at - AGAIN:
             if not self._until(again):
                 return False
-            self._ready = self._injector.ready(self._ready)
+            self.prepared = self._injector.ready(self.prepared)
         return True
 
     def _checked(self, fault: Fault) -> Prepared:
@@ -204,7 +204,7 @@ class EventSchedule:
         began = time.monotonic()
         try:
             ready = self._injector.ready(fault)
-            self._took = max(self._took, time.monotonic() - began)
+            self.longest_check = max(self.longest_check, time.monotonic() - began)
             return ready
         except FaultError as error:
             log.info("%s: %s; asking once more in %g s", self._phase, error, ONCE_MORE)
@@ -221,10 +221,10 @@ class EventSchedule:
         self._remember(event, planned, late)
         if event.mark:
             self._write("mark", name=event.mark, phase=self._phase, late=late)
-        if event.inject is not None and self._ready is not None:
+        if event.inject is not None and self.prepared is not None:
             log.info("%s: injecting %s", self._phase, event.inject.label)
             self._write("event", phase=self._phase, inject=event.inject.label, late=late)
-            ready, self._ready = self._ready, None
+            ready, self.prepared = self.prepared, None
             self._injector.inject_ready(ready)
         if event.run is not None:
             log.info("%s: running %s", self._phase, event.run.label)

@@ -197,7 +197,7 @@ class GeneratorCeilings:
     def _nodes(self, trial: CeilingTrial) -> Dict[str, Any]:
         kept, keys = self._kept.read(), {boot: self._key(trial, boot) for boot in self._machines}
         nodes = [node for boot, key in keys.items() if key not in kept for node in self._machines[boot]]
-        ceilings = self._try(trial, nodes) if nodes else {}
+        ceilings = self.try_out(trial, nodes) if nodes else {}
         new = {
             key: {"at": time.time(), "nodes": {node: ceilings[node] for node in self._machines[boot]}}
             for boot, key in keys.items()
@@ -221,7 +221,7 @@ class GeneratorCeilings:
         text = json.dumps([boot, cores, programs, trial.shape(nodes)], sort_keys=True)
         return hashlib.sha256(text.encode()).hexdigest()
 
-    def _try(self, trial: CeilingTrial, nodes: Sequence[str]) -> Dict[str, Any]:
+    def try_out(self, trial: CeilingTrial, nodes: Sequence[str]) -> Dict[str, Any]:
         """Run a trial on all of these nodes at once. Raises LoadError and RemoteError."""
         most = len(trial.plan.drivers) * _MOST_JOBS
         answers = self._run.remote.run(nodes, f"python3 -c {shlex.quote(_PORTS)} {most}")

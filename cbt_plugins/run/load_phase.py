@@ -47,14 +47,14 @@ class LoadPhase:
         Raises LoadError when it cannot be started or a node is lost.
         """
         self.ready = replace(self.ready, offsets=self._offsets())
-        jobs = self._jobs(phase, start)
+        jobs = self.jobs_of(phase, start)
         folder = self.context.archive.running(index, phase.name)
         folder.mkdir(parents=True)
         outcome = PhaseOutcome(index, phase, rate=start.rate, workers=start.workers)
         # counted while the generators start: they write nothing before the go
         kept_counts = self.buckets.kept()
         before = Pending(self.counts_before if kept_counts is None else lambda: kept_counts)
-        session = self._session(phase, jobs, scratch)
+        session = self.session_of(phase, jobs, scratch)
         self.make_load(session, outcome, schedule, folder, before)
         capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
         after, clocks = Pending(self.counts_after), Pending(self._offsets)
@@ -64,7 +64,7 @@ class LoadPhase:
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
         outcome.note_dry()
         if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
-            self._account(outcome, (before.get(), after.get()), jobs, ends)
+            self.account_objects(outcome, (before.get(), after.get()), jobs, ends)
         if phase.is_calibration:
             outcome.extra["latency"] = _latencies(jobs, ends)
         capacity.get()
@@ -81,7 +81,7 @@ class LoadPhase:
             log.warning("clock offsets were not measured again, the earlier ones are used: %s", error)
             return self.ready.offsets
 
-    def _jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
+    def jobs_of(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         """Return the generator processes of a phase."""
         plan = self.context.plan
         payload = self.ready.manifest["payload"][phase.engine]
@@ -89,7 +89,8 @@ class LoadPhase:
         generator = generator_of(phase.engine)(plan, self.buckets.names, self.context.run_id)
         return generator.jobs(phase, start)
 
-    def _session(self, phase: Phase, jobs: Sequence[LoadJob], scratch: str) -> LoadSession:
+    def session_of(self, phase: Phase, jobs: Sequence[LoadJob], scratch: str) -> LoadSession:
+        """Return the session that runs the jobs of a phase; `scratch` is its folder on the nodes."""
         orders = LoadOrders(
             tuple(jobs),
             self.ready.programs,
@@ -147,7 +148,7 @@ class LoadPhase:
             except Exception as error:  # nothing may hide why the phase was lost
                 log.error("could not collect the rows of %s: %s", folder.name, error)
 
-    def _account(self, outcome: PhaseOutcome, counts: _Counts, jobs: Sequence[LoadJob], ends: _Ends) -> None:
+    def account_objects(self, outcome: PhaseOutcome, counts: _Counts, jobs: Sequence[LoadJob], ends: _Ends) -> None:
         """Compare the objects that are there with those that the jobs have written and removed."""
         before, after = counts
 

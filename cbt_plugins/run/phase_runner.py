@@ -75,7 +75,7 @@ class PhaseRunner:
         self.watchers.start(anew=index > 1 and restarts_nodes(run.plan, index - 1))
         repeated = restore_state(run, self.buckets, index, phase)
         try:
-            outcome = self._attempt(index, phase)
+            outcome = self.attempt(index, phase)
         except BaseException as error:
             set_aside(run, index, phase, f"{type(error).__name__}: {error}".rstrip(": "))
             raise
@@ -84,7 +84,8 @@ class PhaseRunner:
         self._finish(index, phase, outcome)
         return outcome.status == "ok"
 
-    def _attempt(self, index: int, phase: Phase) -> PhaseOutcome:
+    def attempt(self, index: int, phase: Phase) -> PhaseOutcome:
+        """Make one attempt at a phase, in a folder whose name says that it runs."""
         run = self.context
         start = start_of(run, index, phase)
         # the folder on the nodes is the configuration's: a killed run of another archive may have left files there

@@ -55,19 +55,19 @@ class PlanRunner:
 
     def __init__(self, host: CbtRun, plan: Plan) -> None:
         self._host = host
-        self._plan = plan
+        self.plan = plan
         self._remote = Remote.from_host(host.cluster, host.common)
-        self._ceph = Ceph(self._remote, host.cluster)
-        self._archive = RunArchive(host.archive_dir)
+        self.ceph = Ceph(self._remote, host.cluster)
+        self.archive = RunArchive(host.archive_dir)
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
-        keep_from_others(self._archive.folder)
+        keep_from_others(self.archive.folder)
         with signals.handled(), self._journals() as (journal, events):
             try:
-                with self._context(journal, events) as run:
-                    open_page(self._archive.folder, self._host.profiles)
-                    degraded = self._execute(run)
+                with self.context(journal, events) as run:
+                    open_page(self.archive.folder, self._host.profiles)
+                    degraded = self.run_phases(run)
                 self._complete(journal, events, degraded)
             except (*_FAILURES, _Broken) as error:
                 if not self._is_sealed():
@@ -77,7 +77,7 @@ class PlanRunner:
             except KeyboardInterrupt:
                 if self._is_sealed():
                     text = "interrupted; the run is complete, if the report is missing, the same command makes it: %s"
-                    log.warning(text, self._archive.folder)
+                    log.warning(text, self.archive.folder)
                     raise
                 events.write("run-interrupted")
                 log.warning("interrupted; run the same command again to resume")
@@ -86,15 +86,15 @@ class PlanRunner:
 
     def _is_sealed(self) -> bool:
         """Tell whether the files of the run have their sums: none of them is written any more."""
-        return os.path.lexists(self._archive.folder / evidence.END)
+        return os.path.lexists(self.archive.folder / evidence.END)
 
     def _report_what_there_is(self) -> None:
         """Make a report of a run that has come to no end, once it has a phase."""
-        if any((self._archive.folder / "phases").glob("*/*")):
+        if any((self.archive.folder / "phases").glob("*/*")):
             with signals.interruptible():
-                summarize(self._archive.folder)
+                summarize(self.archive.folder)
 
-    def _execute(self, run: RunContext) -> List[str]:
+    def run_phases(self, run: RunContext) -> List[str]:
         """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
         _undo_all(run.injector)
         held = False
@@ -102,14 +102,14 @@ class PlanRunner:
             # the faults are undone before anybody waits for the monitors' files
             with contextlib.ExitStack() as monitors, run.injector.holding(has_data=run.has_data):
                 held = True  # nothing on the nodes is touched before: they may be another run's
-                evidence.reopen(self._archive.folder)
+                evidence.reopen(self.archive.folder)
                 rescue(run)
                 run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
                 ready = check(run)
                 if run.watch.node in ready.offsets:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
                 ready = cluster_preparation.set_up(run, ready)
-                self._describe(run, ready)
+                self.describe(run, ready)
                 return self._run(run, ready, monitors)
         except RunFailed as error:
             raise _Broken(str(error)) from error
@@ -121,7 +121,7 @@ class PlanRunner:
     def _run(self, run: RunContext, ready: Ready, monitors: contextlib.ExitStack) -> List[str]:
         """Do everything between the two snapshots of the cluster."""
         if not run.archive.cluster("before").exists():
-            self._snapshot("before")
+            self.snapshot("before")
         buckets = Buckets(run.plan, run.run_id, run.ceph, run.journal)
         if not run.plan.admin:
             buckets = BucketsByS3(run, ready)
@@ -136,7 +136,7 @@ class PlanRunner:
         _undo_all(run.injector)
         after_phases(run)
         monitors.close()
-        self._snapshot("after")
+        self.snapshot("after")
         if not run.plan.keep_data:
             buckets.remove()
         _undo_all(run.injector, prepared=True)
@@ -147,8 +147,8 @@ class PlanRunner:
         events.write("run-done", degraded=degraded)
         run_id = journal.last("run")["run_id"]
         with signals.deferred(signals.ENDING):
-            evidence.end_run(self._archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
-        summarize(self._archive.folder)
+            evidence.end_run(self.archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+        summarize(self.archive.folder)
         if degraded:
             raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
 
@@ -156,24 +156,25 @@ class PlanRunner:
     def _journals(self) -> Iterator[Tuple[Journal, Journal]]:
         with contextlib.ExitStack() as opened:
             try:
-                journal = opened.enter_context(contextlib.closing(Journal(self._archive.journal, PRIVATE)))
-                events = opened.enter_context(contextlib.closing(Journal(self._archive.events)))
+                journal = opened.enter_context(contextlib.closing(Journal(self.archive.journal, PRIVATE)))
+                events = opened.enter_context(contextlib.closing(Journal(self.archive.events)))
             except JournalError as error:
                 raise RunFailed(str(error)) from error
             yield journal, events
 
     @contextlib.contextmanager
-    def _context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
-        host, plan, archive = self._host, self._plan, self._archive
+    def context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
+        """Open the parts that a run consists of; they are closed with the context."""
+        host, plan, archive = self._host, self.plan, self.archive
         run_id = self._identify(journal)
         journal.mark = partial(undo_seal.mark, run_id=run_id)
-        access = ClusterAccess(self._remote, self._ceph, host.cluster, host.common, run_id, admin=plan.admin)
+        access = ClusterAccess(self._remote, self.ceph, host.cluster, host.common, run_id, admin=plan.admin)
         injector = Injector(archive.folder, access, events.write, plan.settings)
         with contextlib.closing(injector):
-            watch = cluster_watch(self._ceph, host.cluster, host.profiles.get("recovery") or {}, archive.monitors)
+            watch = cluster_watch(self.ceph, host.cluster, host.profiles.get("recovery") or {}, archive.monitors)
             if not plan.admin:
                 watch = NoWatch(watch.ceph, watch.node, watch.file, watch.settings)
-            run = RunContext(host, plan, run_id, self._remote, self._ceph, archive, journal, events, injector, watch)
+            run = RunContext(host, plan, run_id, self._remote, self.ceph, archive, journal, events, injector, watch)
             with watch:
                 yield run
 
@@ -184,47 +185,49 @@ class PlanRunner:
         """
         self.check_plan()
         host, name = self._host, PurePosixPath(self._host.run_dir).name
-        keep = partial(evidence.add_sums, self._archive.folder)
+        keep = partial(evidence.add_sums, self.archive.folder)
         # two commands at once would each write the sums without the other's files
-        alone = self._journals() if any(self._archive.monitors.glob(f"*/{LEFT}")) else contextlib.nullcontext()
+        alone = self._journals() if any(self.archive.monitors.glob(f"*/{LEFT}")) else contextlib.nullcontext()
         with alone:
-            late = bring_noted(host.cluster, host.common, name, self._archive.monitors, keep)
-        if late or not is_reported(self._archive.folder):
-            summarize(self._archive.folder)
+            late = bring_noted(host.cluster, host.common, name, self.archive.monitors, keep)
+        if late or not is_reported(self.archive.folder):
+            summarize(self.archive.folder)
 
     def check_plan(self) -> None:
         """Raise RunFailed where the archive has a run, finished or not, that another plan began."""
-        difference = self._archive.other_plan(self._plan)
+        difference = self.archive.other_plan(self.plan)
         if difference:
             text = f"belongs to a run with another plan ({difference} differs): use another archive directory"
-            raise RunFailed(f"{self._archive.folder} {text}")
+            raise RunFailed(f"{self.archive.folder} {text}")
 
     def _identify(self, journal: Journal) -> str:
         """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
-        refusal = archive_refusal(self._archive.folder)
+        refusal = archive_refusal(self.archive.folder)
         if refusal:
             raise RunFailed(refusal)
         begun = journal.last("run")
         if not begun:
-            write_json(self._archive.plan, dataclasses.asdict(self._plan))
-            journal.write("run", run_id=self._host.run_id, benchmark=self._plan.benchmark)
+            write_json(self.archive.plan, dataclasses.asdict(self.plan))
+            journal.write("run", run_id=self._host.run_id, benchmark=self.plan.benchmark)
             return self._host.run_id
         self.check_plan()
         if not RUN_ID.fullmatch(str(begun["run_id"])):
-            raise RunFailed(f"{self._archive.journal}: {begun['run_id']!r} is not the id of a run")
+            raise RunFailed(f"{self.archive.journal}: {begun['run_id']!r} is not the id of a run")
         return str(begun["run_id"])
 
-    def _describe(self, run: RunContext, ready: Ready) -> None:
+    def describe(self, run: RunContext, ready: Ready) -> None:
+        """Write the manifest of the run and its file, without secrets."""
         manifest = {**ready.manifest, "run_id": run.run_id, "invocations": len(run.journal.all("invocation"))}
         write_json(run.archive.manifest, manifest)
         if run.host.config_file:
             write_whole(run.archive.folder / "config.yaml", mask_secrets(run.host.config_file.read_text()))
 
-    def _snapshot(self, when: str) -> None:
-        if not self._plan.admin:
+    def snapshot(self, when: str) -> None:
+        """Write what describes the cluster "before" or "after" the run."""
+        if not self.plan.admin:
             return
-        draft, folder = self._archive.cluster(f"{when}.tmp"), self._archive.cluster(when)
-        self._ceph.snapshot(draft)
+        draft, folder = self.archive.cluster(f"{when}.tmp"), self.archive.cluster(when)
+        self.ceph.snapshot(draft)
         if folder.exists():  # of an invocation that was killed while it removed the buckets
             shutil.rmtree(folder)
         draft.rename(folder)

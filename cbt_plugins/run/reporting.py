@@ -22,7 +22,8 @@ NUMBERS_LIMIT = 1800.0
 log = logging.getLogger(__name__)
 
 
-def _report(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_report(folder: Path, *words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+    """Run `cbt-tools report` on the folder of a run; `options` are of subprocess.run."""
     line = own_tool("report", str(folder), *words)
     return subprocess.run(line, env=own_environment(), check=False, text=True, **options)
 
@@ -33,7 +34,7 @@ def numbers_so_far(folder: Path) -> Dict[str, Any]:
         path = Path(scratch) / "summary.json"
         pipes: Dict[str, Any] = {"stdout": subprocess.DEVNULL, "stderr": subprocess.PIPE}
         try:
-            done = _report(folder, "--format", "json", "-o", str(path), timeout=NUMBERS_LIMIT, **pipes)
+            done = run_report(folder, "--format", "json", "-o", str(path), timeout=NUMBERS_LIMIT, **pipes)
         except subprocess.TimeoutExpired:
             raise RunFailed(f"no numbers of the phases so far within {NUMBERS_LIMIT:g} s") from None
         try:
@@ -47,7 +48,7 @@ def summarize(folder: Path) -> None:
     """Make summary and report in a process of their own: analysis is no part of a run, and may need much memory."""
     log.info("making the report")
     before = _written(folder)
-    status = _report(folder).returncode
+    status = run_report(folder).returncode
     if _written(folder) == before:  # a status alone also means that the run is incomplete
         log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)
 

@@ -90,13 +90,13 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
     `beside_faults`: the run has faults in force. The limits are those of the plan's wait for active+clean.
     """
     waiting = Waiting(phase.name, lambda status: sum(not_clean(status.pgs, beside_faults).values()))
-    waiting.at_most, waiting.stalled = _limits(run.plan, index)
+    waiting.at_most, waiting.stalled = wait_limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
     with run.watch.feed() as watch:
         return waiting.follow(watch, lambda: False)
 
 
-def _limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
+def wait_limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float]]:
     """Return `at_most` and `stalled` of the next wait for active+clean from a phase on (from 1), else of the last."""
     waits = [(i, phase) for i, phase in enumerate(plan.phases, 1) if phase.wait_clean]
     wait = next((phase for i, phase in waits if i >= index), waits[-1][1] if waits else None)
@@ -131,13 +131,14 @@ class Garbage:
 
     def start(self) -> None:
         """Count and collect in threads of their own."""
-        threading.Thread(target=self._count, name="garbage", daemon=True).start()
+        threading.Thread(target=self.count, name="garbage", daemon=True).start()
 
     def give_up(self) -> None:
         """Begin nothing more: the next phase may be measured."""
         self._given_up.set()
 
-    def _count(self) -> None:
+    def count(self) -> None:
+        """Count until there is none, the time is over or the wait was given up; collect beside that."""
         while time.monotonic() < self._until and not (self.error or self._given_up.is_set()):
             begun = time.monotonic()
             try:

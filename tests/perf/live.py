@@ -84,7 +84,7 @@ def second(run: Path, folder: Path, since: int, made: int, tables: List[Any]) ->
 
 def follow(server: LiveServer, got: Dict[str, Any]) -> None:
     """Take events until the server ends."""
-    connection = http.client.HTTPConnection("127.0.0.1", server._server.server_address[1])
+    connection = http.client.HTTPConnection("127.0.0.1", server.port)
     connection.request("GET", f"/events?since={server.page.version}", headers={"Host": "localhost"})
     for line in connection.getresponse():
         got["bytes"] = got.get("bytes", 0) + len(line)

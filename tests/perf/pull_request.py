@@ -28,7 +28,7 @@ from typing import Dict, List, Sequence
 import yaml
 from inputs.chance import share, show
 from inputs.labs import TOOLS
-from trust import CONFIG, MOST, ROWS, TRIAL, _block, ended, labs, trials
+from trust import CONFIG, MOST, ROWS, TRIAL, block_value, ended, labs, trials
 
 from cbt_plugins.compare.statistics.sequential import Design, decide, detectable
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
@@ -69,7 +69,7 @@ def blocks(scratch: Path, file: str, number: str = "20") -> None:
         while len(made) < int(number):
             name, count = f"run{len(made)}", min(MOST, 4 * (int(number) - len(made)))
             phases = ended(scratch, name, trials(scratch, name, lab, count))
-            made += [{row: _block(phases[i : i + 4], row) for row in ROWS} for i in range(0, count, 4)]
+            made += [{row: block_value(phases[i : i + 4], row) for row in ROWS} for i in range(0, count, 4)]
     earlier = json.loads(Path(file).read_text()) if Path(file).exists() else []
     Path(file).write_text(json.dumps([*earlier, *made]))
 

@@ -133,7 +133,7 @@ def equal(folder: Path, campaigns: int = 20, most: int = FIRST) -> None:
             while len(made) < 4 * most:
                 name = f"run{number}"
                 made += ended(folder, name, trials(folder, name, lab, min(MOST, 4 * most * (campaigns + 1 - number))))
-            blocks += [{metric: _block(made[i : i + 4], metric) for metric in ROWS} for i in range(0, 4 * most, 4)]
+            blocks += [{metric: block_value(made[i : i + 4], metric) for metric in ROWS} for i in range(0, 4 * most, 4)]
             made = made[4 * most :]
             decided = judged(blocks[-most:])
             verdicts.update(its.verdict.value if its.verdict else "inconclusive" for its in decided.values())
@@ -170,7 +170,7 @@ def _false(its: Decision) -> bool:
     return its.verdict in (Verdict.BETTER, Verdict.WORSE)
 
 
-def _block(trials_: Sequence[Dict[str, float]], metric: str) -> float:
+def block_value(trials_: Sequence[Dict[str, float]], metric: str) -> float:
     a, b, c, d = (math.log(its[metric]) for its in trials_)
     return (b + c - a - d) / 2
 

@@ -86,7 +86,7 @@ def test_each_shape_is_measured_once(tmp_path: Path, cache: Path, monkeypatch: p
     assert found["new"]["nodes"][NODE]["beside"] == []
 
     tried = []
-    monkeypatch.setattr(GeneratorCeilings, "_try", lambda self, trial, nodes: tried.append(trial) or {})
+    monkeypatch.setattr(GeneratorCeilings, "try_out", lambda self, trial, nodes: tried.append(trial) or {})
     again = measured(tmp_path / "b", plan(AGED, urls="https://somebody.invalid"))
     assert again["aged"]["nodes"] == found["aged"]["nodes"] and not tried
     for name, other in (
@@ -118,7 +118,7 @@ def test_a_failure_is_no_failure_of_the_run(tmp_path: Path, cache: Path, monkeyp
     def fail(*_: Any) -> None:
         raise generator_ceiling.LoadError("no reply")
 
-    monkeypatch.setattr(GeneratorCeilings, "_try", fail)
+    monkeypatch.setattr(GeneratorCeilings, "try_out", fail)
     with pytest.raises(FileNotFoundError):
         measured(tmp_path / "a", plan(HYBRID))
 

@@ -110,7 +110,7 @@ def test_a_dropped_connection_is_no_success(api: KubeApi, remote: Remote, tmp_pa
     assert result.status == 255 and "try: kubectl --kubeconfig=" in result.stderr
     assert result.stderr.endswith(" exec -i --quiet --pod-running-timeout=10s deploy/rook-ceph-tools -- true\n")
     for running in list(api.execs):
-        api._kill(running)
+        api.kill_command(running)
 
 
 @pytest.mark.parametrize("node", [WORKER, TOOLBOX])

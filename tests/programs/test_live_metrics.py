@@ -14,7 +14,7 @@ from half_archive import COPIED, HALF
 from prometheus_client.openmetrics import parser
 
 from cbt_plugins.journal import Journal
-from cbt_plugins.report.live_metrics import BORDERS, _histogram, metrics
+from cbt_plugins.report.live_metrics import BORDERS, histogram_lines, metrics
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.live_run import LiveRun
 
@@ -65,7 +65,7 @@ def test_the_buckets_are_those_of_the_requests(run: LiveRun) -> None:
 def test_a_border_counts_what_is_below_it() -> None:
     histogram = Histogram()
     histogram.record([50_000, 99_000, 101_000, 1_000_000_000, 200_000_000_000])
-    lines = {labels["le"]: value for suffix, labels, value in _histogram({}, histogram) if suffix == "_bucket"}
+    lines = {labels["le"]: value for suffix, labels, value in histogram_lines({}, histogram) if suffix == "_bucket"}
     assert len(BORDERS) == len(set(BORDERS)) and list(BORDERS) == sorted(BORDERS)
     assert (lines["0.0001"], lines["0.00015"], lines["0.7"], lines["1.5"], lines["100.0"]) == (2, 3, 3, 4, 4)
     assert lines["+Inf"] == 5

@@ -64,7 +64,7 @@ def server(page: LivePage) -> Iterator[LiveServer]:
 
 
 def ask(server: LiveServer, path: str, **headers: str) -> Tuple[int, Dict[str, str], bytes]:
-    port = server._server.server_address[1]
+    port = server.port
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         connection.request("GET", path, headers={"Host": f"127.0.0.1:{port}", **headers})
         answer = connection.getresponse()
@@ -75,7 +75,7 @@ class Events:
     """An open stream of events."""
 
     def __init__(self, server: LiveServer, since: int, **headers: str) -> None:
-        self.connection = http.client.HTTPConnection("127.0.0.1", server._server.server_address[1], timeout=20)
+        self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         self.connection.request("GET", f"/events?since={since}", headers={"Host": "localhost", **headers})
         self.answer = self.connection.getresponse()
 
@@ -193,7 +193,7 @@ def test_the_page_of_an_ended_run_is_the_report(
 
 
 def test_a_busy_port_is_named(server: LiveServer, run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    port = server._server.server_address[1]
+    port = server.port
     assert main(["watch", str(run), "--serve", str(port)]) == 2
     assert f"cannot listen on 127.0.0.1:{port}: Address already in use: give another --serve PORT" in (
         capsys.readouterr().err

@@ -219,7 +219,7 @@ def test_too_little_time_is_refused_beforehand_and_ends_it(
 
 def test_it_ends_within_a_block_when_the_time_is_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     left = lambda _: 0.0 if list(world.state.glob("trials/02-1-*")) else 3600.0  # noqa: E731
-    monkeypatch.setattr(session.PullRequestRun, "_left", left)
+    monkeypatch.setattr(session.PullRequestRun, "seconds_left", left)
     world.write()
     assert world.run("a", "b") == 3
     assert len(list(world.state.glob("trials/0?-*"))) == 5

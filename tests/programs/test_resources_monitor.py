@@ -292,7 +292,7 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     written: List[bytes] = []
     monkeypatch.setattr(resources_agent.os, "write", lambda fd, data: written.append(data))
     sampler = resources_agent.NodeSampler()
-    with closed(sampler._processes):
+    with closed(sampler.processes):
         sampler.begin(1.0)
         sampler.sample(600.0)  # whatever else this machine does
         now = time.monotonic()

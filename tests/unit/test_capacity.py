@@ -69,7 +69,7 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
     run = context(plan=plan, ceph=cluster, archive=archive, journal=journal, events=events, injector=injector)
     nothing = cast(Any, None)
     its = PhaseRunner(run, nothing, nothing, cast(Any, SimpleNamespace(start=lambda anew: None)), nothing)
-    monkeypatch.setattr(its, "_attempt", attempt)
+    monkeypatch.setattr(its, "attempt", attempt)
     return its
 
 

@@ -172,7 +172,7 @@ def test_a_phase_begins_with_the_clocks_of_now(monkeypatch: pytest.MonkeyPatch, 
         raise Begun
 
     monkeypatch.setattr(load_phase, "offsets", offsets)
-    monkeypatch.setattr(LoadPhase, "_jobs", begun)
+    monkeypatch.setattr(LoadPhase, "jobs_of", begun)
     drivers = tuple(Driver(f"0{i}", node, ("b",), 1) for i, node in enumerate(("c1", "here")))
     plan = Plan("warp", S3(urls=("http://a",)), (), drivers, ())
     remote = SimpleNamespace(has_own_clock=lambda node: node != "here")

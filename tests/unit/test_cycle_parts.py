@@ -32,7 +32,7 @@ def test_what_takes_long_is_named_when_it_begins(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     caplog.set_level("INFO")
-    monkeypatch.setattr(reporting, "_report", lambda folder: SimpleNamespace(returncode=4))
+    monkeypatch.setattr(reporting, "run_report", lambda folder: SimpleNamespace(returncode=4))
     reporting.summarize(tmp_path)
     plan = SimpleNamespace(admin=False, drivers=[SimpleNamespace(node="c1"), SimpleNamespace(node="c2")])
     with pytest.raises(AttributeError):  # nothing here can be asked

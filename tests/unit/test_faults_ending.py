@@ -8,7 +8,7 @@ import os
 import signal
 import threading
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List, Optional
 
 import pytest
 from faults_world import ANYTHING, Connections, Time, injector
@@ -25,9 +25,9 @@ PAIR = Fault("pair", "stop", ("node1", "node2"), accept=ANYTHING)
 NOOUT = Settings(flags=("noout",))
 
 
-def broken(folder: Path, world: Connections) -> Injector:
+def broken(folder: Path, world: Connections, event: Optional[Callable[..., None]] = None) -> Injector:
     """A run with a flag set and a node stopped."""
-    made = injector(folder, world, NOOUT)
+    made = injector(folder, world, NOOUT, event)
     made.acquire()
     made.apply()
     made.inject(STOP)
@@ -42,11 +42,18 @@ def full(*_: Any, **__: Any) -> None:
 def test_a_full_disk_stops_no_undo(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """What cannot be written down is done all the same; it stays open, and says why."""
     world = Connections()
-    made = broken(tmp_path, world)
+    errors: List[OSError] = []
+
+    def event(*_: Any, **__: Any) -> None:
+        for error in errors:
+            raise error
+
+    made = broken(tmp_path, world, event)
     with monkeypatch.context() as patch:
         patch.setattr("os.fsync", full)
-        patch.setattr(made._undoer, "_event", full)
+        errors.append(OSError(28, "No space left on device"))
         left = made.undo_all()
+        errors.clear()
     assert world.differences() == set()
     assert [open_.label for open_ in left] == ["one", "settings"]
     assert all("could not be written: [Errno 28]" in open_.why for open_ in left)

@@ -26,8 +26,8 @@ def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> Gatew
     ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", admin="radosgw-admin"))
     scene = Scene(ceph, cast(Any, None), ("rgw1",), "r1-rgw", ClusterLimits())
     service = Service(NAME, "rgw1", manager, UNITS[manager], None)
-    monkeypatch.setattr(GatewayMaker, "_service", lambda self, name: (scene, [service]))
-    monkeypatch.setattr(GatewayMaker, "_shown", lambda self, names=(): {"rgw1": before})
+    monkeypatch.setattr(GatewayMaker, "services_of", lambda self, name: (scene, [service]))
+    monkeypatch.setattr(GatewayMaker, "shown_options", lambda self, names=(): {"rgw1": before})
     return GatewayMaker(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
 
 
@@ -91,5 +91,5 @@ def test_each_gateway_and_option_has_its_time() -> None:
     ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", run=run))
     for many in (1, 40):
         made = GatewayMaker(ceph, {}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
-        assert made._shown([DaemonName("rgw", f"rgw{n}") for n in range(many)]) == {}
+        assert made.shown_options([DaemonName("rgw", f"rgw{n}") for n in range(many)]) == {}
     assert limits[1] >= limits[0] + 39 * 1.0  # a `ceph` takes half a second where nothing else runs

@@ -13,6 +13,7 @@ from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injec
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, cluster_access
+from cbt_plugins.faults.cluster_lock import Hold
 from cbt_plugins.faults.command_runner import Runner, Way
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Command
@@ -80,7 +81,7 @@ def test_an_attempt_to_take_the_cluster_is_fenced_off_once(tmp_path: Path, world
     for _ in range(3):
         with pytest.raises(FaultError, match="the stand-in fails"):
             made.acquire()
-    assert len(made._hold.late()) == 1
+    assert len(Hold(made.journal, made.lock, "r1").late()) == 1
 
 
 def test_a_run_shares_the_cluster_with_what_it_starts(tmp_path: Path, world: Connections) -> None:
@@ -148,9 +149,11 @@ def test_another_head_undoes_what_the_first_has_done(tmp_path: Path) -> None:
     assert [node for node, text in world.said if "systemctl start" in text] == ["node1"]
     second.release()
     second.close()
-    assert cluster_access.read(tmp_path).cluster["head"] == "node9"
+    reached = cluster_access.ensure(tmp_path, cluster_access.read(tmp_path), ClusterLimits(), False)
+    assert reached.cluster["head"] == "node9"
     admin = Command("node0", "radosgw-admin -c /etc/ceph/ceph.conf user rm --uid=a")
-    assert str(second._runner.for_present_head(admin)) == "node9: radosgw-admin -c /etc/other.conf user rm --uid=a"
+    present = Runner(reached.ceph, "r1", ClusterLimits(), reached.former).for_present_head(admin)
+    assert str(present) == "node9: radosgw-admin -c /etc/other.conf user rm --uid=a"
     # and by the folder alone, after one more
     third = ready(tmp_path, world, settings=Settings(flags=("noscrub",)), cluster=second_head)
     third.apply()

@@ -66,7 +66,7 @@ class Machine(Connections):
 @pytest.fixture
 def machine(monkeypatch: pytest.MonkeyPatch) -> Machine:
     made = Machine(Time())
-    monkeypatch.setattr(command_runner, "_here", made.here)
+    monkeypatch.setattr(command_runner, "run_here", made.here)
     return made
 
 

@@ -38,10 +38,10 @@ class Ordered:
     """A cluster of osd.3."""
 
     def __init__(self, folder: Path) -> None:
-        self._folder, self._ceph = folder / "d", folder / "ceph"
+        self._folder, self.ceph = folder / "d", folder / "ceph"
         self._state, self._given = folder / "state", folder / "given"
-        self._ceph.write_text(_CEPH.format(folder=folder))
-        self._ceph.chmod(0o755)
+        self.ceph.write_text(_CEPH.format(folder=folder))
+        self.ceph.chmod(0o755)
         self._given.touch()
         self.set()
 
@@ -61,7 +61,7 @@ class Ordered:
         return self._given.read_text().split()
 
     def _line(self, action: str, daemons: Sequence[DaemonName]) -> List[str]:
-        text = orchestrate(action, str(self._ceph), "f", daemons, 0.01)
+        text = orchestrate(action, str(self.ceph), "f", daemons, 0.01)
         return ["sh", "-c", text.replace("/run/cbt-plugins", str(self._folder)).replace("[ -w /run ]", "true")]
 
     def run(self, action: str, *daemons: DaemonName) -> subprocess.CompletedProcess[str]:
@@ -122,7 +122,7 @@ def test_one_that_is_refused_is_not_waited_for(ordered: Ordered) -> None:
 
 def test_what_is_no_osd_is_asked_of_the_orchestrator(ordered: Ordered) -> None:
     says = 'case "$*" in *"--daemon_type rgw --daemon_id a "*) echo \'[{"status_desc": "running"}]\';; esac; true'
-    ordered._ceph.write_text(f"#!/bin/sh\n{says}\n")
+    ordered.ceph.write_text(f"#!/bin/sh\n{says}\n")
     names = (DaemonName("rgw", "a"), DaemonName("rgw", "b"))
     for daemons, number in [(names, 1), (names[1:], 0)]:
         assert ordered.run("count", *daemons).stdout == f"{number}\n"

@@ -322,7 +322,7 @@ def test_replace_is_not_for_cephadm(tmp_path: Path) -> None:
 def test_what_is_destroyed_must_be_safe_to_destroy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ceph is asked for what a run destroys, also in a plan, and right before it; not for what it only stops."""
     world: Any = Connections()
-    monkeypatch.setattr("cbt_plugins.faults.kinds.out_replace._volume", lambda *a: ((), (), {}))
+    monkeypatch.setattr("cbt_plugins.faults.kinds.out_replace.volume_commands", lambda *a: ((), (), {}))
     one = injector(tmp_path, world)
     one.acquire()
     fault = Fault("f", "replace", ("osd.0",), options={"consent": "osd.0 will be destroyed"})
@@ -381,7 +381,6 @@ def test_power_runs_here_and_tells_no_secret(tmp_path: Path, monkeypatch: pytest
     )
     units = "unit osd.0 a active\nunit osd.1 b active\n"
     monkeypatch.setattr("cbt_plugins.faults.scene.Scene.ask", lambda *a, **k: units)
-    made._limits = made._runner.limits
     with pytest.raises(FaultError, match=r"exit status 1: no \*\*\*"):
         made.inject(fault)
     assert (tmp_path / "said").read_text().split()[0] == "node1"

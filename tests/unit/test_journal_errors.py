@@ -34,7 +34,7 @@ def test_a_journal_of_another_user_is_named(tmp_path: Path, foreign: str) -> Non
 def test_a_journal_that_cannot_be_read_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     (tmp_path / "link.jsonl").symlink_to("journal.jsonl")
     (tmp_path / "long.jsonl").write_bytes(bytes(2))
-    monkeypatch.setattr(journal_module, "_LONGEST_LINE", 2)
+    monkeypatch.setattr(journal_module, "LONGEST_LINE", 2)
     reasons = {"link.jsonl": "is a link or is reached through a link", "long.jsonl": "has a line of more than 2 bytes"}
     for name, why in reasons.items():
         with pytest.raises(JournalError, match=f"^{tmp_path}/{name}: {why}"):

@@ -133,7 +133,7 @@ class Run:
         self.accidents.clear()
         self.accidents.at, self.accidents.way = at, way
         runner = runner_of(self.folder)
-        runner._plan = Plan("warp", S3(urls=("http://a",)), (), (), PHASES, settings=Settings(flags=("noout",)))
+        runner.plan = Plan("warp", S3(urls=("http://a",)), (), (), PHASES, settings=Settings(flags=("noout",)))
         try:
             runner.execute()
         except (RunFailed, KeyboardInterrupt, OSError) as end:
@@ -161,9 +161,9 @@ class Run:
         monkeypatch.setattr(engine_module, "rescue", at("rescue"))
         monkeypatch.setattr(engine_module, "check", at("check", ready))
         monkeypatch.setattr(cluster_preparation, "set_up", self._set_up)
-        monkeypatch.setattr(PlanRunner, "_describe", at("manifest"))
-        monkeypatch.setattr(PlanRunner, "_snapshot", at("snapshot"))
-        monkeypatch.setattr(PlanRunner, "_context", lambda runner, *journals: self._context(runner, *journals))
+        monkeypatch.setattr(PlanRunner, "describe", at("manifest"))
+        monkeypatch.setattr(PlanRunner, "snapshot", at("snapshot"))
+        monkeypatch.setattr(PlanRunner, "context", lambda runner, *journals: self._context(runner, *journals))
         monkeypatch.setattr(PhaseOutcome, "note_capacity", at("capacity"))
         monkeypatch.setattr(engine_module, "clean_nodes", at("clean nodes"))
         monkeypatch.setattr(engine_module, "summarize", at("summary"))
@@ -207,9 +207,8 @@ class Run:
     @contextlib.contextmanager
     def _context(self, runner: Any, journal: Any, events: Any) -> Iterator[RunContext]:
         journal.write("run", run_id="r1")
-        plan, archive = runner._plan, runner._archive
-        faults = injector(self.folder, self.cluster, plan.settings)
-        faults._event = events.write
+        plan, archive = runner.plan, runner.archive
+        faults = injector(self.folder, self.cluster, plan.settings, events.write)
         watch = SimpleNamespace(node="node0", feed=lambda: contextlib.nullcontext(None))
         host = SimpleNamespace(monitors=lambda *_, **__: contextlib.nullcontext(), run_dir="/nowhere/a/b")
         host.cluster, host.config_file = {"head": "node0"}, None

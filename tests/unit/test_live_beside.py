@@ -24,7 +24,7 @@ def started(monkeypatch: pytest.MonkeyPatch) -> List[Dict[str, Any]]:
         return SimpleNamespace()
 
     monkeypatch.setattr(live.subprocess, "Popen", start)
-    monkeypatch.setattr(live, "_serving", [])
+    monkeypatch.setattr(live, "serving", [])
     return processes
 
 
@@ -54,10 +54,10 @@ def test_a_page_that_cannot_start_is_a_warning(
 def test_the_option_adds_the_profile_and_is_no_part_of_the_run(tmp_path: Path) -> None:
     config: Dict[str, Any] = {"cluster": {"head": "n0"}, "benchmarks": {}}
     loop = run_loop.RunLoop(str(tmp_path), config, None, tmp_path / "a.yaml", live=True)
-    assert loop._profiles["live"] == {} and "live" not in loop._saved["monitoring_profiles"]
+    assert loop.profiles["live"] == {} and "live" not in loop.saved["monitoring_profiles"]
     config["monitoring_profiles"] = {"live": {"serve": "81"}}
     loop = run_loop.RunLoop(str(tmp_path), config, None, tmp_path / "a.yaml", live=True)
-    assert loop._profiles["live"] == {"serve": "81"}  # the file says where
+    assert loop.profiles["live"] == {"serve": "81"}  # the file says where
 
 
 @pytest.mark.parametrize("wrong", ["", "x", "host:", "1:2:x", "70000"])

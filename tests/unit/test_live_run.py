@@ -105,7 +105,7 @@ def test_a_phase_that_grows_ends_with_the_numbers_of_one_look(half: Path, seed: 
     contents = {job.id: job.aggregates.read_bytes() for job in phase.jobs if job.aggregates}
     expected = RunningPhase(phase, 1795614157.0).look()
     growing = RunningPhase(phase, 1795614157.0)
-    growing._begin_again(4.0)  # too short a window: it has to begin again
+    growing.begin_again(4.0)  # too short a window: it has to begin again
     sizes = dict.fromkeys(contents, 0)
     seen = None
     while any(sizes[job] < len(content) for job, content in contents.items()):
@@ -132,7 +132,7 @@ def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
     assert "02 no-failure" in out
     assert LiveRun(half).moment()["state"] == GONE
     # of another machine, whose locks are not seen here
-    monkeypatch.setattr(live_run.LiveRun, "_silence", lambda self: 2.0)
+    monkeypatch.setattr(live_run.LiveRun, "silence", lambda self: 2.0)
     elsewhere = LiveRun(half)
     assert elsewhere.moment()["state"] == GOING_ON
     codes = {warning["code"] for warning in elsewhere.summary()["warnings"]}

@@ -167,10 +167,10 @@ def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkey
     monkeypatch.setattr(journal, "ROOM_EVERY", 0.01)
     monkeypatch.setattr(outcome_module, "write_json", full)
     session = SimpleNamespace(collect=collect, ends=dict, go_at=None)
-    monkeypatch.setattr(LoadPhase, "_jobs", lambda *_: [])
-    monkeypatch.setattr(LoadPhase, "_session", lambda *_: session)
+    monkeypatch.setattr(LoadPhase, "jobs_of", lambda *_: [])
+    monkeypatch.setattr(LoadPhase, "session_of", lambda *_: session)
     monkeypatch.setattr(LoadPhase, "make_load", lambda *_: None)
-    monkeypatch.setattr(LoadPhase, "_account", lambda *_: None)
+    monkeypatch.setattr(LoadPhase, "account_objects", lambda *_: None)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
     run = context(
         plan=plan,

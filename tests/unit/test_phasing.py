@@ -322,7 +322,7 @@ def test_a_fault_that_is_refused_is_asked_for_once_more(monkeypatch: pytest.Monk
         [Event(0.0, inject=fault)], cast(Any, SimpleNamespace(ready=ready)), print, "x"
     )
     schedule.prepare()
-    assert schedule._ready == "prepared" and answers == []  # type: ignore[comparison-overlap]
+    assert schedule.prepared == "prepared" and answers == []  # type: ignore[comparison-overlap]
 
 
 @pytest.mark.parametrize("fails", [False, True])
@@ -376,6 +376,6 @@ def test_recovery_is_fast_again_where_it_was(tmp_path: Path, world: Recovery) ->
 def test_how_long_is_the_plans_own() -> None:
     other = Phase("short", "wait", wait_clean=True, at_most=60.0)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), (load("x"), WAIT, load("y"), other, load("z")))
-    found = [waiting._limits(plan, index) for index in (1, 2, 3, 5)]
+    found = [waiting.wait_limits(plan, index) for index in (1, 2, 3, 5)]
     assert found == [(3600.0, 600.0), (3600.0, 600.0), (60.0, None), (60.0, None)]
-    assert waiting._limits(Plan("warp", plan.s3, (), (), (load("x"),)), 1) == (360000.0, 7200.0)
+    assert waiting.wait_limits(Plan("warp", plan.s3, (), (), (load("x"),)), 1) == (360000.0, 7200.0)

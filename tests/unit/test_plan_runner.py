@@ -36,9 +36,9 @@ def test_a_snapshot_of_a_killed_invocation_is_taken_again(tmp_path: Path, monkey
         folder.mkdir(parents=True, exist_ok=True)
         (folder / f"{len(taken)}.json").write_text("{}")
 
-    monkeypatch.setattr(runner._ceph, "snapshot", snapshot)
-    runner._snapshot("after")
-    runner._snapshot("after")
+    monkeypatch.setattr(runner.ceph, "snapshot", snapshot)
+    runner.snapshot("after")
+    runner.snapshot("after")
     assert [p.name for p in (tmp_path / "cluster" / "after").iterdir()] == ["2.json"]
 
 
@@ -54,8 +54,8 @@ def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
     def fail(run: object) -> List[str]:
         raise error
 
-    monkeypatch.setattr(runner, "_context", lambda journal, events: contextlib.nullcontext())
-    monkeypatch.setattr(runner, "_execute", fail)
+    monkeypatch.setattr(runner, "context", lambda journal, events: contextlib.nullcontext())
+    monkeypatch.setattr(runner, "run_phases", fail)
     monkeypatch.setattr("cbt_plugins.run.plan_runner.summarize", reported.append)
     with pytest.raises((RunFailed, KeyboardInterrupt)):
         runner.execute()
@@ -65,8 +65,8 @@ def test_a_run_without_an_end_is_reported_once_it_has_a_phase(
 def ending(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PlanRunner:
     """A runner whose run has nothing left to do but to end."""
     runner = runner_of(tmp_path)
-    monkeypatch.setattr(runner, "_context", lambda journal, events: contextlib.nullcontext())
-    monkeypatch.setattr(runner, "_execute", lambda run: [])
+    monkeypatch.setattr(runner, "context", lambda journal, events: contextlib.nullcontext())
+    monkeypatch.setattr(runner, "run_phases", lambda run: [])
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
         journal.write("run", run_id="r1")
     return runner

@@ -49,8 +49,8 @@ def test_a_subject_ends_no_code_span_of_the_comment(subject: str) -> None:
 
 def test_the_comment_is_short_enough_with_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: List[Tuple[str, ...]] = [(f"option.{n}", "é" * 300, "|" * 300) for n in range(1000)]
-    monkeypatch.setattr(Report, "_differences", lambda _: lines)
-    monkeypatch.setattr(Report, "_warnings", lambda _: iter(["w" * 5000] * 1000))
+    monkeypatch.setattr(Report, "differences", lambda _: lines)
+    monkeypatch.setattr(Report, "warnings", lambda _: iter(["w" * 5000] * 1000))
     text = report("x").comment()
     assert 1000 < len(text) <= MOST == 65_535
     assert "980 more rows are in pr.json" in text and "980 more warnings" in text

@@ -61,7 +61,7 @@ def test_a_copy_from_which_nothing_more_comes_is_ended(tmp_path: Path, monkeypat
     process = subprocess.Popen(["sleep", "1000"])
     sizes = iter([1, 2, 3])
     folder: Any = SimpleNamespace(rglob=lambda pattern: [tmp_path] * next(sizes, 3))
-    assert remote._end_of_copy(process, folder, 0.2) == b"no more data came for 0.2 s"
+    assert remote.end_of_copy(process, folder, 0.2) == b"no more data came for 0.2 s"
     assert process.returncode == -9 and next(sizes, None) is None
 
 
@@ -249,7 +249,7 @@ def test_a_close_that_was_interrupted_is_completed(monkeypatch: pytest.MonkeyPat
     """By a second Ctrl-C, while it waits for a command that does not end at once."""
     stream = REMOTE.stream([HERE], "trap '' TERM; echo up; while :; do sleep 0.1; done")
     assert next(stream.lines(10.0))[1] == "up"
-    wait, process = subprocess.Popen.wait, stream._processes[0]
+    wait, process = subprocess.Popen.wait, stream.processes[0]
 
     def interrupted(*_: object) -> int:
         monkeypatch.setattr(subprocess.Popen, "wait", wait)

@@ -73,7 +73,7 @@ def test_a_name_with_brackets_is_no_trap() -> None:
 def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: pytest.MonkeyPatch) -> None:
     asked: List[int] = []
     processes = node_daemons.Processes(os.getpid())
-    monkeypatch.setattr(processes, "_process", lambda pid, mine: asked.append(pid))
+    monkeypatch.setattr(processes, "process_of", lambda pid, mine: asked.append(pid))
     there = ["1", "2", "self", "3"]
     gone = type("Gone", (), {"pid": 9, "since": 0, "close": lambda self: None})
     monkeypatch.setattr(resources_agent.os, "listdir", lambda path: list(there))

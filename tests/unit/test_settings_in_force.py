@@ -193,7 +193,7 @@ def test_thousands_of_questions_fit_into_commands(monkeypatch: pytest.MonkeyPatc
 
     ceph = Ceph(cast(Any, None), {"head": "node0", "ceph_cmd": "sudo cephadm shell -- ceph"})
     monkeypatch.setattr(ceph, "run", run)
-    said = settings_in_force._shown(ceph, [(f"osd.{osd}", "osd_max_backfills") for osd in range(5000)], 30.0)
+    said = settings_in_force.shown_values(ceph, [(f"osd.{osd}", "osd_max_backfills") for osd in range(5000)], 30.0)
     assert len(said) == 5000 and [osd for osd, value in enumerate(said) if value != "9"] == [7]
     assert 1 < len(each) < 1000
 

@@ -101,8 +101,8 @@ def test_new_runs_move_no_change_of_long_ago_and_cost_one_window(monkeypatch: py
     for at, step in ((200, 6), (410, -6), (620, 6), (650, -6)):
         runs[at:] += step
     looks = []
-    cuts_of_window = changes._cuts_of_window
-    monkeypatch.setattr(changes, "_cuts_of_window", lambda *about: looks.append(1) or cuts_of_window(*about))
+    cuts_of_window = changes.cuts_of_window
+    monkeypatch.setattr(changes, "cuts_of_window", lambda *about: looks.append(1) or cuts_of_window(*about))
     settled: changes.Settled = {}
     before = change_points(runs[:799], 1e-4, settled=settled)
     assert [point.index for point in before] == pytest.approx([200, 410, 620, 650], abs=1)

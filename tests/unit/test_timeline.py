@@ -62,7 +62,7 @@ def test_a_check_before_the_load_is_that_of_a_fault_that_comes_soon(at: float, k
     if kept:
         made.begin(time.time())
         wait_for(lambda: made.left == 0)
-    assert (made._ready is None) and (notes.seen[1:] == [("event", "a"), ("inject", "a")]) == kept
+    assert (made.prepared is None) and (notes.seen[1:] == [("event", "a"), ("inject", "a")]) == kept
     made.close()
 
 
@@ -204,8 +204,8 @@ def test_a_fault_at_its_times_says_nothing() -> None:
 def test_the_second_check_has_the_time_that_the_first_one_took() -> None:
     notes = Notes()
     made = timeline(notes, Event(1e5, inject=A))
-    made._took = 1e5
-    made._ready = cast(Any, A)
+    made.longest_check = 1e5
+    made.prepared = cast(Any, A)
     made.begin(time.time())
     wait_for(lambda: notes.seen)
     made.close()

@@ -110,5 +110,5 @@ def test_a_wait_that_is_over_collects_no_more(monkeypatch: pytest.MonkeyPatch) -
 
     bin: Any = Endless(7, lot=0)
     garbage = Garbage(bin, 600.0)
-    garbage._count()
+    garbage.count()
     assert bin.collected == 1

@@ -178,7 +178,7 @@ def test_placement_of_another_user(tmp_path: Path) -> None:
     assert plan.rgw.placements == {"acme$bob": {"data": "fast", "index": "index"}} and not plan.rgw.placement
     assert plan.rgw.restarts and any("cbtp-<run id>-1 on pools data fast" in its.what for its in changes(plan, {}))
     maker = GatewayMaker(cast(Ceph, None), {}, ClusterLimits(), "r1", plan.rgw, ("cbt", *plan.users))
-    assert [maker._target_of(user) for user in maker.users] == ["", "cbtp-r1-1"]
+    assert [maker.target_of(user) for user in maker.users] == ["", "cbtp-r1-1"]
     for old, new, said in (
         ("data: fast", "data: fats", "buckets.large.placement.data: no pool 'fats'"),
         ("make_user: true", "threads: 9", "buckets.large.placement: is of a user that the run makes"),

@@ -106,11 +106,11 @@ def change_points(
 def _settled_cuts(runs: np.ndarray, alpha: float, seed: int, settled: Settled) -> _Cuts:
     digest = hashlib.sha256(f"{alpha!r} {seed} ".encode() + runs.tobytes()).hexdigest()
     if digest not in settled:
-        settled[digest] = _cuts_of_window(runs, alpha, seed)
+        settled[digest] = cuts_of_window(runs, alpha, seed)
     return settled[digest]
 
 
-def _cuts_of_window(runs: np.ndarray, alpha: float, seed: int) -> _Cuts:
+def cuts_of_window(runs: np.ndarray, alpha: float, seed: int) -> _Cuts:
     """Return the cuts of a window that hold between their neighbours."""
     scores = _scores(runs)
     steps = _resemblance(scores) if len(runs) >= 2 * SHORTEST else 0.0

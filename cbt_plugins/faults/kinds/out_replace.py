@@ -79,7 +79,7 @@ class Replace(Kind):
                 osd = int(service.name.id)
                 if service.manager == "cephadm":
                     raise FaultError(_NOT_BY_CEPHADM.format(osd=osd, node=node))
-                make = {"systemd": _volume, "process": _folder}[service.manager]
+                make = {"systemd": volume_commands, "process": _folder}[service.manager]
                 inject, undo, former = make(scene, node, service)
                 steps.append(
                     Step(
@@ -150,7 +150,7 @@ def _folder(scene: Scene, node: str, service: Service) -> _Commands:
     return inject, undo, {"osd_data": data, "keyring": keyring, "new_uuid": new}
 
 
-def _volume(scene: Scene, node: str, service: Service) -> _Commands:
+def volume_commands(scene: Scene, node: str, service: Service) -> _Commands:
     """Return the commands that create the OSD of a systemd unit again: ceph-volume wipes and reuses the volumes."""
     osd = int(service.name.id)
     listed = json.loads(scene.ask(node, f"ceph-volume lvm list {osd} --format json", root=True) or "{}")

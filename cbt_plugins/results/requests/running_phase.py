@@ -44,9 +44,9 @@ class RunningPhase:
         self.phase = phase
         self._start = start
         planned = (phase.duration or _FIRST) + phase.block
-        self._begin_again(min(float(planned), float(FINE * phase.block)))
+        self.begin_again(min(float(planned), float(FINE * phase.block)))
 
-    def _begin_again(self, seconds: float) -> None:
+    def begin_again(self, seconds: float) -> None:
         """Read from the begin, for a window of up to so many seconds."""
         self._seconds = seconds
         self._files = [_JobFile(job) for job in self.phase.jobs]
@@ -73,7 +73,7 @@ class RunningPhase:
         if border - start > self._seconds:
             longer = 2 * self._seconds
             # bins of percentiles get wider then: from now on everything is read at each look
-            self._begin_again(longer if longer <= FINE * self.phase.block else border - start)
+            self.begin_again(longer if longer <= FINE * self.phase.block else border - start)
             self._read()
             return self._until_now()
         if self._timeline is None:

@@ -181,7 +181,7 @@ def _over_ssh(nodes: List[str], common: Dict[str, str], sshd: int) -> Dict[str, 
 def _memory(stream: Stream) -> float:
     """Return the MB of the processes of a stream, what they share divided among them."""
     total = 0
-    for process in stream._processes:
+    for process in stream.processes:
         match = re.search(r"Pss:\s+(\d+)", Path(f"/proc/{process.pid}/smaps_rollup").read_text())
         total += int(match[1]) if match else 0
     return total / 1024

@@ -54,11 +54,11 @@ class Witness(Monitor):
     def start(self, directory: str) -> None:
         self.started = True
         self._write(directory, "started")
-        self._note(f"start {','.join(self.nodes)}")
+        self.note(f"start {','.join(self.nodes)}")
 
     def stop(self, directory: str) -> None:
         self._write(directory, "stopped")
-        self._note(f"stop {'same' if self.started else 'another'}")
+        self.note(f"stop {'same' if self.started else 'another'}")
 
     def _write(self, directory: str, text: str) -> None:
         folder = Path(directory) / "witness"
@@ -66,7 +66,7 @@ class Witness(Monitor):
         with open(folder / "raw", "a") as raw:
             raw.write(f"{text}\n")
 
-    def _note(self, text: str) -> None:
+    def note(self, text: str) -> None:
         with open(self.config["note"], "a") as note:
             note.write(f"{text}\n")
 
@@ -76,5 +76,5 @@ class Breaker(Witness):
 
     INNERMOST = True
 
-    def _note(self, text: str) -> None:
-        super()._note(f"breaker: {text}")
+    def note(self, text: str) -> None:
+        super().note(f"breaker: {text}")
