@@ -129,13 +129,15 @@ def test_a_node_fails_and_comes_back_and_all_is_as_before(
     assert "active+clean" in text
 
 
-def stopped(cycle: Cycle, event: str) -> bool:
-    """Return whether an event of the fault, not of a setting, has happened."""
-    return happened(cycle, event) and any(e["event"] == event and e.get("kind") == "stop" for e in events(cycle))
+def stopped(cycle: Cycle, event: str, times: int = 1) -> bool:
+    """Return whether an event of the fault, not of a setting, has happened so many times."""
+    if not happened(cycle, event):
+        return False
+    return sum(e["event"] == event and e.get("kind") == "stop" for e in events(cycle)) >= times
 
 
-def while_down(cycle: Cycle) -> bool:
-    return stopped(cycle, "fault-injected") and cycle.running_rows("one-down") > 20
+def while_down(cycle: Cycle, times: int = 1) -> bool:
+    return stopped(cycle, "fault-injected", times) and cycle.running_rows("one-down") > 20
 
 
 def report_of(cycle: Cycle) -> Any:
@@ -160,32 +162,54 @@ MOMENTS: Dict[str, Callable[[Cycle], bool]] = {
 }
 
 
-#: tried every time; the others are alike and take a minute each
-OFTEN = "down"
+def undone_from_another_shell(cycle: Cycle, before: Dict[str, Any]) -> None:
+    """Undo what a killed run has left, and see that everything is as before."""
+    wait_for(lambda: generators(cycle.lab) == [], "the generators to end", 60)
+    done = cycle.undo()
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert facts(cycle.lab) == before
 
 
-@pytest.mark.parametrize(
-    "moment", [m if m == OFTEN else pytest.param(m, marks=pytest.mark.long) for m in MOMENTS]
-)
+def run_to_its_end(cycle: Cycle, before: Dict[str, Any]) -> None:
+    """Resume a run that was undone; its failure and its return are whole."""
+    again = cycle.run()
+    assert again.returncode in (0, 1), again.stderr[-3000:]
+    assert (cycle.folder / "complete").exists(), again.stderr[-3000:]
+    assert facts(cycle.lab) == before
+    planned = [e for e in episodes_of(report_of(cycle)) if not e["aborted"]]
+    assert [e["kind"] for e in planned] == ["failure", "return"], planned
+
+
+@pytest.mark.long  # the test below has the moment "down", tests/crash each call of a run
+@pytest.mark.parametrize("moment", MOMENTS)
 def test_kill_9_and_undo_from_another_shell(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any], moment: str
 ) -> None:
     cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "5s"}, fill={"objects": 100}))
     assert cycle.broken_off(lambda: cycle.journal() and MOMENTS[moment](cycle), moment) != 0
-    wait_for(lambda: generators(lab) == [], "the generators to end", 60)
-    done = cycle.undo()
-    assert done.returncode == 0, done.stdout + done.stderr
-    assert facts(lab) == before
+    undone_from_another_shell(cycle, before)
     if moment in ("stopping", "down"):
         undone = episodes_of(report_of(cycle))
         assert [(e["kind"], bool(e["aborted"])) for e in undone] == [("failure", True), ("return", True)], undone
     if moment in ("down", "waiting"):
-        again = cycle.run()
-        assert again.returncode in (0, 1), again.stderr[-3000:]
-        assert (cycle.folder / "complete").exists(), again.stderr[-3000:]
-        assert facts(lab) == before
-        planned = [e for e in episodes_of(report_of(cycle)) if not e["aborted"]]
-        assert [e["kind"] for e in planned] == ["failure", "return"], planned
+        run_to_its_end(cycle, before)
+
+
+def test_ctrl_c_then_kill_9_and_then_to_the_end(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
+    """One run that is interrupted, resumed, killed, undone from another shell, and resumed, with a node down twice."""
+    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "5s"}, fill={"objects": 100}))
+    assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down", signal.SIGINT) == 130
+    assert facts(lab) == before
+    assert generators(lab) == []
+    assert cycle.left() == []
+    (partial,) = cycle.folder.glob("phases/*-one-down.partial-1")
+    assert list((partial / "aggregates").glob("*.aggregates"))
+    assert (cycle.folder / "report.html").exists()
+    assert cycle.broken_off(lambda: while_down(cycle, times=2), "the node to be down again") != 0
+    undone_from_another_shell(cycle, before)
+    undone = episodes_of(report_of(cycle))
+    assert [(e["kind"], bool(e["aborted"])) for e in undone] == 2 * [("failure", True), ("return", True)], undone
+    run_to_its_end(cycle, before)
 
 
 @pytest.mark.long  # tests/crash does so, on a stand-in, every time
@@ -197,19 +221,6 @@ def test_the_next_start_undoes_what_a_kill_has_left(lab: RunningLab, tmp_path: P
     assert facts(lab) == before
     codes = [w["code"] for w in cycle.phases()["one-down"]["warnings"]]
     assert "repeated" in codes
-
-
-def test_ctrl_c_stops_the_load_puts_the_cluster_back_and_reports(
-    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
-) -> None:
-    cycle = Cycle(lab, tmp_path, osdfailure=failure(phase={"duration": "8s"}, fill={"objects": 100}))
-    assert cycle.broken_off(lambda: cycle.journal() and while_down(cycle), "the node to be down", signal.SIGINT) == 130
-    assert facts(lab) == before
-    assert generators(lab) == []
-    assert cycle.left() == []
-    (partial,) = cycle.folder.glob("phases/*-one-down.partial-1")
-    assert list((partial / "aggregates").glob("*.aggregates"))
-    assert (cycle.folder / "report.html").exists()
 
 
 @pytest.mark.long  # test_faults_lock does so without a cluster
