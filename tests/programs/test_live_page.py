@@ -116,7 +116,7 @@ def test_another_hosts_name_is_refused(server: LiveServer) -> None:
 def test_a_bad_request_and_a_lost_connection_leave_the_terminal_alone(
     server: LiveServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    address = ("127.0.0.1", server._server.server_address[1])
+    address = ("127.0.0.1", server.port)
     for path, host, status in (("//[", "localhost", b"404"), ("/", "[", b"403"), ("/", "localhost:x", b"200")):
         with socket.create_connection(address, timeout=20) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
