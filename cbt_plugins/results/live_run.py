@@ -36,7 +36,7 @@ _FRESH = 30.0
 SPARED = 130
 #: ... and one at the whole run after so many times that
 _WHOLE_RUN = 4
-#: ... but, where an OSD or the PGs have turned, after so many times its processor time
+#: ... but, where an OSD or the PGs have turned, or a phase is new, after so many times its processor time
 _TURN = 50
 
 
@@ -72,7 +72,7 @@ class Sparing:
 
     def __init__(self) -> None:
         self.due = True  # in this look
-        self._next = 0.0  # time.monotonic()
+        self._next = self._soonest = 0.0  # time.monotonic()
 
     @contextmanager
     def look(self) -> Iterator[None]:
@@ -81,8 +81,14 @@ class Sparing:
         begun = time.thread_time()
         yield
         if self.due:
-            self._next = time.monotonic() + SPARED * (time.thread_time() - begun)
+            took, now = time.thread_time() - begun, time.monotonic()
+            self._next, self._soonest = now + SPARED * took, now + _TURN * took
         self.due = False
+
+    @property
+    def may_hurry(self) -> bool:
+        """Whether this look may be a heavy one, although it is not due."""
+        return time.monotonic() >= self._soonest
 
     def hurry(self) -> None:
         """Let the next look be a heavy one."""
@@ -170,12 +176,15 @@ class LiveRun:
         if self._running is None:
             phase = read_running(self.path)
             self._running = RunningPhase(*phase) if phase else None
-        if self._running is not None and self.sparing.due:
+        # the first requests of a phase are shown at once
+        is_new = self.aggregates is None and self.sparing.may_hurry
+        if self._running is not None and (self.sparing.due or is_new):
             try:
                 self.aggregates = self._running.look()
             except Unreadable:
                 if folder is not None and folder.exists():  # else the phase ended just now
                     raise
+            self.sparing.due = self.sparing.due or self.aggregates is not None
         return self._load.read()
 
     def _read_samples(self) -> int:

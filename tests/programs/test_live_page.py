@@ -174,6 +174,27 @@ def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LiveP
         assert stranger.next()["event"] == "whole"  # of a server that was killed: no difference is known
 
 
+def test_a_new_phase_is_in_the_page_with_its_first_requests(run: Path) -> None:
+    """Although the next page is not due for long."""
+    former = cut(run)
+    page = LivePage(LiveRun(run))
+    page.look()
+    assert "phase-one-down" not in parts_of(page.html)
+    page.run.sparing._next = float("inf")
+    for path, content in former.items():
+        if path.suffix == ".aggregates":
+            path.write_bytes(content)
+    page.run.sparing._soonest = float("inf")  # a page was made just now
+    page.look()
+    assert "phase-one-down" not in parts_of(page.html)
+    page.run.sparing._soonest = 0.0
+    page.look()
+    assert "phase-one-down" in parts_of(page.html)
+    version = page.version
+    page.look()
+    assert page.version == version
+
+
 def test_a_killed_server_loses_nothing(page: LivePage, run: Path) -> None:
     other = LivePage(LiveRun(run))
     other.look()
