@@ -12,9 +12,9 @@ from functools import lru_cache
 from typing import Optional, Sequence, Tuple
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
-from cbt_plugins.compare.statistics.run_order import Block, aligned, convolved
+from cbt_plugins.compare.statistics.run_order import Block, aligned, convolved, ranks_of
 
 Interval = Optional[Tuple[float, float]]
 #: values up to which probabilities are counted
@@ -33,8 +33,10 @@ def signed_rank_floor(pairs: int) -> float:
 
 def rank_sum_p(first: np.ndarray, second: np.ndarray) -> float:
     """Return the two-sided p of "both samples are of one distribution"."""
-    ranks = stats.rankdata(np.concatenate([first, second]))
+    ranks = ranks_of(np.concatenate([first, second]))
     if len(ranks) > COUNTED:
+        from scipy import stats  # takes a second
+
         return float(stats.mannwhitneyu(first, second, alternative="two-sided", method="asymptotic").pvalue)
     doubled = np.rint(2 * ranks).astype(int)
     return _two_sided(_rank_sums(len(first), tuple(sorted(doubled))), int(doubled[: len(first)].sum()))
@@ -45,8 +47,10 @@ def signed_rank_p(differences: np.ndarray) -> float:
     left = differences[differences != 0]
     if not len(left):
         return 1.0
-    ranks = stats.rankdata(np.abs(left))
+    ranks = ranks_of(np.abs(left))
     if len(left) > COUNTED:
+        from scipy import stats
+
         return float(stats.wilcoxon(left, correction=True).pvalue)
     doubled = np.rint(2 * ranks).astype(int)
     return _two_sided(_signed_ranks(tuple(sorted(doubled))), int(doubled[left > 0].sum()))

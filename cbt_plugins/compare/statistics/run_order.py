@@ -23,7 +23,7 @@ from functools import reduce
 from typing import Callable, Iterator, List, NamedTuple, Optional, Sequence, Tuple, Union
 
 import numpy as np
-from scipy import special, stats
+from scipy import special
 
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 
@@ -113,10 +113,16 @@ def blocks_floor(run_blocks: Sequence[Block]) -> float:
     return min(1.0, 2 / math.prod(math.comb(len(a) + len(b), len(a)) for a, b in run_blocks))
 
 
+def ranks_of(values: np.ndarray) -> np.ndarray:
+    """Return the ranks of values from 1 on; equal values have the mean of their ranks."""
+    _, places, counts = np.unique(values, return_inverse=True, return_counts=True)
+    return (np.cumsum(counts) - (counts - 1) / 2)[places]
+
+
 def aligned(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[List[np.ndarray], List[int]]:
     """Return the doubled ranks of all runs of each block less its mean, the base's first, and how many those are."""
     parts = [np.concatenate([x[a], y[b]]) for a, b in run_blocks]
-    ranks = np.rint(2 * stats.rankdata(np.concatenate([part - part.mean() for part in parts]))).astype(int)
+    ranks = np.rint(2 * ranks_of(np.concatenate([part - part.mean() for part in parts]))).astype(int)
     ends = np.cumsum([len(part) for part in parts])[:-1]
     return np.split(ranks, ends), [len(a) for a, _ in run_blocks]
 

@@ -1,0 +1,67 @@
+"""The quick look at a summary accepts what jsonschema accepts, and nothing else."""
+
+from __future__ import annotations
+
+import copy
+import json
+import random
+from pathlib import Path
+from typing import Any, Iterator, List, Tuple
+
+import export_archives
+import pytest
+
+from cbt_plugins.results.schema_acceptor import acceptor_of
+from cbt_plugins.results.summary_file import _validator, dumps, json_schema, summarize
+
+pytest.importorskip("jsonschema")
+
+VALUES: List[Any] = [None, True, 0, -1, 1.5, float("nan"), float("inf"), "x", "", [], {}, [None], ["x"], [-1], {"x": 1}]
+
+
+def places(data: Any) -> Iterator[Tuple[Any, Any]]:
+    """Yield the containers of some data, each with a key of it."""
+    for key, value in list(data.items() if isinstance(data, dict) else enumerate(data)):
+        yield data, key
+        if isinstance(value, (dict, list)) and value:
+            yield from places(value)
+
+
+@pytest.fixture(scope="module")
+def summary(tmp_path_factory: pytest.TempPathFactory) -> Any:
+    folder: Path = tmp_path_factory.mktemp("run")
+    run = export_archives.run(folder, {"benchmark": "warp", "iteration": 0})
+    return json.loads(dumps(summarize(run)))
+
+
+def test_a_summary_is_accepted_and_a_tuple_is_a_list(summary: Any) -> None:
+    accepts = acceptor_of(json_schema())
+    assert accepts(summary)
+    assert accepts({**summary, "warnings": tuple(summary["warnings"])})
+
+
+def test_it_accepts_nothing_that_the_validator_refuses(summary: Any) -> None:
+    """One value of a summary is another, one is missing, or one is new; a float that is whole may be left to it."""
+    accepts, chance, refused = acceptor_of(json_schema()), random.Random(1), 0
+    spots = list(places(summary))
+    for _ in range(600):
+        container, key = chance.choice(spots)
+        former = copy.copy(container)
+        change = chance.randrange(4)
+        if change == 3:
+            del container[key]
+        elif change == 2 and isinstance(container, dict):
+            container["odd"] = chance.choice(VALUES)
+        else:
+            container[key] = chance.choice(VALUES)
+        is_valid = _validator().is_valid(summary)
+        assert accepts(summary) == is_valid, (key, former, container)
+        refused += not is_valid
+        container.clear()
+        container.update(former) if isinstance(container, dict) else container.extend(former)
+    assert 100 < refused < 590
+
+
+def test_an_unknown_keyword_is_named() -> None:
+    with pytest.raises(ValueError, match="pattern"):
+        acceptor_of({"properties": {"a": {"pattern": "x"}}})
