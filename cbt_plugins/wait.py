@@ -1,12 +1,18 @@
-"""Wait for a condition: the only loop of its kind, with the clock that tests replace."""
+"""Wait for a condition, and try an action again: the only loops of their kind, with the clock that tests replace."""
 
 from __future__ import annotations
 
+import logging
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, Optional, TypeVar, Union
+from typing import Any, Callable, Optional, Tuple, Type, TypeVar, Union
+
+log = logging.getLogger(__name__)
 
 T = TypeVar("T")
+
+#: how often an action is tried whose connection may be lost, and seconds in between
+TRIES, TRY_AGAIN = 3, 5.0
 
 
 @dataclass(frozen=True)
@@ -14,7 +20,7 @@ class Clock:
     """The time of a wait. `sleep` may raise: that ends the wait."""
 
     now: Callable[[], float] = time.monotonic
-    sleep: Callable[[float], None] = time.sleep
+    sleep: Callable[[float], Any] = time.sleep
 
 
 def wait_until(
@@ -44,3 +50,27 @@ def wait_until(
                 raise late
             return late
         clock.sleep(every)
+
+
+def insist(
+    action: Callable[[], T],
+    passing: Type[Exception],
+    clear: Tuple[Type[Exception], ...] = (),
+    every: Optional[float] = None,
+    pause: Callable[[float], Any] = time.sleep,
+) -> T:
+    """Return the result of an action, which is tried again after an error that may pass.
+
+    Errors that are `clear` are raised at once, and the last one. Before another attempt `pause` gets the seconds to
+    wait, `every` or TRY_AGAIN; where it returns True, the attempts end with the error.
+    """
+    for _ in range(TRIES - 1):
+        try:
+            return action()
+        except clear:
+            raise
+        except passing as error:
+            log.warning("%s; trying again", error)
+            if pause(TRY_AGAIN if every is None else every):
+                raise
+    return action()

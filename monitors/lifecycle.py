@@ -17,11 +17,11 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.retry import insist
 from cbt_plugins.cluster.shell_programs import find_own, make_own, script
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.monitor import Monitor
+from cbt_plugins.wait import insist
 
 logger = logging.getLogger(__name__)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import contextlib
 import logging
+import math
 import os
 import secrets
 import select
@@ -26,6 +27,7 @@ from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.event_schedule import EventSchedule
+from cbt_plugins.wait import Clock, wait_until
 
 from .command import FAILED, INTERRUPTED, OK, CommandError, explain, say
 
@@ -153,9 +155,12 @@ def _follow(injector: Injector, schedule: EventSchedule, note: Journal, tied: bo
     note.write(BEGUN, at=round(begun, 3))
     if tied:
         print(BEGUN, flush=True)
-    while schedule.failure is None and (tied or schedule.left):
-        if tied and select.select([0], [], [], 0.5)[0] and not os.read(0, 4096):
-            break
-        if not tied:
-            time.sleep(0.2)
+
+    def is_over() -> bool:
+        if schedule.failure is not None or not tied:
+            return schedule.failure is not None or not schedule.left
+        return bool(select.select([0], [], [], 0)[0]) and not os.read(0, 4096)
+
+    # the end of the input ends the pause
+    wait_until(is_over, math.inf, 0.2, clock=Clock(sleep=lambda seconds: select.select([0][:tied], [], [], seconds)))
     return schedule.failure

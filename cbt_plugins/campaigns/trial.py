@@ -29,6 +29,7 @@ from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.wait import Clock, wait_until
 
 MARK, UNDONE, GROUP, ARCHIVE = "trial.json", "undone.json", "group", "archive"
 #: steps of a trial, and names of their logs
@@ -302,19 +303,32 @@ def _output(log: Path) -> BinaryIO:
 
 def _end(group: int, folder: Path, grace: float) -> None:
     """End a command: SIGTERM, again for each further signal to us, and SIGKILL after `grace` seconds."""
-    for number, seconds in ((signal.SIGTERM, grace), (signal.SIGKILL, _END_GRACE)):
-        until = time.monotonic() + seconds
-        again = True
-        while any(_members(group, folder)) and time.monotonic() < until:
-            with contextlib.suppress(ProcessLookupError, PermissionError):
-                if again:
-                    os.killpg(group, number)
-            try:
-                with signals.interruptible():
-                    time.sleep(_POLL)
-                again = False
-            except KeyboardInterrupt:
-                again = True
+    _signal_until_gone(group, folder, signal.SIGTERM, grace)
+    _signal_until_gone(group, folder, signal.SIGKILL, _END_GRACE)
+
+
+def _signal_until_gone(group: int, folder: Path, number: int, limit: float) -> None:
+    """Send a signal to a command, and again for each signal to us, until no process of it is left or for `limit` s."""
+    again = True
+
+    def are_gone() -> bool:
+        if not any(_members(group, folder)):
+            return True
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if again:
+                os.killpg(group, number)
+        return False
+
+    def pause(seconds: float) -> None:
+        nonlocal again
+        try:
+            with signals.interruptible():
+                time.sleep(seconds)
+            again = False
+        except KeyboardInterrupt:
+            again = True
+
+    wait_until(are_gone, limit, _POLL, clock=Clock(sleep=pause))
 
 
 def _end_orphans(folder: Path) -> None:

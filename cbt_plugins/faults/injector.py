@@ -26,7 +26,7 @@ from cbt_plugins.faults.undo_journal import COMMAND, GIVEN_UP, PREPARED, RECOVER
 from cbt_plugins.inventory import find_host, nodes_of
 from cbt_plugins.plan import Fault, NodeCommand, Settings
 from cbt_plugins.signals import deferred
-from cbt_plugins.wait import Clock, wait_until
+from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 
@@ -93,19 +93,12 @@ class Injector:
                 self.shut()
                 left = self.undo_all(prepared=not has_data())
                 if not left:
-                    self._give_back()
+                    insist(self.release, FaultError, every=self._limits.pause, pause=self._clock.sleep)
                 if self.open and not left:
                     kept = ", ".join(record.label for record in self.open)
                     log.warning("kept for the resumed run: %s; `%s` removes them with all data", kept, self._undo)
             if left:
                 raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
-
-    def _give_back(self) -> None:
-        for _ in range(2):
-            with contextlib.suppress(FaultError):
-                return self.release()
-            self._clock.sleep(self._limits.pause)
-        self.release()
 
     @property
     def _by_hand(self) -> str:

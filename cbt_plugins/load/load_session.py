@@ -15,11 +15,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.retry import insist
 from cbt_plugins.cluster.shell_programs import find_own, make_own
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.load import generator_process
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
+from cbt_plugins.wait import insist
 
 log = logging.getLogger(__name__)
 

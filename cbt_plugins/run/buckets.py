@@ -15,14 +15,13 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.fan_out import ask_at_once
-from cbt_plugins.cluster.retry import insist
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready
-from cbt_plugins.wait import Clock, wait_until
+from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 

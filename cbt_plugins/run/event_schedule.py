@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import threading
 import time
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
@@ -11,6 +12,7 @@ from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.plan import Event, Fault, Upgrade
 from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.wait import Clock, wait_until
 from cbt_plugins.warning_kinds import LATE_EVENT
 
 log = logging.getLogger(__name__)
@@ -165,9 +167,14 @@ class EventSchedule:
         """Wait until the rule `clean` does not refuse the fault, and check it; False when the schedule is closed."""
         if not self._until(at):
             return False
-        while any(finding.rule == "clean" for finding in self._injector.prepare(fault).refused):
-            if self._ended.wait(ONCE_MORE):
-                return False
+
+        def is_over() -> bool:
+            refused = any(finding.rule == "clean" for finding in self._injector.prepare(fault).refused)
+            return not refused or self._ended.is_set()
+
+        wait_until(is_over, math.inf, ONCE_MORE, clock=Clock(sleep=self._ended.wait))
+        if self._ended.is_set():
+            return False
         self.prepared = self._checked(fault)
         self._waited += max(0.0, time.time() - at)
         return True

@@ -11,7 +11,6 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
-from cbt_plugins.cluster.retry import TRIES, TRY_AGAIN
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.conditions import CLEAN
 from cbt_plugins.faults import node_shell
@@ -24,7 +23,7 @@ from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.live_files import WatchedPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.progress import Progress, remainder_of
-from cbt_plugins.wait import wait_until
+from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 
@@ -139,18 +138,27 @@ class Garbage:
 
     def count(self) -> None:
         """Count until there is none, the time is over or the wait was given up; collect beside that."""
-        while time.monotonic() < self._until and not (self.error or self._given_up.is_set()):
+        took = 0.0  # seconds, of the last count
+
+        def is_over() -> bool:
+            nonlocal took
             begun = time.monotonic()
-            try:
-                self.left = self._insist(self._ceph.garbage)
-            except CephError as error:
-                self.error = str(error)
-            if not self.left or self.error or self._given_up.is_set():
-                return
-            if self._collecting is None or not self._collecting.is_alive():
+            if not (self.error or self._given_up.is_set()):
+                try:
+                    self.left = self._insist(self._ceph.garbage)
+                except CephError as error:
+                    self.error = str(error)
+            took = time.monotonic() - begun
+            return not self.left or self.error is not None or self._given_up.is_set()
+
+        def collect(seconds: float) -> None:
+            if not self.collecting:
                 self._collecting = threading.Thread(target=self._collect, name="gc", daemon=True)
                 self._collecting.start()
-            self._collecting.join(max(COUNT_EVERY, SPARED * (time.monotonic() - begun)))
+            assert self._collecting is not None
+            self._collecting.join(max(seconds, SPARED * took))
+
+        wait_until(is_over, self._until - time.monotonic(), COUNT_EVERY, clock=Clock(sleep=collect))
 
     def _collect(self) -> None:
         try:
@@ -160,14 +168,11 @@ class Garbage:
 
     def _insist(self, question: Callable[[float], T]) -> T:
         """Ask with the seconds that are left; again after an error, a few times: hours lose connections."""
-        for _ in range(TRIES - 1):
-            try:
-                return question(self._seconds)
-            except CephError as error:
-                if self._given_up.wait(TRY_AGAIN) or time.monotonic() >= self._until:
-                    raise
-                log.warning("%s; trying again", error)
-        return question(self._seconds)
+
+        def is_over_after(seconds: float) -> bool:
+            return self._given_up.wait(seconds) or time.monotonic() >= self._until
+
+        return insist(lambda: question(self._seconds), CephError, pause=is_over_after)
 
     @property
     def _seconds(self) -> float:
@@ -301,21 +306,22 @@ def _deep_scrub(run: RunContext) -> None:
     note("deep-scrub-begin", pools=pools, pgs=len(left))
     ceph.deep_scrub(pools)
 
-    def scrubbed() -> Set[str]:
+    progress_at = time.monotonic()
+
+    def is_over() -> bool:
+        nonlocal progress_at
         try:
             now = ceph.deep_scrubs(pools)
+            # a PG that is no longer there was merged into another
+            done = {pg for pg in left if now.get(pg) != before[pg]}
         except CephError as error:  # one of thousands of questions: the next one may be answered
             log.info("the progress of the deep scrub is unknown: %s", error)
-            return set()
-        # a PG that is no longer there was merged into another
-        return {pg for pg in left if now.get(pg) != before[pg]}
+            done = set()
+        left.difference_update(done)
+        progress_at = time.monotonic() if done else progress_at
+        return not left or time.monotonic() - progress_at >= SCRUB_STALLED
 
-    while left:
-        time.sleep(SCRUB_EVERY)
-        done = wait_until(scrubbed, SCRUB_STALLED - SCRUB_EVERY, SCRUB_EVERY)
-        if not done:
-            break
-        left -= done
+    wait_until(is_over, math.inf, SCRUB_EVERY)
     unscrubbed: List[str] = sorted(left)
     note("deep-scrub-end", pgs=len(before) - len(unscrubbed), left=unscrubbed)
     if unscrubbed:

@@ -19,7 +19,6 @@ import pytest
 from waiting import wait_for
 from watched import lines, running
 
-from cbt_plugins.cluster import retry
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.collectl import Collectl
@@ -148,7 +147,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     program.write_text(f'#!/bin/sh\nfor last; do :; done\n{text}\nexec sh -c "$last"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr(retry, "TRY_AGAIN", 0.0)
+    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.0)
 
 
 #: nodes behind `ssh`

@@ -5,26 +5,48 @@ from __future__ import annotations
 import ast
 import math
 from pathlib import Path
-from typing import Dict
+from typing import Counter, Iterator, List
 
 import pytest
 
-from cbt_plugins.wait import Clock, wait_until
+from cbt_plugins.wait import TRIES, Clock, insist, wait_until
 
-PACKAGE = Path(__file__).resolve().parents[2] / "cbt_plugins"
-#: how often who sleeps, and why it is no wait for a condition
-SLEEPERS = {
-    "journal.py": 1,  # insist_on_room: an action that is tried again
-    "cluster/retry.py": 1,  # insist: the same
-    "campaigns/trial.py": 1,  # a signal ends the pause, and is sent on
-    "run/wait_phase.py": 2,  # the seconds of post_poll, and the pause after a deep scrub's progress
-    # on nodes, where nothing is imported
-    "faults/haproxy_agent.py": 1,
-    "faults/process_agent.py": 1,
-    "load/client_agent.py": 1,
-    "load/hsbench_agent.py": 2,
-    "run/bucket_agent.py": 2,
+PROJECT = Path(__file__).resolve().parents[2]
+FOLDERS = ("cbt_plugins", "monitors", "tools")
+#: loops and pauses that are no wait for a condition, and why
+NO_WAITS = {
+    # an action that is tried again until the disk has room
+    "cbt_plugins/journal.py: sleep": 1,
+    "cbt_plugins/journal.py: loop": 1,
+    # the pause between two looks, in which a signal is sent on
+    "cbt_plugins/campaigns/trial.py: sleep": 1,
+    # the seconds of post_poll
+    "cbt_plugins/run/wait_phase.py: sleep": 1,
+    # lines, samples and messages are taken as they come, for a time
+    "cbt_plugins/cluster/state_sampler.py: loop": 2,  # and the connection is opened again
+    "cbt_plugins/cluster/stream.py: loop": 3,  # and what was told to end has some seconds for it, in all
+    "cbt_plugins/load/load_session.py: loop": 2,
+    "cbt_plugins/report/live_page.py: loop": 1,
+    "cbt_plugins/run/buckets.py: loop": 2,
+    "tools/lab/process.py: loop": 1,
+    # a copy may take any time while data come
+    "cbt_plugins/cluster/remote.py: loop": 1,
+    # the load is looked at beat by beat; the session waits for the next one
+    "cbt_plugins/run/load_observer.py: loop": 1,
+    # the page and the terminal are drawn again and again
+    "tools/watch.py: loop": 2,
+    "tools/watch.py: sleep": 2,
+    # connections are kept, until the input ends
+    "monitors/connections.py: loop": 2,
+    # sent to nodes, where nothing of ours can be imported
+    "cbt_plugins/cluster/state_sampler_sources.py: loop": 1,
+    "cbt_plugins/run/endpoint_probe.py: loop": 1,
 }
+
+
+def is_sent_to_nodes(path: Path) -> bool:
+    """Return whether a program runs on nodes, where nothing of ours can be imported."""
+    return path.stem.rpartition("_")[2] == "agent"
 
 
 class Time:
@@ -77,11 +99,69 @@ def test_errors_of_the_condition_and_of_the_pause_pass_through() -> None:
         wait_until(bool, math.inf, 1.0, clock=Clock(sleep=stop))
 
 
+def test_an_action_is_tried_again_after_an_error_that_may_pass() -> None:
+    attempts: List[float] = []
+
+    def action() -> int:
+        if len(attempts) < TRIES - 1:
+            raise ConnectionError("lost")
+        return 7
+
+    assert insist(action, ConnectionError, every=2.0, pause=attempts.append) == 7
+    assert attempts == [2.0] * (TRIES - 1)
+    attempts.clear()
+    with pytest.raises(ConnectionError):
+        insist(action, ConnectionError, clear=(ConnectionError,), pause=attempts.append)
+    assert attempts == []
+    with pytest.raises(ConnectionError):
+        insist(action, ConnectionError, pause=lambda seconds: [attempts.append(seconds)])
+    assert len(attempts) == 1
+
+
+def pauses_in(node: ast.AST) -> bool:
+    """Return whether a call waits: a pause, a wait with a limit, or a look at the clock of a deadline."""
+    if not isinstance(node, ast.Call):
+        return False
+    name = ast.unparse(node.func).rpartition(".")[2]
+    limited = name in ("wait", "communicate") and bool(node.args or node.keywords)
+    return limited or name in ("sleep", "select", "monotonic")
+
+
+def waits_by_hand(tree: ast.AST) -> Iterator[str]:
+    """Yield a word for each pause, and for each `while` or `for` that pauses or has a deadline."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and ast.unparse(node.func) in ("time.sleep", "sleep"):
+            yield "sleep"
+        if isinstance(node, (ast.While, ast.For)):
+            inner = {deep for loop in ast.walk(node) if loop is not node and is_loop(loop) for deep in ast.walk(loop)}
+            if any(pauses_in(deep) for deep in ast.walk(node) if deep not in inner):
+                yield "loop"
+
+
+def is_loop(node: ast.AST) -> bool:
+    return isinstance(node, (ast.While, ast.For))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "while not ended:\n    time.sleep(1)",
+        "while not ended:\n    self._clock.sleep(1)",
+        "while not ended.wait(5.0):\n    look()",
+        "for _ in range(3):\n    if ended.wait(5.0):\n        break",
+        "while left and time.monotonic() < until:\n    look()",
+        "while select.select([0], [], [], 0.5)[0]:\n    look()",
+    ],
+)
+def test_a_wait_by_hand_is_seen(text: str) -> None:
+    assert "loop" in waits_by_hand(ast.parse(text))
+
+
 def test_nobody_else_waits_by_hand() -> None:
-    sleepers: Dict[str, int] = {}
-    for path in sorted(PACKAGE.rglob("*.py")):
-        calls = (node.func for node in ast.walk(ast.parse(path.read_text())) if isinstance(node, ast.Call))
-        number = sum(ast.unparse(function) in ("time.sleep", "sleep") for function in calls)
-        if number:
-            sleepers[str(path.relative_to(PACKAGE))] = number
-    assert sleepers == SLEEPERS, "wait with cbt_plugins.wait.wait_until"
+    waits: Counter[str] = Counter()
+    for folder in FOLDERS:
+        for path in sorted((PROJECT / folder).rglob("*.py")):
+            name = path.relative_to(PROJECT).as_posix()
+            if name != "cbt_plugins/wait.py" and not is_sent_to_nodes(path):
+                waits.update(f"{name}: {word}" for word in waits_by_hand(ast.parse(path.read_text())))
+    assert dict(waits) == NO_WAITS, "wait with cbt_plugins.wait.wait_until, try again with insist"

@@ -3,14 +3,15 @@
 from __future__ import annotations
 
 import argparse
+import math
 import os
 import signal
 import sys
-import time
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
 from cbt_plugins.formatting import about_size
+from cbt_plugins.wait import wait_until
 
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
 from ..format_option import JSON, TEXT, add_forms, add_renamed, put
@@ -257,8 +258,7 @@ def _up(lab: Lab, args: argparse.Namespace) -> int:
     if not args.foreground:
         return 0
     try:
-        while lab.running:
-            time.sleep(1)
+        wait_until(lambda: not lab.running, math.inf, 1.0)
     finally:
         lab.down()
     raise CommandError("the lab was ended by another command", FAILED)
