@@ -18,7 +18,7 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.common_keys import BenchmarkSection
 from cbt_plugins.config.fill_keys import FillSection, check_raw_goal
-from cbt_plugins.config.generator_abilities import generator
+from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.operations import (
     DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
@@ -29,19 +29,16 @@ from cbt_plugins.config.section_values import (
     MANY,
     Engine,
     scaled_duration,
-    scaled_objects,
 )
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
-from cbt_plugins.load.warp import WarpJobs
+from cbt_plugins.load.warp import errors_of_mixed, mixed_phase
 
 #: the published object sets
 SETS = {
     "small": tuple(kib << 10 for kib in (1, 4, 8, 64, 256)),
     "generic": tuple(mib << 20 for mib in (1, 4, 8, 64, 256)),
 }
-#: objects that warp mixed uploads first, unless it is told otherwise, and at most for each second that it then runs
-_WARPS_OWN, _PER_SECOND = 2500, 20
 _HOUR = 3600.0
 #: seconds after page caches were dropped, where nobody asks for more
 _DROPPED = 1.0
@@ -145,7 +142,7 @@ class WaitCleanSection(Strict):
 class BySizeSection(BenchmarkSection):
     """Fill, then one mix of operations in several phases."""
 
-    engine: Engine = Field("cbt-load", description=ENGINE)
+    engine: Engine = Field(engine_with("exact_mix"), description=ENGINE)
     objects: ObjectsSection = Field(
         ObjectsSection.model_validate({"set": "small"}),
         description="Object sizes; one bucket for each size.",
@@ -192,7 +189,7 @@ class BySizeSection(BenchmarkSection):
     @classmethod
     def _as_mixed(cls, duration: Optional[float], info: ValidationInfo) -> Optional[float]:
         mix = info.data.get("mix")
-        errors = WarpJobs.errors_of_mix(mix, "warp mixed") if duration and mix else []
+        errors = errors_of_mixed(mix) if duration and mix else []
         if errors:
             raise ValueError("; ".join(error.text for error in errors))
         return duration
@@ -251,8 +248,4 @@ class BySizeSection(BenchmarkSection):
         """Return the phase `warp-mixed`, or none."""
         if self.warp_mixed is None:
             return ()
-        # warp needs more objects than workers, and stops for good when its DELETEs outrun its PUTs.
-        duration, mix = scaled_duration(self.warp_mixed, self.scale) or 0.0, self.mix.to_plan()
-        own = min(scaled_objects(_WARPS_OWN, self.scale) or 1, round(_PER_SECOND * duration))
-        objects = max(own, 10 * self.workers)
-        return (plan.Phase("warp-mixed", "warp", duration=duration, mix=mix, warp=plan.WarpOp("mixed", objects)),)
+        return (mixed_phase(self.warp_mixed, self.mix, self.scale, self.workers),)

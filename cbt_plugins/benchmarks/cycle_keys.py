@@ -15,7 +15,7 @@ from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
 from cbt_plugins.config.fill_keys import FillPhaseSection, check_raw_goal
 from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.operations import errors_of_buckets
-from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
+from cbt_plugins.config.section_values import Engine, scaled_duration
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
@@ -350,9 +350,5 @@ def _own(
         check_raw_goal(phase.fill, data.get("full_guard"))
     except FieldErrors as error:
         yield from error.errors
-    workers = data.get("workers")
-    if phase.warp and phase.warp.op == "mixed" and phase.warp.objects and workers:
-        objects = scaled_objects(phase.warp.objects, data.get("scale") or 1.0) or 1
-        if objects <= workers:
-            text = f"{objects} objects for {workers} workers: warp mixed needs more objects than workers"
-            yield FieldError(("objects",), text)
+    if phase.warp:
+        yield from phase.warp.errors(data.get("workers"), data.get("scale") or 1.0)

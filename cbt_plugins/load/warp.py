@@ -42,6 +42,8 @@ _RELEASE = re.compile(r"ceph version (\d+)\.")
 #: the first release whose RGW wants every header signed; warp does not sign the Content-Type of its PUTs (20.2.4's log:
 #: "Signature rejected: 'content-type' supplied but not in CanonicalHeaders")
 _STRICT = 20
+#: objects that `warp mixed` uploads first by itself, and at most for each second that it then runs
+_MIXED_FIRST, _MIXED_PER_SECOND = 2500, 20
 #: plain commands that a server is enough for which keeps nothing
 _WITHOUT_S3 = ("get", "put", "stat", "delete", "mixed")
 
@@ -157,7 +159,7 @@ class WarpPhaseSection(Strict):
     def _only_mixed(cls, mix: Optional[MixSection], info: ValidationInfo) -> Optional[MixSection]:
         if mix is not None and info.data.get("op", "mixed") != "mixed":
             raise ValueError(f"warp {info.data['op']} has one operation only; a mix is for op: mixed")
-        errors = WarpJobs.errors_of_mix(mix, "warp mixed") if mix else []
+        errors = errors_of_mixed(mix) if mix else []
         if errors:
             raise FieldErrors(errors)
         return mix
@@ -168,6 +170,14 @@ class WarpPhaseSection(Strict):
         if objects is not None and info.data.get("op") == "put":
             raise ValueError("warp put writes until its time is over and has no number of objects")
         return objects
+
+    def errors(self, workers: Optional[int], scale: float) -> Iterator[FieldError]:
+        """Yield the contradictions to the workers of a driver."""
+        if self.op == "mixed" and self.objects and workers:
+            objects = scaled_objects(self.objects, scale) or 1
+            if objects <= workers:
+                text = f"{objects} objects for {workers} workers: warp mixed needs more objects than workers"
+                yield FieldError(("objects",), text)
 
     def to_plan(self, name: str, role: str, scale: float, engine: Engine) -> Phase:
         """Return the plan's phase of this name."""
@@ -180,6 +190,20 @@ class WarpPhaseSection(Strict):
             mix=(self.mix or DEFAULT_MIX).to_plan() if self.op == "mixed" else None,
             warp=WarpOp(self.op, scaled_objects(self.objects, scale), dict(self.args)),
         )
+
+
+def errors_of_mixed(mix: MixSection) -> List[FieldError]:
+    """Return an error for each part of a mix that `warp mixed` cannot do; paths are the mix's."""
+    return WarpJobs.errors_of_mix(mix, "warp mixed")
+
+
+def mixed_phase(duration: float, mix: MixSection, scale: float, workers: int) -> Phase:
+    """Return the phase `warp-mixed`; `duration` is not scaled yet."""
+    # warp needs more objects than workers, and stops for good when its DELETEs outrun its PUTs.
+    seconds = scaled_duration(duration, scale) or 0.0
+    first = min(scaled_objects(_MIXED_FIRST, scale) or 1, round(_MIXED_PER_SECOND * seconds))
+    warp = WarpOp("mixed", max(first, 10 * workers))
+    return Phase("warp-mixed", "warp", duration=seconds, mix=mix.to_plan(), warp=warp)
 
 
 @dataclass(frozen=True)

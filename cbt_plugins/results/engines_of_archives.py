@@ -2,15 +2,33 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import Any, Mapping
 
+from cbt_plugins.plan import Phase
+
 #: the engine of phases whose record names none
-DEFAULT = "warp"
+DEFAULT = Phase.engine
+
+
+@dataclass(frozen=True)
+class ArchivedEngine:
+    """The parts of an engine that results need to know of a phase that it made."""
+
+    one_process: bool = False  # it makes all operations of a driver
+    worker_groups: bool = False  # a hybrid phase is a process for each operation
+
+
+_OTHER_ENGINE = ArchivedEngine()
+ENGINES: Mapping[str, ArchivedEngine] = {
+    "cbt-load": ArchivedEngine(one_process=True),
+    "warp": ArchivedEngine(worker_groups=True),
+}
 
 
 def is_cbt_load(engine: str, role: str = "") -> bool:
     """Return whether a phase's engine, or the role of its job, is cbt-load: one process makes all operations."""
-    return "cbt-load" in (engine, role)
+    return any(ENGINES.get(name, _OTHER_ENGINE).one_process for name in (engine, role))
 
 
 def is_plain_warp(phase: Mapping[str, Any]) -> bool:
@@ -20,4 +38,4 @@ def is_plain_warp(phase: Mapping[str, Any]) -> bool:
 
 def has_worker_groups(phase: Mapping[str, Any]) -> bool:
     """Return whether a phase is a hybrid load by warp: a process for each operation."""
-    return bool(phase["kind"] == "hybrid" and phase["engine"] == "warp")
+    return phase["kind"] == "hybrid" and ENGINES.get(phase["engine"], _OTHER_ENGINE).worker_groups

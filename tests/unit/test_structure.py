@@ -37,6 +37,12 @@ PARAMETERS = 6
 FUNCTION, MODULE = 60, 500
 #: where engines have names because no class is there to ask: the archives of earlier runs
 ENGINES_OF_ARCHIVES = "cbt_plugins.results.engines_of_archives"
+#: who else imports from the file of an engine: the key of a section that is the engine's own
+SECTIONS_OF_ENGINES = {
+    "cbt_plugins.benchmarks.common_keys: cbt_plugins.load.cbt_load",  # cbt_load:
+    "cbt_plugins.benchmarks.cycle_keys: cbt_plugins.load.warp",  # warp: of a cycle
+    "cbt_plugins.benchmarks.by_size: cbt_plugins.load.warp",  # warp_mixed:
+}
 #: names of generators that stand for something else: of result files, of processes on a node
 OTHER_NAMES = ("cbt_plugins.results.importers.", "cbt_plugins.monitors.node_daemons")
 
@@ -238,6 +244,12 @@ def decides_by(tree: ast.Module) -> Iterator[str]:
             operands = [node.func.value]
         elif isinstance(node, ast.Return) and isinstance(node.value, ast.Constant):
             operands = [node.value]
+        elif isinstance(node, ast.Call):
+            # an argument of this name, and the default of a key
+            is_key = isinstance(node.func, ast.Name) and node.func.id == "Field"
+            operands = [word.value for word in node.keywords if word.arg == "engine"] + node.args[: int(is_key)]
+        elif isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Subscript):
+            operands = [node.value]
         for operand in operands:
             for name in names_of_engines(operand, displays):
                 yield f"{getattr(node, 'lineno', 0)}: {name}"
@@ -257,6 +269,17 @@ def test_no_decision_is_made_by_the_name_of_an_engine() -> None:
     assert decisions == []
 
 
+def test_who_imports_from_the_file_of_an_engine() -> None:
+    own = {reference.partition(":")[0] for reference in registry.references(registry.GENERATORS).values()}
+    importers = {
+        f"{name}: {node.module}"
+        for name, tree in trees().items()
+        for node in ast.walk(tree)
+        if isinstance(node, ast.ImportFrom) and node.module in own and name not in own
+    }
+    assert importers == SECTIONS_OF_ENGINES
+
+
 @pytest.mark.parametrize(
     "text",
     [
@@ -271,6 +294,9 @@ def test_no_decision_is_made_by_the_name_of_an_engine() -> None:
         'usual or "cbt-load"',
         'None if self.wait else "cbt-load"',
         'def f():\n    return "warp"',
+        'engine: Engine = Field("cbt-load", description="which")',
+        'Phase("read", engine="cbt-load")',
+        'section["engine"] = "cbt-load"',
     ],
 )
 def test_a_decision_by_the_name_of_an_engine_is_seen(text: str) -> None:

@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.converters.conversion import ConversionError, file_text, phase_name
+from cbt_plugins.config.generator_abilities import engine_with
 from cbt_plugins.config.section_values import MANY
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import size
@@ -249,7 +250,7 @@ def _storage(draft: _Draft, root: ET.Element) -> None:
     if kind not in ("s3", None):
         draft.note(f"storage {kind}: the load here is S3")
     draft.note("the keys: s3.user names an RGW user, whose keys radosgw-admin gives (EDIT)")
-    draft.section["engine"] = "cbt-load"
+    draft.section["engine"] = engine_with("exact_mix")
     options: Dict[str, Any] = {}
     if config.get("timeout", "").isdigit() and int(config["timeout"]) >= 1000:
         options["deadline"] = format_duration(int(config["timeout"]) / 1000)
