@@ -28,9 +28,9 @@ from cbt_plugins.config.plan_preview import (
     until_text,
     warnings,
 )
-from cbt_plugins.config.units import about_rate, format_duration, format_percent, written_ranges
+from cbt_plugins.config.units import about_rate, format_duration, written_ranges
 from cbt_plugins.config.yaml_source import YamlSource, read
-from cbt_plugins.formatting import about_size, several, size_range
+from cbt_plugins.formatting import about_size, percent, several, size_range
 from cbt_plugins.formatting.terminal import table_lines
 from cbt_plugins.inventory import HostTable, head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
@@ -247,14 +247,14 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
     prediction = forecast(plan)
     yield "time", [f"  time     {_time(prediction.seconds, prediction.unknown_time)}"]
     yield "data", [f"  {'' if i else 'data':8} {line}" for i, line in enumerate(data_text(plan))]
-    guard = f"each phase stops when {format_percent(plan.full_guard)} of the raw capacity is used"
+    guard = f"each phase stops when {percent(plan.full_guard, 'g')} of the raw capacity is used"
     yield "guard", [f"  guard    {guard if plan.admin else 'none: without Ceph commands nobody sees how full it is'}"]
 
 
 def _sizes(bucket: Bucket) -> str:
-    """Return the sizes of a bucket's objects: "4 KiB", or "4 KiB 50%, 1 MiB 50%"."""
+    """Return the sizes of a bucket's objects: "4 KiB", or "4 KiB 50 %, 1 MiB 50 %"."""
     return ", ".join(
-        size_range(*ends) + (f" {format_percent(share)}" if len(bucket.sizes) > 1 else "")
+        size_range(*ends) + (f" {percent(share, 'g')}" if len(bucket.sizes) > 1 else "")
         for ends, (_, _, share) in zip(written_ranges(bucket.sizes), bucket.sizes)
     )
 
@@ -264,7 +264,7 @@ def _names(names: Sequence[str]) -> str:
 
 
 def _operation_text(phase: Phase) -> str:
-    mix = ", ".join(f"{op} {percent:g}" for op, percent in (phase.mix or {}).items())
+    mix = ", ".join(f"{op} {share:g}" for op, share in (phase.mix or {}).items())
     if phase.warp:
         return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
     by = f" by {phase.engine}" if phase.engine != Phase.engine and phase.kind != "wait" else ""
@@ -281,13 +281,13 @@ def _operation_text(phase: Phase) -> str:
 def _how(phase: Phase) -> Iterator[str]:
     """Yield the options of cbt-load beyond the mix."""
     for work, part in zip(phase.works, phase.apart):
-        mix = ", ".join(f"{op} {percent:g}" for op, percent in work.mix.items())
+        mix = ", ".join(f"{op} {share:g}" for op, share in work.mix.items())
         yield "; ".join((f"{work.name}: {mix}", f"{several(work.workers, 'worker')} per driver", *_how(part)))
     arrivals = {"poisson": "Poisson arrivals", "even": "evenly"}[phase.arrivals]
     if phase.rate is not None:
         yield f"open loop: {about_rate(phase.rate)} of all drivers together, {arrivals}"
     if phase.rate_share is not None:
-        yield f"open loop: {format_percent(phase.rate_share)} of the rate of the last closed loop, {arrivals}"
+        yield f"open loop: {percent(phase.rate_share, 'g')} of the rate of the last closed loop, {arrivals}"
     if phase.ladder is not None:
         ladder, arrives = phase.ladder, f", {arrivals}" if phase.ladder.unit == "rate" else ""
         lowest, highest = load_text(ladder, ladder.lowest), load_text(ladder, ladder.highest)

@@ -20,7 +20,7 @@ from cbt_plugins.faults.cluster_facts import ask
 from cbt_plugins.faults.cluster_lock import QUESTION, claims_in, explain
 from cbt_plugins.faults.cluster_settings import SettingsMaker
 from cbt_plugins.faults.node_shell import programs
-from cbt_plugins.formatting import several
+from cbt_plugins.formatting import percent, several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
@@ -225,7 +225,7 @@ def _faults(ceph: Ceph, cluster: Mapping[str, Any], plan: Plan, refused: List[st
             continue
         first, *others = result.lines()
         yield f"  {first}" + (f", while {', '.join(beside)} is in force" if beside else "")
-        yield f"    inactive PGs: {100 * result.assessment.numbers.get('inactive_share', 0.0):.1f}% of all PGs"
+        yield f"    inactive PGs: {percent(result.assessment.numbers.get('inactive_share', 0.0))} of all PGs"
         yield from (f"  {line}" for line in others)
         reasons = [f"{fault.label}: refused by rule {finding}" for finding in result.refused]
         yield from (f"    would be skipped: {text}" for text in reasons if span.optional)

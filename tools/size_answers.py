@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_space import Space
 from cbt_plugins.config.units import about_link, about_rate, format_duration
-from cbt_plugins.formatting import DECIMAL_UNITS, about_size, percent
+from cbt_plugins.formatting import DECIMAL_UNITS, about_size, percent, signed_percent
 from cbt_plugins.models import capacity as capacity_model
 from cbt_plugins.models import closed_loop, pools
 from cbt_plugins.models import network as network_model
@@ -228,7 +228,7 @@ def workers(args: argparse.Namespace) -> Answer:
         if args.workers:
             off = data["deviation"] = closed_loop.deviation(in_flight, args.workers) or 0.0
             beyond = ": more than 5 % off" if abs(off) > 0.05 else ""
-            lines.append(("workers", f"{args.workers} were used: a difference of {100 * off:+.1f} %{beyond}"))
+            lines.append(("workers", f"{args.workers} were used: a difference of {signed_percent(off)}{beyond}"))
     elif args.workers and args.latency:
         data["throughput"] = closed_loop.throughput(args.workers, args.latency)
         lines.append(("throughput", f"{about_rate(data['throughput'])}"))
@@ -300,13 +300,14 @@ def scale(args: argparse.Namespace) -> Answer:
     lines = [
         (
             "efficiency",
-            f"{percent(efficiency)}: {100 * args.gain:+g} % throughput from {100 * added:+.1f} % nodes",
+            f"{percent(efficiency)}: {signed_percent(args.gain, 'g')} throughput from {signed_percent(added)} nodes",
         ),
-        ("latency", f"{100 * expected:+.1f} % in a closed loop with as many requests in flight (Little's law)"),
+        ("latency", f"{signed_percent(expected)} in a closed loop with as many requests in flight (Little's law)"),
     ]
     data = {"efficiency": efficiency, "added": added, "latency_change": expected}
     if args.latency is not None:
         flying = (1 + args.gain) * (1 + args.latency) - 1
         data["in_flight_change"] = flying
-        lines.append(("", f"{100 * args.latency:+g} % was observed: {100 * flying:+.1f} % requests in flight"))
+        observed = signed_percent(args.latency, "g")
+        lines.append(("", f"{observed} was observed: {signed_percent(flying)} requests in flight"))
     return Answer.of(data, lines)

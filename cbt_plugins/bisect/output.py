@@ -55,7 +55,7 @@ def sentences(session: BisectSession, now: SearchState) -> List[str]:
         first, last = now.suspects[0], now.suspects[-1]
         where = f"{first.short}..{last.short}" if first is not last else first.short
         suspects = several(len(now.suspects), "commit")
-        lines.append(f"{now.posterior:.0%} sure that the bad commit is in {where} ({suspects})")
+        lines.append(f"{percent(now.posterior, '.0f')} sure that the bad commit is in {where} ({suspects})")
     if now.remaining:
         number, hours = several(now.remaining[0], "measurement"), about(3600 * now.remaining[1])
         lines.append(f"it takes about {number} more, {hours}: raise `budget:` and run it again")
@@ -84,7 +84,7 @@ def _cells(rows: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, ...]]:
     for row in rows:
         change = "" if row["change"] is None else signed_percent(math.expm1(row["change"]))
         error = "" if row["error"] is None else percent(row["error"])
-        likely = f"{row['posterior']:.1%}" if row["posterior"] >= 0.001 else ""
+        likely = percent(row["posterior"]) if row["posterior"] >= 0.001 else ""
         why = "reference" if not row["position"] else ""
         why = f"left out: {row['left_out'][:80]}" if row["left_out"] else why
         yield (row["sha"][:12], row["subject"][:48], str(row["measurements"] or ""), change, error, likely, why)
@@ -118,7 +118,8 @@ def svg(rows: Sequence[Mapping[str, Any]], session: BisectSession) -> str:
             if row["error"]:
                 ends = [y(row["change"] - row["error"]), y(row["change"] + row["error"])]
                 parts.append(_line((at, ends[0]), (at, ends[1]), colour))
-            tooltip = f"{row['sha'][:12]} {row['subject']}: {math.expm1(row['change']):+.1%}, n={row['measurements']}"
+            change = signed_percent(math.expm1(row["change"]))
+            tooltip = f"{row['sha'][:12]} {row['subject']}: {change}, n={row['measurements']}"
             dot = f'<circle cx="{at:.1f}" cy="{y(row["change"]):.1f}" r="3.5" fill="{colour}">'
             parts.append(f"{dot}<title>{escape(tooltip)}</title></circle>")
         elif row["left_out"]:
@@ -135,7 +136,7 @@ def _axes(low: float, high: float, x: Any, y: Any, last: int) -> Iterator[str]:
     step = next(s for s in (0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.5, 1.0, 5.0) if (high - low) / s <= 8 or s == 5.0)
     for tick in range(math.ceil(low / step), math.floor(high / step) + 1):
         yield _line((_LEFT, y(tick * step)), (_WIDE - 16, y(tick * step)), _RULE, 1.0 if not tick else 0.3)
-        yield _text(_LEFT - 6, y(tick * step) + 4, f"{math.expm1(tick * step):+.1%}", "end")
+        yield _text(_LEFT - 6, y(tick * step) + 4, signed_percent(math.expm1(tick * step)), "end")
     for position in sorted({0, last // 4, last // 2, 3 * last // 4, last}):
         yield _text(x(position), _HIGH - 6, str(position), "middle")
     yield _text(_LEFT - 6, _HIGH - 24, "posterior", "end")

@@ -112,8 +112,8 @@ def progress(session: BisectSession, now: SearchState) -> str:
     if now.held is None:
         return f"{several(len(session.commits) - 1, 'commit')} left; {spent} so far"
     if now.held.none > 0.03:
-        return f"good and bad differ: posterior {1 - now.held.none:.0%}; {spent} so far"
-    left = f"{several(len(now.suspects), 'commit')} left ({now.posterior:.0%})"
+        return f"good and bad differ: posterior {percent(1 - now.held.none, '.0f')}; {spent} so far"
+    left = f"{several(len(now.suspects), 'commit')} left ({percent(now.posterior, '.0f')})"
     remaining = f"; about {now.remaining[0]} more, {about(3600 * now.remaining[1])}" if now.remaining else ""
     return f"{left}; {_size(session, now.held)}; {spent} so far{remaining}"
 
@@ -137,7 +137,7 @@ def _size(session: BisectSession, held: Belief) -> str:
 def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
     last = session.commits[best.last]
     text = f"{last} made {session.section.metric} {session.section.change}: {_size(session, held)}, "
-    text += f"posterior {best.posterior:.1%}, noise of one measurement {percent(held.noise)}"
+    text += f"posterior {percent(best.posterior)}, noise of one measurement {percent(held.noise)}"
     if best.first < best.last:
         text += f"; or one of the {several(best.last - best.first, 'commit')} before it that could not be measured"
     if len(last.parents) > 1:
@@ -167,7 +167,7 @@ def _bad_commit(session: BisectSession) -> str:
 def _no_difference(session: BisectSession, held: Belief) -> str:
     middle, error, _ = _of_bad(session)
     text = f"good and bad do not differ by {percent(session.section.effect)} or more: the bad commit is "
-    text += f"{_bad_commit(session)}; posterior of no such change {held.denied:.0%}"
+    text += f"{_bad_commit(session)}; posterior of no such change {percent(held.denied, '.0f')}"
     if middle < -error:
         return f"{text}. It is {_opposite(session)}: search for that with `change: {_opposite(session)}`"
     return text
@@ -199,11 +199,11 @@ def second_change(session: BisectSession, now: SearchState) -> str:
     if held is None or now.outcome == NONE:
         return ""
     if held.second < 0.5:
-        return f"no sign of a second change between good and bad (posterior {held.second:.0%})"
+        return f"no sign of a second change between good and bad (posterior {percent(held.second, '.0f')})"
     place = max(held.second_suspects, key=lambda stretch: stretch.posterior)
     first, last = session.commits[place.first], session.commits[place.last]
     where = f"{first.short}" if first is last else f"{first.short}..{last.short}"
-    return f"a second change lies in the range (posterior {held.second:.0%}), most likely in {where}"
+    return f"a second change lies in the range (posterior {percent(held.second, '.0f')}), most likely in {where}"
 
 
 def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]:
@@ -273,7 +273,7 @@ def step(session: BisectSession, sha: str) -> Optional[bool]:
             return None
         good, bad = state_of(_pair(session, sha), 1, session.rules)
         good, bad = good / (good + bad), bad / (good + bad)  # that the two ends differ was decided before
-        log.info("%s: good %.1f %%, bad %.1f %%", sha[:12], 100 * good, 100 * bad)
+        log.info("%s: good %s, bad %s", sha[:12], percent(good), percent(bad))
         if max(good, bad) >= needed:
             return good >= needed
         # the bad commit, too, where little is known of it

@@ -13,7 +13,7 @@ from cbt_plugins.compare.output import margins, number
 from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Outlook, interval
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
-from cbt_plugins.formatting import about_size, plain, seconds, several, signed_percent
+from cbt_plugins.formatting import about_size, percent, plain, seconds, several, signed_percent
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.comparison import page as comparison_page
@@ -65,7 +65,7 @@ def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
         plain(new),
         signed_percent(decision.change),
         _ends(decision) or "-",
-        "-" if decision.scatter is None else f"{100 * decision.scatter:.1f} %",
+        percent(decision.scatter),
         str(decision.n),
         _word(verdict, decision),
     )
@@ -103,13 +103,13 @@ def _outlooks(evaluation: Evaluation) -> Iterator[Tuple[str, ...]]:
 
 
 def _margin(metric: str, schedule: Schedule) -> str:
-    return f"{100 * schedule.rules.margin_of(metric):.3g} %"
+    return percent(schedule.rules.margin_of(metric), ".3g")
 
 
 def needed(outlook: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
     """Return after how many blocks 80 % of campaigns have a true verdict, and how long they take: "8 blocks (3 h)"."""
     if outlook.blocks is None:
-        return f"more than {schedule.section.blocks} blocks (chance {100 * outlook.chance:.0f} %)"
+        return f"more than {schedule.section.blocks} blocks (chance {percent(outlook.chance, '.0f')})"
     return several(outlook.blocks, "block") + (f" ({seconds(outlook.blocks * of_block)})" if of_block else "")
 
 
@@ -131,7 +131,7 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
 def _notes(evaluation: Evaluation) -> Iterator[str]:
     section = evaluation.schedule.section
     yield (
-        f"the chance of any false better or worse in the campaign is at most {100 * section.alpha:g} %; "
+        f"the chance of any false better or worse in the campaign is at most {percent(section.alpha, 'g')}; "
         f"intervals hold at every look together; equivalent: within "
         f"{margins(evaluation.schedule.rules, [row.id.metric for row in evaluation.rows])}"
     )
@@ -315,7 +315,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
         f"the campaign ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)})"
-        f"; chance of any false better or worse: {100 * section.alpha:g} %; first look after {FIRST} blocks",
+        f"; chance of any false better or worse: {percent(section.alpha, 'g')}; first look after {FIRST} blocks",
     ]
     order = [(str(n), " ".join(planned.arm for planned in schedule.block(n))) for n in range(1, section.blocks + 1)]
     commands = []
@@ -330,7 +330,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     ]
     of_block = len(schedule.block(1)) * facts["cycle_seconds"]
     rows = [
-        (" ".join((*key[:2], METRICS[key[2]].title)), f"{100 * scatter.value:.1f} %",
+        (" ".join((*key[:2], METRICS[key[2]].title)), percent(scatter.value),
          _margin(key[2], schedule), *(needed(outlook, schedule, of_block) for outlook in outlooks))
         for key, (scatter, outlooks) in expected.items()
     ]  # fmt: skip

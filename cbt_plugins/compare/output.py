@@ -10,8 +10,7 @@ from cbt_plugins.compare.scaling_gains import gains
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, StatisticsWarning, Verdict
 from cbt_plugins.compare.table import Compared, Row, Rules, Section
-from cbt_plugins.config.units import format_percent
-from cbt_plugins.formatting import percent, plain, short_percent, signed_percent
+from cbt_plugins.formatting import NONE, in_percent, percent, plain, short_percent, signed_in_percent, signed_percent
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.formatting.screen import RED, YELLOW
 from cbt_plugins.metrics import MARGIN, METRICS
@@ -68,9 +67,9 @@ def _scale(section: Section, rules: Rules) -> Iterator[Block]:
     head = ("scale-out", "op", "gain", "gain / added", "mean latency", "closed loop predicts")
     rows = []
     for gain in gains(section, rules.scale):
-        latency, predicted = (signed_percent(x, "%") if x is not None else "-" for x in (gain.latency, gain.predicted))
+        latency, predicted = map(signed_percent, (gain.latency, gain.predicted))
         rows.append(
-            (gain.phase, gain.op, signed_percent(gain.gain, "%"), percent(gain.efficiency, "%"), latency, predicted)
+            (gain.phase, gain.op, signed_percent(gain.gain), percent(gain.efficiency), latency, predicted)
         )
     yield TableGrid(head, tuple(rows), left=2)
 
@@ -105,35 +104,35 @@ def verdict(comparison: Comparison) -> str:
     return f"{word} ({comparison.differs})" if comparison.verdict is Verdict.EQUIVALENT and comparison.differs else word
 
 
-#: percent from which on an interval tells nothing; of a change, where its ends are so many times apart, too
-_WIDE, _APART = 100.0, 10.0
+#: relative width from which on an interval tells nothing; of a change, where its ends are so many times apart, too
+_WIDE, _APART = 1.0, 10.0
 
 
 def value(estimate: Estimate) -> str:
-    """Return "100.4 ±2.1%": the value and the farther end of the interval, relative; without a known interval "100.4".
+    """Return "100.4 ±2.1 %": the value and the farther end of the interval, relative; without a known interval "100.4".
     """
     if estimate.low is None or estimate.high is None:
         return plain(estimate.value)
     if not estimate.value:
         return f"{plain(estimate.value)} ±{plain(max(estimate.high, -estimate.low))}"
-    wide = 100 * max(estimate.high - estimate.value, estimate.value - estimate.low) / abs(estimate.value)
-    return f"{plain(estimate.value)} ±{wide:.1f}%" if wide < _WIDE else plain(estimate.value)
+    wide = max(estimate.high - estimate.value, estimate.value - estimate.low) / abs(estimate.value)
+    return f"{plain(estimate.value)} ±{percent(wide)}" if wide < _WIDE else plain(estimate.value)
 
 
 def change(comparison: Comparison) -> str:
-    """Return "-10.3% [-12.1, -8.4]": the change, and the interval that the verdict is of."""
+    """Return "-10.3 % [-12.1, -8.4]": the change, and the interval that the verdict is of."""
     if comparison.change is None:
         return "-"
     low, high = comparison.deciding
     if comparison.unit:
         text = f"{_signed(comparison.change)} {comparison.unit}"
         return text if low is None or high is None else f"{text} [{_signed(low)}, {_signed(high)}]"
-    text = signed_percent(comparison.change, "%")
+    text = signed_percent(comparison.change)
     if low is None or high is None:
         return text
-    if 100 * (high - low) >= 2 * _WIDE and 1 + high >= _APART * (1 + low):
+    if high - low >= 2 * _WIDE and 1 + high >= _APART * (1 + low):
         return f"{text} [no bounds]"
-    return f"{text} [{signed_percent(low, '')}, {signed_percent(high, '')}]"
+    return f"{text} [{signed_in_percent(low)}, {signed_in_percent(high)}]"
 
 
 def _signed(value: float) -> str:
@@ -153,12 +152,12 @@ def amount(value: float, unit: str) -> str:
 
 def bare_amount(value: float, unit: str) -> str:
     """Return the same without % or the unit, in front of another amount."""
-    return _short(value) if unit else percent(value, "")
+    return _short(value) if unit else in_percent(value)
 
 
 def change_of(base: float, new: float) -> str:
-    """Return "-10.3%"; "-" from nothing."""
-    return signed_percent(new / base - 1, "%") if base else "-"
+    """Return "-10.3 %"; "-" from nothing."""
+    return signed_percent(new / base - 1) if base else NONE
 
 
 def chance(p: Optional[float]) -> str:
@@ -203,11 +202,11 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
     """Yield the lines that explain the table."""
     inner = any(row.verdict is Verdict.EQUIVALENT for row in rows)
     of_equivalent = (
-        f"; of equivalent rows at {format_percent(2 * rules.confidence - 1)}, which decides them" if inner else ""
+        f"; of equivalent rows at {percent(2 * rules.confidence - 1, 'g')}, which decides them" if inner else ""
     )
     in_units = " or in the unit of the metric" if any(row.comparison.unit for row in rows) else ""
     yield (
-        f"±: {format_percent(rules.confidence)} confidence interval; in brackets: interval of the change, in "
+        f"±: {percent(rules.confidence, 'g')} confidence interval; in brackets: interval of the change, in "
         f"percent{in_units}{of_equivalent}"
     )
     ways = {row.way for row in rows}
@@ -235,15 +234,15 @@ def legend(rules: Rules, rows: Sequence[Row]) -> Iterator[str]:
 
 
 def margins(rules: Rules, metrics: Iterable[str]) -> str:
-    """Return "±5% (success rate: ±0.1%)": the margin, and the margins of metrics that have another."""
+    """Return "±5 % (success rate: ±0.1 %)": the margin, and the margins of metrics that have another."""
     usual = MARGIN if rules.margin is None else rules.margin
     by_title = {METRICS[metric].title: (rules.margin_of(metric), METRICS[metric]) for metric in metrics}
     own = ", ".join(
-        f"{title}: ±{f'{margin:g} {metric.unit}' if metric.additive else format_percent(margin)}"
+        f"{title}: ±{f'{margin:g} {metric.unit}' if metric.additive else percent(margin, 'g')}"
         for title, (margin, metric) in by_title.items()
         if metric.additive or margin != usual
     )
-    return f"±{format_percent(usual)}" + (f" ({own})" if own else "")
+    return f"±{percent(usual, 'g')}" + (f" ({own})" if own else "")
 
 
 #: of the form of the JSON

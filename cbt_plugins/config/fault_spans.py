@@ -7,6 +7,7 @@ from typing import Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.config.units import format_duration
+from cbt_plugins.formatting import percent
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.models.pools import failed_domains, inactive_share
 from cbt_plugins.plan import CRUSH, DAEMON_TYPES, Event, Fault, Phase, Plan
@@ -143,7 +144,7 @@ def _osds(fault: Fault) -> int:
 def _shares(down: int, total: int) -> List[str]:
     domains = failed_domains(down, total)
     return [
-        f"{100 * inactive_share(domains, size, least):.1f}% of a pool with {name}"
+        f"{percent(inactive_share(domains, size, least))} of a pool with {name}"
         for name, size, least in _POOLS
         if size <= total
     ]

@@ -12,8 +12,8 @@ from cbt_plugins.config.fault import deadline_of, fault_warnings
 from cbt_plugins.config.fault_spans import Span, event_text, fault_spans, targets_text
 from cbt_plugins.config.generator_abilities import generator, generators_of, wants_ceiling
 from cbt_plugins.config.operations import range_of
-from cbt_plugins.config.units import format_duration, format_percent
-from cbt_plugins.formatting import about_size
+from cbt_plugins.config.units import format_duration
+from cbt_plugins.formatting import about_size, percent
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
@@ -83,9 +83,9 @@ def goal_text(phase: Phase) -> str:
         if goal.objects is not None:
             return f"{goal.objects} objects per bucket"
         if goal.max_avail is not None:
-            return f"{format_percent(goal.max_avail)} of MAX AVAIL"
+            return f"{percent(goal.max_avail, 'g')} of MAX AVAIL"
         if goal.raw is not None:
-            return f"{format_percent(goal.raw)} of the raw capacity is used"
+            return f"{percent(goal.raw, 'g')} of the raw capacity is used"
         return format_duration(goal.duration or 0.0)
     if phase.kind in ("verify", "delete"):
         return f"every object is {'read' if phase.kind == 'verify' else 'deleted'}"
@@ -151,7 +151,7 @@ def _occupancy(phase: Phase, op: str) -> str:
     if not (delete and delete.absent and delete.select == select and roles.get("DELETE") == roles.get(op)):
         return ""
     written = sum(mix[each] for each in ("PUT", "MULTIPART") if each in keys and keys[each].select == select)
-    return f", which tends to be {100 * steady_occupancy(written, mix['DELETE']):.1f}% full"
+    return f", which tends to be {percent(steady_occupancy(written, mix['DELETE']))} full"
 
 
 def data_text(plan: Plan) -> Tuple[str, ...]:

@@ -25,6 +25,7 @@ from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_capacity import Filling
 from cbt_plugins.faults.safety_case import FaultCase, Finding, Held, Surroundings
 from cbt_plugins.faults.safety_rules_services import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
+from cbt_plugins.formatting import percent
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS
 
@@ -128,13 +129,13 @@ def _inactive(case: FaultCase) -> Iterator[Finding]:
             share = lost / len(left)
             pools[pool["pool_name"]] = {"inactive": lost, "pgs": len(left), "share": share}
             texts.append(
-                f"{lost} of {len(left)} PGs of pool {pool['pool_name']} ({100 * share:.1f} %; "
+                f"{lost} of {len(left)} PGs of pool {pool['pool_name']} ({percent(share)}; "
                 f"{shape_of(case.facts, pool)}, min_size {pool['min_size']})"
             )
     all_pgs = len(case.facts.pgs)
     case.numbers["inactive_pgs"], case.numbers["inactive_share"] = total, total / all_pgs if all_pgs else 0.0
     if texts:
-        text = f"{total} of {all_pgs} PGs ({100 * total / all_pgs:.1f} %) would be inactive: {'; '.join(texts)}"
+        text = f"{total} of {all_pgs} PGs ({percent(total / all_pgs)}) would be inactive: {'; '.join(texts)}"
         yield Finding("inactive", text, {"inactive": total, "pgs": all_pgs, "pools": pools})
 
 
@@ -157,7 +158,7 @@ def _domain(case: FaultCase) -> Iterator[Finding]:
         yield Finding(
             "domain",
             f"{', '.join(pools)} ({shape}): {len(failed)} of {total} {kind}s would be lost "
-            f"({', '.join(sorted(failed))}), only {spare} may be: {100 * estimate:.1f} % of the PGs are expected to "
+            f"({', '.join(sorted(failed))}), only {spare} may be: {percent(estimate)} of the PGs are expected to "
             "be inactive",
             {"pools": pools, "domains": sorted(failed), "of": total, "spare": spare, "share": estimate},
         )
@@ -273,7 +274,8 @@ def _capacity(case: FaultCase) -> Iterator[Finding]:
     if worst and worst.used >= full:
         yield Finding(
             "capacity",
-            f"{_filled(worst)}; the full ratio is {100 * full:.0f} % (backfill stops at {100 * backfill:.0f} %)",
+            f"{_filled(worst)}; the full ratio is {percent(full, '.0f')} "
+            f"(backfill stops at {percent(backfill, '.0f')})",
             {"used": worst.share, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
         )
 
@@ -281,7 +283,7 @@ def _capacity(case: FaultCase) -> Iterator[Finding]:
 def _filled(part: Filling) -> str:
     if part.share is None:
         return f"no capacity would be left in {part.name} (pools: {', '.join(part.pools)})"
-    return f"{part.name} (pools: {', '.join(part.pools)}) would be {100 * part.used:.1f} % full after recovery"
+    return f"{part.name} (pools: {', '.join(part.pools)}) would be {percent(part.used)} full after recovery"
 
 
 #: name -> rule, in the order of the messages; `plan.SAFETY_RULES` has the same names
@@ -342,7 +344,7 @@ def _no_backfill(case: FaultCase) -> Iterator[str]:
     full, backfill = case.ratios
     worst = case.fullest
     if worst and backfill <= worst.used < full:
-        yield f"{_filled(worst)}: backfill stops at {100 * backfill:.0f} %"
+        yield f"{_filled(worst)}: backfill stops at {percent(backfill, '.0f')}"
 
 
 def _stays_where_it_is(case: FaultCase) -> Iterator[str]:

@@ -30,22 +30,30 @@ def several(n: int, noun: str) -> str:
     return f"{n:,} {noun}{'' if n == 1 else 's'}"
 
 
-def percent(share: Optional[float], unit: str = " %") -> str:
-    """Format a share: 0.123 -> 12.3 %."""
-    return NONE if share is None else f"{100 * share:.1f}{unit}"
+def percent(share: Optional[float], form: str = ".1f") -> str:
+    """Format a share: 0.123 -> 12.3 %. `form` is that of a number: ".0f" -> 12 %, "g" -> as many digits as needed."""
+    return NONE if share is None else f"{in_percent(share, form)} %"
+
+
+def in_percent(share: float, form: str = ".1f") -> str:
+    """Format a share in front of another, in percent but without the sign: 0.123 -> 12.3."""
+    return f"{100 * share:{form}}"
 
 
 def short_percent(share: float) -> str:
     """Format a share: 0.123 -> 12.3 %; 0.12 -> 12 %."""
-    return f"{percent(share, '').removesuffix('.0')} %"
+    return f"{in_percent(share).removesuffix('.0')} %"
 
 
-def signed_percent(share: Optional[float], unit: str = " %") -> str:
+def signed_percent(share: Optional[float], form: str = ".1f") -> str:
     """Format a change: 0.123 -> +12.3 %; a change that rounds to 0 has no sign."""
-    if share is None:
-        return NONE
-    text = f"{100 * share:+.1f}"
-    return (text if float(text) else text[1:]) + unit
+    return NONE if share is None else f"{signed_in_percent(share, form)} %"
+
+
+def signed_in_percent(share: float, form: str = ".1f") -> str:
+    """Format a change in front of another, in percent but without the sign of it: 0.123 -> +12.3."""
+    text = in_percent(share, f"+{form}")
+    return text if float(text) else text[1:]
 
 
 def success(share: Optional[float]) -> str:

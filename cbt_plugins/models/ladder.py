@@ -10,6 +10,7 @@ import math
 from dataclasses import dataclass
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.formatting import percent
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL, Direction, Metric, number_at, read
 from cbt_plugins.models.closed_loop import PRODUCTION
 from cbt_plugins.plan import Ladder
@@ -91,12 +92,12 @@ def _not_made(phase: Mapping[str, Any]) -> Iterator[str]:
     """Yield why the load of an open loop was not made; what starts late counts in the latency, from when it was due."""
     left = number_at(phase, ("rate", "unstarted"))
     if left is not None and left > UNSTARTED:
-        yield f"{100 * left:.3g} % of the requests never started: all workers waited"
+        yield f"{percent(left, '.3g')} of the requests never started: all workers waited"
         return
     off = number_at(phase, ("rate", "deviation"))
     chance = number_at(phase, ("rate", "chance"))
     if off is not None and chance is not None and -off > max(UNSTARTED, _SURE * chance):
-        yield f"{-100 * off:.3g} % of the requests were not issued, more than chance explains"
+        yield f"{percent(-off, '.3g')} of the requests were not issued, more than chance explains"
 
 
 def _bounds(steps: Sequence[LadderStep]) -> Tuple[Optional[float], Optional[float]]:
@@ -185,5 +186,5 @@ def answer_of_ladder(ladder: Ladder, steps: Sequence[LadderStep]) -> LadderAnswe
     text = f"{goal}: met at {_often(ladder, steps, low, met=True)}, {missed} ({why})"
     text += f"; the highest is {_range(ladder, low / CLOSE, high * CLOSE)}, as steps near it meet or miss by chance"
     if ladder.unit == "workers":
-        text += f"; {100 * PRODUCTION:g} % of it: {load_text(ladder, max(1, math.floor(PRODUCTION * low)))}"
+        text += f"; {percent(PRODUCTION, 'g')} of it: {load_text(ladder, max(1, math.floor(PRODUCTION * low)))}"
     return LadderAnswer(low, high, text)

@@ -16,6 +16,7 @@ from markupsafe import Markup
 
 from cbt_plugins import formatting
 from cbt_plugins.compare.configuration_differences import text
+from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
@@ -301,7 +302,7 @@ def _length(phase: Mapping[str, Any]) -> str:
         return f"{formatting.count(goal['objects'])} objects per bucket"
     for key, name in (("max_avail", "of MAX AVAIL"), ("raw", "of the raw capacity used")):
         if goal.get(key) is not None:
-            return f"{100 * goal[key]:g} % {name}"
+            return f"{percent(goal[key], 'g')} {name}"
     most = "at most " if phase.get("at_most") is not None else ""
     return most + formatting.seconds(goal.get("duration") or phase.get("at_most") or phase.get("duration"))
 

@@ -11,6 +11,7 @@ from matplotlib.axes import Axes
 from matplotlib.figure import Figure
 from matplotlib.ticker import FuncFormatter, MultipleLocator
 
+from cbt_plugins.formatting import percent
 from cbt_plugins.plan import split_op
 from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
@@ -183,7 +184,7 @@ def _tail(tail: Mapping[str, Any]) -> Figure:
     axes.set_ylabel(f"{tail['op']} latency, ms")
     axes.set_xlabel("quantile")
     axes.xaxis.set_major_locator(MultipleLocator(1))
-    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: f"{100 * (1 - 10.0**-x):.{max(0, round(x) - 2)}f} %"))
+    axes.xaxis.set_major_formatter(FuncFormatter(lambda x, _: percent(1 - 10.0**-x, f".{max(0, round(x) - 2)}f")))
     axes.legend(frameon=False)
     return figure
 

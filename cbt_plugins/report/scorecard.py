@@ -36,7 +36,7 @@ def sentences(scorecard: Mapping[str, Any]) -> Iterator[str]:
     yield "clients: from the fault to the end of its phase; recovery: from the undo until all PGs are active+clean"
     most = max((len(line["scores"]) for line in scorecard["failures"]), default=0)
     if most >= FEWEST:
-        yield "medians of n repetitions in this run; ±: 95% confidence interval"
+        yield "medians of n repetitions in this run; ±: 95 % confidence interval"
     elif most:
         yield f"n: number of repetitions; {FEWEST} or more give an interval"
 

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
 from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import KEY, Compared, Row, Rules, compare
-from cbt_plugins.formatting import plain, seconds, several, short_percent, success
+from cbt_plugins.formatting import in_percent, plain, seconds, several, short_percent, success
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.recovery import upgrade
@@ -210,7 +210,7 @@ def _words(row: Row) -> Tuple[str, str, str]:
 def _way(row: Row, base: str = "") -> str:
     """Return the change: "12 % slower than new ones"."""
     change = row.comparison.change or 0.0
-    if not float(f"{100 * change:.1f}"):
+    if not float(in_percent(change)):
         return f"as {_words(row)[2]} as {base or 'before'}"
     return f"{short_percent(abs(change))} {_words(row)[change < 0]}{f' than {base}' if base else ''}"
 

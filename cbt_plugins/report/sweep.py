@@ -9,6 +9,7 @@ from statistics import median
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare.configuration_differences import is_essential, text
+from cbt_plugins.formatting import percent
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.summary_file import measured, run_state
 
@@ -93,7 +94,7 @@ class Sweep:
             gained = f"{self.speed_up(most):.3g} times the throughput"
             part = self.efficiency(most) or 0.0
             strange = ", more than endpoints alone can explain" if part > 1 else ""
-            share = f"efficiency {100 * part:.0f} % (speed-up / factor of endpoints){strange}"
+            share = f"efficiency {percent(part, '.0f')} (speed-up / factor of endpoints){strange}"
             return f"{first.load:g} to {most.load:g} endpoints: {gained}, {share}"
         if self.knee is not None:
             point = self.points[self.knee]

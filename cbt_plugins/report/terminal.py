@@ -178,8 +178,8 @@ def _cells(op: str, line: Mapping[str, Any], mix: Mapping[str, Any]) -> List[str
         *(plain(number_at(line, metric.path)) for metric in (*RATES, *LATENCIES)),
         plain((line["ttfb_ms"] or {}).get("p50")),
         count(line["errors"]),
-        f"{mix['measured'][op]:.1f}%" if op in mix["measured"] else "",
-        f"{mix['asked'][op]:g}%" if op in (mix["asked"] or {}) else "",
+        f"{mix['measured'][op]:.1f} %" if op in mix["measured"] else "",
+        f"{mix['asked'][op]:g} %" if op in (mix["asked"] or {}) else "",
     ]
 
 

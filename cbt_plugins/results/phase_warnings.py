@@ -6,7 +6,7 @@ import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 from cbt_plugins.conditions import LASTS, ConditionSpan, condition_spans, of_own_faults
-from cbt_plugins.formatting import several
+from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
@@ -71,7 +71,7 @@ def _rate(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict
         chance = 3 / math.sqrt(max(1, rate.requests)) if rate.poisson else 0.0
         if abs(off) > max(RATE, chance):
             rates_text = f"{rate.issued:.1f} requests/s were issued, {rate.asked_rate:.1f} were asked for"
-            yield {"code": "rate", "text": f"{work}{': ' if work else ''}{rates_text} ({100 * off:+.1f} %)"}
+            yield {"code": "rate", "text": f"{work}{': ' if work else ''}{rates_text} ({signed_percent(off)})"}
 
 
 def _late(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
@@ -92,7 +92,7 @@ def _readable(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[
             none = f", and no objects of {', '.join(bucket['unread'])}" if bucket["unread"] else ""
             text = (
                 f"bucket {bucket['bucket']}: reads know {bucket['listed']} of {bucket['objects']} objects "
-                f"({100 * bucket['share']:.0f} %), the first in the LIST{none}: raise read_objects, or use cbt-load"
+                f"({percent(bucket['share'], '.0f')}), the first in the LIST{none}: raise read_objects, or use cbt-load"
             )
             yield {"code": "read-share", "text": text}
 
@@ -301,7 +301,7 @@ def _little(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Wa
         had = "" if worst["expected"] == worst["workers"] else f" had work for {worst['expected']:.2f} of them"
         text = (
             f"{worst['job']}: throughput x latency = {worst['in_flight']:.2f} requests in flight, "
-            f"but {several(worst['workers'], 'worker')}{had} ({100 * worst['deviation']:+.1f} %){jobs_note}: "
+            f"but {several(worst['workers'], 'worker')}{had} ({signed_percent(worst['deviation'])}){jobs_note}: "
             "a starved generator, lost requests, or a wrong clock"
         )
         yield {"code": "littles-law", "text": text, "op": op}

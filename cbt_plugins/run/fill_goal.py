@@ -10,6 +10,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.cluster_space import Space
 from cbt_plugins.config.units import format_percent
+from cbt_plugins.formatting import percent
 from cbt_plugins.plan import Goal, Phase, placement_id
 from cbt_plugins.run.context import RunContext
 
@@ -26,7 +27,7 @@ def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
     goals = {phase.name: phase.goal.raw for phase in phases if phase.goal and phase.goal.raw is not None}
     used = ceph.status().raw_used if goals else None
     return [
-        f"{name}: raw: {format_percent(share)} is reached already: {100 * used:.1f} % of the raw capacity is used: "
+        f"{name}: raw: {format_percent(share)} is reached already: {percent(used)} of the raw capacity is used: "
         "set it above, or fill by objects or max_avail"
         for name, share in goals.items()
         if used is not None and used >= share
@@ -41,10 +42,10 @@ def share_text(goal: Goal, pool: Mapping[str, Any], df: Mapping[str, Any]) -> st
     try:
         if goal.raw is not None:
             used = float(df["stats"]["total_used_raw_ratio"])
-            return f"{100 * used:.1f} % of the raw capacity was used at its end; raw: {format_percent(goal.raw)}"
+            return f"{percent(used)} of the raw capacity was used at its end; raw: {format_percent(goal.raw)}"
         if goal.max_avail is not None:
             share = (Space.parse(df).data_pool(pool["name"]).stored - pool["stored"]) / pool["max_avail"]
-            text = f"{100 * share:.1f} % of MAX AVAIL of {pool['name']} was written at its end"
+            text = f"{percent(share)} of MAX AVAIL of {pool['name']} was written at its end"
             return f"{text}; max_avail: {format_percent(goal.max_avail)}"
     except (ValueError, KeyError, TypeError, ArithmeticError):
         return ""  # an answer without these numbers

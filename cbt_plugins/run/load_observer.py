@@ -14,6 +14,7 @@ from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.conditions import found_in, of_own_faults
+from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.progress_line import Now, RateMeter
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts
@@ -257,7 +258,7 @@ class LoadObserver:
         if status.raw_used is not None and status.raw_used >= limit:
             self._abort(
                 "full",
-                f"{100 * status.raw_used:.1f} % of the raw capacity is used; full_guard is {100 * limit:g} %",
+                f"{percent(status.raw_used)} of the raw capacity is used; full_guard is {percent(limit, 'g')}",
                 "aborted",
             )
         full = [c for c in status.checks if c in ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")]

@@ -9,6 +9,7 @@ from typing import Dict, List, Mapping, Optional
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.formatting import percent
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.models.ladder import answer_of_ladder, load_text, next_load, step_result
@@ -96,7 +97,7 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
         request_rate = sum(j["rows_total"] for j in worked) / lasted
         return round(phase.rate_share * request_rate, 3)
-    share = f"{100 * phase.rate_share:g} % of a closed loop"
+    share = f"{percent(phase.rate_share, 'g')} of a closed loop"
     raise RunFailed(f"{phase.name}: its rate is {share}, and no closed loop ran before it")
 
 

@@ -26,7 +26,7 @@ from cbt_plugins.cluster.shell_programs import find_own, own_here
 from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import registry
 from cbt_plugins.config.generator_abilities import generators_of, wants_ceiling
-from cbt_plugins.formatting import about_size
+from cbt_plugins.formatting import about_size, percent
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import Generator
 from cbt_plugins.plan import Plan, Settings
@@ -182,12 +182,12 @@ def _near_full(run: RunContext) -> Dict[str, str]:
     ratio = float(dump["nearfull_ratio"])
     used = {n["id"]: n["kb_used"] / n["kb"] for n in df["nodes"] if n.get("kb")}
     fullest = max(used, key=lambda osd: used[osd], default=None)
-    limit = f"nearfull_ratio is {100 * ratio:g} %"
+    limit = f"nearfull_ratio is {percent(ratio, 'g')}"
     if fullest is not None and used[fullest] >= ratio:
-        return {"near-full": f"osd.{fullest} is {100 * used[fullest]:.1f} % full, {limit}"}
+        return {"near-full": f"osd.{fullest} is {percent(used[fullest])} full, {limit}"}
     for phase in run.plan.phases:
         if phase.goal and phase.goal.raw and phase.goal.raw > ratio:
-            return {"near-full": f"{phase.name} fills {100 * phase.goal.raw:g} % of the raw capacity, {limit}"}
+            return {"near-full": f"{phase.name} fills {percent(phase.goal.raw, 'g')} of the raw capacity, {limit}"}
     return {}
 
 

@@ -180,7 +180,7 @@ def test_two_kinds_are_in_force_at_once(faulty: Faulty) -> None:
         "say(open=sorted({r.label for r in injector.open})); say(left=injector.undo_all()); injector.release()",
     )
     assert {"open": ["f", "s"]} in said and {"left": []} in said
-    assert next(line for line in said if line.get("event") == "fault-injected")["steps"][0].startswith("lose 5%")
+    assert next(line for line in said if line.get("event") == "fault-injected")["steps"][0].startswith("lose 5 %")
     wait_for(lambda: as_it_is(faulty, case) == before, "all as it was")
 
 

@@ -175,7 +175,7 @@ def test_a_success_rate_has_a_margin_of_its_own(tmp_path: Path, made: Path) -> N
         (tmp_path / str(wanted)).mkdir()
         its = schedule(tmp_path / str(wanted), keys=["total.success_rate"], **margin)
         assert its.rules.margin_of("success_rate") == wanted
-        assert "(success rate: ±0.1%)" in str(blocks(after(made, its, 4, {}))) or margin
+        assert "(success rate: ±0.1 %)" in str(blocks(after(made, its, 4, {}))) or margin
     rows = {"a": [0.002, 0.003] * 4}
     small, large = (decide(rows, {"a": Direction.HIGHER}, Design(), its)["a"].verdict for its in ({"a": 0.001}, {}))
     assert (small, large) == (Verdict.BETTER, Verdict.EQUIVALENT)

@@ -93,17 +93,17 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
     assert lines[0].endswith(
         "4 runs (2 iterations of 2 configurations), 24 phases, 3.92 GiB by fills, 22m30s + unknown: "
         "fill: until 1000 objects per bucket; "
-        "fill-2: until 30% of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
+        "fill-2: until 30 % of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
     )
     for line in [
         "Run 2 of 4: warp, workers=16; as run 1, but:",
         "Runs 3 to 4: the same runs again, 2 iterations in total",
         "S3 http://rgw1:7480 (keys from env:A; weighed)",
-        "03-sizes-1 c3 sizes-1 4 KiB 50%, 1 MiB 50% 2",
+        "03-sizes-1 c3 sizes-1 4 KiB 50 %, 1 MiB 50 % 2",
         # 2 buckets x 1000 objects x (4 KiB + 1 MiB) / 2
         "data 2000 objects, about 1004 MiB by the fill (on the disks: x replicas or (k+m)/k, and at least an "
         "allocation unit each)",
-        "fill-2 writes until 30% of MAX AVAIL",
+        "fill-2 writes until 30 % of MAX AVAIL",
         "hybrid adds 30 objects per 100 requests",
         "warp: warp uploads 7500 objects of its own first",
         "hybrid: 2 workers per driver; this mix needs at least 5, so 5 are used",
@@ -153,20 +153,20 @@ def test_what_cbt_load_does(tmp_path: Path, capsys: pytest.CaptureFixture[str]) 
     unknown = "verify: every object is read; delete: every object is deleted"
     assert lines[0].endswith(f"4h1m + unknown: fill: until 1000 objects per bucket; {unknown}")
     for line in [
-        "02-sizes c2 sizes-1, sizes-2 1 KiB to 2 KiB 25%, 2 KiB to 4 KiB 75% 1",
+        "02-sizes c2 sizes-1, sizes-2 1 KiB to 2 KiB 25 %, 2 KiB to 4 KiB 75 % 1",
         "1 fill 1000 objects per bucket fill PUT by cbt-load",
         "2 hybrid 10m measure hybrid by cbt-load: GET 50, PUT 10, DELETE 30, MULTIPART 10",
         "3 hybrid-2 10s ramp + 50s warm-up + 50m measure hybrid by cbt-load: GET 60, PUT 16, DELETE 14, LIST 10",
         "open loop: 500/s of all drivers together, Poisson arrivals",
         "buckets: PUT sizes-1; DELETE sizes-1",
-        "open loop: 50% of the rate of the last closed loop, evenly",
+        "open loop: 50 % of the rate of the last closed loop, evenly",
         "keys: PUT u(1,2N), DELETE u(1,2N) also absent objects",
         "6 hybrid-4 every key once, at most 1h measure hybrid by cbt-load: DELETE 100",
         "7 verify every object is read none GET and compare by cbt-load",
         "8 delete every object is deleted none DELETE by cbt-load",
         "hybrid takes away 10 objects per 100 requests, while there are any",
         "hybrid-2 adds about 30600 objects, 2 objects per 100 requests",  # 500/s for 51m
-        "hybrid-3: PUT stays within u(1,2N), which tends to be 53.3% full; N is what the fill wrote",
+        "hybrid-3: PUT stays within u(1,2N), which tends to be 53.3 % full; N is what the fill wrote",
         "bounded: PUT stays within s(N+1,10N); N is what the fill wrote",
         "delete leaves nothing",
         "nodes c1, c2: scratch directory under /tmp/cbt.<pid> (cbt-load, cbt-rows, aggregates)",
@@ -378,8 +378,8 @@ def test_how_many_groups_would_serve_nobody(tmp_path: Path, capsys: pytest.Captu
     two = FAILURES.replace("{at: 50m, fault: {label: d", "{at: 51m, mark: x}\n              #").replace("[b, d]", "b")
     text = plan(capsys, write(tmp_path, two))
     assert "2 of 8 OSD nodes, and 1 single OSD down at once (b); inactive PGs" in text
-    assert "53.6% of a pool with EC 4+2, min_size 5" in text
-    assert "10.7% of a pool with 3 copies, min_size 2" in text
+    assert "53.6 % of a pool with EC 4+2, min_size 5" in text
+    assert "10.7 % of a pool with 3 copies, min_size 2" in text
     assert "unknown here: pools, failure domains, OSDs of each node, monitors, space; --live asks the cluster" in text
     alone = two.replace("osd_nodes: 2", "osd_number: 2").replace("nodes: [o1]", "osds: [1]")
     assert "\n           3 single OSDs down at once\n" in plan(capsys, write(tmp_path, alone))

@@ -33,15 +33,15 @@ EXPECTED = """\
 ceph: 18.2.7 reef, warp: 1.3.1, cbt: 9d6480f 2025-05-16, cbt_plugins: 0.1.0
 
 01 new  measure  10.0 s  4 workers, throughput x latency = 4.00 (0.0 %)
-          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  target
-   GET    200.0  0.781    10.00  10.00  10.00  10.00  10.00  10.00     5.000       0  66.7%     67%
-   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  33.3%     33%
+          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors     mix  target
+   GET    200.0  0.781    10.00  10.00  10.00  10.00  10.00  10.00     5.000       0  66.7 %    67 %
+   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  33.3 %    33 %
    total  300.0  1.172    13.33  10.00  20.00  20.00  20.00  20.00     5.000       0
 
 02 aged  measure  10.0 s  4 workers, throughput x latency = 4.00 (0.0 %)
-          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors    mix  target
-   GET    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0  50.0%     67%
-   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0%     33%
+          obj/s  MiB/s  mean ms    p50    p90    p99  p99.9    max  TTFB p50  errors     mix  target
+   GET    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0  50.0 %    67 %
+   PUT    100.0  0.391    20.00  20.00  20.00  20.00  20.00  20.00         -       0  50.0 %    33 %
    total  200.0  0.781    20.00  20.00  20.00  20.00  20.00  20.00     10.00       0
 
 aged (aged) compared with new (new): one measurement each: a difference may be chance, no significance is

@@ -41,19 +41,19 @@ new:  young, 3 runs
 configuration differences  base           new
 version.ceph               17.2.6 quincy  18.2.7 reef
 
-phase        op   metric      unit          base          new                 change       p    n     verdict
-measure-new  GET  throughput  obj/s  100.0 ±2.5%  80.00 ±2.6%  -19.8% [-21.6, -18.0]  <0.001  3+3       worse
-measure-new  GET  p99         ms     20.00 ±2.1%  20.10 ±2.1%     +0.5% [-0.8, +1.8]   0.467  3+3  equivalent
+phase        op   metric      unit           base           new                  change       p    n     verdict
+measure-new  GET  throughput  obj/s  100.0 ±2.5 %  80.00 ±2.6 %  -19.8 % [-21.6, -18.0]  <0.001  3+3       worse
+measure-new  GET  p99         ms     20.00 ±2.1 %  20.10 ±2.1 %     +0.5 % [-0.8, +1.8]   0.467  3+3  equivalent
 
 warnings
  - assumes-normal (measure-new GET obj_per_s and 1 more): 3 runs: valid only if the logarithms of runs are
    about normally distributed
 
-±: 95% confidence interval; in brackets: interval of the change, in percent; of equivalent rows at 90%, which
-decides them
+±: 95 % confidence interval; in brackets: interval of the change, in percent; of equivalent rows at 90 %,
+which decides them
 n: runs of the base and of the other side; values are medians
 p: after Holm's correction over 2 rows
-better and worse need p < 0.05, equivalent needs a change that is surely within ±5%
+better and worse need p < 0.05, equivalent needs a change that is surely within ±5 %
 """
     )
 
@@ -62,7 +62,7 @@ def test_markdown_says_the_same() -> None:
     text, markdown = (draw(output.blocks(compared())) for draw in (Terminal().text, Markdown().text))
     head, rule = "| phase | op | metric | unit | base | new | change | p | n | verdict |", "| :--- " * 4 + "| ---: " * 6
     assert f"{head}\n{rule}|\n" in markdown
-    assert "| measure-new | GET | throughput | obj/s | 100.0 ±2.5% | 80.00 ±2.6% | -19.8% [-21.6, -18.0] |" in markdown
+    assert "| measure-new | GET | throughput | obj/s | 100.0 ±2.5 % | 80.00 ±2.6 % | -19.8 % [-21.6, -18.0] |" in markdown
     assert set(text.replace(":", "").split()) <= set(markdown.replace(" |", "").replace(":", "").split())
 
 
@@ -101,14 +101,14 @@ def test_the_margin_of_each_row_is_told() -> None:
     both = side("a", runs({GET: [1.0, 2.0, 3.0], rate: [1.0, 0.9, 1.0]}))
     made = compare(both, [both])
     assert [row["margin"] for row in as_json(made)["sections"][0]["rows"]] == [0.05, 0.001]
-    assert "surely within ±5% (success rate: ±0.1%)" in Terminal().text(output.blocks(made))
-    assert "surely within ±5%\n" in Terminal().text(output.blocks(compared()))
+    assert "surely within ±5 % (success rate: ±0.1 %)" in Terminal().text(output.blocks(made))
+    assert "surely within ±5 %\n" in Terminal().text(output.blocks(compared()))
 
 
 def test_what_cannot_be_computed_is_not_made_up() -> None:
     made = compare(side("a", [record({P99: 20.0})]), [side("b", [record({P99: 40.0})])])
     (row,) = made.rows
-    assert output.line(row)[4:] == ("20.00", "40.00", "+100.0%", "-", "1+1", "inconclusive")
+    assert output.line(row)[4:] == ("20.00", "40.00", "+100.0 %", "-", "1+1", "inconclusive")
     told = as_json(made)["sections"][0]["rows"][0]
     assert told["p"] is None and told["base_low"] is None and told["verdict"] == "inconclusive"
     assert output.number(float("inf")) is output.number(float("nan")) is None
@@ -118,22 +118,22 @@ def test_values_and_changes() -> None:
     def estimate(value: float, low: float, high: float) -> Estimate:
         return Estimate(value, low, high, 5, 0.95)
 
-    assert output.value(estimate(100.0, 98.0, 101.0)) == "100.0 ±2.0%"  # the farther end
+    assert output.value(estimate(100.0, 98.0, 101.0)) == "100.0 ±2.0 %"  # the farther end
     assert output.value(estimate(0.0, 0.0, 2.0)) == "0 ±2.000"
     nothing = estimate(0.0, 0.0, 0.0)
     assert output.change(Comparison(nothing, nothing, None, None, None, None, "none")) == "-"
-    assert output.change(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0%"
+    assert output.change(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0 %"
     assert [output.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
 
 
 @pytest.mark.parametrize(
     ("change", "low", "high", "shown"),
     [
-        (3.0, 1.5, 4.5, "+300.0% [+150.0, +450.0]"),  # four times as slow, and surely worse
-        (-0.6, -0.95, -0.2, "-60.0% [-95.0, -20.0]"),
-        (0.2, -0.8, 5.0, "+20.0% [no bounds]"),
-        (9.0, 0.1, 950.0, "+900.0% [no bounds]"),
-        (0.0, -1.0, float("inf"), "0.0% [no bounds]"),
+        (3.0, 1.5, 4.5, "+300.0 % [+150.0, +450.0]"),  # four times as slow, and surely worse
+        (-0.6, -0.95, -0.2, "-60.0 % [-95.0, -20.0]"),
+        (0.2, -0.8, 5.0, "+20.0 % [no bounds]"),
+        (9.0, 0.1, 950.0, "+900.0 % [no bounds]"),
+        (0.0, -1.0, float("inf"), "0.0 % [no bounds]"),
     ],
 )
 def test_an_interval_is_shown_where_it_tells_something(change: float, low: float, high: float, shown: str) -> None:
@@ -207,10 +207,10 @@ def test_releases_side_by_side() -> None:
     lines = Terminal().text(releases.blocks(made)).splitlines()
     cells = [[cell for cell in line.split("  ") if cell] for line in lines]
     told = [[part.strip() for part in row] for row in cells]
-    assert ["read", "measure-new", "MiB/s", "100.0", "120.0", "+20.0%", "-", "inconclusive"] in told
-    assert ["write", "measure-aged", "MiB/s", "40.00", "48.00", "+20.0%", "-", "inconclusive"] in told
-    assert ["to active+clean", "node-a return", "h", "80.00", "38.00", "-52.5%", "-", "inconclusive"] in told
-    assert ["RGW cores", "measure-new", "cores", "10.00", "9.000", "-10.0%", "-", "inconclusive"] in told
+    assert ["read", "measure-new", "MiB/s", "100.0", "120.0", "+20.0 %", "-", "inconclusive"] in told
+    assert ["write", "measure-aged", "MiB/s", "40.00", "48.00", "+20.0 %", "-", "inconclusive"] in told
+    assert ["to active+clean", "node-a return", "h", "80.00", "38.00", "-52.5 %", "-", "inconclusive"] in told
+    assert ["RGW cores", "measure-new", "cores", "10.00", "9.000", "-10.0 %", "-", "inconclusive"] in told
     titles = [line for line in lines if line in ("throughput", "recovery", "CPU")]
     assert titles == ["throughput", "recovery", "CPU"]
     assert not any("p99" in line for line in lines)
@@ -221,7 +221,7 @@ def test_hours_keep_their_intervals() -> None:
     hours = {"a": (79, 80, 81), "b": (39, 38, 37)}
     a, b = (side(name, runs({key: [3600.0 * hour for hour in its]})) for name, its in hours.items())
     text = Terminal().text(releases.blocks(compare(a, [b], releases.CHOICE)))
-    assert "to active+clean  node-a return  h     80.00 ±3.1%  38.00 ±6.7%" in text
+    assert "to active+clean  node-a return  h     80.00 ±3.1 %  38.00 ±6.7 %" in text
 
 
 @pytest.mark.parametrize("between", ["age", "measure"])
@@ -283,5 +283,5 @@ def test_the_scale_out_table_of_the_study_of_3_and_5_nodes() -> None:
     told = [round(100 * (found[job].predicted or 0), 1) for job in expected]
     assert told == [-35.5, -48.7, -43.5] and found["randread"].latency == pytest.approx(-0.29)
     text = Terminal().text(output.blocks(made))
-    assert "randread   total  +55.0%         82.5%        -29.0%                -35.5%" in text
+    assert "randread   total  +55.0 %        82.5 %       -29.0 %               -35.5 %" in text
     assert as_json(made)["sections"][0]["scale"][0]["efficiency"] == pytest.approx(0.825)

@@ -55,7 +55,7 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
         "settings: balancer off\n",
         "settings: fast recovery (wpq)\n",
         "node-a: stop node1\n",
-        "inactive PGs: 0.0% of all PGs",
+        "inactive PGs: 0.0 % of all PGs",
         "inject  node1: sudo systemctl stop ceph-osd@0.service",
         "undo    node1: ",
         "osds.osd=0.up = 1",
@@ -74,7 +74,7 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     assert f"this command has asked the cluster and changed nothing: {answer};" in out
     live = out[out.index(f"The cluster now, asked on node0: {answer}\n  refused: node-b: ") :]
     assert "node-b: stop node3, while node-a is in force" in live
-    assert "inactive PGs: 50.0% of all PGs" in live
+    assert "inactive PGs: 50.0 % of all PGs" in live
     assert "accepted by safety rule inactive: 8 of 16 PGs (50.0 %)" in live
     assert "no fault would be refused" not in live
     lines = [line.replace("Error: ", "") for line in err.splitlines()]

@@ -11,7 +11,7 @@ from typing import Any, List, Mapping, Sequence
 
 import pytest
 
-from cbt_plugins.cluster import fan_out, retry
+from cbt_plugins.cluster import fan_out
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.transports.pdsh import MOST_NODES
 from cbt_plugins.cluster.transports.ssh import Ssh

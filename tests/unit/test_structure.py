@@ -210,6 +210,25 @@ def test_modules_are_named_after_nouns(capsys: pytest.CaptureFixture[str]) -> No
         print(f"\n{len(names)} modules")
 
 
+#: percent of a share by hand, or without a space: in files and options, whose spelling is `30%`, by format_percent
+PERCENT_BY_HAND = re.compile(r"\{[^{}]*\b100(\.0)? ?\*[^{}]*\} ?%|:[-+.0-9]*%\}|\{[^{}]+\}%")
+FILES_OF_PERCENT = {"cbt_plugins.config.units", "cbt_plugins.config.cosbench", "cbt_plugins.config.objective"}
+FILES_OF_PERCENT |= {"cbt_plugins.results.importers.cosbench"}  # the file of another program
+FILES_OF_PERCENT |= {"cbt_plugins.formatting"}
+
+
+def test_percent_has_one_spelling() -> None:
+    """People read `12.3 %`, of formatting.percent."""
+    by_hand = [
+        f"{name}: {line.strip()}"
+        for name, path in modules().items()
+        if name not in FILES_OF_PERCENT
+        for line in path.read_text().splitlines()
+        if PERCENT_BY_HAND.search(line)
+    ]
+    assert by_hand == []
+
+
 def names_of_engines(node: ast.AST, displays: Dict[str, Set[str]]) -> Set[str]:
     """The names of our engines in an operand: a text, a set, tuple, list or dict of texts, or a variable with one."""
     if isinstance(node, ast.Name):

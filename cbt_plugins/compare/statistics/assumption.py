@@ -16,6 +16,7 @@ import numpy as np
 
 from cbt_plugins.compare.statistics.run_order import Block, order_warnings, trend_warnings
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
+from cbt_plugins.formatting import signed_percent
 
 Interval = Optional[Tuple[float, float]]
 Data = TypeVar("Data")
@@ -127,7 +128,7 @@ class TwoSides:
     def shown(self, value: float) -> str:
         """Return a shift as people read it."""
         change = self.relative(value)
-        return "-" if change is None else f"{change:+.3g}" if self.in_unit else f"{change:+.1%}"
+        return "-" if change is None else f"{change:+.3g}" if self.in_unit else signed_percent(change)
 
 
 class RunAssumption(Assumption[TwoSides]):

@@ -25,6 +25,7 @@ from scipy import special
 
 from cbt_plugins.compare.statistics.assumption import Assumption, assumption_of, first_summary
 from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate, Scatter, StatisticsWarning
+from cbt_plugins.formatting import percent
 
 BLOCKS = 10
 #: fewer effective samples give no interval: a line through them leaves less than one degree of freedom
@@ -281,7 +282,7 @@ def _warnings(series: np.ndarray, level: _Level) -> Tuple[StatisticsWarning, ...
     if abs(drift) >= DRIFT and chance < _CHANCE:
         way = "rises" if drift > 0 else "falls"
         warnings.append(
-            StatisticsWarning("drift", f"the series {way} by {abs(drift):.1%} of its mean from start to end")
+            StatisticsWarning("drift", f"the series {way} by {percent(abs(drift))} of its mean from start to end")
         )
     if special.chdtrc(BLOCKS - 2, level.slow * (BLOCKS - 2)) < _CHANCE:
         warnings.append(

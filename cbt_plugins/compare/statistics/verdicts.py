@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from typing import Collection, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
+from cbt_plugins.formatting import in_percent, percent
 from cbt_plugins.metrics import Direction
 from cbt_plugins.warning_kinds import caps, forbids_verdict
 
@@ -42,7 +43,7 @@ class Scatter:
     def words(self) -> str:
         """How it is known."""
         source = "given" if self.freedom >= 1e9 else f"of {self.freedom:.0f} degrees of freedom"
-        return f"a scatter of {self.value:.2%} from run to run ({source})"
+        return f"a scatter of {percent(self.value, '.2f')} from run to run ({source})"
 
 
 @dataclass(frozen=True)
@@ -190,7 +191,7 @@ def widened(comparison: Comparison, half: Tuple[float, float]) -> Comparison:
     if comparison.change is None or min(comparison.base.value, comparison.new.value) <= 0:
         return replace(comparison, base=base, new=new)
     reach = 1 + half[0] / comparison.base.value + half[1] / comparison.new.value
-    text = f"values are in bins: half a bin of each side, {reach - 1:.1%} together, is added to the interval"
+    text = f"values are in bins: half a bin of each side, {percent(reach - 1)} together, is added to the interval"
     low, inner_low = (
         None if end is None else (1 + end) / reach - 1 for end in (comparison.change_low, comparison.inner_low)
     )
@@ -309,4 +310,4 @@ def small_difference(differs: str, ends: Tuple[float, float], margin: float, uni
     near, far = sorted(map(abs, ends))
     if unit:
         return f"{differs} by {near:.3g} to {far:.3g} {unit}, within {margin:.3g} {unit}"
-    return f"{differs} by {100 * near:.1f} to {100 * far:.1f} %, within {100 * margin:.3g} %"
+    return f"{differs} by {in_percent(near)} to {percent(far)}, within {percent(margin, '.3g')}"

@@ -10,6 +10,7 @@ from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
+from cbt_plugins.formatting import percent
 
 #: from the lowest to the highest; a cluster warns of ratios in another order
 _LEVELS = ("nearfull", "backfillfull", "full")
@@ -45,7 +46,7 @@ class Fill(Kind):
     def _ratio(scene: Scene, targets: Targets) -> float:
         least = min(_used(scene)[osd] for osd in targets.osds)
         if least < _LEAST:
-            text = f"the emptiest OSD is {100 * least:.3f} % full: too little for a ratio"
+            text = f"the emptiest OSD is {percent(least, '.3f')} full: too little for a ratio"
             raise FaultError(f"{names(targets.daemons)}: {text}")
         return round(_BELOW * least, 6)
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optio
 
 from pydantic import AfterValidator, Field
 
-from cbt_plugins.config.units import about_link, format_percent
+from cbt_plugins.config.units import about_link
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
@@ -18,6 +18,7 @@ from cbt_plugins.faults.kinds.network import ssh_port
 from cbt_plugins.faults.node_shell import script, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.formatting import percent
 from cbt_plugins.inventory import HostTable, check_name
 
 #: from this share of lost packets on, a node counts as cut off: heartbeats may not arrive in time
@@ -322,7 +323,7 @@ class Loss(Links):
         rules = _both(options.direction, some + "counter name {counter} drop", some + _CLASSED)
         # A packet that nft drops on its way out is an error for the sender. In a blackhole class it is lost silently.
         shape = (_UNLIMITED, "blackhole") if "out" in rules else ()
-        return Disturbance(f"lose {format_percent(options.share)} of the packets", rules, *shape)
+        return Disturbance(f"lose {percent(options.share, 'g')} of the packets", rules, *shape)
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius(targets.daemons, targets.nodes) if self.options.share >= _CUT_OFF else BlastRadius()

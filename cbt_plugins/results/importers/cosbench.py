@@ -16,6 +16,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.formatting import percent
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.result_file import Unreadable, read_unpacked, unpacked_name
@@ -197,7 +198,8 @@ def _record(
             text = f"{line.stage}: no {line.op} succeeded: all requests failed, or there were no requests"
             warnings.append(ResultWarning("no-requests", text))
         if line.success is not None and line.success < 1:
-            text = f"{line.stage}: {1 - line.success:.2%} of {line.op} failed; rates and latencies lack these requests"
+            failed = f"{percent(1 - line.success, '.2f')} of {line.op} failed"
+            text = f"{line.stage}: {failed}; rates and latencies lack these requests"
             warnings.append(ResultWarning("errors", text))
     return RunRecord(
         source=str(path),

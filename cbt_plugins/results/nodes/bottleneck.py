@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
+from cbt_plugins.formatting import percent
+
 GENERATOR, CLIENT_NETWORK, CLUSTER_NETWORK = "generator", "client network", "cluster network"
 MEDIA, RGW_CPU, OSD_CPU = "media", "RGW CPU", "OSD CPU"
 NONE, UNKNOWN = "none", "unknown"
@@ -54,7 +56,7 @@ def at_ceiling(generator: Optional[Line]) -> Optional[str]:
     first = generator["nodes"][0]
     beside = f", together with {', '.join(first['beside'])} on one machine" if first["beside"] else ""
     rates = f"{first['requests_per_s']:,.0f} of {first['ceiling_per_s']:,.0f} requests/s"
-    share = f"{100 * first['share']:.0f} % of what its generator can do without a cluster"
+    share = f"{percent(first['share'], '.0f')} of what its generator can do without a cluster"
     return f"{first['node']}: {share}: {rates}{beside}"
 
 
@@ -72,7 +74,7 @@ def _network(side: str) -> Callable[[Line, Line], Iterator[str]]:
             way = "received" if net["rx_mib_s"] >= net["tx_mib_s"] else "sent"
             yield (
                 f"{net['node']}: {net['name']} {way} {max(net['rx_mib_s'], net['tx_mib_s']):.0f} MiB/s, "
-                f"{100 * net['util']:.0f} % of its {net['speed_mbit'] / 1000:g} Gbit/s"
+                f"{percent(net['util'], '.0f')} of its {net['speed_mbit'] / 1000:g} Gbit/s"
             )
 
     return rule
@@ -86,7 +88,7 @@ def _media(line: Line, load: Line) -> Iterator[str]:
         # flash does many things at once: busy is not full
         deep = disk["rotational"] is not False or (disk["queue"] or 0) >= FLASH_QUEUE
         if has_osds and disk["util"] > DISK and deep:
-            yield f"{disk['node']}: {_whose(disk)} was busy {100 * disk['util']:.0f} % of the time{_waits(disk)}"
+            yield f"{disk['node']}: {_whose(disk)} was busy {percent(disk['util'], '.0f')} of the time{_waits(disk)}"
 
 
 def _whose(disk: Line) -> str:
@@ -125,7 +127,7 @@ def _processors(line: Line, daemon_class: str, role: str) -> Iterator[str]:
         thread = daemon["thread"]
         yield (
             f"{daemon['node']}: thread {thread['name']} of {_NAMES[daemon_class]} {daemon['id']} "
-            f"used {100 * thread['share']:.0f} % of a processor"
+            f"used {percent(thread['share'], '.0f')} of a processor"
         )
 
 
@@ -159,7 +161,8 @@ def _full(line: Line) -> Iterator[_Machine]:
         some = ", ".join(node["node"] for node in nodes[:4]) + (" ..." if len(nodes) > 4 else "")
         who = name if len(nodes) == 1 else f"{some} ({len(nodes)} nodes, one machine)"
         parts = [f"{cores[user]:.2f} cores by {_NAMES.get(user, user)}" for user in by if cores[user] >= 0.01]
-        text = f"{who}: {', '.join([f'{100 * busy:.0f} % of {cpus} processors busy', *parts])}"
+        parts.insert(0, f"{percent(busy, '.0f')} of {cpus} processors busy")
+        text = f"{who}: {', '.join(parts)}"
         yield _Machine(nodes, by[0] if by else None, text)
 
 
@@ -196,7 +199,7 @@ def _missing(line: Line) -> Iterator[str]:
             continue
         short = [node["node"] for node in nodes if node["watched"] < WATCHED]
         if short:
-            yield f"{', '.join(short)}: watched for less than {100 * WATCHED:.0f} % of the time"
+            yield f"{', '.join(short)}: watched for less than {percent(WATCHED, '.0f')} of the time"
     if line.get("missing"):
         yield f"{', '.join(line['missing'])}: not watched"
     unknown = sorted({net["node"] for net in line["interfaces"] if net["side"] and not net["speed_mbit"]})
@@ -210,15 +213,17 @@ def _highest(line: Line) -> List[str]:
     busy = [node for node in line["nodes"] if node["busy"] is not None]
     if busy:
         node = max(busy, key=lambda node: float(node["busy"]))
-        texts.append(f"busiest processors: {node['node']} {100 * node['busy']:.0f} % (limit {100 * CPU:.0f} %)")
+        load = f"{percent(node['busy'], '.0f')} (limit {percent(CPU, '.0f')})"
+        texts.append(f"busiest processors: {node['node']} {load}")
     nets = [net for net in line["interfaces"] if net["util"] is not None]
     if nets:
         net = max(nets, key=lambda net: float(net["util"]))
-        texts.append(f"busiest link: {net['node']} {net['name']} {100 * net['util']:.0f} % (limit {100 * LINK:.0f} %)")
+        load = f"{percent(net['util'], '.0f')} (limit {percent(LINK, '.0f')})"
+        texts.append(f"busiest link: {net['node']} {net['name']} {load}")
     disks: Sequence[Line] = [disk for disk in line["devices"] if disk["osds"]]
     if disks:
         disk = max(disks, key=lambda disk: float(disk["util"]))
         texts.append(
-            f"busiest disk: {disk['node']} {_whose(disk)} {100 * disk['util']:.0f} % (limit {100 * DISK:.0f} %)"
+            f"busiest disk: {disk['node']} {_whose(disk)} {percent(disk['util'], '.0f')} (limit {percent(DISK, '.0f')})"
         )
     return texts

@@ -12,7 +12,7 @@ from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Se
 
 import numpy as np
 
-from cbt_plugins.formatting import several
+from cbt_plugins.formatting import percent, several
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.environment import Clocks, roles_of
@@ -127,13 +127,13 @@ def resource_warnings(
     for name, line in watched.items():
         shares = {n["node"]: n["watched"] for n in line["nodes"] if n["watched"] < WATCHED}
         shares.update(dict.fromkeys(line.get("missing") or (), 0.0))
-        gaps = [f"{node} ({100 * share:.0f} %)" for node, share in shares.items() if node not in refused]
+        gaps = [f"{node} ({percent(share, '.0f')})" for node, share in shares.items() if node not in refused]
         if gaps:
             text = _GAP + ", ".join(gaps)
             warnings.append({"code": "resources-gap", "text": text, "phase": name})
         stopped = [d for d in line["daemons"] if (d.get("throttled") or 0.0) > THROTTLED]
         if stopped:
-            daemon_texts = [f"{d['class']}.{d['id']} in {100 * d['throttled']:.0f} %" for d in stopped[:_SHOWN]]
+            daemon_texts = [f"{d['class']}.{d['id']} in {percent(d['throttled'], '.0f')}" for d in stopped[:_SHOWN]]
             number = several(len(stopped), "daemon")
             text = f"CPU limits of cgroups stopped {number}: {', '.join(daemon_texts)} of their periods"
             warnings.append({"code": "throttled", "text": text, "phase": name})

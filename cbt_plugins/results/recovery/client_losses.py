@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
-from cbt_plugins.formatting import count, plain, several, short_percent
+from cbt_plugins.formatting import count, percent, plain, several, short_percent
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, TIMES, runs
 from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
@@ -214,7 +214,7 @@ def loss_sentences(impact_section: Mapping[str, Any]) -> Iterator[str]:
     for line in impact_section.get("episodes") or ():
         back = line["back"]
         came_back = back["reason"] if back["seconds"] is None else f"after {back['seconds']:.0f} s"
-        parts = [f"at {SHARE:.0%} of the throughput of the baseline for {BACK} s: {came_back}"]
+        parts = [f"at {percent(SHARE, '.0f')} of the throughput of the baseline for {BACK} s: {came_back}"]
         silent = [gateway for gateway in line["gateways"] if gateway["longest_gap"]]
         parts += [f"{gateway['endpoint']} answered nothing for {gateway['longest_gap']:.0f} s" for gateway in silent]
         parts += [f"{several(line['unstarted'], 'due request')} never started"] if line["unstarted"] else []

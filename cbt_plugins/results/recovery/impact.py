@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.conditions import NO_FAULTS
-from cbt_plugins.formatting import NONE, count, several
+from cbt_plugins.formatting import NONE, count, percent, several
 from cbt_plugins.formatting.blocks import Block, TableGrid, Words
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
@@ -163,7 +163,7 @@ def _unsteady(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], base: Mappin
     if not len(means) or means.min() >= HALF * normal:
         return None
     at = int(means.argmin())
-    share = f"{100 * float(means[at]) / normal:.0f} %"
+    share = percent(float(means[at]) / normal, ".0f")
     return f"for {HALVED} s from second {at} of the time without a failure, throughput was {share} of its mean"
 
 

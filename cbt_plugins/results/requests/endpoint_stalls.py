@@ -8,6 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
+from cbt_plugins.formatting import percent
 from cbt_plugins.results.aggregates_file import span
 from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram, middles, rank
@@ -53,7 +54,7 @@ class EndpointStall:
 
     def text(self, start: float, length: float) -> str:
         """Return it in words; `start` and `length` are those of the window."""
-        share = "" if self.share is None else f"answered {100 * self.share:.0f} % of its share of the requests"
+        share = "" if self.share is None else f"answered {percent(self.share, '.0f')} of its share of the requests"
         if self.longest is None:
             return f"{self.endpoint} {share}"
         longest = f"the longest time is {self.longest.seconds:.0f} s, from second {self.longest.begin - start:.0f} on"
