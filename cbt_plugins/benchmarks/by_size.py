@@ -20,7 +20,6 @@ from cbt_plugins.benchmarks.common_keys import BenchmarkSection
 from cbt_plugins.config.fill_keys import FillSection, check_raw_goal
 from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.operations import (
-    DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
     MixSection,
 )
@@ -30,8 +29,9 @@ from cbt_plugins.config.section_values import (
     Engine,
     scaled_duration,
 )
-from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.config.settings import SettingsSection
+from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size, parse_duration
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
 from cbt_plugins.load.warp import errors_of_mixed, mixed_phase
 
 #: the published object sets
@@ -39,7 +39,6 @@ SETS = {
     "small": tuple(kib << 10 for kib in (1, 4, 8, 64, 256)),
     "generic": tuple(mib << 20 for mib in (1, 4, 8, 64, 256)),
 }
-_HOUR = 3600.0
 #: seconds after page caches were dropped, where nobody asks for more
 _DROPPED = 1.0
 
@@ -119,13 +118,8 @@ class BetweenSection(Strict):
 class WaitCleanSection(Strict):
     """How long the cluster may take until all PGs are active+clean; neither is scaled."""
 
-    at_most: Duration = Field(
-        100 * _HOUR, description="Give up after this time.", json_schema_extra={"default": "100h"}
-    )
-    stalled: Duration = Field(
-        2 * _HOUR,
-        description="Give up after this time without progress.",
-    )
+    at_most: Duration = file_default(parse_duration, "100h", description="Give up after this time.")
+    stalled: Duration = file_default(parse_duration, "2h", description="Give up after this time without progress.")
 
     @field_validator("stalled")
     @classmethod
@@ -143,23 +137,23 @@ class BySizeSection(BenchmarkSection):
     """Fill, then one mix of operations in several phases."""
 
     engine: Engine = Field(engine_with("exact_mix"), description=ENGINE)
-    objects: ObjectsSection = Field(
-        ObjectsSection.model_validate({"set": "small"}),
+    objects: ObjectsSection = file_default(
+        ObjectsSection.model_validate,
+        {"set": "small"},
         description="Object sizes; one bucket for each size.",
-        json_schema_extra={"default": {"set": "small"}},
     )
     drivers_per_size: int = Field(
         1, ge=1, le=MANY, description="Drivers per object size."
     )
-    mix: MixSection = Field(
-        DEFAULT_MIX,
+    mix: MixSection = file_default(
+        MixSection.model_validate,
+        DEFAULT_MIX_TEXT,
         description="Shares of operations in measurements and aging.",
-        json_schema_extra={"default": DEFAULT_MIX_TEXT},
     )
-    fill: FillSection = Field(
-        FillSection.model_validate({"duration": "4h"}),
+    fill: FillSection = file_default(
+        FillSection.model_validate,
+        {"duration": "4h"},
         description="When the fill ends: give one key.",
-        json_schema_extra={"default": {"duration": "4h"}},
     )
     warp_mixed: _DurationOrFalse = Field(
         None,
@@ -249,3 +243,29 @@ class BySizeSection(BenchmarkSection):
         if self.warp_mixed is None:
             return ()
         return (mixed_phase(self.warp_mixed, self.mix, self.scale, self.workers),)
+
+
+class FailuresSection(BySizeSection):
+    """Failures of a cluster that does not scrub, each with a wait for active+clean after it."""
+
+    settings: SettingsSection = file_default(
+        SettingsSection.model_validate,
+        {"scrub": "off"},
+        description="As in `warp:`; the default of `scrub` is off.",
+    )
+    wait: WaitCleanSection = file_default(
+        WaitCleanSection.model_validate,
+        {},
+        description="When a wait for active+clean is given up; never scaled.",
+    )
+
+    @property
+    def settings_without_scrubs(self) -> plan.Settings:
+        """The plan's settings; without a word on scrubs there are none."""
+        return self.settings.to_plan(scrub=False)
+
+    @staticmethod
+    def check_rate(engine: Optional[str]) -> None:
+        """Raise ValueError for an engine that has no open loop."""
+        if engine and "rate" not in generator(engine).takes:
+            raise ValueError(f"goes with engine: {engine_with('takes', 'rate')}, and the engine here is {engine}")

@@ -16,7 +16,7 @@ from cbt_plugins.config.section_values import ENGINE, MANY, Engine, Workers, sca
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.shell_values import AbsolutePath
 from cbt_plugins.config.units import Duration, Percent
-from cbt_plugins.config.validate import FieldErrors, Strict
+from cbt_plugins.config.validate import FieldErrors, Strict, file_default
 from cbt_plugins.load.cbt_load import CbtLoadSection
 
 
@@ -52,8 +52,10 @@ class BenchmarkSection(Strict):
         description="At most so many existing objects are listed for get and stat.",
     )
     engine: Engine = Field(plan.Phase.engine, description=ENGINE)
-    cbt_load: CbtLoadSection = Field(
-        CbtLoadSection.model_validate({}), description="How cbt-load works.", json_schema_extra={"default": {}}
+    cbt_load: CbtLoadSection = file_default(
+        CbtLoadSection.model_validate,
+        {},
+        description="How cbt-load works.",
     )
     keep_rows: bool = Field(
         False, description="Keep a row of every request."
@@ -68,10 +70,10 @@ class BenchmarkSection(Strict):
         None,
         description="First measure clients without a cluster. Default: where measurements last 5 minutes.",
     )
-    settings: SettingsSection = Field(
-        SettingsSection.model_validate({}),
+    settings: SettingsSection = file_default(
+        SettingsSection.model_validate,
+        {},
         description="Settings of the cluster during the run.",
-        json_schema_extra={"default": {}},
     )
     pools: PoolsSection = Field(
         {}, description="Pools that the run makes and removes, by name: replicas, ec or existing."
@@ -81,10 +83,10 @@ class BenchmarkSection(Strict):
         description="A second beside a failure is bad beyond these limits: `{GET/p99_ms: 50, success_rate: 99.9%}`. "
         "Default: 3 times p99 of the baseline, 99.9%.",
     )
-    rgw: RgwSection = Field(
-        RgwSection.model_validate({}),
+    rgw: RgwSection = file_default(
+        RgwSection.model_validate,
+        {},
         description="Options of RGW during the run; gateways restart one after the other.",
-        json_schema_extra={"default": {}},
     )
     post_poll: Optional[Duration] = Field(
         None, description="How long monitors watch after the last phase."

@@ -22,7 +22,6 @@ from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.objective import Objective
 from cbt_plugins.config.operations import (
-    DEFAULT_MIX,
     DEFAULT_MIX_TEXT,
     Buckets,
     KeysSection,
@@ -32,7 +31,7 @@ from cbt_plugins.config.operations import (
 )
 from cbt_plugins.config.section_values import Engine, Workers, scaled_duration
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 
 #: keys of a hybrid phase that only some generators know
@@ -149,10 +148,10 @@ class HybridSection(Strict):
     """Operations at a fixed ratio on existing objects."""
 
     duration: Duration = Field(description="How long it measures.")
-    mix: MixSection = Field(
-        DEFAULT_MIX,
+    mix: MixSection = file_default(
+        MixSection.model_validate,
+        DEFAULT_MIX_TEXT,
         description="Operations and their ratio.",
-        json_schema_extra={"default": DEFAULT_MIX_TEXT},
     )
     engine: Optional[Engine] = Field(None, description="Default: the benchmark's.")
     workers: Optional[HybridWorkers] = Field(
@@ -289,8 +288,10 @@ class LadderSection(Strict):
     duration: Duration = Field(description="Length of each step.")
     warmup: Optional[Duration] = Field(None, description="Time before each step, not measured.")
     arrivals: Optional[Literal["poisson", "even"]] = Field(None, description="Arrivals of `rate`. Default: `poisson`.")
-    mix: MixSection = Field(
-        DEFAULT_MIX, description="Operations and their ratio.", json_schema_extra={"default": DEFAULT_MIX_TEXT}
+    mix: MixSection = file_default(
+        MixSection.model_validate,
+        DEFAULT_MIX_TEXT,
+        description="Operations and their ratio.",
     )
     keys: Optional[KeysSection] = Field(None, description="As in hybrid.")
     roles: Optional[RolesSection] = Field(None, description="across_buckets. As in hybrid.")

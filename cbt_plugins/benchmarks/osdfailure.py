@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequen
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection, WaitCleanSection
+from cbt_plugins.benchmarks.by_size import FailuresSection, TimedSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
 from cbt_plugins.benchmarks.hybrid_keys import PlainRate
 from cbt_plugins.config.fault import (
@@ -24,9 +24,8 @@ from cbt_plugins.config.fault import (
 )
 from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.section_values import MANY, scaled_duration
-from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.units import Duration, Sizes, size_texts
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
+from cbt_plugins.config.units import Duration, Sizes, parse_duration, parse_sizes, size_texts
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words, file_default
 
 _MINUTE = 60.0
 #: the phase without a failure
@@ -47,9 +46,7 @@ class ClassicParts(Strict):
         10 * _MINUTE, description="Length of the part before the failure."
     )
     failure: Duration = Field(10 * _MINUTE, description="Length of the failure.")
-    recovery: Duration = Field(
-        60 * _MINUTE, description="Length of the part after the failure.", json_schema_extra={"default": "60m"}
-    )
+    recovery: Duration = file_default(parse_duration, "60m", description="Length of the part after the failure.")
 
 
 class DeviceFaultSection(AnyFaultSection):
@@ -125,9 +122,8 @@ class ClassicFaultsSection(Strict):
         return [fault.planned(name) for name, fault in self if fault]
 
 
-def usual_faults() -> ClassicFaultsSection:
-    """Return the faults of the older tool, on nodes of any names."""
-    return ClassicFaultsSection.model_validate({"device": {}, "network": {"options": {"method": "nft"}}})
+#: the faults of the older tool, on nodes of any names
+_USUAL_FAULTS: Dict[str, Any] = {"device": {}, "network": {"options": {"method": "nft"}}}
 
 
 @dataclass(frozen=True)
@@ -228,23 +224,18 @@ class NodesDownSection(AnyFaultSection):
         ]
 
 
-class OsdFailureSection(BySizeSection):
+class OsdFailureSection(FailuresSection):
     """Load while nodes of OSDs go down and come back."""
 
-    settings: SettingsSection = Field(
-        SettingsSection.model_validate({}),
-        description="As in `warp:`; the default of `scrub` is off.",
-        json_schema_extra={"default": {"scrub": "off"}},
-    )
     shape: Literal["reef", "classic"] = Field(
         "reef",
         description="`reef`: fill, no-failure, one-down, two-down, recover, wait-clean. "
         "`classic`: control, device, network, in three parts each.",
     )
-    phase: TimedSection = Field(
-        TimedSection.model_validate({"duration": "2h"}),
+    phase: TimedSection = file_default(
+        TimedSection.model_validate,
+        {"duration": "2h"},
         description="reef. Length of each phase between fill and wait-clean.",
-        json_schema_extra={"default": {"duration": "2h"}},
     )
     rate: Optional[PlainRate] = Field(
         None,
@@ -255,13 +246,9 @@ class OsdFailureSection(BySizeSection):
     fault: Optional[NodesDownSection] = Field(
         None,
         description="reef. Default: all OSDs of chosen nodes stop.",
-        json_schema_extra={"default": {"kind": "stop"}},
+        json_schema_extra={"default": {}},
     )
-    size: Sizes = Field(
-        ((4096, 4096, 1.0),),
-        description="classic. As in `warp:`.",
-        json_schema_extra={"default": "4KiB"},
-    )
+    size: Sizes = file_default(parse_sizes, "4KiB", description="classic. As in `warp:`.")
     drivers: Optional[int] = Field(
         None, ge=1, le=MANY, description="classic. Drivers in all. Default: one for each client node."
     )
@@ -269,24 +256,19 @@ class OsdFailureSection(BySizeSection):
         "delete-write",
         description="classic. `delete-write`: put 60, delete 40; `hybrid`: get 60, put 20, delete 10, list 10.",
     )
-    parts: ClassicParts = Field(
-        ClassicParts.model_validate({}),
+    parts: ClassicParts = file_default(
+        ClassicParts.model_validate,
+        {},
         description="classic. Parts of every phase.",
-        json_schema_extra={"default": {"start": "10m", "failure": "10m", "recovery": "60m"}},
     )
     faults: Optional[ClassicFaultsSection] = Field(
         None,
         description="classic. A phase for each key.",
-        json_schema_extra={"default": {"device": {}, "network": {"options": {"method": "nft"}}}},
+        json_schema_extra={"default": _USUAL_FAULTS},
     )
     settle: Duration = Field(
         30.0,
         description="classic. Pause after every phase, before the wait for active+clean.",
-    )
-    wait: WaitCleanSection = Field(
-        WaitCleanSection.model_validate({}),
-        description="When the wait for active+clean is given up; never scaled.",
-        json_schema_extra={"default": {"at_most": "100h", "stalled": "2h"}},
     )
 
     @field_validator("shape")
@@ -301,9 +283,8 @@ class OsdFailureSection(BySizeSection):
     @field_validator("rate")
     @classmethod
     def _possible_rate(cls, rate: Optional[float], info: ValidationInfo) -> Optional[float]:
-        engine = info.data.get("engine")
-        if rate and engine and "rate" not in generator(engine).takes:
-            raise ValueError(f"goes with engine: {engine_with('takes', 'rate')}, and the engine here is {engine}")
+        if rate:
+            cls.check_rate(info.data.get("engine"))
         return rate
 
     @field_validator("fault")
@@ -332,12 +313,12 @@ class OsdFailureSection(BySizeSection):
 
     def _faults(self) -> List[plan.Fault]:
         if self.shape == "classic":
-            return (self.faults or usual_faults()).planned()
+            return (self.faults or ClassicFaultsSection.model_validate(_USUAL_FAULTS)).planned()
         return (self.fault or NodesDownSection.model_validate({})).planned(self.down_nodes)
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan."""
-        settings = self.settings.to_plan(scrub=False)
+        settings = self.settings_without_scrubs
         phases = self._reef() if self.shape == "reef" else ()
         base_plan = self.plan_of("osdfailure", phases, settings, clients, endpoints)
         return base_plan if self.shape == "reef" else self._classic(base_plan, clients)

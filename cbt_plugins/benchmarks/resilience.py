@@ -11,16 +11,14 @@ from typing import Annotated, Any, Dict, Iterator, Mapping, Optional, Sequence, 
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.benchmarks.by_size import BySizeSection, WaitCleanSection
+from cbt_plugins.benchmarks.by_size import FailuresSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
 from cbt_plugins.benchmarks.hybrid_keys import AnyRate
 from cbt_plugins.config.fault import TargetedFaultSection, lasting
-from cbt_plugins.config.generator_abilities import engine_with, generator
 from cbt_plugins.config.operations import MixSection
 from cbt_plugins.config.section_values import Workers
-from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default, validate
 from cbt_plugins.config.yaml_source import read
 
 _MINUTE = 60.0
@@ -60,19 +58,14 @@ def catalogue(context: Mapping[str, Any]) -> Failures:
     return failures
 
 
-class ResilienceSection(BySizeSection):
+class ResilienceSection(FailuresSection):
     """Failures one after the other on the same data, each with its losses: a scorecard of the cluster."""
 
     workers: Workers = 64
-    mix: MixSection = Field(
-        MixSection.model_validate(_MIX),
+    mix: MixSection = file_default(
+        MixSection.model_validate,
+        _MIX,
         description="Shares of operations in all phases but the fill; the default keeps the number of objects.",
-        json_schema_extra={"default": _MIX},
-    )
-    settings: SettingsSection = Field(
-        SettingsSection.model_validate({}),
-        description="As in `warp:`; the default of `scrub` is off.",
-        json_schema_extra={"default": {"scrub": "off"}},
     )
     age: Optional[Duration] = Field(None, description="Age the data first for so long, by a closed loop.")
     rate: AnyRate = Field(
@@ -84,10 +77,10 @@ class ResilienceSection(BySizeSection):
         2 * _MINUTE, description="Length of the closed loop that a percentage is of."
     )
     baseline: Duration = Field(10 * _MINUTE, description="Length of the phase without a failure, `no-failure`.")
-    parts: PartsSection = Field(
-        PartsSection.model_validate({}),
+    parts: PartsSection = file_default(
+        PartsSection.model_validate,
+        {},
         description="Parts of the phase of each failure.",
-        json_schema_extra={"default": {"start": "1m", "failure": "5m", "recovery": "10m"}},
     )
     failures: Optional[Annotated[Dict[str, TargetedFaultSection], Field(min_length=1)]] = Field(
         None,
@@ -95,20 +88,13 @@ class ResilienceSection(BySizeSection):
         validate_default=True,
     )
     repeat: int = Field(1, ge=1, le=_MANY, description="How often all failures are repeated.")
-    wait: WaitCleanSection = Field(
-        WaitCleanSection.model_validate({}),
-        description="When the wait for active+clean after each failure is given up; never scaled.",
-        json_schema_extra={"default": {"at_most": "100h", "stalled": "2h"}},
-    )
 
     @field_validator("rate")
     @classmethod
     def _possible_rate(
         cls, rate: Tuple[Optional[float], Optional[float]], info: ValidationInfo
     ) -> Tuple[Optional[float], Optional[float]]:
-        engine = info.data.get("engine")
-        if engine and "rate" not in generator(engine).takes:
-            raise ValueError(f"goes with engine: {engine_with('takes', 'rate')}, and the engine here is {engine}")
+        cls.check_rate(info.data.get("engine"))
         return rate
 
     @field_validator("failures")
@@ -171,7 +157,7 @@ class ResilienceSection(BySizeSection):
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan."""
-        settings = self.settings.to_plan(scrub=False)
+        settings = self.settings_without_scrubs
         return self.plan_of("resilience", list(self._phases()), settings, clients, endpoints)
 
 

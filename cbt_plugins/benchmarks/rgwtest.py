@@ -9,6 +9,7 @@ from pydantic import Field
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.config.validate import file_default
 
 _HOUR = 3600.0
 #: how long each of the published object sets was aged
@@ -18,10 +19,10 @@ _AGED = {"small": 24 * _HOUR, "generic": 12 * _HOUR}
 class RgwTestSection(BySizeSection):
     """The Reef study's cycle: fill, measure-new, age, measure-aged."""
 
-    measure: TimedSection = Field(
-        TimedSection.model_validate({"duration": "1h"}),
+    measure: TimedSection = file_default(
+        TimedSection.model_validate,
+        {"duration": "1h"},
         description="Length of each of the two measurements.",
-        json_schema_extra={"default": {"duration": "1h"}},
     )
     age: Optional[TimedSection] = Field(
         None, description="Length of the aging. Default: 24h for `set: small`, else 12h."

@@ -32,8 +32,8 @@ from cbt_plugins.config.section_values import (
     scaled_objects,
 )
 from cbt_plugins.config.shell_values import RgwUser
-from cbt_plugins.config.units import Sizes, size_texts
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
+from cbt_plugins.config.units import Sizes, parse_sizes, size_texts
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 
@@ -136,10 +136,10 @@ _Buckets = Annotated[
 class WarpSection(BenchmarkSection):
     """Phases of your choice."""
 
-    size: Sizes = Field(
-        ((4096, 4096, 1.0),),
+    size: Sizes = file_default(
+        parse_sizes,
+        "4KiB",
         description="One object size, or shares of several sizes: `{4KiB: 50%, 64KiB-1MiB: 50%}`.",
-        json_schema_extra={"default": "4KiB"},
     )
     buckets: _Buckets = Field(
         1, description="How many buckets the run makes; or groups of buckets, by name; or existing buckets."

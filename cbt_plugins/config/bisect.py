@@ -11,7 +11,7 @@ from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 from cbt_plugins.config.errors import ErrorAt, did_you_mean
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default, validate
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
 
@@ -91,8 +91,10 @@ class BisectSection(Strict):
     paths: Dict[str, float] = Field(
         {}, description="Weights of commits that touch files: `src/rgw/*: 10`. Default: 1."
     )
-    budget: BisectBudget = Field(
-        BisectBudget.model_validate({}), description="When the search ends.", json_schema_extra={"default": {}}
+    budget: BisectBudget = file_default(
+        BisectBudget.model_validate,
+        {},
+        description="When the search ends.",
     )
     program: Optional[str] = Field(
         None, min_length=1,

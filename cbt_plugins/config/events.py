@@ -26,7 +26,7 @@ from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.shell_values import check_no_password
 from cbt_plugins.config.thrash import ThrashSection
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, format_duration, parse_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one, validate
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one, validate
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import find_host, host_of
 
@@ -370,10 +370,10 @@ class FaultsInForce:
 class FaultFileSection(Strict):
     """Faults beside any benchmark; undone at its end at the latest."""
 
-    settings: SettingsSection = Field(
-        SettingsSection.model_validate({}),
+    settings: SettingsSection = file_default(
+        SettingsSection.model_validate,
+        {},
         description="Settings of the cluster during the run.",
-        json_schema_extra={"default": {}},
     )
     events: Events = Field(
         description="In order of time; each event is one of fault, thrash, run, upgrade, undo, mark."

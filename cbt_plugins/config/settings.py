@@ -10,7 +10,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 from cbt_plugins import conditions, plan
 from cbt_plugins.config.shell_values import check_option_value
 from cbt_plugins.config.units import Duration, format_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words, file_default
 
 #: whom `ceph config set` addresses: a section, perhaps a daemon, perhaps a mask
 _WHO = re.compile(r"(global|mon|mgr|osd|mds|client)(\.[A-Za-z0-9._-]+)?(/(class|host|rack|root)[:=][A-Za-z0-9._-]+)?")
@@ -154,10 +154,10 @@ class SettingsSection(Strict):
         + ", ".join(f"`{name}`" for name in conditions.NAMES)
         + ".",
     )
-    limits: LimitsSection = Field(
-        LimitsSection.model_validate({}),
+    limits: LimitsSection = file_default(
+        LimitsSection.model_validate,
+        {},
         description="When a fault or undo has failed; never scaled.",
-        json_schema_extra={"default": {}},
     )
 
     @field_validator("flags", "accept")

@@ -245,7 +245,7 @@ def _range(value: Any) -> _Range:
     return smallest, largest
 
 
-def _sizes(value: Any) -> plan.Sizes:
+def parse_sizes(value: Any) -> plan.Sizes:
     """Return one size, or sizes with their shares of the objects."""
     if not isinstance(value, dict):
         return ((*_range(value), 1.0),)
@@ -302,7 +302,7 @@ _ONE_SIZE = SIZE_PATTERN[len(r"^\s*") : -len(r"\s*$")]
 RANGE_PATTERN = rf"^\s*{_ONE_SIZE}(\s*-\s*{_ONE_SIZE})?\s*$"
 Sizes = Annotated[
     Tuple[Tuple[int, int, float], ...],
-    BeforeValidator(_sizes),
+    BeforeValidator(parse_sizes),
     WithJsonSchema(
         {
             "anyOf": [

@@ -6,6 +6,7 @@ import re
 from functools import lru_cache
 from typing import (
     Any,
+    Callable,
     Dict,
     Iterator,
     List,
@@ -18,7 +19,7 @@ from typing import (
     TypeVar,
 )
 
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from cbt_plugins.config.errors import Path, did_you_mean
 
@@ -35,6 +36,11 @@ class Strict(BaseModel):
     """A mapping that the user writes: unknown keys and nulls are errors, nothing is converted."""
 
     model_config = ConfigDict(extra="forbid", strict=True, frozen=True, hide_input_in_errors=True)
+
+
+def file_default(read: Callable[[Any], Any], value: Any, **options: Any) -> Any:
+    """Return the field of a key whose default is a value as a file has it, and what `read` makes of that."""
+    return Field(read(value), json_schema_extra={"default": value}, **options)
 
 
 def exactly_one(names: Sequence[str]) -> Dict[str, Any]:

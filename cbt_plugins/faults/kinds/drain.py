@@ -47,7 +47,6 @@ class Drain(Kind):
         balancers: Annotated[List[Node], LISTED, LISTED_SCHEMA] = Field(
             [],
             description="Nodes with a haproxy. Its servers are found by their addresses.",
-            json_schema_extra={"default": []},
         )
         socket: AbsolutePath = Field("/run/haproxy/admin.sock", description="The admin socket of haproxy.")
         off: str = Field("", description="Takes `{daemon}` on `{node}` out; it runs on the leading machine.")

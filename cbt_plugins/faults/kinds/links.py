@@ -60,7 +60,6 @@ class LinkOptions(DeadlineOptions, ServiceOptions):
         [],
         description="Nodes at the far ends of the links; nothing is changed on them. Default: all nodes of `cluster:` "
         "except the targets.",
-        json_schema_extra={"default": []},
     )
     ssh_port: Optional[int] = Field(
         None, ge=1, le=65535, description="Port of ssh; its packets pass. Default: the port of the run's connections."

@@ -38,7 +38,7 @@ class Network(Kind):
             "link", description="`link`: interfaces down; `nft`: packets dropped, except ssh's."
         )
         interfaces: Annotated[List[Interface], LISTED, LISTED_SCHEMA] = Field(
-            [], description="For `link`: the interfaces to take down.", json_schema_extra={"default": []}
+            [], description="For `link`: the interfaces to take down."
         )
         ssh_port: Optional[int] = Field(
             None, ge=1, le=65535, description="For `nft`: port of ssh. Default: the port of the run's connection."

@@ -128,7 +128,6 @@ class Power(_WholeNode):
         secrets: Names = Field(
             [],
             description="Environment variables that the two commands need, besides each `${NAME}` in their text.",
-            json_schema_extra={"default": []},
         )
 
         @model_validator(mode="after")
