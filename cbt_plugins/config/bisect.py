@@ -9,8 +9,8 @@ from typing import Annotated, Any, Dict, Iterator, Literal, Mapping, NamedTuple,
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
 from cbt_plugins.config.errors import ErrorAt, did_you_mean
-from cbt_plugins.config.shell_values import ShellCommand
-from cbt_plugins.config.units import Duration, Percent
+from cbt_plugins.config.repeated_cycle import BuiltCycleSection
+from cbt_plugins.config.units import Duration, Percent, share_within
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default, validate
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
@@ -65,29 +65,16 @@ class BisectBudget(Strict):
     )
 
 
-class BisectSection(Strict):
+class BisectSection(BuiltCycleSection):
     """The search for the commit that made a metric worse. CBT ignores this section."""
 
     repo: str = Field(".", min_length=1, description="A git repository, relative to this file.")
     good: Revision = Field(description="Commit without the change, an ancestor of `bad`.")
     bad: Revision = Field(description="Commit with the change.")
-    build: Optional[ShellCommand] = Field(
-        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD."
-    )
-    build_limit: Duration = Field(4 * 3600.0, description="Time limit of each command.")
-    deploy: ShellCommand = Field(description="Deploys the commit in the current folder, or $CBT_PLUGINS_BUILD.")
-    deploy_limit: Duration = Field(
-        3600.0, description="Time limit of each command."
-    )
-    cycle_limit: Optional[Duration] = Field(None, description="Time limit of each cycle. Default: no limit.")
     metric: str = Field(description="[[PHASE.]OPERATION.]METRIC, as `measure*.GET.p99_ms`; one number.")
     change: Literal["worse", "better"] = Field("worse", description="Direction in which the metric changed.")
-    effect: Percent = Field(
-        0.03, description="Smallest change that counts."
-    )
-    posterior: Percent = Field(
-        0.95, description="How sure the answer must be."
-    )
+    effect: Annotated[Percent, share_within(0.002, 0.5)] = Field(0.03, description="Smallest change that counts.")
+    posterior: Annotated[Percent, share_within(0.5, 0.999)] = Field(0.95, description="How sure the answer must be.")
     paths: Dict[str, float] = Field(
         {}, description="Weights of commits that touch files: `src/rgw/*: 10`. Default: 1."
     )
@@ -95,13 +82,6 @@ class BisectSection(Strict):
         BisectBudget.model_validate,
         {},
         description="When the search ends.",
-    )
-    program: Optional[str] = Field(
-        None, min_length=1,
-        description="Program that runs a cycle: `/opt/cbt/cbt.py`. Default: `python -m cbt_plugins`.",
-    )
-    through: Optional[str] = Field(
-        None, min_length=1, description="Command that runs a command on the head: `cbt-tools lab exec node0 --`."
     )
     builds: Optional[str] = Field(
         None, min_length=1, description="Folder of the builds; several searches may share it."
@@ -112,20 +92,6 @@ class BisectSection(Strict):
     def _check_metric(cls, text: str) -> str:
         metric_of(text)
         return text
-
-    @field_validator("posterior")
-    @classmethod
-    def _sure(cls, share: float) -> float:
-        if not 0.5 <= share <= 0.999:
-            raise ValueError("must be 50% to 99.9%")
-        return share
-
-    @field_validator("effect")
-    @classmethod
-    def _small(cls, share: float) -> float:
-        if not 0.002 <= share <= 0.5:
-            raise ValueError("must be 0.2% to 50%")
-        return share
 
     @field_validator("paths")
     @classmethod

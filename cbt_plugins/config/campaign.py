@@ -10,6 +10,7 @@ import yaml
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
+from cbt_plugins.config.repeated_cycle import RepeatedCycleSection
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
@@ -55,7 +56,7 @@ class ArmSection(Strict):
     common: _Keys = _MERGED
 
 
-class CampaignSection(Strict):
+class CampaignSection(RepeatedCycleSection):
     """The same cycle on several arms, in turns, until the answer is sure. CBT ignores this section."""
 
     arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what it changes in the file.")
@@ -81,14 +82,6 @@ class CampaignSection(Strict):
     )
     prepare_limit: Duration = Field(
         3600.0, description="Time limit of each command."
-    )
-    cycle_limit: Optional[Duration] = Field(None, description="Time limit of each cycle. Default: no limit.")
-    program: Optional[ShellCommand] = Field(
-        None,
-        description="Program that runs a cycle: `/opt/cbt/cbt.py`. Default: `python -m cbt_plugins`.",
-    )
-    through: Optional[ShellCommand] = Field(
-        None, description="Command that runs a command on the head: `cbt-tools lab exec node0 --`."
     )
     code_or_defaults: bool = Field(
         False,

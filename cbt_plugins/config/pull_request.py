@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
 
-from pydantic import Field, field_validator
+from pydantic import Field, field_validator, model_validator
 
 from cbt_plugins.config.campaign import KEY as CAMPAIGN
 from cbt_plugins.config.campaign import check_keys
 from cbt_plugins.config.errors import ErrorAt
+from cbt_plugins.config.repeated_cycle import BuiltCycleSection
 from cbt_plugins.config.shell_values import ShellCommand
-from cbt_plugins.config.units import Duration, Percent, format_percent
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
+from cbt_plugins.config.units import Duration, Percent, format_percent, share_within
+from cbt_plugins.config.validate import FieldError, FieldErrors, validate
 from cbt_plugins.config.yaml_source import YamlSource
 
 #: the section's name, which CBT does not read
@@ -21,7 +22,7 @@ KEY = "pr"
 BASE, HEAD = "base", "head"
 
 
-class PullRequestSection(Strict):
+class PullRequestSection(BuiltCycleSection):
     """A verdict for a pull request, or for two builds, containers or releases. CBT ignores it."""
 
     repo: Optional[str] = Field(
@@ -30,54 +31,32 @@ class PullRequestSection(Strict):
         description="A git repository, relative to this file: BASE and HEAD are its commits. Default: `deploy` knows "
         "what they are.",
     )
-    build: Optional[ShellCommand] = Field(
-        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD."
-    )
-    build_limit: Duration = Field(4 * 3600.0, description="Time limit of each command.")
     deploy: ShellCommand = Field(
         description="Deploys $CBT_PLUGINS_REVISION (BASE or HEAD), or the commit in the current folder, or "
         "$CBT_PLUGINS_BUILD, with the same data each time."
     )
-    deploy_limit: Duration = Field(3600.0, description="Time limit of each command.")
     cycle_limit: Duration = Field(3600.0, description="Time limit of each cycle.")
     clean: Optional[ShellCommand] = Field(
         None, description="Removes what `deploy` has started: before each deployment, and at the end."
     )
-    limit: Percent = Field(0.05, description="A change for the worse that is surely smaller is no regression.")
-    false_alarms: Percent = Field(0.01, description="Chance of a false regression.")
+    limit: Annotated[Percent, share_within(0.002, 0.5)] = Field(
+        0.05, description="A change for the worse that is surely smaller is no regression."
+    )
+    false_alarms: Annotated[Percent, share_within(0.001, 0.1)] = Field(
+        0.01, description="Chance of a false regression."
+    )
     keys: List[Annotated[str, Field(min_length=1)]] = Field(
         [], description="Key rows, as in `compare --key`. Default: throughput, p99, recovery."
     )
     seed: int = Field(0, ge=0, description="Seed of the order of base and head in blocks.")
-    program: Optional[ShellCommand] = Field(
-        None, description="Program that runs a cycle: `/opt/cbt/cbt.py`. Default: `python -m cbt_plugins`."
-    )
-    through: Optional[ShellCommand] = Field(
-        None, description="Command that runs a command on the head: `cbt-tools lab exec node0 --`."
-    )
 
     _check_keys = field_validator("keys")(check_keys)
 
-    @field_validator("limit")
-    @classmethod
-    def _check_limit(cls, share: float) -> float:
-        if not 0.002 <= share <= 0.5:
-            raise ValueError("must be 0.2% to 50%")
-        return share
-
-    @field_validator("false_alarms")
-    @classmethod
-    def _check_false_alarms(cls, share: float) -> float:
-        if not 0.001 <= share <= 0.1:
-            raise ValueError(f"must be {format_percent(0.001)} to {format_percent(0.1)}")
-        return share
-
-    @field_validator("build")
-    @classmethod
-    def _needs_repo(cls, command: Optional[str], info: Any) -> Optional[str]:
-        if command and not info.data.get("repo"):
-            raise FieldErrors([FieldError((), "needs `repo:`, the git repository whose commits are built")])
-        return command
+    @model_validator(mode="after")
+    def _needs_repo(self) -> PullRequestSection:
+        if self.build and not self.repo:
+            raise FieldErrors([FieldError(("build",), "needs `repo:`, the git repository whose commits are built")])
+        return self
 
     @property
     def prepare(self) -> List[str]:

@@ -7,7 +7,7 @@ import re
 from decimal import Decimal
 from typing import Annotated, Any, Dict, List, Sequence, Tuple
 
-from pydantic import BeforeValidator, WithJsonSchema
+from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from cbt_plugins import formatting, plan
 from cbt_plugins.config.errors import did_you_mean
@@ -227,6 +227,17 @@ Percent = Annotated[
     BeforeValidator(_positive_percent),
     WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN, "examples": ["30%"], "title": "percent"}),
 ]
+
+
+def share_within(least: float, most: float) -> AfterValidator:
+    """Return the limits of a share, for the type of its key."""
+
+    def check(share: float) -> float:
+        if not least <= share <= most:
+            raise ValueError(f"must be {format_percent(least)} to {format_percent(most)}")
+        return share
+
+    return AfterValidator(check)
 
 
 _Range = Tuple[int, int]
