@@ -27,6 +27,8 @@ TOTAL = "total"
 CLUSTER = "cluster"
 #: relative changes within which most metrics are equivalent, unless the user says otherwise
 MARGIN = 0.05
+#: chance of a false better or worse in a table of results, unless the user says otherwise
+ALPHA = 0.05
 
 
 class Direction(Enum):

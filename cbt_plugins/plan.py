@@ -242,6 +242,10 @@ class Ladder:
     objective: Mapping[str, float]  # "GET/p99_ms" -> its limit, in the unit of the metric
 
 
+#: of the CRUSH rule that a pool has of its own, where the file names no other
+ROOT, FAILURE_DOMAIN = "default", "host"
+
+
 @dataclass(frozen=True)
 class RunPool:
     """A pool that the run makes, and removes at its end; or, `existing`, one that it gives other options meanwhile."""

@@ -25,7 +25,7 @@ class BacklogProfile(Strict):
 
 
 class Backlog(AgentMonitor):
-    """Keys: `interval` (seconds, default 60), `nodes` (default head; its first node asks)."""
+    """Work that waits, as RGWs and OSDs tell; the first of its nodes asks. The keys are those of `BacklogProfile`."""
 
     Section = BacklogProfile
     _profile: BacklogProfile

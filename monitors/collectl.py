@@ -24,7 +24,7 @@ DEFAULT_ARGS = (
 
 
 class Collectl(Monitor):
-    """Keys: `nodes` (default clients, osds, mons, rgws) and `args`, with {collectl_dir} for the directory."""
+    """Runs collectl on `nodes`, with `args`, in which {collectl_dir} is the directory."""
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(config, cluster, common)

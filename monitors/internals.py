@@ -23,7 +23,7 @@ class InternalsProfile(Strict):
 
 
 class Internals(AgentMonitor):
-    """Keys: `interval` (seconds, default 10), `nodes` (default osds, rgws)."""
+    """Counters of daemons. The keys are those of `InternalsProfile`."""
 
     Section = InternalsProfile
     _profile: InternalsProfile

@@ -37,7 +37,7 @@ class LiveProfile(Strict):
 
 
 class LivePageOfRun(Monitor):
-    """Key: `serve` (default 7878). The run opens the page itself, before its first phase: see `open_page`."""
+    """The page of a run, which the run opens before its first phase (`open_page`). The key is that of `LiveProfile`."""
 
     Section = LiveProfile
 

@@ -33,7 +33,7 @@ class RecoveryProfile(Strict):
 
 
 class Recovery(AgentMonitor):
-    """Keys: `interval` (seconds), `nodes` (default head; its first node is used), `librados: false`."""
+    """States of PGs and OSDs; the first of its nodes asks. The keys are those of `RecoveryProfile`."""
 
     Section = RecoveryProfile
     _profile: RecoveryProfile

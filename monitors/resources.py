@@ -26,7 +26,7 @@ class ResourcesProfile(Strict):
 
 
 class Resources(AgentMonitor):
-    """Keys: `interval` (seconds, default 1), `nodes` (default clients, osds, mons, rgws, mgrs, head)."""
+    """CPU, memory, disks and network of nodes. The keys are those of `ResourcesProfile`."""
 
     Section = ResourcesProfile
     _profile: ResourcesProfile

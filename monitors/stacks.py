@@ -29,7 +29,7 @@ class StacksProfile(Strict):
 
 
 class Stacks(AgentMonitor):
-    """Keys: `interval` (seconds, default 30), `seconds`, `hz`, `calls`, `nodes` (default osds, rgws)."""
+    """Call stacks of daemons. The keys are those of `StacksProfile`."""
 
     Section = StacksProfile
     _profile: StacksProfile

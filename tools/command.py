@@ -66,6 +66,11 @@ class Parser(argparse.ArgumentParser):
                 yield from action.option_strings
 
 
+def help_text(text: str) -> str:
+    """Return a text as argparse takes it: a % would begin the name of a value."""
+    return text.replace("%", "%%")
+
+
 def explain(parser: argparse.ArgumentParser, examples: Sequence[str], statuses: Mapping[int, str] = {}) -> None:
     """Add examples and exit statuses to a help: 0, 2 and `statuses`; "" stands for the text in STATUSES."""
     lines = ["example:" if len(examples) == 1 else "examples:", *(f"  {line}" for line in examples), "", "exit status:"]

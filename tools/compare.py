@@ -7,7 +7,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
-from .command import OK, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain, say
+from cbt_plugins.config.units import format_percent
+from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
+
+from .command import OK, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain, help_text, say
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, add_renamed, put
 
 if TYPE_CHECKING:
@@ -94,10 +97,17 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--margin",
         metavar="PERCENT",
-        help="changes within this margin are equivalent (default: 5%%; of success rates 0.1%%)",
+        help=help_text(
+            f"changes within this margin are equivalent (default: {format_percent(MARGIN)}; "
+            f"of success rates {format_percent(METRICS['success_rate'].margin)})"
+        ),
     )
-    parser.add_argument("--alpha", metavar="P", help="false alarm rate of the table (default: 0.05)")
-    parser.add_argument("--confidence", metavar="PERCENT", help="confidence of intervals: 1 - alpha (default: 95%%)")
+    parser.add_argument("--alpha", metavar="P", help=f"false alarm rate of the table (default: {ALPHA:g})")
+    parser.add_argument(
+        "--confidence",
+        metavar="PERCENT",
+        help=help_text(f"confidence of intervals: 1 - alpha (default: {format_percent(1 - ALPHA)})"),
+    )
 
 
 def run(args: argparse.Namespace) -> int:

@@ -6,6 +6,8 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cbt_plugins.metrics import ALPHA
+
 from . import compare
 from .command import FAILED, INCONCLUSIVE, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, put
@@ -30,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "(limits of the new value); repeatable; the last limit that matches a metric counts",
     )
     parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file with limits: {GET.p99_ms: 10%%, ...}")
-    parser.add_argument("--alpha", metavar="P", help="false alarm rate of the gate (default: 0.05)")
+    parser.add_argument("--alpha", metavar="P", help=f"false alarm rate of the gate (default: {ALPHA:g})")
     add_forms(parser, TEXT, JSON, CSV, MD, HTML)
     parser.set_defaults(margin=None, confidence=None)
 

@@ -18,6 +18,9 @@ if TYPE_CHECKING:
 #: a folder of pages
 SITE = "site"
 
+#: expected false alarms per year
+_ALARMS = 1.0
+
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     examples = (
@@ -30,10 +33,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     compare.add_choice(parser)
     parser.add_argument(
         "--alarms", type=float, metavar="N",
-        help="expected false alarms per year, if this is run after each run (default: 1)",
+        help=f"expected false alarms per year, if this is run after each run (default: {_ALARMS:g})",
     )
     parser.add_argument("--alpha", metavar="P", help="instead of --alarms: the false alarm rate of this one look")
-    parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed of the permutations (default: %(default)s)")
     parser.add_argument(
         "--triage", type=Path, metavar="FILE",
         help="for a site: file with decisions on changes (default: triage.yaml beside the archives)",
@@ -77,7 +80,7 @@ def _budget(args: argparse.Namespace) -> AlarmBudget:
     if args.alarms is not None and (args.alpha or not args.alarms > 0):
         raise CommandError("give a number of --alarms above 0, or --alpha")
     alpha = compare.parse_share("--alpha", args.alpha) if args.alpha else None
-    return AlarmBudget(args.alarms or 1.0, alpha)
+    return AlarmBudget(args.alarms or _ALARMS, alpha)
 
 
 def _site(args: argparse.Namespace) -> int:

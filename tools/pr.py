@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a CBT file with `pr:` (docs/PR.md)")
     parser.add_argument(
-        "--within", default="8h", metavar="TIME", help="time for everything, including builds (default: 8h)"
+        "--within", default="8h", metavar="TIME", help="time for everything, including builds (default: %(default)s)"
     )
     parser.add_argument(
         "-a", "--archive", type=Path, metavar="FOLDER", help="folder for its files (default: pr-HASH in this folder)"

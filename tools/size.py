@@ -10,7 +10,7 @@ from cbt_plugins.models.capacity import FULL, MIN_ALLOC, parse_cosbench
 from cbt_plugins.models.pools import TARGET, Redundancy
 
 from . import size_answers
-from .command import OK, CommandError, explain
+from .command import OK, CommandError, explain, help_text
 from .format_option import JSON, TEXT, add_forms, add_renamed, put
 
 
@@ -148,7 +148,8 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--raw", type=_SIZE, help="raw space of all OSDs, such as 524TiB")
     parser.add_argument("--available", type=_SIZE, help="MAX AVAIL of the pool, instead of --raw or --df")
     parser.add_argument("--pool", type=_POOL, help="redundancy of the pool: 3 (copies) or 4+2 (erasure code)")
-    parser.add_argument("--full", type=_SHARE, default=FULL, help="full ratio of the OSDs (default: 95%%)")
+    full = help_text(f"full ratio of the OSDs (default: {units.format_percent(FULL)})")
+    parser.add_argument("--full", type=_SHARE, default=FULL, help=full)
     parser.add_argument("--fill", type=_SHARE, help="share of the available space to fill")
     parser.add_argument(
         "--sizes", type=_taking(_sizes), help="object sizes: 1KB:50,64KB:50 or 4MiB or COSBench's h(1|1|50,...)KB"
@@ -156,8 +157,11 @@ def _capacity(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--cosbench", action="store_true", help="use the weights with which COSBench really draws these sizes"
     )
-    parser.add_argument("--buckets", type=_MANY, default=1, help="number of buckets (default: 1)")
-    parser.add_argument("--min-alloc", type=_SIZE, default=MIN_ALLOC, help="bluestore_min_alloc_size (default: 4KiB)")
+    parser.add_argument("--buckets", type=_MANY, default=1, help="number of buckets (default: %(default)s)")
+    least = units.format_size(MIN_ALLOC)
+    parser.add_argument(
+        "--min-alloc", type=_SIZE, default=MIN_ALLOC, help=f"bluestore_min_alloc_size (default: {least})"
+    )
     parser.add_argument("--per-day", type=_MANY, metavar="N", help="objects per day, to convert to requests per second")
 
 
@@ -169,7 +173,7 @@ def _pgs(parser: argparse.ArgumentParser) -> None:
         help="a pool, such as images=25/3; repeatable",
     )
     parser.add_argument(
-        "--target", type=_MANY, default=TARGET, help="PGs per OSD (default: 100; 200 if the OSDs will double)"
+        "--target", type=_MANY, default=TARGET, help="PGs per OSD (default: %(default)s; 200 if the OSDs will double)"
     )
 
 
@@ -210,7 +214,7 @@ def _mix_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--keys", type=_MANY, help="number of keys in the range that PUT and DELETE take at random")
     parser.add_argument(
-        "--start", type=_SHARE, default=1.0, help="share of the keys that exist at first (default: 100%%)"
+        "--start", type=_SHARE, default=1.0, help="share of the keys that exist at first; all of them without it"
     )
     parser.add_argument("--rate", type=_RATE, help="requests a second, all operations together")
     parser.add_argument("--for", dest="seconds", type=_SECONDS, help="duration of the load, such as 1h")

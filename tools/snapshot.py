@@ -32,7 +32,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("file", type=Path, help="a CBT YAML file, for its `cluster:` section")
     parser.add_argument("sample", type=Path, help="file of the sample: fsid, names and hashes of objects")
-    parser.add_argument("--seed", type=int, default=0, help="seed that chooses the objects (default 0)")
+    parser.add_argument("--seed", type=int, default=0, help="seed that chooses the objects (default %(default)s)")
     parser.add_argument("--objects", type=int, default=OBJECTS, help="number of objects (default %(default)s)")
 
 

@@ -106,7 +106,7 @@ class WorkSection(Strict):
         None, description="Open loop: of all drivers. Default: closed loop."
     )
     arrivals: Optional[Literal["poisson", "even"]] = Field(
-        None, description="Arrivals of an open loop. Default: `poisson`."
+        None, description=f"Arrivals of an open loop. Default: `{plan.Work.arrivals}`."
     )
     buckets: Optional[Buckets] = Field(
         None, description="across_buckets. By number, name or group."
@@ -163,7 +163,7 @@ class HybridSection(Strict):
         description="cbt-load. Open loop: of all drivers, or `50%` of the last closed loop. Default: closed loop.",
     )
     arrivals: Optional[Literal["poisson", "even"]] = Field(
-        None, description="cbt-load. Arrivals of an open loop. Default: `poisson`."
+        None, description=f"cbt-load. Arrivals of an open loop. Default: `{plan.Work.arrivals}`."
     )
     ramp: Optional[Duration] = Field(
         None, description="cbt-load. Time before `duration` in which the load grows."
@@ -287,7 +287,9 @@ class LadderSection(Strict):
     steps: int = Field(10, ge=2, le=100, description="Number of steps. Steps that are left over repeat a load.")
     duration: Duration = Field(description="Length of each step.")
     warmup: Optional[Duration] = Field(None, description="Time before each step, not measured.")
-    arrivals: Optional[Literal["poisson", "even"]] = Field(None, description="Arrivals of `rate`. Default: `poisson`.")
+    arrivals: Optional[Literal["poisson", "even"]] = Field(
+        None, description=f"Arrivals of `rate`. Default: `{plan.Work.arrivals}`."
+    )
     mix: MixSection = file_default(
         MixSection.model_validate,
         DEFAULT_MIX_TEXT,

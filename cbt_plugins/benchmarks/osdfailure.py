@@ -27,6 +27,8 @@ from cbt_plugins.config.section_values import MANY, scaled_duration
 from cbt_plugins.config.units import Duration, Sizes, parse_duration, parse_sizes, size_texts
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words, file_default
 
+#: targets of a fault that names none
+_NUMBER = 1
 _MINUTE = 60.0
 #: the phase without a failure
 CONTROL = "control"
@@ -54,7 +56,7 @@ class DeviceFaultSection(AnyFaultSection):
 
     kind: str = Field("stop", min_length=1, description="Kind of the fault; it takes OSDs.")
     osds: Optional[Osds] = Field(None, description="These targets.")
-    osd_number: Optional[Number] = Field(None, description="So many, chosen by the seed. Default: 1.")
+    osd_number: Optional[Number] = Field(None, description=f"So many, chosen by the seed. Default: {_NUMBER}.")
 
     @model_validator(mode="after")
     def _check_section(self) -> DeviceFaultSection:
@@ -64,7 +66,7 @@ class DeviceFaultSection(AnyFaultSection):
 
     def planned(self, label: str) -> plan.Fault:
         """Return the plan's fault."""
-        return self.to_plan(label, [f"osd.{osd}" for osd in self.osds or ()], self.osd_number or 1, "osd")
+        return self.to_plan(label, [f"osd.{osd}" for osd in self.osds or ()], self.osd_number or _NUMBER, "osd")
 
 
 class NetworkFaultSection(AnyFaultSection):
@@ -72,7 +74,7 @@ class NetworkFaultSection(AnyFaultSection):
 
     kind: str = Field("network", min_length=1, description="Kind of the fault; it takes nodes.")
     nodes: Optional[Nodes] = Field(None, description="These targets.")
-    osd_nodes: Optional[Number] = Field(None, description="So many, chosen by the seed. Default: 1.")
+    osd_nodes: Optional[Number] = Field(None, description=f"So many, chosen by the seed. Default: {_NUMBER}.")
 
     @field_validator("nodes")
     @classmethod
@@ -88,7 +90,7 @@ class NetworkFaultSection(AnyFaultSection):
 
     def planned(self, label: str) -> plan.Fault:
         """Return the plan's fault."""
-        return self.to_plan(label, self.nodes or (), self.osd_nodes or 1, "node")
+        return self.to_plan(label, self.nodes or (), self.osd_nodes or _NUMBER, "node")
 
 
 class RebootFaultSection(NetworkFaultSection):

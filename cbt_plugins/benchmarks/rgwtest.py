@@ -9,6 +9,7 @@ from pydantic import Field
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.config.units import format_duration
 from cbt_plugins.config.validate import file_default
 
 _HOUR = 3600.0
@@ -25,12 +26,13 @@ class RgwTestSection(BySizeSection):
         description="Length of each of the two measurements.",
     )
     age: Optional[TimedSection] = Field(
-        None, description="Length of the aging. Default: 24h for `set: small`, else 12h."
+        None, description=f"Length of the aging. Default: {format_duration(_AGED['small'])} for `set: small`, "
+        f"else {format_duration(_AGED['generic'])}."
     )
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
         """Return the plan."""
-        aged = self.age.duration if self.age else _AGED.get(self.objects.set or "", 12 * _HOUR)
+        aged = self.age.duration if self.age else _AGED[self.objects.set or "generic"]
         phases = (
             self.fill_phase(),
             self.hybrid_phase("measure-new", "measure", self.measure.duration),

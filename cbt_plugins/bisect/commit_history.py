@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import List, Mapping, Sequence, Tuple
 
 from cbt_plugins.campaigns.trial import environment
+from cbt_plugins.config.bisect import WEIGHT
 
 #: commits of a search; more are a mistake
 MOST = 20_000
@@ -29,7 +30,7 @@ class Commit:
     sha: str
     subject: str
     parents: Tuple[str, ...] = ()
-    weight: float = 1.0
+    weight: float = WEIGHT
 
     @property
     def short(self) -> str:
@@ -103,11 +104,11 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
 
 def _weight(files: Sequence[str], paths: Mapping[str, float]) -> float:
     heaviest = [
-        [weight for pattern, weight in paths.items() if fnmatchcase(file, pattern)][-1:] or [1.0]
+        [weight for pattern, weight in paths.items() if fnmatchcase(file, pattern)][-1:] or [WEIGHT]
         for file in files
         if file
     ]
-    return max((weight for (weight,) in heaviest), default=1.0)
+    return max((weight for (weight,) in heaviest), default=WEIGHT)
 
 
 class Worktree:

@@ -17,6 +17,7 @@ from cbt_plugins.cbt.archive_layout import refuse
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.config import registry
+from cbt_plugins.config.cluster import DEFAULT_CONF
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.screen import printable_output
@@ -136,7 +137,7 @@ class RunLoop:
         self._cluster.setdefault("tmp_dir", f"/tmp/cbt.{os.getpid()}")
         if conf:
             self._cluster["conf_file"] = conf
-        self._cluster.setdefault("conf_file", "/etc/ceph/ceph.conf")
+        self._cluster.setdefault("conf_file", DEFAULT_CONF)
         self._load = registry.loaders(registry.BENCHMARKS)
         self._monitors = {"collectl": _collectl, **registry.loaders(registry.MONITORS)}
 

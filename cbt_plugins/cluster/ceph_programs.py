@@ -8,11 +8,10 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from cbt_plugins.cluster.shell_programs import script
+from cbt_plugins.config.cluster import DEFAULT_CONF
 
 #: value of `cluster: ceph:`
 CEPHADM = "cephadm"
-#: of a node where nothing else is said, and of the container in any case
-DEFAULT_CONF = "/etc/ceph/ceph.conf"
 _SHELL = Path(__file__).with_name("cephadm_shell.sh")
 #: the distribution's Python is the one that has Ceph's bindings
 _PYTHON = "$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)"

@@ -34,7 +34,7 @@ from cbt_plugins.compare.statistics import (
 from cbt_plugins.compare.statistics.runs import Times
 from cbt_plugins.compare.statistics.student import KNOWN_SCATTER
 from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, StatisticsWarning, Verdict, widened
-from cbt_plugins.metrics import METRICS, TOTAL, Direction, Metric
+from cbt_plugins.metrics import ALPHA, METRICS, TOTAL, Direction, Metric
 from cbt_plugins.results.run_record import STATE, Measurement
 
 Key = Tuple[str, str, str]  # phase, op, metric
@@ -145,7 +145,7 @@ class Rules:
     """The rules of a comparison."""
 
     margin: Optional[float] = None  # a change within +-margin counts as none; None: each metric has its own
-    alpha: float = 0.05  # of the table
+    alpha: float = ALPHA  # of the table
     paired: bool = False
     #: metric -> relative scatter from run to run, where it is known; "": of all rates
     scatter: Mapping[str, float] = field(default_factory=dict)

@@ -15,6 +15,8 @@ from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_de
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
 
+#: of a commit that touches no file of `paths`
+WEIGHT = 1.0
 #: the section's name, which CBT does not read
 KEY = "bisect"
 _REVISION = r"[A-Za-z0-9_][A-Za-z0-9_./@{}^~+-]{0,200}"
@@ -76,7 +78,7 @@ class BisectSection(BuiltCycleSection):
     effect: Annotated[Percent, share_within(0.002, 0.5)] = Field(0.03, description="Smallest change that counts.")
     posterior: Annotated[Percent, share_within(0.5, 0.999)] = Field(0.95, description="How sure the answer must be.")
     paths: Dict[str, float] = Field(
-        {}, description="Weights of commits that touch files: `src/rgw/*: 10`. Default: 1."
+        {}, description=f"Weights of commits that touch files: `src/rgw/*: 10`. Default: {WEIGHT:g}."
     )
     budget: BisectBudget = file_default(
         BisectBudget.model_validate,

@@ -15,7 +15,7 @@ from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.yaml_source import YamlSource
-from cbt_plugins.metrics import METRICS
+from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
 #: the section's name, which CBT does not read
 KEY = "campaign"
@@ -63,11 +63,12 @@ class CampaignSection(RepeatedCycleSection):
     base: Optional[str] = Field(None, description="Arm that all other arms are compared with. Default: the first arm.")
     blocks: int = Field(20, ge=4, le=40, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
-        0.05,
-        description="The smallest change that matters; a surely smaller change is equivalent. For success rates: 0.1%.",
+        MARGIN,
+        description="The smallest change that matters; a surely smaller change is equivalent. For success rates: "
+        f"{format_percent(METRICS['success_rate'].margin)}.",
     )
     alpha: Percent = Field(
-        0.05,
+        ALPHA,
         description="Chance of any false `better` or `worse` in the campaign.",
     )
     spending: Literal["pocock", "obrien-fleming"] = Field(

@@ -20,6 +20,8 @@ def _nodes(value: Any) -> Any:
     return list(value) if isinstance(value, dict) else value
 
 
+#: of a node where nothing else is said, and of cephadm's container in any case
+DEFAULT_CONF = "/etc/ceph/ceph.conf"
 Node = Annotated[str, BeforeValidator(check_name), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 _List = Annotated[List[Node], Field(min_length=1)]
 _LIST_OR_MAPPING = {
@@ -97,7 +99,7 @@ class ClusterSection(BaseModel):
     iterations: int = Field(ge=1, le=10_000, description="Repetitions of every run.")
     use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
     rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})
-    conf_file: Optional[FilePath] = Field(None, description="Default: /etc/ceph/ceph.conf.")
+    conf_file: Optional[FilePath] = Field(None, description=f"Default: {DEFAULT_CONF}.")
     ceph: Optional[Literal["cephadm"]] = Field(
         None, description="`cephadm`: the head has Ceph's programs in `cephadm shell`. Default: they are installed."
     )

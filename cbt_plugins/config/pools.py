@@ -107,12 +107,14 @@ class PoolSection(Strict):
     )
     bulk: Optional[bool] = Field(None, description="bulk, for the autoscaler.")
     compression: Optional[CompressionSection] = Field(None, description="Compression by BlueStore.")
-    application: Optional[CrushName] = Field(None, description="Application of the pool. Default: `rgw`.")
+    application: Optional[CrushName] = Field(
+        None, description=f"Application of the pool. Default: `{plan.RunPool.application}`."
+    )
     profile: Optional[_Profile] = Field(None, description="Profile of the erasure code: `{plugin: isa}`.")
     rule: Optional[CrushName] = Field(None, description="Existing CRUSH rule.")
-    root: Optional[CrushName] = Field(None, description="Root of the pool's own CRUSH rule. Default: `default`.")
+    root: Optional[CrushName] = Field(None, description=f"Root of the pool's own CRUSH rule. Default: `{plan.ROOT}`.")
     failure_domain: Optional[CrushName] = Field(
-        None, description="Failure domain of the pool's own CRUSH rule. Default: `host`."
+        None, description=f"Failure domain of the pool's own CRUSH rule. Default: `{plan.FAILURE_DOMAIN}`."
     )
     device_class: Optional[CrushName] = Field(
         None, description="Device class of the pool's own CRUSH rule: `hdd`, `ssd`, ..."
@@ -159,7 +161,7 @@ class PoolSection(Strict):
             pg_num=self.pg_num,
             target_ratio=self.target_ratio,
             bulk=self.bulk,
-            application=self.application or "rgw",
+            application=self.application or plan.RunPool.application,
             options=tuple(options),
         )
 

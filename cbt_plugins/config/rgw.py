@@ -11,6 +11,7 @@ from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.pools import PoolSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.validate import FieldError, Strict
+from cbt_plugins.plan import RunPool
 
 #: what is kept in OMAP, which erasure coded pools have not
 _OMAP = ("index", "extra")
@@ -32,7 +33,7 @@ class PlacementSection(Strict):
             if pool is None:
                 hint = did_you_mean(key, pools) or f"; there are: {', '.join(pools) or 'none'}"
                 yield FieldError((name,), f"no pool {key!r} under pools:{hint}")
-            elif pool.existing or (pool.application or "rgw") != "rgw":
+            elif pool.existing or (pool.application or RunPool.application) != RunPool.application:
                 yield FieldError((name,), f"{key} must be a pool that the run makes, with application: rgw")
             elif name in _OMAP and pool.ec:
                 yield FieldError((name,), f"{key} is erasure coded, and {name} needs a pool with replicas")

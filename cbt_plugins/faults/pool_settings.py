@@ -9,7 +9,7 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Optional, Seque
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Place, Step
-from cbt_plugins.plan import RunPool
+from cbt_plugins.plan import FAILURE_DOMAIN, ROOT, RunPool
 
 #: prints the number of PGs of a pool, and the number of PGs that are not active+clean
 _PGS = (
@@ -84,7 +84,7 @@ class PoolMaker:
                 do.append(f"osd crush rule create-erasure {of} {of}")
         elif not rule and (pool.root or pool.failure_domain or pool.device_class):
             rule = name
-            where = [pool.root or "default", pool.failure_domain or "host", *filter(None, [pool.device_class])]
+            where = [pool.root or ROOT, pool.failure_domain or FAILURE_DOMAIN, *filter(None, [pool.device_class])]
             do.append(f"osd crush rule create-replicated {of} {shlex.join(where)}")
         if rule == name:
             undo.append(f"osd crush rule rm {of}")

@@ -210,11 +210,34 @@ def test_modules_are_named_after_nouns(capsys: pytest.CaptureFixture[str]) -> No
         print(f"\n{len(names)} modules")
 
 
+#: a default that a description says in figures; those of a key are beside the text, and the text is made of them
+LITERAL_DEFAULT = re.compile(r"[Dd]efaults?(?::| is)? *\(?[0-9/]")
+#: defaults that are in another room than the key, or of another program
+FAR_DEFAULTS = {
+    "cbt_plugins.benchmarks.common_keys: Default: 3",  # of results: 3 times p99 of the baseline
+    "cbt_plugins.monitors.recovery: default 0",  # of the agent, which nodes get
+    "cbt_plugins.tools.watch: default: 1",  # 127.0.0.1
+}
+
+
+def test_no_description_says_a_default_in_figures() -> None:
+    literal = {
+        f"{name}: {default}"
+        for name, tree in trees().items()
+        for word in ast.walk(tree)
+        if isinstance(word, ast.keyword) and word.arg in ("description", "help")
+        for part in ast.walk(word.value)
+        if isinstance(part, ast.Constant) and isinstance(part.value, str)
+        for default in LITERAL_DEFAULT.findall(part.value)
+    }
+    assert literal == FAR_DEFAULTS
+
+
 #: percent of a share by hand, or without a space: in files and options, whose spelling is `30%`, by format_percent
 PERCENT_BY_HAND = re.compile(r"\{[^{}]*\b100(\.0)? ?\*[^{}]*\} ?%|:[-+.0-9]*%\}|\{[^{}]+\}%")
-FILES_OF_PERCENT = {"cbt_plugins.config.units", "cbt_plugins.config.cosbench", "cbt_plugins.config.objective"}
-FILES_OF_PERCENT |= {"cbt_plugins.results.importers.cosbench"}  # the file of another program
-FILES_OF_PERCENT |= {"cbt_plugins.formatting"}
+FILES_OF_PERCENT = {"cbt_plugins.config.units", "cbt_plugins.config.objective", "cbt_plugins.formatting"}
+# files of another program
+FILES_OF_PERCENT |= {"cbt_plugins.config.converters.cosbench", "cbt_plugins.results.importers.cosbench"}
 
 
 def test_percent_has_one_spelling() -> None:

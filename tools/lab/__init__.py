@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
+from cbt_plugins.config.units import format_size, parse_size
 from cbt_plugins.formatting import about_size
 from cbt_plugins.wait import wait_until
 
@@ -22,7 +23,7 @@ from .namespaces import cache_home
 from .needs import LabError
 from .root_builder import RootBuilder
 from .snapshots import Snapshots
-from .topology import HEAD, Topology, parse_bytes, parse_ec
+from .topology import HEAD, Topology, parse_ec
 
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 
@@ -136,10 +137,16 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
         "--ec", type=_argument(parse_ec), metavar="K+M", help="erasure coded bucket data, e.g. 2+1"
     )
     parser.add_argument(
-        "--block", type=_argument(parse_bytes), default=shape.block, help="size of an OSD (sparse; 10GiB)"
+        "--block",
+        type=_argument(parse_size),
+        default=shape.block,
+        help=f"size of an OSD (sparse; default {format_size(shape.block)})",
     )
     parser.add_argument(
-        "--osd-memory", type=_argument(parse_bytes), default=shape.osd_memory, help="default 896MiB"
+        "--osd-memory",
+        type=_argument(parse_size),
+        default=shape.osd_memory,
+        help=f"default {format_size(shape.osd_memory)}",
     )
     parser.add_argument(
         "--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command"

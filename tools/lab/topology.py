@@ -174,11 +174,3 @@ def parse_ec(text: str) -> Tuple[int, int]:
     if not match or int(match[1]) < 2 or int(match[2]) < 1:
         raise ValueError(f"{text}: expected data+coding chunks such as 2+1")
     return int(match[1]), int(match[2])
-
-
-def parse_bytes(text: str) -> int:
-    """Parse `10GiB` as bytes; a bare number is bytes; ValueError for anything else."""
-    match = re.fullmatch(r"(\d+)(?:([KMGT])iB|B)?", text)
-    if not match:
-        raise ValueError(f"{text}: expected a size such as 896MiB or 10GiB")
-    return int(match[1]) << {None: 0, "K": 10, "M": 20, "G": 30, "T": 40}[match[2]]

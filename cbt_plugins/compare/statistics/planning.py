@@ -17,7 +17,7 @@ from scipy import special
 from cbt_plugins.compare.statistics.ranks import rank_sum_floor, signed_rank_floor
 from cbt_plugins.compare.statistics.runs import compare_runs
 from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
-from cbt_plugins.metrics import MARGIN, Direction
+from cbt_plugins.metrics import ALPHA, MARGIN, Direction
 
 ROUNDS = 1000
 
@@ -40,7 +40,7 @@ class Campaign:
     drift: float = 0.0
     #: length of a table in which nothing else has changed
     rows: int = 1
-    alpha: float = 0.05
+    alpha: float = ALPHA
 
 
 class Chances(NamedTuple):

@@ -24,7 +24,7 @@ import numpy as np
 from scipy import special
 
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
-from cbt_plugins.metrics import Direction
+from cbt_plugins.metrics import ALPHA, MARGIN, Direction
 
 POCOCK, OBRIEN_FLEMING = "pocock", "obrien-fleming"
 SPENDING = (POCOCK, OBRIEN_FLEMING)
@@ -41,8 +41,8 @@ class Design:
     """The rules of a sequential decision."""
 
     most: int = 20  # blocks
-    alpha: float = 0.05  # chance of any false "better" or "worse" in all rows
-    margin: float = 0.05  # the smallest change that matters
+    alpha: float = ALPHA  # chance of any false "better" or "worse" in all rows
+    margin: float = MARGIN  # the smallest change that matters
     spending: str = POCOCK
 
 

@@ -11,7 +11,7 @@ from enum import Enum
 from typing import Collection, Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar, Union
 
 from cbt_plugins.formatting import in_percent, percent
-from cbt_plugins.metrics import Direction
+from cbt_plugins.metrics import ALPHA, Direction
 from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 
@@ -222,7 +222,7 @@ def decide_verdicts(
     comparisons: Mapping[Key, Comparison],
     directions: Mapping[Key, Direction],
     margin: Union[float, Mapping[Key, float]],
-    alpha: float = 0.05,
+    alpha: float = ALPHA,
     keys: Optional[Collection[Key]] = None,
 ) -> Dict[Key, Comparison]:
     """Return the comparisons with their verdicts, in the same order.

@@ -17,6 +17,8 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
 
 #: with a slower disk nobody could tell whether the OSD is alive
 _FEWEST, _SLOWEST = 5, 100_000
+#: limit of each where none is given
+_IOPS = 50
 _MEANS = {"v1": "blkio.throttle of a control group of its own", "v2": "io.max of its unit"}
 
 
@@ -34,7 +36,8 @@ class SlowDisk(Kind):
 
         iops: Optional[Annotated[int, Field(ge=_FEWEST)]] = Field(
             None,
-            description=f"Reads per second, and writes per second; {_FEWEST} or more. Default: 50, without `rate`.",
+            description=f"Reads per second, and writes per second; {_FEWEST} or more. "
+            f"Default: {_IOPS}, without `rate`.",
         )
         rate: Optional[Annotated[Bytes, Field(ge=_SLOWEST)]] = Field(
             None, description="Bytes read per second, and bytes written per second; 100kB or more."
@@ -43,7 +46,7 @@ class SlowDisk(Kind):
         @property
         def limits(self) -> Dict[str, int]:
             """Limits by the names of slow_disk.sh; 0 is none."""
-            iops = self.iops or (0 if self.rate else 50)
+            iops = self.iops or (0 if self.rate else _IOPS)
             return {"iops": iops, "bps": int(self.rate or 0)}
 
     options: Options
