@@ -118,9 +118,7 @@ UNKNOWN = 3 * LASTS
 _SHOWN = 200
 
 
-def of_cluster(
-    run: ArchivedRun, phase: ArchivedPhase, status: Sequence[Mapping[str, Any]]
-) -> Iterator[Warning_]:
+def of_cluster(run: ArchivedRun, phase: ArchivedPhase, status: Sequence[Mapping[str, Any]]) -> Iterator[Warning_]:
     """Yield a warning for each trouble of the cluster in the window of a phase, but for the run's own faults."""
     start, end = phase.window
     if not phase.jobs or end <= start or run.plan.get("admin") is False:
@@ -263,10 +261,14 @@ def _missing(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[W
 def _accounting(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for count in aggregates.phase.accounting:
         if count.get("ok") is False:
-            objects_after, expected = count.get("after"), count.get("expected")
-            text = f"bucket {count.get('bucket')}: {objects_after} objects at the end, {expected} expected"
+            objects_after, expected = int(count.get("after") or 0), int(count.get("expected") or 0)
+            excess = objects_after - expected
+            surplus = f"{several(abs(excess), 'object')} {'more' if excess > 0 else 'fewer'} than counted"
+            text = f"bucket {count.get('bucket')}: {surplus} ({objects_after} at the end, {expected} expected)"
             if count.get("in_flight"):
-                text += f" (up to {count['in_flight']} requests were in flight when the jobs were stopped)"
+                text += f"; {several(count['in_flight'], 'request')} without a known effect"
+            if count.get("at_end"):
+                text += f"; at most {several(count['at_end'], 'request')} in flight when the load ended"
             yield {"code": "accounting", "text": text}
 
 

@@ -16,6 +16,7 @@ from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.stream import NodeProgram
+from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
@@ -33,8 +34,9 @@ REMOVE_RATE = 20.0
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
 #: buckets that are asked for one by one, side by side: sshd drops connections above ten that begin at once
 FEW = 4
-#: counts that are taken until they balance, and seconds between them
-SETTLES, SETTLE = 10, 1.0
+#: counts that are taken until they balance, and seconds between them; of a difference that requests which were in
+#: flight when the load ended would explain, more are taken
+SETTLES, LATE_SETTLES, SETTLE = 10, 60, 1.0
 #: removes buckets through S3, from a client
 AGENT = Path(__file__).with_name("bucket_agent.py")
 #: seconds without a word of it after which it is given up: it tries a request again for some minutes
@@ -62,6 +64,27 @@ class ObjectCount:
     expected: int
     in_flight: int  # requests whose effect nobody saw: cut off, or failed after they were sent
     ok: bool
+    at_end: int = 0  # requests that were in flight when the load ended, at most: the workers that write
+
+    @property
+    def excess(self) -> int:
+        """Return the objects that are there beyond the expected ones; negative: that are missing."""
+        return self.after - self.expected
+
+    @property
+    def is_late(self) -> bool:
+        """Tell whether requests that were in flight when the load ended explain the difference."""
+        return not self.ok and abs(self.excess) <= self.at_end
+
+    @property
+    def difference(self) -> str:
+        """Return the difference in words, with all that was counted."""
+        surplus = f"{several(abs(self.excess), 'object')} {'more' if self.excess > 0 else 'fewer'} than counted"
+        sums = f"{self.before} + {self.put} PUT - {self.delete} DELETE + {self.prepared} prepared = {self.expected}"
+        text = f"{surplus}: {sums} objects expected, found {self.after}"
+        text += f"; {several(self.in_flight, 'request')} without a known effect" if self.in_flight else ""
+        flying = f"at most {several(self.at_end, 'request')} in flight when the load ended"
+        return f"{text}; {flying}" if self.at_end else text
 
     def record(self) -> Dict[str, object]:
         """Return the bucket as the archive keeps it."""
@@ -273,16 +296,17 @@ def account(
     """
     accounting = []
     for bucket, was in before.items():
-        put = delete = prepared = unseen = 0
+        put = delete = prepared = unseen = at_end = 0
         for job in jobs:
             end: Optional[JobEnd] = ends.get(job.id)
             if end is not None and end.driver_end is not None:
-                for space in end.driver_end["spaces"]:
-                    if space["bucket"] == bucket:
-                        put += space["created"] + (space["overwritten"] if bucket in versioned else 0)
-                        delete += 0 if bucket in versioned else space["removed"]
-                        # seen at the object: may be missing in the index yet, or be a change of an earlier phase
-                        unseen += space["unknown"] + space.get("seen", 0)
+                spaces = [space for space in end.driver_end["spaces"] if space["bucket"] == bucket]
+                at_end += job.workers if any(space["created"] or space["removed"] for space in spaces) else 0
+                for space in spaces:
+                    put += space["created"] + (space["overwritten"] if bucket in versioned else 0)
+                    delete += 0 if bucket in versioned else space["removed"]
+                    # seen at the object: may be missing in the index yet, or be a change of an earlier phase
+                    unseen += space["unknown"] + space.get("seen", 0)
                 continue
             if job.bucket != bucket:
                 continue
@@ -297,9 +321,11 @@ def account(
             prepared += job.prepared if end.counts else 0
             if job.op not in ("GET", "STAT"):
                 unseen += _without_row(job, end)
+                at_end += job.workers
         expected = was + put - delete + prepared
         ok = abs(after[bucket] - expected) <= unseen
-        accounting.append(ObjectCount(bucket, was, put, delete, prepared, after[bucket], expected, unseen, ok))
+        numbers = (was, put, delete, prepared, after[bucket], expected, unseen)
+        accounting.append(ObjectCount(bucket, *numbers, ok, at_end))
     return accounting
 
 
@@ -323,7 +349,8 @@ def settled(
 ) -> Dict[str, int]:
     """Return the counts when they are what is expected; or near enough, two in a row equal; or the last of SETTLES.
 
-    Requests cut off may still end, and RGW answers before the bucket index has the change.
+    Requests cut off may still end, and RGW answers before the bucket index has the change: on a busy machine long
+    before. So counts that requests in flight at the end of the load explain are taken LATE_SETTLES times.
     """
     looks: List[Dict[str, int]] = []
 
@@ -335,7 +362,11 @@ def settled(
         accounting = accounting_of(now)
         if all(object_count.after == object_count.expected for object_count in accounting):
             return True
-        return looks[-2:-1] == [now] and all(object_count.ok for object_count in accounting)
+        wrong = [object_count for object_count in accounting if not object_count.ok]
+        is_late = bool(wrong) and all(object_count.is_late for object_count in wrong)
+        if len(looks) > SETTLES and not is_late:
+            return True
+        return looks[-2:-1] == [now] and not wrong
 
     # the clock counts looks: a look at large buckets may take longer than all the pauses
-    return wait_until(count, SETTLES, SETTLE, met=is_settled, clock=Clock(lambda: max(0, len(looks) - 1)))
+    return wait_until(count, LATE_SETTLES, SETTLE, met=is_settled, clock=Clock(lambda: max(0, len(looks) - 1)))

@@ -11,7 +11,6 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.state_sampler import ClusterWatch, NoWatch
-from cbt_plugins.formatting import several
 from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob, generator_of
 from cbt_plugins.plan import Phase
@@ -128,17 +127,16 @@ class PhaseOutcome:
                 self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
 
     def add_accounting(self, accounting: Sequence[ObjectCount]) -> None:
-        """Record the object accounting; warn where it does not balance."""
+        """Record the object accounting; warn where it does not balance.
+
+        Objects beyond the counted ones, at most as many as requests in flight when the load ended, are no loss.
+        """
         self.accounting = list(accounting)
         for count in accounting:
             if not count.ok:
-                flying = several(count.in_flight, "request")
-                self.warn(
-                    "accounting",
-                    f"{count.bucket}: {count.before} + {count.put} PUT - {count.delete} DELETE + {count.prepared} "
-                    f"prepared = {count.expected} objects expected, found {count.after}, with {flying} in flight",
-                )
-                self.degrade("degraded")
+                self.warn("accounting", f"{count.bucket}: {count.difference}")
+                if not (count.is_late and count.excess > 0):
+                    self.degrade("degraded")
 
     def note_clocks(self, before: Mapping[str, Offset], after: Mapping[str, Offset]) -> None:
         """Warn of clocks that drifted while the load was on: times are corrected by what they were before it."""
