@@ -6,6 +6,7 @@ import logging
 import math
 import threading
 import time
+from dataclasses import replace
 from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import signals
@@ -53,7 +54,8 @@ class EventSchedule:
         self._thread: Optional[threading.Thread] = None
         self.prepared: Optional[Prepared] = None  # the next fault, when it was checked
         self.longest_check = 0.0  # seconds
-        self._waited = 0.0  # seconds, for a clean cluster
+        self._waited = 0.0  # seconds, for a clean cluster, or for a late fault that lasts as long as planned
+        self._keeps_length = False  # a fault that begins late is undone as much later
         self._skipped: Set[str] = set()  # labels of faults that were refused, and that may be
         self._late: Dict[str, Tuple[float, float]] = {}  # label -> planned time, seconds after it
         self._worst = ("", 0.0)  # what began latest, and how late
@@ -98,6 +100,20 @@ class EventSchedule:
             return self._skip(event.inject, error)
         self.prepared = ready if event.at < self._ahead else None
         return ""
+
+    def postpone(self) -> float:
+        """Move all events to as late as the second check of the first fault needs; return by how many seconds.
+
+        To be called after `refusal`; the load must last longer by as much. What a failure costs depends on its length:
+        a fault that is late all the same is undone as much later.
+        """
+        self._keeps_length = True
+        first = next((event for event in self._events if event.inject is not None), None)
+        if first is None or first.at <= AGAIN:  # one that is due at once is not checked again
+            return 0.0
+        delay = max(0.0, math.ceil(_SLOWER * self.longest_check - first.at))
+        self._events = [replace(event, at=event.at + delay) for event in self._events]
+        return delay
 
     @property
     def _ahead(self) -> float:
@@ -250,7 +266,9 @@ class EventSchedule:
     def _remember(self, event: Event, planned: float, late: float) -> None:
         """Note what is late, and which fault is in force for another time than planned."""
         if event.inject is not None:
-            self._late[event.inject.label] = planned, late
+            delay = max(0.0, late) if self._keeps_length else 0.0
+            self._late[event.inject.label] = planned + delay, late - delay
+            self._waited += delay
         labels = [event.inject.label] if event.inject is not None else list(event.undo)
         if labels and late > self._worst[1]:
             self._worst = f"{'undo of ' if event.undo else ''}{', '.join(labels)}", late

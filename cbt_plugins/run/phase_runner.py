@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import PurePosixPath
 
@@ -101,10 +101,12 @@ class PhaseRunner:
             outcome = wait(run, index, phase, schedule)
             outcome.note_capacity(run.watch, run.archive.running(index, phase.name))
             return outcome
-        if phase.failure and schedule.refusal():
-            run.archive.running(index, phase.name).mkdir(parents=True)
-            now = time.time()
-            return PhaseOutcome(index, phase, window=(now, now))
+        if phase.failure:
+            if schedule.refusal():
+                run.archive.running(index, phase.name).mkdir(parents=True)
+                now = time.time()
+                return PhaseOutcome(index, phase, window=(now, now))
+            phase = replace(phase, duration=(phase.duration or 0.0) + schedule.postpone())
         if run.plan.settings.autoscaler is not None:  # gateways make pools when they are first used
             run.injector.apply(Settings(autoscaler=run.plan.settings.autoscaler))
         return LoadPhase(run, self.ready, self.buckets, self.agents).run(index, phase, start, schedule, scratch)

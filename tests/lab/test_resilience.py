@@ -39,7 +39,7 @@ def test_a_scorecard_whose_run_is_killed_in_a_failure(lab: RunningLab, tmp_path:
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before and cycle.left() == []
-    chosen = [e["nodes"] for e in events(cycle) if e["event"] == "fault-inject-begin" and e["label"] == "node-down"]
+    chosen = [e["targets"] for e in events(cycle) if e["event"] == "fault-inject-begin" and e["label"] == "node-down"]
     assert len(chosen) == 2 and chosen[0] == chosen[1]
     summary = cycle.summary()
     node, two, rgw = summary["scorecard"]["failures"]

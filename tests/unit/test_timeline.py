@@ -15,6 +15,7 @@ from waiting import wait_for
 from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import Event, Fault
+from cbt_plugins.run import event_schedule
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 
@@ -64,6 +65,57 @@ def test_a_check_before_the_load_is_that_of_a_fault_that_comes_soon(at: float, k
         wait_for(lambda: made.left == 0)
     assert (made.prepared is None) and (notes.seen[1:] == [("event", "a"), ("inject", "a")]) == kept
     made.close()
+
+
+class Slow(Notes):
+    """Checks take a while, and injections begin late."""
+
+    def __init__(self, takes: float, late: float = 0.0) -> None:
+        super().__init__()
+        self.takes, self.late, self.times = takes, late, []  # type: ignore[var-annotated]
+
+    def ready(self, fault: Fault) -> Any:
+        time.sleep(self.takes)
+        return super().ready(fault)
+
+    def inject_ready(self, ready: Any) -> None:
+        self.times.append(time.monotonic())
+
+    def undo(self, labels: Any) -> List[str]:
+        self.times.append(time.monotonic())
+        return super().undo(labels)
+
+
+def test_a_failure_of_a_scorecard_begins_when_it_is_checked_and_lasts_as_long_as_planned(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(event_schedule, "AGAIN", 0.1)
+    notes = Slow(takes=1.0)
+    made = timeline(notes, Event(0.2, inject=A, optional=True), Event(0.7, undo=("a",)))
+    assert made.refusal() == "" and made.postpone() == 2.0  # 1.5 s for the check, in whole seconds
+    begun = time.monotonic()
+    made.begin(time.time())
+    wait_for(lambda: made.left == 0)
+    made.close()
+    assert notes.times[0] - begun >= 2.1 and notes.times[1] - notes.times[0] == pytest.approx(0.5, abs=0.2)
+    outcome = PhaseOutcome(1, cast(Any, None))
+    made.note(outcome)
+    assert outcome.warnings == []
+
+
+def test_a_failure_that_is_late_all_the_same_is_undone_as_much_later(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(event_schedule, "AGAIN", 0.1)
+    notes = Slow(takes=0.0)
+    made = timeline(notes, Event(0.2, inject=A, optional=True), Event(0.7, undo=("a",)))
+    assert made.refusal() == "" and made.postpone() == 0.0
+    notes.takes = 2.5  # the second check takes longer than the first one
+    made.begin(time.time())
+    wait_for(lambda: made.left == 0)
+    made.close()
+    assert notes.times[1] - notes.times[0] == pytest.approx(0.5, abs=0.2)
+    outcome = PhaseOutcome(1, cast(Any, None))
+    made.note(outcome)
+    assert [warning["code"] for warning in outcome.warnings] == ["faults-late"]
 
 
 def test_what_takes_time_is_done_before_the_load_begins() -> None:
