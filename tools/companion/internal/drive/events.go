@@ -77,7 +77,7 @@ type spaceSummary struct {
 	Removed     int64  `json:"removed"`
 	Absent      int64  `json:"absent"`
 	Unknown     int64  `json:"unknown"`
-	Seen        int64  `json:"seen"` // of created, removed and lost: without a good answer, but seen at the object
+	Seen        int64  `json:"seen"` // without a good answer, but seen at the object; or answered at a later try than the first
 	Lost        int64  `json:"lost"` // found missing, while no DELETE of ours was carried out
 	Used        int64  `json:"used"`
 }

@@ -494,6 +494,30 @@ func TestReconnectsAreCountedAndManyAreTold(t *testing.T) {
 	}
 }
 
+// The server may carry out the try that it never answered after a later request for the same object.
+func TestATryWithoutAnAnswerMayStillBeCarriedOut(t *testing.T) {
+	for tries, body := range map[string]string{
+		"sent again by the client": `"workers":1,"duration":0.2,`,
+		"retried":                  `"workers":1,"duration":0.2,"retries":1,`,
+	} {
+		v := newServer()
+		state := fill(t, v, 50)
+		var n atomic.Int64
+		v.before = func(_ *s3.Request, result *s3.Result) bool {
+			if tries == "retried" && n.Add(1) == 1 {
+				result.Kind, result.Message = s3.KindReset, "the connection broke"
+				return true
+			}
+			return false
+		}
+		v.after = func(_ *s3.Request, result *s3.Result) { result.Resent = tries != "retried" && n.Add(1) == 1 }
+		got := run(t, v, fmt.Sprintf(`%s"state_in":%q,%s"ops":[{"op":"PUT","select":"r(1,N)","spaces":["a"]}]`, body, state, oneSpace))
+		if s := got.space(t, "a"); s.Seen != 1 || s.Unknown != 0 || s.Live != 50 {
+			t.Fatalf("%s: %+v", tries, s)
+		}
+	}
+}
+
 // A 503 is a refusal: the object stays as it was, and a closed loop waits before it asks again.
 func TestAServerThatIsTooBusyIsNotPressed(t *testing.T) {
 	v := newServer()

@@ -50,6 +50,7 @@ type tally struct {
 	created, overwritten, removed, absent, lost int64
 	// of created, removed and lost: had no good answer, and were seen at the object. RGW writes the bucket index after the
 	// object, and the change may also be older than this run: a count of the bucket may lack them, or have had them before.
+	// And those with a good answer at a later try: the first one may be carried out after a later request for the object.
 	seen int64
 }
 
@@ -142,8 +143,8 @@ func (s *space) begin(op s3.Op, number int64) (lived bool) {
 // fate is what came of a request.
 type fate struct {
 	good   bool
-	unsure bool // it failed, and may have been carried out all the same
-	silent bool // ... and there was no answer
+	unsure bool // it, or an earlier try, failed and may have been carried out all the same
+	silent bool // ... and there was no answer: the server may still be at it
 }
 
 // finish says what came of it, and tells whether the space has now what it shall get.
@@ -151,6 +152,9 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 	op, number, lived := c.op.spec.Op, c.number, c.lived
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if op != s3.Get && op != s3.Stat && came.good && came.silent {
+		s.tally.seen++ // the try without an answer may be carried out after a later PUT or DELETE of the object
+	}
 	switch op {
 	case s3.Put, s3.Multipart:
 		s.claimed--

@@ -176,7 +176,7 @@ func (w *worker) do(started, intended time.Time) {
 			w.e.checksums.Add(1)
 		}
 		unsure = unsure || result.Unsure()
-		silent = silent || result.Unsure() && (result.Status == 0 || result.Resent)
+		silent = silent || result.Resent || result.Unsure() && result.Status == 0
 		if result.Resent {
 			w.e.reconnects.Add(1)
 		}
