@@ -172,7 +172,7 @@ class Fault:
     kind: str  # an entry point of the group cbt_plugins.faults
     targets: Tuple[str, ...] = ()  # nodes, daemons such as "osd.3", or "crush:rack1"; empty: `choose` of them
     choose: int = 0  # so many healthy ones that no open fault has, by `seed`
-    choose_of: str = ""  # "node", or a type of daemons; with nodes as targets: the daemons on them
+    choose_of: str = ""  # "node", a type of daemons, or "crush:rack"; with nodes as targets: the daemons on them
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)  # of its kind
     accept: Tuple[str, ...] = ()  # safety rules that it may break

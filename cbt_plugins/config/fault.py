@@ -32,7 +32,9 @@ _SEED = 1
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", "settings", "recovery")
-_TARGETS = ("nodes", "osds", "daemons", "crush", "osd_nodes", "osd_number", "daemon_number")
+_TARGETS = ("nodes", "osds", "daemons", "crush", "crush_type", "osd_nodes", "osd_number", "daemon_number")
+#: targets that are chosen on the cluster: by their number, or by a type of CRUSH bucket
+_CHOSEN = ("crush_type", "osd_nodes", "osd_number", "daemon_number")
 
 Nodes = Annotated[List[Node], Field(min_length=1)]
 Osds = Annotated[List[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_length=1)]
@@ -203,6 +205,9 @@ class TargetedFaultSection(AnyFaultSection):
     osds: Optional[Osds] = Field(None, description="These OSDs: `[3, 4]`.")
     daemons: Optional[Daemons] = Field(None, description="These daemons: `[osd.3, rgw.a]`.")
     crush: Optional[CrushName] = Field(None, description="The OSDs, or the nodes, of this CRUSH bucket: `rack1`.")
+    crush_type: Optional[CrushName] = Field(
+        None, description="One CRUSH bucket of this type, of healthy OSDs, chosen by the seed: `rack`."
+    )
     osd_nodes: Optional[Number] = Field(None, description="Number of healthy nodes, chosen by the seed.")
     osd_number: Optional[Number] = Field(None, description="Number of healthy OSDs, chosen by the seed.")
     daemon_number: Optional[Number] = Field(
@@ -257,7 +262,9 @@ class TargetedFaultSection(AnyFaultSection):
         of = "node" if self.osd_nodes else "osd"
         if self.daemon_number:
             of = self.daemon_type or kind_class(self.kind).daemon_types[0]
-        number = self.osd_nodes or self.osd_number or self.daemon_number or 0
+        elif self.crush_type:
+            of = f"{plan.CRUSH}{self.crush_type}"
+        number = self.osd_nodes or self.osd_number or self.daemon_number or (1 if self.crush_type else 0)
         fault = self.to_plan(label, self.targets, number, of)
         return replace(fault, choose_of=self.daemon_type) if self.daemon_type else fault
 
@@ -292,7 +299,7 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
     kind, fault_kind = section.kind, make_kind(section.kind, section.options, planned=True)[0]
     cls: Any = kind_class(kind)
     errors: List[FieldError] = []
-    nodes, bucket, names = given in ("nodes", "osd_nodes"), given == "crush", not given.endswith(("_nodes", "_number"))
+    nodes, bucket, names = given in ("nodes", "osd_nodes"), given in ("crush", "crush_type"), given not in _CHOSEN
     takes = {"node": "whole nodes", "daemon": f"{' or '.join(cls.daemon_types)} daemons"}
     types = {text.split(".")[0] for text in targets if not nodes} or {"osd" if given == "osd_number" else ""}
     if bucket:

@@ -66,6 +66,8 @@ def targets_text(fault: Fault) -> str:
     """Return the targets of a fault in words: "node4", or "1 node, chosen with seed 7"."""
     if fault.targets:
         return ", ".join(fault.targets)
+    if fault.choose_of.startswith(CRUSH):
+        return f"1 {fault.choose_of[len(CRUSH):]} of the CRUSH tree, chosen with seed {fault.seed}"
     noun = {"node": "node", "osd": "OSD"}.get(fault.choose_of, f"{fault.choose_of} daemon")
     return f"{fault.choose} {noun}{'' if fault.choose == 1 else 's'}, chosen with seed {fault.seed}"
 

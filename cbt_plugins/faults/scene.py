@@ -248,6 +248,8 @@ class Resolver:
         self, fault: Fault, takes: str, types: Sequence[str], by_node: Mapping[str, Sequence[DaemonName]]
     ) -> List[str]:
         of = fault.choose_of or (types[0] if takes == "daemon" else "node")
+        if of.startswith(CRUSH):
+            return [self._chosen_bucket(fault, of[len(CRUSH) :])]
         if (of == "node" and takes == "daemon") or (of != "node" and (takes == "node" or of not in types)):
             accepted = "whole nodes" if takes == "node" else f"{_of(types)} daemons"
             raise FaultError(f"{fault.label}: {fault.kind} hits {accepted}, not {of}")
@@ -261,6 +263,23 @@ class Resolver:
             available = f"{len(free)}: {', '.join(free)}" if free else "none"
             raise FaultError(f"{fault.label}: need {fault.choose} healthy {noun}, found {available}")
         return sorted(random.Random(fault.seed).sample(free, fault.choose))
+
+    def _chosen_bucket(self, fault: Fault, bucket_type: str) -> str:
+        """Return a CRUSH bucket of a type, with healthy OSDs only. Raises FaultError."""
+        facts = self._facts
+        members = {
+            (str(node["name"]), str(node["type"])): [*osd_names(osd for osd in facts.below(id) if osd in facts.osds)]
+            for id, node in facts.tree.items()
+            if id < 0
+        }
+        of_type = {name: osds for (name, type), osds in members.items() if type == bucket_type and osds}
+        if not of_type:
+            types = ", ".join(sorted({type for (_, type), osds in members.items() if osds})) or "none"
+            raise FaultError(f"{fault.label}: the CRUSH tree has no {bucket_type} with OSDs; its types are {types}")
+        free = [name for name in sorted(of_type) if all(map(self._healthy, of_type[name]))]
+        if not free:
+            raise FaultError(f"{fault.label}: no {bucket_type} of {', '.join(sorted(of_type))} has only healthy OSDs")
+        return CRUSH + random.Random(fault.seed).choice(free)
 
     def _healthy(self, daemon: DaemonName) -> bool:
         inside = daemon.type != "osd" or self._facts.osds[int(daemon.id)]["in"]

@@ -153,7 +153,7 @@ def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def _fault(fault: Mapping[str, Any]) -> str:
     """Return a kind, how many of what, and its options but defaults: "network*1(deadline=60.0,method=nft)"."""
     targets = fault.get("targets") or ()
-    of = {_type_of(target) for target in targets} or {fault.get("choose_of") or "node"}
+    of = {_type_of(target) for target in targets} or {(fault.get("choose_of") or "node").partition(":")[0]}
     options = sorted(without_defaults(fault["kind"], fault.get("options") or {}).items())
     given = [f"{name}={_option(value, targets)}" for name, value in options if not _HOW.search(name)]
     type_suffix = "".join(f":{target_type}" for target_type in sorted(of - {"node"}))

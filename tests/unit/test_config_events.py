@@ -208,7 +208,7 @@ FAULTS = [
     ),
     (
         events("{at: 0s, fault: §{label: a, kind: stop}}"),
-        "[0].fault: needs one of nodes, osds, daemons, crush, osd_nodes",
+        "[0].fault: needs one of nodes, osds, daemons, crush, crush_type, osd_nodes",
     ),
     (
         events("{at: 0s, fault: §{label: a, kind: stop, osds: [1], osd_nodes: 1}}"),

@@ -54,6 +54,20 @@ def test_a_bucket_stands_for_its_osds_or_its_nodes() -> None:
     assert whole.nodes == ("node1", "node2", "node3", "node4") and whole.osds == tuple(osds)
 
 
+def test_a_bucket_of_a_type_is_chosen_by_the_seed() -> None:
+    facts = cluster()
+    chosen = {resolved(facts, Fault("h", "x", choose=1, choose_of="crush:host", seed=n)).named for n in range(40)}
+    assert chosen == {(f"crush:node{n}",) for n in range(1, 9)}
+    rack = resolved(facts, Fault("r", "x", choose=1, choose_of="crush:rack"), "node", ("osd",))
+    assert rack.named == ("crush:rack1",) and rack.nodes == ("node1", "node2", "node3", "node4")
+    with pytest.raises(FaultError, match=r"^d: the CRUSH tree has no row with OSDs; its types are host, rack, root$"):
+        resolved(facts, Fault("d", "x", choose=1, choose_of="crush:row"))
+    down = [{**osd, "up": 0} if osd["osd"] == 0 else osd for osd in facts.answers["osd dump"]["osds"]]
+    facts = cluster(**{"osd dump": {**facts.answers["osd dump"], "osds": down}})
+    with pytest.raises(FaultError, match=r"^d: no rack of rack1 has only healthy OSDs$"):
+        resolved(facts, Fault("d", "x", choose=1, choose_of="crush:rack"))
+
+
 def test_a_bucket_that_cannot_be_taken_is_named() -> None:
     facts = cluster()
     with pytest.raises(FaultError, match=r"r: no CRUSH bucket rack9; the cluster has default, node1, .*rack1"):
@@ -122,6 +136,7 @@ def errors(tmp_path: Path, fault: str) -> List[str]:
     ("fault", "message"),
     [
         ("kind: failover, crush: rack1", ".crush: stands for OSDs; failover takes mgr or mon daemons"),
+        ("kind: failover, crush_type: rack", ".crush_type: stands for OSDs; failover takes mgr or mon daemons"),
         ("kind: stop, crush: -rack", ".crush: must be a name of letters"),
         ("kind: stop, osds: [1], daemon_type: rgw", ".daemon_type: is for daemon_number, and for nodes of a kind"),
         ("kind: reboot, nodes: [node1], daemon_type: rgw", ".daemon_type: is for daemon_number, and for nodes of a"),
@@ -145,6 +160,7 @@ def test_targets_are_planned(tmp_path: Path) -> None:
         "  - {at: 1s, fault: {label: b, kind: crash, nodes: [rgw1], daemon_type: rgw}}\n"
         "  - {at: 2s, fault: {label: c, kind: failover, daemon_number: 1, daemon_type: mon}}\n"
         "  - {at: 3s, fault: {label: d, kind: pause, daemon_number: 1}}\n"
+        "  - {at: 4s, fault: {label: e, kind: stop, crush_type: rack, seed: 3}}\n"
     )
     events, _ = load_fault_file(file, ["node1"])
     assert [event.inject for event in events] == [
@@ -152,4 +168,5 @@ def test_targets_are_planned(tmp_path: Path) -> None:
         Fault("b", "crash", ("rgw1",), choose_of="rgw"),
         Fault("c", "failover", choose=1, choose_of="mon"),
         Fault("d", "pause", choose=1, choose_of="osd"),
+        Fault("e", "stop", choose=1, choose_of="crush:rack", seed=3),
     ]
