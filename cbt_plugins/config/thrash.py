@@ -28,7 +28,9 @@ class ThrashSection(Strict):
     length: Duration = Field(alias="for", description="How long; then all faults are undone; scaled.")
     every: Duration = Field(60.0, description="Time from one fault to the next; scaled.")
     kinds: List[str] = Field(
-        ["stop", "crash", "out"], min_length=1, description="Kinds to draw from, with their default options."
+        ["stop", "crash", "out"],
+        min_length=1,
+        description="Kinds to draw from, with their default options: `stop` on an OSD, `stop rgw` on a gateway.",
     )
     accept: List[str] = Field([], description="Safety rules that the faults may break.")
 
@@ -50,12 +52,17 @@ class ThrashSection(Strict):
             raise FieldErrors(errors)
         return self
 
-    def _fault(self, kind: str, label: str, seed: int) -> Dict[str, Any]:
+    def _fault(self, text: str, label: str, seed: int) -> Dict[str, Any]:
+        """Return a fault of a kind, or of "stop rgw": a kind and the type of the daemons that it hits."""
+        kind, _, daemon_type = text.partition(" ")
+        fault = {"label": label, "kind": kind, "seed": seed, "accept": list(self.accept)}
+        if daemon_type:
+            return {**fault, "daemon_number": 1, "daemon_type": daemon_type}
         number = "osd_number"
         with contextlib.suppress(ValueError):  # the check of the kind says what is wrong
             cls = kind_class(kind)
             number = "osd_nodes" if cls.takes == "node" else number if "osd" in cls.daemon_types else "daemon_number"
-        return {"label": label, "kind": kind, "seed": seed, number: 1, "accept": list(self.accept)}
+        return {**fault, number: 1}
 
     def drawn(self, begin: float) -> Iterator[Tuple[float, float, FaultSection]]:
         """Yield (seconds of its injection, seconds of its undo, fault)."""

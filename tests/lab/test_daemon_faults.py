@@ -11,7 +11,7 @@ import json
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from cluster_state import facts
@@ -184,6 +184,59 @@ def test_two_at_once_and_refusals(faulty: Faulty) -> None:
     faulty.clean()
 
 
+@pytest.fixture
+def servers(faulty: Faulty) -> Tuple[str, str]:
+    """A CephFS with an active ceph-mds and a standby, which are the names of their nodes."""
+    names = ("node3", "node4")
+    if faulty.lab.exec("node3", ["sh", "-c", "command -v ceph-mds"]).returncode:
+        pytest.skip("no ceph-mds on the nodes (Debian: ceph-mds)")
+    if not faulty.ceph("fs ls"):
+        pools = "ceph osd pool create cephfs.meta 4 && ceph osd pool create cephfs.data 4"
+        made = faulty.lab.exec("node0", ["sh", "-c", f"{pools} && ceph fs new lab cephfs.meta cephfs.data"])
+        assert made.returncode == 0, made.stderr
+    for name in names:
+        folder = f"/var/lib/ceph/mds/ceph-{name}"
+        caps = "mon 'profile mds' mgr 'profile mds' mds 'allow *' osd 'allow *'"
+        key = f"mkdir -p {folder} && ceph auth get-or-create mds.{name} {caps} -o {folder}/keyring"
+        start = f"ceph-mds -i {name} --keyring {folder}/keyring --pid-file /run/ceph/mds.{name}.pid"
+        done = faulty.lab.exec(name, ["sh", "-c", f"pgrep -x ceph-mds || {{ {key} && {start}; }}"])
+        assert done.returncode == 0, done.stderr
+    wait_for(lambda: active_server(faulty) in names, "an active ceph-mds", 60.0)
+    wait_for(lambda: len(faulty.ceph("mds metadata")) == 2, "two ceph-mdss", 60.0)
+    faulty.clean()
+    active = active_server(faulty)
+    return active, names[1 - names.index(active)]
+
+
+def active_server(faulty: Faulty) -> str:
+    """The name of the active ceph-mds, "" without one."""
+    (file_system,) = faulty.ceph("fs dump")["filesystems"]
+    active = [info for info in file_system["mdsmap"]["info"].values() if info["state"] == "up:active"]
+    return str(active[0]["name"]) if active else ""
+
+
+@pytest.mark.parametrize("kind", ["stop", "crash", "pause"])
+def test_a_ceph_mds_is_taken_and_comes_back_after_a_kill(faulty: Faulty, servers: Tuple[str, str], kind: str) -> None:
+    """The standby takes over; the last ceph-mds is refused."""
+    (active, standby), before, folder = servers, state(faulty), faulty.folder()
+    running = held(faulty, inject(kind, f"mds.{active}"), folder)
+    wait_for(lambda: active_server(faulty) == standby, "the standby to be active", 90.0)
+    killed(faulty, running)
+    left = sorted(mds["name"] for mds in faulty.ceph("mds metadata"))
+    done = faulty.undo(folder)
+    assert done.returncode == 0, done.stderr[-3000:]
+    wait_for(lambda: len(faulty.ceph("mds metadata")) == 2, f"two ceph-mdss; without it there were {left}", 60.0)
+    assert state(faulty) == before
+    both = tuple(f"mds.{name}" for name in servers)
+    (said,) = faulty.run(
+        faulty.folder(),
+        f"p = injector.prepare(Fault('m', {kind!r}, {both!r}, accept={ALL!r}))\n"
+        "say(rules=[f.rule for f in p.refused])",
+    )
+    assert said["rules"] == ["mds"], said
+    faulty.clean()
+
+
 def test_a_rack_is_a_target(faulty: Faulty) -> None:
     """Pools over hosts: half of the hosts in a rack; refused, and by its consent for real."""
     before = state(faulty)
@@ -313,9 +366,9 @@ def test_faults_beside_a_load(faulty: Faulty) -> None:
 def test_the_seed_of_a_thrash_repeats_kinds_and_targets(faulty: Faulty) -> None:
     """Two runs; a failover hits whichever ceph-mgr is active then, and a rule may have it skipped."""
     before = state(faulty)
-    kinds = ["pause", "failover", "crash"]
-    thrash = {"for": "80s", "every": "20s", "kinds": kinds, "seed": 3, "accept": list(ALL)}
-    hybrid = {"duration": "110s", "events": [{"at": "5s", "thrash": thrash}]}
+    kinds = ["pause", "failover", "crash", "stop rgw", "pause mon"]
+    thrash = {"for": "100s", "every": "20s", "kinds": kinds, "seed": 4, "accept": list(ALL)}
+    hybrid = {"duration": "130s", "events": [{"at": "5s", "thrash": thrash}]}
     phases = [{"fill": {"objects": 300}}, {"hybrid": hybrid}]
     section = {"s3": S3, "engine": "cbt-load", "size": "4KiB", "workers": 2, "cycle": {"phases": phases}}
     runs = []
@@ -330,4 +383,4 @@ def test_the_seed_of_a_thrash_repeats_kinds_and_targets(faulty: Faulty) -> None:
         print(runs[-1])
         assert state(faulty) == before
         faulty.clean()
-    assert runs[0] == runs[1] and {kind for _, kind in runs[0][0]} == set(kinds)
+    assert runs[0] == runs[1] and {kind for _, kind in runs[0][0]} == {"pause", "failover", "crash", "stop"}

@@ -103,9 +103,24 @@ def test_a_thrash_draws_one_daemon_for_a_kind_that_takes_no_osds() -> None:
     }
 
 
+def test_a_thrash_draws_the_daemons_of_a_type() -> None:
+    kinds = ["stop rgw", "pause mon", "failover mon", "crash mgr", "stop"]
+    events = [event for seed in range(10) for event in thrash(kinds=kinds, seed=seed)]
+    faults = [event.inject for event in events if event.inject]
+    assert {(fault.kind, fault.choose_of, fault.choose) for fault in faults} == {
+        ("stop", "rgw", 1),
+        ("pause", "mon", 1),
+        ("failover", "mon", 1),
+        ("crash", "mgr", 1),
+        ("stop", "osd", 1),
+    }
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
+        ({"kinds": ["failover rgw"]}, "failover rgw: failover takes mgr or mon daemons"),
+        ({"kinds": ["stop rgv"]}, "stop rgv: "),
         ({"kinds": ["stop", "stopp"]}, "unknown kind of fault 'stopp'"),
         ({"kinds": ["network"]}, "needs the option interfaces"),
         ({"kinds": ["replace"]}, "name the OSDs"),
