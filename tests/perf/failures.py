@@ -1,0 +1,246 @@
+"""How much the same failure scatters on one cluster, and how often a gate on it is wrong: A/A pairs on a lab.
+
+    ./run bench failures [PAIRS [MINUTES [FAILURE ...]]]
+
+`./run bench failures 20 600 all` makes 20 pairs of each failure. Without words: 10 pairs in at most 40 minutes of the
+three shortest failures. An archive is a run of `resilience:` that repeats each failure REPEAT times. Two repetitions
+one after the other are a pair of equal arms: nothing differs between them. A gate compares two archives one after the
+other: what it calls a regression is a false alarm. Gates of repetitions that are drawn from all archives are counted
+too, in a line of their own: their repetitions are real, the archives are not.
+
+Each score is written to failures.jsonl in the folder of the archives, which is kept if it is given in ARCHIVES.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import os
+import random
+import shutil
+import signal
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+
+import yaml
+from inputs.labs import TOOLS
+
+from cbt_plugins.benchmarks.resilience import CATALOGUE
+from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, judge
+from cbt_plugins.metrics import METRICS
+from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.tools.lab.needs import missing
+
+#: of each failure in one archive; the fewest that have an interval
+REPEAT = 3
+SHORTEST = ("mgr failover", "rgw down", "osd hangs")
+#: what is judged: (operation, metric) -> the limit of a gate
+LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ratio"): "50%"}
+ADDITIVE = ("bad_s", "longest_gap_s")
+#: gates of repetitions that are drawn
+DRAWN = 1000
+SHAPE = ["--mons", "3", "--mgrs", "2", "--clients", "1"]
+CONFIG: Dict[str, Any] = {
+    "cluster": {
+        "user": "root",
+        "head": "node0",
+        "clients": ["client1"],
+        "osds": ["node1", "node2", "node3", "node4"],
+        "mons": ["node0", "node1", "node2"],
+        "rgws": ["rgw1", "rgw2"],
+        "use_existing": True,
+        "iterations": 1,
+        "conf_file": "/etc/ceph/ceph.conf",
+        "tmp_dir": "/var/tmp/cbt",
+    },
+    "monitoring_profiles": {"recovery": {}},
+    "benchmarks": {
+        "resilience": {
+            "s3": {"urls": ["http://rgw1:7480", "http://rgw2:7480"], "user": "cbt"},
+            "objects": {"sizes": ["16KiB"]},
+            "fill": {"objects": 400},
+            "generator_ceiling": False,
+            "rate": "40/s",
+            "baseline": "15s",
+            "parts": {"start": "3s", "failure": "9s", "recovery": "9s"},
+            "repeat": REPEAT,
+            "wait": {"at_most": "10m", "stalled": "5m"},
+        }
+    },
+}
+
+
+class Score(NamedTuple):
+    """A number of one repetition."""
+
+    archive: int
+    failure: str
+    metric: str
+    repetition: int
+    value: float
+
+
+def run(folder: Path, lab: Path, number: int, failures: Dict[str, Any]) -> Path:
+    """Run `resilience:` once; return the archive."""
+    config = json.loads(json.dumps(CONFIG))
+    config["benchmarks"]["resilience"]["failures"] = failures
+    file, archive = folder / f"run{number}.yaml", folder / f"archive{number}"
+    file.write_text(yaml.safe_dump(config, sort_keys=False))
+    line = [*TOOLS, "lab", "exec", "--dir", str(lab), "node0", "--", sys.executable, "-m", "cbt_plugins"]
+    with (folder / f"run{number}.out").open("wb") as output:
+        done = subprocess.run([*line, "-a", str(archive), str(file)], stdout=output, stderr=output, check=False)
+    if done.returncode:
+        text = (folder / f"run{number}.out").read_text(errors="replace")
+        print(f"archive {number}: exit status {done.returncode}\n{text[-2000:]}", flush=True)
+    return archive
+
+
+def scores(archive: Path, number: int) -> Iterator[Score]:
+    """Yield the numbers of the repetitions of an archive."""
+    for record in records_of(archive):
+        for measurement in record.measurements:
+            if (measurement.op, measurement.metric) in LIMITS and measurement.repeats:
+                for repetition, value in enumerate(measurement.repeats):
+                    yield Score(number, measurement.phase, measurement.metric, repetition, value)
+
+
+def gate(base: Path, new: Path, failures: Sequence[str]) -> Tuple[int, str]:
+    """Return the exit status of a gate between two archives, and its last line."""
+    line = [*TOOLS, "gate", str(base), str(new)]
+    for failure in failures:
+        line += [f"--limit={failure}.{op}.{metric}={limit}" for (op, metric), limit in LIMITS.items()]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
+    return done.returncode, last[0] if last else ""
+
+
+def drawn(made: Sequence[Score], failures: Sequence[str]) -> Optional[float]:
+    """Return the share of gates that are false alarms, of repetitions that are drawn; None with too few of them.
+
+    The baseline of a p99 ratio is that of the archive, so the ratios of two archives differ by more than its own
+    repetitions: draws mix the archives.
+    """
+    values = {
+        (failure, metric): [score.value for score in made if (score.failure, score.metric) == (failure, metric)]
+        for failure in failures
+        for _, metric in LIMITS
+    }
+    values = {key: numbers for key, numbers in values.items() if numbers}
+    if not values or min(map(len, values.values())) < 2 * REPEAT + 1:
+        return None
+    draw, alarms = random.Random(0), 0
+    for _ in range(DRAWN):
+        against = {}
+        for key, numbers in values.items():
+            sample = draw.sample(numbers, 2 * REPEAT)
+            against[key] = against_limit(key[1], sample[:REPEAT], sample[REPEAT:])
+        directions = {key: METRICS[key[1]].direction for key in against}
+        judged = judge(against, directions, 1e-12, 0.05)
+        alarms += any(comparison.verdict is Verdict.WORSE for comparison in judged.values())
+    return alarms / DRAWN
+
+
+def against_limit(metric: str, base: Sequence[float], new: Sequence[float]) -> Comparison:
+    """Return the comparison that a gate tests: the new side with a base that is worse by the limit."""
+    limit = next(text for (_, name), text in LIMITS.items() if name == metric)
+    number = float(limit.strip("+s%"))
+    if metric in ADDITIVE:
+        return compare_differences([value + number for value in base], new)
+    return compare_runs([value * (1 + number / 100) for value in base], new)
+
+
+def pair_differences(made: Sequence[Score], failure: str, metric: str) -> List[float]:
+    """Return new - base of each pair, or the log of their ratio: two repetitions one after the other are a pair."""
+    values = [score.value for score in made if (score.failure, score.metric) == (failure, metric)]
+    couples = zip(values[::2], values[1::2])
+    if metric in ADDITIVE:
+        return [b - a for a, b in couples]
+    return [math.log(b / a) for a, b in couples if a > 0 and b > 0]
+
+
+def table(made: Sequence[Score], failures: Sequence[str]) -> str:
+    """Return for each failure the number of pairs and how its numbers scatter."""
+    lines = [
+        "scatter: standard deviation of the differences of pairs / sqrt(2); p99 ratio: of the logarithms",
+        f"{'failure':14} pairs  bad s: median, scatter  longest gap s: median, scatter  p99 ratio: median, scatter",
+    ]
+    for failure in failures:
+        cells = []
+        for _, metric in LIMITS:
+            values = [score.value for score in made if (score.failure, score.metric) == (failure, metric)]
+            differences = pair_differences(made, failure, metric)
+            if len(differences) < 2:
+                cells.append((len(differences), "-"))
+                continue
+            scatter = statistics.stdev(differences) / math.sqrt(2)
+            shown = f"{scatter:.2f} s" if metric in ADDITIVE else f"{100 * math.expm1(scatter):.0f} %"
+            cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
+        lines.append(f"{failure:14} {cells[0][0]:5}  " + "  ".join(f"{text:22}" for _, text in cells))
+    return "\n".join(lines)
+
+
+def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minutes: float) -> None:
+    """Make archives until there are enough pairs, or the next archive would end after `minutes`; print the table."""
+    made: List[Score] = []
+    archives: List[Path] = []
+    alarms = gates = inconclusive = failed = 0
+    begin, longest = time.monotonic(), 0.0
+    while len(archives) * REPEAT < 2 * pairs and time.monotonic() - begin + longest < 60 * minutes:
+        start, number = time.monotonic(), len(archives) + failed + 1
+        archive = run(folder, lab, number, failures)
+        longest = max(longest, time.monotonic() - start)
+        new = list(scores(archive, number))
+        if not new:
+            failed += 1
+            if failed > 2:
+                break
+            continue
+        made += new
+        with (folder / "failures.jsonl").open("a") as file:
+            file.writelines(json.dumps(score._asdict()) + "\n" for score in new)
+        archives.append(archive)
+        print(f"archive {number}: {time.monotonic() - start:.0f} s, load {os.getloadavg()[0]:.1f}", flush=True)
+        if len(archives) > 1:
+            status, last = gate(archives[-2], archive, list(failures))
+            print(f"  gate on the last two: {last}", flush=True)
+            gates, alarms, inconclusive = gates + 1, alarms + (status == 1), inconclusive + (status == 3)
+    print(table(made, list(failures)))
+    print(f"{len(archives)} archives, {failed} failed runs, {(time.monotonic() - begin) / 60:.0f} min")
+    print(f"gates on two archives one after the other: {gates}; false alarms {alarms}; inconclusive {inconclusive}")
+    share = drawn(made, list(failures))
+    if share is not None:
+        print(f"gates on repetitions that were drawn from all archives: {DRAWN}; false alarms {100 * share:.1f} %")
+
+
+def main(args: Sequence[str]) -> int:
+    lacking, _ = missing(ssh=True)
+    if lacking:
+        print(f"no lab on this machine: {'; '.join(lacking)}")
+        return 0
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
+    catalogue: Dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
+    names = list(args[2:]) or list(SHORTEST)
+    failures = catalogue if names == ["all"] else {name: catalogue[name] for name in names}
+    pairs, minutes = int(args[0]) if args else 10, float(args[1]) if len(args) > 1 else 40.0
+    kept = os.environ.get("ARCHIVES")
+    folder = Path(kept or tempfile.mkdtemp(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="failures-")).resolve()
+    folder.mkdir(parents=True, exist_ok=True)
+    lab = folder / "lab"
+    print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {', '.join(failures)}", flush=True)
+    try:
+        subprocess.run([*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE], check=True)
+        measure(folder, lab, failures, pairs, minutes)
+    finally:
+        subprocess.run([*TOOLS, "lab", "down", "--wipe", "--dir", str(lab)], check=False, capture_output=True)
+        if not kept:
+            shutil.rmtree(folder, ignore_errors=True)
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(main(sys.argv[1:]))
