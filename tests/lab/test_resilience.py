@@ -33,9 +33,15 @@ SECTION: Dict[str, Any] = {
 }
 
 
+def injected(cycle: Cycle, label: str) -> bool:
+    """Whether a fault of this label was injected; the settings of a run are faults, too."""
+    rows = events(cycle) if happened(cycle, "fault-injected") else []
+    return any(row["event"] == "fault-injected" and row["label"] == label for row in rows)
+
+
 def test_a_scorecard_whose_run_is_killed_in_a_failure(lab: RunningLab, tmp_path: Path, before: Dict[str, Any]) -> None:
     cycle = Cycle(lab, tmp_path, {"recovery": {}}, resilience=SECTION)
-    assert cycle.broken_off(lambda: happened(cycle, "fault-injected"), "the failure of the node") != 0
+    assert cycle.broken_off(lambda: injected(cycle, "node-down"), "the failure of the node") != 0
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert facts(lab) == before and cycle.left() == []

@@ -14,6 +14,7 @@ import pytest
 from cluster_state import facts
 from cycles import S3, Cycle
 from running_lab import RunningLab
+from waiting import busy
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -27,9 +28,10 @@ EACH = {
 }
 
 
-def section(event: Dict[str, Any], duration: str) -> Dict[str, Any]:
+def section(event: Dict[str, Any], duration: str, scale: float = 1.0) -> Dict[str, Any]:
     phases = [{"fill": {"objects": 500}}, {"hybrid": {"duration": duration, "events": [event]}}]
-    return {"s3": S3, "engine": "cbt-load", "objects": {"sizes": ["16KiB"]}, "workers": 4, "cycle": {"phases": phases}}
+    made = {"s3": S3, "engine": "cbt-load", "size": "16KiB", "workers": 4, "cycle": {"phases": phases}}
+    return {**made, "scale": scale}
 
 
 def told(cycle: Cycle) -> List[Tuple[str, str]]:
@@ -65,7 +67,8 @@ def test_a_link_flaps_and_its_run_is_killed_while_it_is_cut(
 def test_a_rolling_loss_takes_one_node_after_the_other(
     lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
 ) -> None:
-    cycle = Cycle(lab, tmp_path, warp=section(EACH, "100s"))
+    # the rules of each fault ask the cluster: on two cores at a load of 30 for half a minute
+    cycle = Cycle(lab, tmp_path, warp=section(EACH, "100s", scale=min(3.0, max(1.0, busy() / 8))))
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     assert told(cycle) == [*times("each-1"), *times("each-2"), *times("each-3")]
