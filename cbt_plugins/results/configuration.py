@@ -84,7 +84,8 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
     else:
         yield "workers", sum(driver["workers"] for driver in phase["drivers"])
     yield "mix", mix(phase["mix"]["asked"])
-    yield "seconds", phase["asked_seconds"]
+    # the load before a failure lasts longer where the cluster checks a fault slowly
+    yield "seconds", planned.get("duration") if planned.get("failure") else phase["asked_seconds"]
     if planned.get("rate_share") is not None:  # of what the run itself has made
         yield "rate_share", planned["rate_share"]
     elif not ladder:
@@ -153,7 +154,7 @@ def _events(events: Iterable[Mapping[str, Any]]) -> Iterator[str]:
 def _fault(fault: Mapping[str, Any]) -> str:
     """Return a kind, how many of what, and its options but defaults: "network*1(deadline=60.0,method=nft)"."""
     targets = fault.get("targets") or ()
-    of = {_type_of(target) for target in targets} or {(fault.get("choose_of") or "node").partition(":")[0]}
+    of = {_type_of(target) for target in targets} or {fault.get("choose_of") or "node"}
     options = sorted(without_defaults(fault["kind"], fault.get("options") or {}).items())
     given = [f"{name}={_option(value, targets)}" for name, value in options if not _HOW.search(name)]
     type_suffix = "".join(f":{target_type}" for target_type in sorted(of - {"node"}))

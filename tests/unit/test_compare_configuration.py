@@ -287,6 +287,15 @@ def test_an_option_of_a_fault_that_says_the_default_makes_no_difference(summary:
     assert text("of-a-plug-in-that-is-gone", size=1) == "1s:of-a-plug-in-that-is-gone*2(size=1)"
 
 
+def test_a_failure_whose_load_was_made_longer_is_comparable(summary: Dict[str, Any], run: Path) -> None:
+    """The load begins earlier where a cluster takes long to check a fault; what it does to clients is the same."""
+    longer = json.loads(json.dumps(summary))
+    longer["phases"][0]["asked_seconds"] += 20
+    before, after = (configured(made, run, planned("phases.0.failure", "node down")) for made in (summary, longer))
+    assert before == after and before[MEASURED + "seconds"] == PLAN.phases[0].duration
+    assert configured(longer, run, planned())[MEASURED + "seconds"] == longer["phases"][0]["asked_seconds"]
+
+
 def test_an_older_plan_without_a_field_is_still_comparable(summary: Dict[str, Any], run: Path) -> None:
     """What a field is when it is not there: as it was before, or not known."""
 
