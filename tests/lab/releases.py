@@ -13,7 +13,7 @@ import pytest
 from running_lab import PROJECT
 
 from cbt_plugins.programs import cache_dir
-from cbt_plugins.tools.lab.ceph_releases import inside
+from cbt_plugins.tools.lab.ceph_releases import Release, inside
 from cbt_plugins.tools.lab.ceph_releases import releases as found_releases
 
 #: those of which each is tried where it is there
@@ -29,8 +29,10 @@ def roots() -> List[str]:
 
 @cache
 def releases() -> Dict[str, str]:
-    """Return {"18.2.7": root folder}, this machine's among them; the first of two with one version."""
-    return {str(release).split()[0]: root for release, root in found_releases().items()}
+    """Return {"18.2.7": root folder}; the machine's own programs of a release come before a root folder of it."""
+    by_version = {str(release).split()[0]: root for release, root in found_releases().items()}
+    own = Release.parse(inside("/", "ceph-mon", "--version"))
+    return {**by_version, str(own).split()[0]: "/"} if own else by_version
 
 
 def root_of(release: str) -> str:
