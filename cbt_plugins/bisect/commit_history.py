@@ -74,7 +74,7 @@ def resolve(folder: Path, revision: str) -> str:
     except GitError as e:
         if "git rev-parse: ended" not in str(e):
             raise
-        raise GitError(f"{folder}: no commit {revision!r}: fetch it, or name another one") from None
+        raise GitError(f"{folder}: no commit {revision!r}: fetch it, or give another commit") from None
 
 
 def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[Commit]:
@@ -88,7 +88,7 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
         raise GitError(f"good and bad are the same commit, {first[:12]}")
     base = git(folder, "merge-base", first, last).strip()
     if base != first:
-        raise GitError(f"{good} is not an ancestor of {bad}: take their merge base, {base[:12]}, for the good commit")
+        raise GitError(f"{good} is not an ancestor of {bad}: use their merge base {base[:12]} as the good commit")
     words = ["--first-parent", "--reverse", "--format=%x01%H%x02%P%x02%s", *(["-m", "--name-only"] if paths else [])]
     text = git(folder, "log", *words, f"{first}..{last}", "--")
     commits = []
@@ -97,8 +97,8 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
         sha, parents, subject = head.split("\x02", 2)
         commits.append(Commit(sha, subject, tuple(parents.split()), _weight(files.split("\n"), paths)))
     if len(commits) > MOST:
-        text = f"{len(commits)} commits from {good} to {bad}, and {MOST} are the limit"
-        raise GitError(f"{text}: name commits that are nearer to each other")
+        text = f"{len(commits)} commits from {good} to {bad}, but the limit is {MOST}"
+        raise GitError(f"{text}: give commits that are closer to each other")
     return [Commit(first, git(folder, "log", "-1", "--format=%s", first).strip()), *commits]
 
 

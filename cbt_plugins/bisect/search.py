@@ -78,7 +78,7 @@ def run(session: BisectSession) -> SearchState:
     while not session.over_budget:
         position = _next(session, now)
         if position is None and len(now.suspects) > 1 and session.retry():
-            log.info("commits that were left out are tried again")
+            log.info("trying again the commits that were left out")
             now = state(session)
             continue
         if position is None:
@@ -147,9 +147,9 @@ def _culprit(session: BisectSession, held: Belief, best: Suspects) -> str:
 
 def _too_many(session: BisectSession, commits: Sequence[Commit]) -> str:
     reason = [why for sha, why in session.skipped.items() if any(commit.sha == sha for commit in commits)][-1]
-    text = f"of the {len(commits)} commits left only the last could be measured. The newest reason: {reason[:300]}. "
+    text = f"of the {len(commits)} commits left, only the last could be measured. The latest reason: {reason[:300]}. "
     budget = " and raise `budget:`" if session.over_budget else ""
-    return f"{text}Mend the cause{budget}: the same command tries them again"
+    return f"{text}Fix the cause{budget}; the same command tries these commits again"
 
 
 def _of_bad(session: BisectSession) -> Tuple[float, float, int]:
@@ -174,9 +174,9 @@ def _no_difference(session: BisectSession, held: Belief) -> str:
 
 
 def _too_noisy(session: BisectSession, held: Belief) -> str:
-    text = f"whether good and bad differ by {percent(session.section.effect)} or more is not known: the bad commit is "
+    text = f"undecided whether good and bad differ by {percent(session.section.effect)} or more: the bad commit is "
     text += f"{_bad_commit(session)}; noise of one measurement {percent(held.noise)}"
-    return f"{text}. There is too much noise: make the cycle longer, or `effect:` greater"
+    return f"{text}. The noise is too large: make the cycle longer, or set a larger `effect:`"
 
 
 def _remaining(session: BisectSession, evidence: Evidence, held: Belief) -> Optional[Tuple[int, float]]:

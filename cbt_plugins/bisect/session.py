@@ -86,7 +86,10 @@ class BisectSession:
         begun = next(iter(self._all("begin")), None)
         if begun and (begun.get("version"), begun.get("of")) != (VERSION, mark):
             reason = "the file has changed" if begun.get("version") == VERSION else "another version wrote the state"
-            raise BisectError(f"{self.archive}: the archive of another search ({reason}): name another archive with -a")
+            raise BisectError(
+                f"{self.archive}: this is the archive of another search ({reason}): give another "
+                f"archive with -a"
+            )
         if not begun:
             text = yaml.safe_dump(dict(cycle), sort_keys=False, allow_unicode=True)
             write_whole(self.archive / CYCLE_FILE, text, mode=0o600)  # keys may stand in it
@@ -150,9 +153,9 @@ class BisectSession:
         """Why nothing more is measured; None while there is something left of the budget."""
         budget = self.section.budget
         if len(self.blocks) >= budget.measurements:
-            return f"the budget of {budget.measurements} measurements is spent"
+            return f"the budget of {budget.measurements} measurements is used up"
         if budget.time is not None and self.spent >= budget.time:
-            return f"the budget of {about(budget.time)} is spent"
+            return f"the budget of {about(budget.time)} is used up"
         return None
 
     def evidence(self) -> Evidence:
@@ -234,7 +237,7 @@ class BisectSession:
         trial = self._judged(run_trial(cycle, folder))
         for _ in range(_TRIES - 1):
             if trial.reason:
-                log.warning("%s: %s; once more", sha[:12], trial.reason)
+                log.warning("%s: %s; trying once more", sha[:12], trial.reason)
                 self.note("again", sha=sha, reason=trial.reason, seconds=_seconds(trial))
                 put_aside(folder, "failed")
                 trial = self._judged(run_trial(cycle, folder))
@@ -256,7 +259,7 @@ class BisectSession:
             return f"metric {self.section.metric}: {problem} in {trial.archive}: {names[:600]}"
         (value,) = numbers.values()
         if not (value > 0 and math.isfinite(value)):
-            return f"metric {self.section.metric} is {value:g} in {trial.archive}: no ratio can be taken"
+            return f"metric {self.section.metric} is {value:g} in {trial.archive}: a ratio needs a number above 0"
         return None
 
     def _value(self, trial: Trial) -> float:

@@ -92,9 +92,9 @@ def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Map
     if any(row.get("source") != "default" for row in rows):
         return "the cluster sets the option itself"
     if option.endswith(_OWN):
-        return "a name, a path, an address or what is installed"
+        return "it is a name, a path, an address, or depends on the installation"
     if option in _MADE_OPTIONS or _MADE_FLAGS & set(abouts[1].get("flags") or ()):
-        return "the option counts only when something is created"
+        return "the option has an effect only when something is created"
     if not all(row["value"] for row in rows):
         return "one default is empty, which cannot be set"
     if not _taken(rows[0]["value"], abouts[1]):

@@ -124,7 +124,10 @@ def evaluate(schedule: Schedule) -> Evaluation:
         raise CampaignError(f"the arms cannot be compared: {e}" + (f": {why}" if why else "")) from e
     rows = _rows(schedule, compared, (records, strays), blocks)
     if not rows:
-        raise CampaignError(f"{schedule.config.file}: campaign.keys: no row matches, so there is nothing to decide")
+        raise CampaignError(
+            f"{schedule.config.file}: campaign.keys: no row of the results matches, so nothing can "
+            f"be decided"
+        )
     return Evaluation(schedule, blocks, trials, tuple(rows), compared)
 
 

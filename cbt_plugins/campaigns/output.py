@@ -29,9 +29,9 @@ def headline(evaluation: Evaluation) -> str:
     if evaluation.decided:
         return f"decided after {of}"
     if evaluation.ended and evaluation.blocks < evaluation.schedule.section.blocks:
-        return f"ended after {of}: no number of blocks would decide the inconclusive rows"
+        return f"ended after {of}: more blocks would not decide the inconclusive rows"
     if evaluation.ended:
-        return f"the budget is used up: {of}; rows that are not decided are inconclusive"
+        return f"the budget is used up after {of}; rows that are not decided are inconclusive"
     return f"not decided after {of}"
 
 
@@ -45,13 +45,13 @@ def blocks(evaluation: Evaluation) -> List[Block]:
         TableGrid(_HEAD, tuple(_line(row, evaluation) for row in evaluation.rows), left=2),
     ]
     if not evaluation.ended:
-        title = "blocks needed in all for a true verdict in 80 % of campaigns, with the noise seen so far"
+        title = "total number of blocks that gives a true verdict in 80 % of campaigns, with the noise so far"
         parts.append(TableGrid(_OUTLOOK, tuple(_outlooks(evaluation)), left=2, title=title))
     return [*parts, Notes("notes", tuple(_notes(evaluation)))]
 
 
 _HEAD = ("row", "of", "base", "new", "change", "interval", "block scatter", "blocks", "verdict")
-_OUTLOOK = ("row", "of", "change that matters", "if nothing changed", "if it changed so much", "if twice as much")
+_OUTLOOK = ("row", "of", "margin", "if nothing changed", "if it changed by the margin", "if by twice the margin")
 
 
 def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
@@ -138,7 +138,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
     named = [name for row in evaluation.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
     for pattern in section.keys if evaluation.rows else ():
         if not fnmatch.filter(named, pattern):
-            yield f"no row of key {pattern}: the campaign does not decide it"
+            yield f"no row matches the key {pattern}, so the campaign does not decide it"
     for row in evaluation.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
@@ -159,7 +159,7 @@ def left_set(evaluation: Evaluation) -> Iterator[str]:
     for planned, _ in evaluation.trials[-1:]:
         commands = evaluation.schedule.put_back(planned.arm)
         if commands:
-            yield f"options of {planned.arm} stay set on the cluster; to remove them: {' && '.join(commands)}"
+            yield f"options of {planned.arm} are still set on the cluster; remove them with: {' && '.join(commands)}"
 
 
 def data(evaluation: Evaluation) -> Dict[str, Any]:
@@ -311,7 +311,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     words = [
         f"{several(len(schedule.arms), 'arm')}: {', '.join(schedule.arms)}; {schedule.arms[0]} is the base",
         f"at most {several(section.blocks, 'block')} of {several(len(schedule.block(1)), 'cycle')}; a cycle takes "
-        f"{cycle}{unknown_time}, its preparation more",
+        f"{cycle}{unknown_time}, without its preparation",
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
         f"the campaign ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)})"
@@ -339,7 +339,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         title = "needed for a true verdict in 80 % of campaigns, with the noise of the history (load only)"
         blocks.append(TableGrid(head, tuple(rows), title=title))
     else:
-        text = "blocks that are needed: known from the noise, with --history ARCHIVE..., or after 3 blocks"
+        text = "the number of blocks needed depends on the noise: see it with --history ARCHIVE..., or after 3 blocks"
         blocks.append(Words((text,)))
     return blocks
 

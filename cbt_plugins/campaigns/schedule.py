@@ -238,7 +238,7 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
     """Return the campaign of a checked file. Raises CampaignError where it has none."""
     section = config.campaign
     if section is None:
-        raise CampaignError(f"{config.file}: no `{KEY}:` in this file (docs/CAMPAIGN.md)")
+        raise CampaignError(f"{config.file}: this file has no section `{KEY}:` (docs/CAMPAIGN.md)")
     first = section.first
     arms = (first, *(name for name in section.arms if name != first))
     contrasts = tuple(Contrast(name, {name: 1.0, first: -1.0}) for name in arms[1:])
@@ -274,8 +274,8 @@ def _refuse_other(state: Mapping[str, Any], config: Config, folder: Path) -> Non
     """Raise CampaignError where a campaign was started with another file than this one."""
     if _source(state).data != YamlSource(_masked(config.data).encode(), config.file).data:
         raise CampaignError(
-            f"{folder} was started with another content of {state.get('file')}: a change in the middle would "
-            "make the answer worthless; use a new folder, or restore the file"
+            f"{folder} was started with another content of {state.get('file')}: a change during the campaign "
+            "would make its result worthless; use a new folder, or restore the file"
         )
 
 

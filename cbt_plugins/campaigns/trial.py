@@ -42,7 +42,7 @@ ARCHIVE_NAME, FILE = "CBT_PLUGINS_ARCHIVE", "CBT_PLUGINS_FILE"
 _OF_GIT = ("GIT_DIR", "GIT_WORK_TREE", "GIT_INDEX_FILE", "GIT_PREFIX", "GIT_COMMON_DIR", "GIT_OBJECT_DIRECTORY")
 #: the program that runs a CBT file
 PROGRAM = f"{shlex.quote(sys.executable)} -m cbt_plugins"
-#: exit status of `cbt-tools undo` for a cluster that was made anew since: nothing of the trial is there
+#: exit status of `cbt-tools undo` for a cluster that was recreated since: no change of the trial exists any more
 _ANOTHER_CLUSTER = 5
 #: most characters of a command's last line in a reason
 _LAST_LINE = 500
@@ -193,7 +193,7 @@ def _run_cycle(cycle: Cycle, folder: Path) -> Trial:
     prepared, measured = 0.0, 0.0
     steps += [(CYCLE, cycle.command(archive), cycle.cycle_limit)] if cycle.program else []
     if not steps:
-        raise ValueError(f"{cycle.arm}: no command and no cycle: nothing to do")
+        raise ValueError(f"{cycle.arm}: nothing to do: the arm has no command and no cycle")
     for step, line, limit in steps:
         # a cluster that was down may be up after the preparation, and may be another one
         failure = undo_left(cycle, folder) if step == CYCLE else None

@@ -147,14 +147,14 @@ class Report:
         rows = self._cpu()
         if not rows:
             if self.answer.state:
-                yield from ("", "CPU per operation: not known; add the monitor `resources` to the file.")
+                yield from ("", "CPU per operation: unknown; add the monitor `resources` to the file.")
             return
         cells = []
         for row in rows:
             sides = (f"{output.value(side)} ms" for side in (row.comparison.base, row.comparison.new))
             change, verdict = output.change(row.comparison), output.verdict(row.comparison)
             cells.append((code(f"{row.phase} {row.op}"), *sides, change, verdict))
-        yield from _table(("CPU per operation (decides nothing)", "base", "head", "change", "verdict"), cells, most)
+        yield from _table(("CPU per operation (not in the verdict)", "base", "head", "change", "verdict"), cells, most)
 
     def differences(self) -> List[Tuple[str, ...]]:
         """Return (key, base, head) of each difference between the configurations of the sides."""
@@ -172,7 +172,7 @@ class Report:
             yield from (f"{row.id.text}: {text}" for text in texts)
         base, head = self.request.sides
         if base.fixed == head.fixed:
-            yield "base and head are the same: this tests the machine"
+            yield "base and head are the same: this only measures the noise of the machine"
 
     def _command(self) -> str:
         names = [side.fixed for side in self.request.sides]

@@ -28,7 +28,7 @@ def lines_of(
     """Yield the blocks of a campaign, and the change that it finds; `each`: seconds of a block."""
     blocks = schedule.section.blocks
     length = f" of about {about(each)}" if each else ""
-    yield f"at most {several(blocks, 'block')}{length}; the first decision is after {FIRST} blocks"
+    yield f"at most {several(blocks, 'block')}{length}; the first decision comes after {FIRST} blocks"
     expectations = expected(history, schedule)
     for (phase, op, metric), (scatter, _) in expectations.items():
         text = found_text(metric, scatter, len(expectations), schedule)

@@ -37,7 +37,7 @@ class Revision:
 def check_name(name: str) -> str:
     """Return the name of a side; raises ValueError for what is none."""
     if not _NAME.fullmatch(name):
-        raise ValueError(f"{name!r} is no name of a commit, a release, an image or a folder")
+        raise ValueError(f"{name!r} is not a name of a commit, a release, an image or a folder")
     return name
 
 

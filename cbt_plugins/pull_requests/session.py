@@ -101,10 +101,10 @@ class PullRequestRun:
         """Return lines about the changes that can be found, if only cycles took time. Raises CampaignError."""
         cycle, within = plan_data(self.request.schedule(self.folder))["cycle_seconds"], self.request.within
         fit = min(MOST, int(within / (4 * max(cycle, 1.0))))
-        text = f"a cycle takes {about(cycle)} by the file, its deployment and the builds more"
+        text = f"a cycle takes {about(cycle)} by the file, without deployment and builds"
         if fit < FIRST:
             raise CampaignError(f"{text}: fewer than {FIRST} blocks of 4 cycles fit into {about(within)}")
-        return [f"{text}; {about(within)} in all", *lines_of(self.request.schedule(self.folder, fit), self.history)]
+        return [f"{text}; {about(within)} in total", *lines_of(self.request.schedule(self.folder, fit), self.history)]
 
     def run(self) -> PullRequestVerdict:
         """Return the answer. Raises CampaignError, ConfigError, GitError, OSError, KeyboardInterrupt."""
@@ -130,7 +130,7 @@ class PullRequestRun:
     def _check_folder(self) -> None:
         begun = self._journal.last("begin")
         if begun and (begun.get("version"), begun.get("of")) != (VERSION, self.request.mark):
-            raise CampaignError(f"{self.folder}: the folder of another verdict: name another with -a")
+            raise CampaignError(f"{self.folder}: this folder belongs to another verdict: give another folder with -a")
         if not begun:
             sides = {side.arm: side.fixed for side in self.request.sides}
             self._journal.write("begin", version=VERSION, of=self.request.mark, **sides)
@@ -148,7 +148,7 @@ class PullRequestRun:
         except (_Cannot, _TimeOver) as e:
             if isinstance(e, _Cannot) and self.seconds_left() > 0:
                 return PullRequestVerdict(Outcome.CANNOT, str(e), arm=e.arm)
-            return PullRequestVerdict(Outcome.INCONCLUSIVE, "the time was over before the first block")
+            return PullRequestVerdict(Outcome.INCONCLUSIVE, "the time ran out before the first block")
         if schedule is None:
             text = f"fewer than {FIRST} blocks fit into {about(self.request.within)}: give more time or a shorter cycle"
             return PullRequestVerdict(Outcome.INCONCLUSIVE, text)
@@ -205,7 +205,7 @@ class PullRequestRun:
             if end.status:
                 self.say(f"clean {end.how}")
         for pid in end_processes(self.folder):
-            self.say(f"process {pid} of a step does not end")
+            self.say(f"process {pid} of a step cannot be ended")
         try:
             if self._worktree:
                 self._worktree.remove()
@@ -234,7 +234,7 @@ class PullRequestRun:
     def _rehearsed(self, arm: str) -> Trial:
         schedule = self.request.schedule(self.folder / "rehearsal")
         schedule.begin()
-        self._tell(f"rehearsal of {arm}: deployed and measured once, which counts for nothing but its time")
+        self._tell(f"rehearsal of {arm}: deploying and measuring it once, only to learn the time of a cycle")
         for _ in range(ATTEMPTS):
             trial = run_trial(self._cycle(schedule, arm), schedule.folder / arm, again=True)
             if not trial.reason:

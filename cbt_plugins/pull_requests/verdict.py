@@ -77,4 +77,4 @@ def answer_of(state: Evaluation) -> PullRequestVerdict:
     if not state.rows:
         return PullRequestVerdict(Outcome.INCONCLUSIVE, "no block was measured", state)
     limit = short_percent(state.schedule.section.margin)
-    return PullRequestVerdict(Outcome.OK, f"no key row is worse by {limit} or more; {headline(state)}", state)
+    return PullRequestVerdict(Outcome.OK, f"no key row became worse by {limit} or more; {headline(state)}", state)

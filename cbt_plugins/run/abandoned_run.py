@@ -1,4 +1,4 @@
-"""A run that nobody resumes, by what its archive alone says: the events of its undo, the removal of its buckets."""
+"""A run that will not be resumed: the events of its undo, and the removal of its buckets, by its archive alone."""
 
 from __future__ import annotations
 
@@ -18,13 +18,14 @@ from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)
 
-_STAYS = "bucket %s of this run is not removed: if it exists, remove it with an S3 client"
+_STAYS = "bucket %s of this run was not removed: if it exists, remove it with an S3 client"
 
 
 class EventsOfUndo:
-    """The event log of a run that `cbt-tools undo` undoes, opened with the first event. No undo depends on it.
+    """The event log of a run during `cbt-tools undo`, opened with the first event. No undo depends on it.
 
-    Nothing is written where a run has none, is complete and has sealed it, or where another process has it open.
+    Nothing is written if the run has no event log, if it is complete (the log is sealed), or if another process has the
+    log open.
     """
 
     def __init__(self, archive: RunArchive, anybodys: bool) -> None:
@@ -49,7 +50,7 @@ class EventsOfUndo:
             return journal
         except (JournalError, OSError) as error:
             why = getattr(error, "strerror", None) or error
-            log.warning("%s: reports will not tell of this undo: %s", self._archive.events, why)
+            log.warning("%s: this undo could not be logged, so reports will not show it: %s", self._archive.events, why)
             return None
 
     def close(self) -> None:
@@ -66,9 +67,10 @@ class RunBucket(NamedTuple):
 
 
 def buckets_in(lines: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[RunBucket]:
-    """Yield the buckets of a run that its journal does not say to be removed.
+    """Yield the buckets of a run that are not removed, by its journal.
 
-    A bucket is the run's by its name, which has the run's id. One that the user named in the file is never the run's.
+    A bucket belongs to the run if its name contains the run's id. A bucket that the file names never belongs to the
+    run.
     """
     gone = {line.get("bucket") for line in lines if line["event"] == REMOVED}
     own_names = f"{bucket_name(run_id, '')}-"
@@ -76,7 +78,7 @@ def buckets_in(lines: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[RunB
         if line["event"] != "bucket":
             continue
         name = str(line.get("bucket"))
-        admin_name = str(line.get("admin_name") or name)  # of a run without Ceph's commands, or before 0.2
+        admin_name = str(line.get("admin_name") or name)  # a run without Ceph's commands, or of a version before 0.2
         if name not in gone and admin_name.rpartition("/")[2].startswith(own_names):
             yield RunBucket(name, admin_name)
 
@@ -100,7 +102,7 @@ def describe_buckets(folder: Path, access: ClusterAccess) -> Iterator[str]:
 
 
 def remove_buckets(folder: Path, access: ClusterAccess) -> Iterator[Optional[str]]:
-    """Remove the buckets that the run of a folder made, with their objects; yield None for each, or why it stays.
+    """Remove the buckets that the run of a folder made, with their objects; yield None or an error for each bucket.
 
     Raises JournalError and OSError.
     """

@@ -1,4 +1,4 @@
-"""The buckets of a run: made under its own names, counted around every phase, removed only if this run made them."""
+"""Buckets of a run: made with names of its own, counted before and after each phase, removed if the run made them."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 
-#: event of the journal: a bucket was seen to be gone
+#: event of the journal: the removal of a bucket was seen
 REMOVED = "bucket-removed"
-#: objects a second that every cluster removes
+#: objects per second that even the slowest cluster removes
 REMOVE_RATE = 20.0
 #: seconds for the statistics of a bucket, and for those while a fault is in force: then they may never come
 STATS_TIMEOUT, FAULTY_STATS_TIMEOUT = 120.0, 15.0
@@ -39,7 +39,7 @@ FEW = 4
 SETTLES, LATE_SETTLES, SETTLE = 10, 60, 1.0
 #: removes buckets through S3, from a client
 AGENT = Path(__file__).with_name("bucket_agent.py")
-#: seconds without a word of it after which it is given up: it tries a request again for some minutes
+#: seconds without a message after which the removal is given up: it repeats a request for some minutes
 SILENT = 900.0
 #: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
 LAST_ROW = 1
@@ -59,10 +59,10 @@ class ObjectCount:
     before: int
     put: int
     delete: int
-    prepared: int  # written by warp mixed before its first row
+    prepared: int  # objects that `warp mixed` writes before its first row
     after: int
     expected: int
-    in_flight: int  # requests whose effect nobody saw: cut off, or failed after they were sent
+    in_flight: int  # requests of unknown effect: cut off, or failed after they were sent
     ok: bool
     at_end: int = 0  # requests that were in flight when the load ended, at most: the workers that write
 
@@ -87,12 +87,12 @@ class ObjectCount:
         return f"{text}; {flying}" if self.at_end else text
 
     def record(self) -> Dict[str, object]:
-        """Return the bucket as the archive keeps it."""
+        """Return the numbers of the bucket for the archive."""
         return asdict(self)
 
 
 class Buckets:
-    """The names, existence and counts of the buckets; a "bucket" record in the journal comes before each is made."""
+    """Names, existence and counts of the buckets; the journal has a "bucket" record before each bucket is made."""
 
     def __init__(self, plan: Plan, run_id: str, ceph: Ceph, journal: Journal) -> None:
         self._ceph = ceph
@@ -112,14 +112,14 @@ class Buckets:
 
     @property
     def own(self) -> List[str]:
-        """Buckets that this run was about to make, from the journal; names that are not the run's are not believed."""
+        """Buckets that this run was about to make, by the journal; names without the run's id are ignored."""
         ours = [name for key, name in self.names.items() if key not in self._foreign]
         return [name for name in ours if any(r["bucket"] == name for r in self._journal.all("bucket"))]
 
     def claim(self) -> None:
-        """Check before the first load: existing ones must be there, ours must not. Raises CephError.
+        """Check before the first load: `existing` buckets must exist, the run's own must not. Raises CephError.
 
-        warp makes a bucket that is missing; a bucket of our name that nobody here made is never touched.
+        warp makes a missing bucket. A bucket with our name that this run has not made is never touched.
         """
         for key, name in self.names.items():
             if key in self._foreign:
@@ -127,12 +127,12 @@ class Buckets:
                     raise CephError(f"bucket {name!r} does not exist: create it, or remove `existing: true`")
             elif name not in self.own:
                 if self._stats(name) is not None:
-                    raise CephError(f"bucket {name!r} exists and is not of this run: nothing was changed")
+                    raise CephError(f"bucket {name!r} exists, but this run did not make it: nothing was changed")
                 admin_name = self._s3.admin_name(name, self._users[name])
                 self._journal.write("bucket", bucket=name, admin_name=admin_name)
 
     def counts_if_told(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
-        """Return `counts`; {} where they cannot be had, and then `untold` says why."""
+        """Return `counts`; {} if they are unavailable, with the reason in `untold`."""
         try:
             return self.counts(timeout)
         except CephError as error:
@@ -141,11 +141,11 @@ class Buckets:
             return {}
 
     def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
-        """Return objects by bucket name. Raises CephError; what may pass, such as a lost connection, is tried again."""
+        """Return bucket name -> objects. Temporary errors, such as a lost connection, are retried. Raises CephError."""
         return insist(partial(self._counts, timeout), CephError, clear=(CephTimeout,))
 
     def _counts(self, timeout: float) -> Dict[str, int]:
-        """Ask for a user's buckets at once; one by one, a few side by side, for what that does not tell."""
+        """Ask for all buckets of a user at once, then one by one, a few at a time, for those without an answer."""
         counts: Dict[str, int] = {}
         by_user: Dict[str, List[str]] = {}
         for name, user in self._users.items():
@@ -165,7 +165,7 @@ class Buckets:
             return self._ceph.buckets_of(user, timeout)
         except CephTimeout:
             raise
-        except CephError as error:  # one bucket of theirs may be damaged; ours are asked for by themselves then
+        except CephError as error:  # another bucket of the user may be damaged: ask for each of ours
             log.info("%s", error)
             return {}
 
@@ -175,7 +175,7 @@ class Buckets:
         self._border_counts = None if self._foreign else dict(counts) or None
 
     def kept(self) -> Optional[Dict[str, int]]:
-        """Return the counts of the border between two phases, once; None where they have to be taken."""
+        """Return the counts at the border between two phases, once; None if they must be taken."""
         counts, self._border_counts = self._border_counts, None
         return counts
 
@@ -187,7 +187,7 @@ class Buckets:
         return self._ceph.bucket(self._s3.admin_name(name, self._users[name]), timeout)
 
     def empty(self, objects: Mapping[str, int]) -> None:
-        """Remove our own buckets before a fill is repeated. Existing ones of other users stay as they are."""
+        """Remove our own buckets before a fill is repeated. `existing` buckets are not touched."""
         for key, name in self.names.items():
             if key not in self._foreign and objects.get(name, 0):
                 self._remove(name, objects[name])
@@ -195,7 +195,7 @@ class Buckets:
     def remove(self) -> None:
         """Remove the buckets that this run made, with their objects. Raises CephError.
 
-        The journal says that a bucket was removed only when it is seen to be gone.
+        The journal records a removal only after it was seen.
         """
         for name in self.own:
             stats = self._stats(name)
@@ -209,9 +209,9 @@ class Buckets:
 
 
 class BucketsByS3(Buckets):
-    """Those of a run that has no Ceph command: a client removes them through S3.
+    """Buckets of a run without Ceph's commands: a client removes them through S3.
 
-    Nobody counts their objects: a listing of all of them would take as long as a phase.
+    Their objects are not counted: a listing of all objects would take as long as a phase.
     """
 
     def __init__(self, run: RunContext, ready: Ready) -> None:
@@ -219,7 +219,7 @@ class BucketsByS3(Buckets):
         self._remote, self._node, self._ready = run.remote, run.clients[0], ready
 
     def claim(self) -> None:
-        """Write down the buckets of ours; the random name of a run can be no other's."""
+        """Write our buckets into the journal; no other run can have this run's random name."""
         for key, name in self.names.items():
             if key not in self._foreign and name not in self.own:
                 self._journal.write("bucket", bucket=name)
@@ -265,7 +265,7 @@ class BucketsByS3(Buckets):
                         if "end" in message and not failed:
                             return names
         why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or "no answer"
-        raise CephError(f"{self._node}: buckets of the run are left: {why}")
+        raise CephError(f"{self._node}: some buckets of the run were not removed: {why}")
 
 
 def remove_bucket(ceph: Ceph, admin_name: str, objects: int) -> None:
@@ -274,11 +274,11 @@ def remove_bucket(ceph: Ceph, admin_name: str, objects: int) -> None:
     ceph.remove_bucket(admin_name, timeout=3600.0 + objects / REMOVE_RATE)
     if ceph.bucket(admin_name, STATS_TIMEOUT) is not None:
         command = f"radosgw-admin bucket rm --bucket={admin_name} --purge-objects"
-        raise CephError(f"bucket {admin_name} is still there after its removal: run {command}")
+        raise CephError(f"bucket {admin_name} still exists after its removal: run {command}")
 
 
 def bucket_name(run_id: str, key: str) -> str:
-    """Return the name of a bucket of ours: 3 to 63 of a-z, 0-9, . and -, as S3 wants."""
+    """Return the name of one of our buckets, valid in S3: 3 to 63 of a-z, 0-9, . and -."""
     plain = "".join(c if c.isalnum() else "-" for c in key.lower())
     return f"cbtp-{run_id}-{plain}"[:63].rstrip("-")
 
@@ -290,7 +290,7 @@ def account(
     ends: Mapping[str, JobEnd],
     versioned: Collection[str] = (),
 ) -> List[ObjectCount]:
-    """Account for the objects of each bucket over a phase, from what its jobs counted.
+    """Return the object accounting of each bucket over a phase, from the counts of its jobs.
 
     RGW counts every version of an object in the buckets `versioned`, and no delete marker.
     """
@@ -330,9 +330,10 @@ def account(
 
 
 def _without_row(job: LoadJob, end: JobEnd) -> int:
-    """Return at most how many requests of warp have no row.
+    """Return the highest possible number of warp's requests that have no row.
 
-    One that is ended leaves those under way, and what it did but had not printed: on a busy node that of a while.
+    A warp that is stopped leaves out its requests in flight, and finished requests that it has not printed yet; on a
+    busy node these are some seconds' worth.
     """
     if not (end.cut or end.signal):
         return LAST_ROW * end.passes
@@ -347,10 +348,10 @@ def settled(
     counts: Dict[str, int],
     accounting_of: Callable[[Mapping[str, int]], List[ObjectCount]],
 ) -> Dict[str, int]:
-    """Return the counts when they are what is expected; or near enough, two in a row equal; or the last of SETTLES.
+    """Return the counts once they are as expected; or close to it and twice the same; or after SETTLES counts.
 
-    Requests cut off may still end, and RGW answers before the bucket index has the change: on a busy machine long
-    before. So counts that requests in flight at the end of the load explain are taken LATE_SETTLES times.
+    Requests that were cut off may still take effect, and RGW answers before the bucket index has the change: on a
+    busy machine long before. So counts that requests in flight at the end of the load explain are taken LATE_SETTLES times.
     """
     looks: List[Dict[str, int]] = []
 
@@ -368,5 +369,5 @@ def settled(
             return True
         return looks[-2:-1] == [now] and not wrong
 
-    # the clock counts looks: a look at large buckets may take longer than all the pauses
+    # counts, not seconds, are limited: a count of large buckets may take longer than all pauses
     return wait_until(count, LATE_SETTLES, SETTLE, met=is_settled, clock=Clock(lambda: max(0, len(looks) - 1)))

@@ -1,4 +1,4 @@
-"""What a run makes for itself before its first phase: pools, and what RGW has."""
+"""Preparation of the cluster before the first phase: pools, and RGW's options, placement and users."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
         return replace(ready, manifest={**ready.manifest, **properties})
     if lost and run.journal.all("phase-done"):
         raise RunFailed(
-            f"{', '.join(lost)}: removed after the run was broken off, with the data of its phases: "
+            f"{', '.join(lost)}: removed since the run was broken off, with the data of its phases: "
             "start a new run in another archive directory"
         )
     pools = PoolMaker(run.ceph, limits, run.run_id)

@@ -113,7 +113,7 @@ def error_of(order, url, owner, keys):
         if url.startswith("http:") and speaks_tls(url):
             return "TLS on this port: write https:// instead of http://"
         text = printable(str(error))
-        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):  # which a closed one is too
+        if isinstance(error, http.client.BadStatusLine) and not isinstance(error, OSError):  # closed: both
             return "is not an HTTP server: it sends %r" % text
         return "%s: %s" % (type(error).__name__, text)
     if not is_s3:

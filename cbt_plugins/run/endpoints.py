@@ -27,7 +27,7 @@ PROBE, _PROBE_TIMEOUT = NodeProgram(Path(__file__).with_name("endpoint_probe.py"
 
 
 def authority_of(s3: S3) -> bytes:
-    """Return the PEM text that s3.ca_file names. Raises CephError for what is none."""
+    """Return the PEM text of s3.ca_file. Raises CephError if it is not one."""
     if not s3.ca_file:
         return b""
     try:
@@ -38,7 +38,7 @@ def authority_of(s3: S3) -> bytes:
         ssl.create_default_context(cadata=text.decode())
     except (OSError, ValueError, ssl.SSLError) as error:
         wrong = error.strerror if isinstance(error, OSError) and not isinstance(error, ssl.SSLError) else None
-        raise CephError(f"s3.ca_file: {s3.ca_file}: {wrong or 'not the certificates of an authority (PEM)'}") from None
+        raise CephError(f"s3.ca_file: {s3.ca_file}: {wrong or 'not a PEM file with an authority'}") from None
     return text
 
 
@@ -70,7 +70,7 @@ def errors_of_endpoints(
             why = (answer.stderr.strip().splitlines() or ["no reply in time"])[-1]
             errors.append(f"{node}: could not ask the endpoints: {why}")
     if any("CERTIFICATE_VERIFY_FAILED" in error for error in errors):
-        errors.append("certificates are not trusted: name their authority, s3: {ca_file: PATH}, or verify_tls: false")
+        errors.append("certificates are not trusted: set s3: {ca_file: PATH} to their authority, or verify_tls: false")
     return errors
 
 

@@ -1,4 +1,4 @@
-"""Events of a phase at their times, beside its load: faults that are injected and undone, and marks."""
+"""Events of a phase at their times, beside its load: injection and undo of faults, and marks."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ class EventSchedule:
             self.prepared = self._checked(first.inject)
 
     def refusal(self) -> str:
-        """Return why the first fault would be refused now, which is noted, or "".
+        """Return why the first fault would be refused now, and note it; "" if it would not be refused.
 
         One that comes too soon for another check is checked then, and once more right before it.
         """
@@ -117,7 +117,7 @@ class EventSchedule:
 
     @property
     def _ahead(self) -> float:
-        """Seconds before a fault at which it is checked first."""
+        """Seconds before a fault at which its first check begins."""
         return max(AHEAD, 2 * _SLOWER * self.longest_check)
 
     def _skip(self, fault: Fault, error: FaultError) -> str:
@@ -140,17 +140,17 @@ class EventSchedule:
             self._thread.join()
 
     def note(self, outcome: PhaseOutcome) -> None:
-        """Say in the phase's outcome why it did not go on as planned, what was late, and how many events are left."""
+        """Add warnings to the phase's outcome: why it stopped, late events, and events that did not happen."""
         worst_event, late = self._worst
         if late > LATE_EVENT:
-            outcome.warn("faults-late", f"{worst_event} began {late:.1f} s after its time")
+            outcome.warn("faults-late", f"{worst_event} began {late:.1f} s late")
         for text in self._changed:
             outcome.warn("fault-time", text)
         if self.failure is not None:
             outcome.warn("fault-failed", self.failure)
             outcome.degrade("failed")
         elif self.left:
-            outcome.warn("events-left", f"the phase ended before {self.left} of its events")
+            outcome.warn("events-left", f"{self.left} of the phase's events did not happen before its end")
             outcome.degrade("degraded")
 
     def abandon(self) -> None:

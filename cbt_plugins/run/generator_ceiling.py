@@ -1,4 +1,4 @@
-"""What the load generators of the clients can do without a cluster: each against an S3 server that keeps nothing.
+"""Ceilings of the load generators: their rates without a cluster, against an S3 server that stores nothing.
 
 The server runs beside its generator, on the same node: its own work makes a ceiling a little too low, never too high.
 """
@@ -177,7 +177,7 @@ class GeneratorCeilings:
         try:
             phases = self._phases()
         except (LoadError, RemoteError, OSError) as error:
-            log.warning("the generators' ceilings are not known: %s", error)
+            log.warning("the ceilings of the load generators are unknown: %s", error)
             return
         write_json(run.archive.generator, {"phases": phases})
 
@@ -238,7 +238,7 @@ class GeneratorCeilings:
             workers = sum(job.workers for job in jobs if job.node == node)
             if failed or lasted <= 0 or counts.good < _LEAST * workers:
                 why = failed[0] if failed else f"{counts.good} requests by {workers} workers"
-                log.warning("%s: the ceiling of its generator is not known: %s", node, why)
+                log.warning("%s: the ceiling of its load generator is unknown: %s", node, why)
                 continue
             beside = [
                 neighbour for boot in self._machines.values() if node in boot for neighbour in boot if neighbour != node

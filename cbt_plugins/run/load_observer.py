@@ -93,7 +93,7 @@ class LoadObserver:
             if self._stopping is None:
                 self._stop_if_needed(reached)
             elif time.monotonic() > max(self._stopping, self._away_at) + 60.0:
-                raise LoadError("the generators did not end when they were asked to")
+                raise LoadError("the load generators did not end when they were told to")
 
     def _look(self) -> None:
         for beat in self.session.beats(1.0):
@@ -126,7 +126,7 @@ class LoadObserver:
             self.context.events.write("goal-reached", phase=self.outcome.phase.name)
             self._stop()
         elif latest_end is not None and time.time() > latest_end and time.monotonic() > self._away_at + BACK:
-            self.outcome.warn("late", "the generators did not end in time and were stopped")
+            self.outcome.warn("late", "the load generators did not end in time and were stopped")
             self.outcome.degrade("degraded")
             self._stop()
 
@@ -200,7 +200,7 @@ class LoadObserver:
         since = max(beat.last_row[job], (self.session.go_at or beat.at) + offset)
         stalled = beat.states[job] == "running" and beat.at - since > STALL and not self._past_end()
         if stalled and not self._stalled.get(job):
-            text = f"{job}: no request was finished for {STALL:.0f} s"
+            text = f"{job}: no request has finished for {STALL:.0f} s"
             log.warning("%s: %s", self.outcome.phase.name, text)
             self.outcome.warn("stall", text, job=job)
         self._stalled[job] = stalled
@@ -208,10 +208,10 @@ class LoadObserver:
     def _note_silence(self, silent: Mapping[str, float]) -> None:
         """Tell of clients that say nothing, or say something again. Their load goes on, and is in their rows."""
         for node in silent.keys() - self._silent.keys():
-            text = "%s: no message from %s for %.0f s: its load goes on unobserved"
+            text = "%s: no message from %s for %.0f s: its load continues unobserved"
             log.warning(text, self.outcome.phase.name, node, AWAY)
         for node in self._silent.keys() - silent.keys():
-            text = f"{node} sent no message for {self._silent[node]:.0f} s: its load went on unobserved"
+            text = f"{node} sent no message for {self._silent[node]:.0f} s: its load continued unobserved"
             self.outcome.warn("client-silent", text)
         self._silent = silent
         if silent:
@@ -250,7 +250,7 @@ class LoadObserver:
             return
         silent = time.monotonic() - self.watch.latest_at
         if silent > UNGUARDED and not self._unguarded:
-            text = f"no sample of the cluster for {silent:.0f} s: full_guard does not know how full it is"
+            text = f"no sample of the cluster for {silent:.0f} s: full_guard does not know how full the cluster is"
             log.warning("%s: %s", self.outcome.phase.name, text)
             self.outcome.warn("unguarded", text)
         self._unguarded = silent > UNGUARDED

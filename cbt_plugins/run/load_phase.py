@@ -78,7 +78,7 @@ class LoadPhase:
         try:
             return {**self.ready.offsets, **offsets(run.remote, others)}
         except RemoteError as error:  # the load itself will say what is wrong with the node
-            log.warning("clock offsets were not measured again, the earlier ones are used: %s", error)
+            log.warning("clock offsets could not be measured again; the earlier offsets are used: %s", error)
             return self.ready.offsets
 
     def jobs_of(self, phase: Phase, start: LoadStart) -> List[LoadJob]:

@@ -118,7 +118,7 @@ def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]
         if all(latency.get(op) for op, _, _ in groups_of(phase.mix)):
             groups[driver.id] = by_latency(phase.mix, driver.workers, latency)
         else:
-            text = "%s: the calibration saw too few requests of %s; workers are divided by the shares of the mix"
+            text = "%s: the calibration had too few requests of %s; workers are divided by the shares of the mix"
             log.warning(text, phase.name, driver.id)
             groups[driver.id] = by_share(phase.mix, driver.workers)
     return groups

@@ -70,7 +70,7 @@ class PhaseOutcome:
         for job in jobs:
             end = ends.get(job.id)
             if end is None:
-                self.warn("job-lost", f"{job.id}: its node was lost; its rows may be incomplete", job=job.id)
+                self.warn("job-lost", f"{job.id}: its node was lost, so its rows may be incomplete", job=job.id)
                 self.degrade("degraded")
                 end = JobEnd({})
             record = _job_record(job, end, offsets[job.node].seconds)
@@ -122,7 +122,7 @@ class PhaseOutcome:
                 continue
             idle = self.window[1] - job["last_row"]
             if job["restarts"] or idle > IDLE:
-                again = f", listed them {job['restarts']} more times" if job["restarts"] else ""
+                again = f", listed the bucket {job['restarts']} more times" if job["restarts"] else ""
                 early = f", idle for the last {idle:.1f} s" if idle > IDLE else ""
                 self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
 
@@ -144,7 +144,7 @@ class PhaseOutcome:
             was, now = before[node], after[node]
             moved = now.seconds - was.seconds
             if abs(moved) > DRIFT + was.error + now.error:
-                text = f"the clock of {node} moved by {moved:+.3f} s during the phase, and times of its requests too"
+                text = f"the clock of {node}, and the times of its requests, moved by {moved:+.3f} s during the phase"
                 self.warn("clock-offset", f"{text}: synchronize the clocks (chrony)")
 
     @property
@@ -176,7 +176,7 @@ class PhaseOutcome:
         try:
             df, osd_df = watch.ask(("df detail", "osd df"), CAPACITY_TIMEOUT)
         except CephError as error:
-            self.warn("no-capacity", f"the capacity used at the end is unknown: {error}")
+            self.warn("no-capacity", f"the capacity used at the end of the phase is unknown: {error}")
             return
         reached = share_text(self.phase.goal, self.extra.get(POOL) or {}, df) if self.phase.goal else ""
         if reached:
@@ -185,7 +185,7 @@ class PhaseOutcome:
         try:
             write_json(folder / "capacity.json", noted)
         except OSError as error:
-            self.warn("no-capacity", f"the capacity used at the end was not written: {error.strerror}")
+            self.warn("no-capacity", f"the capacity used at the end could not be written: {error.strerror}")
 
     def running_record(
         self, jobs: Sequence[LoadJob], offsets: Mapping[str, Offset], go_at: Optional[float]

@@ -33,7 +33,7 @@ def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase
     if index == first:
         buckets.empty(buckets.counts())
         return []
-    return ["an attempt was broken off before; its objects are still in the bucket"]
+    return ["an earlier attempt at this phase was broken off, and its objects are still in the bucket"]
 
 
 def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:

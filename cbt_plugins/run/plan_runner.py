@@ -150,7 +150,9 @@ class PlanRunner:
             evidence.end_run(self.archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self.archive.folder)
         if degraded:
-            raise RunFailed(f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)")
+            raise RunFailed(
+                f"complete, but not to be trusted: {', '.join(degraded)} (see the warnings of the report)"
+            )
 
     @contextlib.contextmanager
     def _journals(self) -> Iterator[Tuple[Journal, Journal]]:

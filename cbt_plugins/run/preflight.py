@@ -52,7 +52,7 @@ ROOM = 1 << 30
 FACTS = Path(__file__).parent / "node_facts.sh"
 
 class PreflightError(Exception):
-    """All errors that the checks have found; nothing was changed."""
+    """All errors of the checks; nothing was changed."""
 
     def __init__(self, errors: Sequence[str]) -> None:
         self.errors = tuple(errors)
@@ -84,7 +84,7 @@ def check(run: RunContext) -> Ready:
     except RemoteError as error:
         raise PreflightError([str(error)]) from error
     errors = [
-        f"{node}: its clock is {o.seconds:+.3f} s off this machine's: synchronize the clocks (chrony)"
+        f"{node}: its clock differs by {o.seconds:+.3f} s from this machine's: synchronize the clocks (chrony)"
         for node, o in skew.items()
         if abs(o.seconds) > MAX_SKEW
     ]
@@ -137,7 +137,7 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
     payloads = {engine: of.payload(plan, versions) for engine, of in generators_of(plan).items()}
     for engine, payload in payloads.items():
         if payload != plan.s3.payload:
-            log.warning("%s: payloads are %s: no other kind is possible with RGW of this release", engine, payload)
+            log.warning("%s: payloads are %s: RGW of this release allows no other kind", engine, payload)
     return payloads
 
 
@@ -230,7 +230,7 @@ def python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> Li
         if _numbers(version) < _numbers(_OLDEST):
             finding = f"python3 is {version}" if version else "python3 is not installed"
             need = "needs" if len(names) == 1 else "need"
-            errors.append(f"{node}: {finding}: {', '.join(names)} {need} {_OLDEST} or newer there")
+            errors.append(f"{node}: {finding}, but {', '.join(names)} {need} {_OLDEST} or newer on this node")
     return errors
 
 

@@ -36,11 +36,11 @@ def numbers_so_far(folder: Path) -> Dict[str, Any]:
         try:
             done = run_report(folder, "--format", "json", "-o", str(path), timeout=NUMBERS_LIMIT, **pipes)
         except subprocess.TimeoutExpired:
-            raise RunFailed(f"no numbers of the phases so far within {NUMBERS_LIMIT:g} s") from None
+            raise RunFailed(f"the results of the phases so far were not ready within {NUMBERS_LIMIT:g} s") from None
         try:
             summary: Dict[str, Any] = json.loads(path.read_text())
         except (OSError, ValueError):
-            raise RunFailed(f"no numbers of the phases so far: {done.stderr.strip()[-500:]}") from None
+            raise RunFailed(f"no results of the phases so far: {done.stderr.strip()[-500:]}") from None
         return summary
 
 
@@ -50,7 +50,7 @@ def summarize(folder: Path) -> None:
     before = _written(folder)
     status = run_report(folder).returncode
     if _written(folder) == before:  # a status alone also means that the run is incomplete
-        log.error("no report was made (exit status %d); try again: cbt-tools report %s", status, folder)
+        log.error("the report failed (exit status %d); try again: cbt-tools report %s", status, folder)
 
 
 def is_reported(folder: Path) -> bool:

@@ -27,8 +27,8 @@ def rescue(run: RunContext) -> None:
         return
     if not undo_seal.is_marked(last, run.run_id) and not _is_of_earlier_version(run, last):
         log.warning(
-            "the files of %s on nodes, in %s, are not fetched: their line in the journal has no seal of this user for "
-            "this folder (another user, machine or version wrote it, or the key was removed)",
+            "the files of %s in %s on the nodes are not fetched: their line in the journal does not have this user's "
+            "seal for this folder (another user, machine or version wrote it, or the key was removed)",
             run.run_id,
             last.get("run_dir"),
         )
@@ -44,7 +44,7 @@ def rescue(run: RunContext) -> None:
             try:
                 collect(run.remote, clients, folder, attempt)
             except (RemoteError, LoadError) as error:
-                log.warning("%s: its unfinished rows are still on the nodes in %s: %s", phase.name, folder, error)
+                log.warning("%s: its unfinished rows are still on the nodes, in %s: %s", phase.name, folder, error)
     folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
     bring_left(run.host.cluster, run.host.common, run.watched, last["run_dir"], folder_of_monitors)
     _set_all_aside(run)

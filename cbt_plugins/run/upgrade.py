@@ -62,7 +62,10 @@ class Upgrader:
             daemons = list(self._daemons())
             before = self.versions()
             if not any(not fits(version, upgrade.to) for counts in before.values() for version in counts):
-                raise FaultError(f"{upgrade.label}: every daemon is at {upgrade.to} already: restore the cluster first")
+                raise FaultError(
+                    f"{upgrade.label}: every daemon already has release {upgrade.to}: restore the "
+                    f"old release first"
+                )
             self._note(UPGRADE_BEGIN, label=upgrade.label, to=upgrade.to, versions=before)
             try:
                 self._by_image(upgrade) if upgrade.image else self._by_command(upgrade, daemons)
@@ -76,7 +79,9 @@ class Upgrader:
         nodes = {daemon: table.find(daemon.host) for daemon in daemons}
         unknown = sorted({daemon.host for daemon, node in nodes.items() if node is None})
         if unknown:
-            raise FaultError(f"{upgrade.label}: daemons run on {', '.join(unknown)}, which `cluster:` does not name")
+            raise FaultError(
+                f"{upgrade.label}: `cluster:` does not name nodes of daemons: {', '.join(unknown)}"
+            )
         for daemon in daemons:
             if fits(self._version_of(daemon) or "", upgrade.to):
                 continue
@@ -115,7 +120,7 @@ class Upgrader:
             return clean_since is not None and self.clock.now() - clean_since >= settled
 
         def too_late(_: bool) -> FaultError:
-            clean_text = ", or the PGs did not become active+clean" if fits(str(reply), upgrade.to) else ""
+            clean_text = ", or its PGs did not become active+clean" if fits(str(reply), upgrade.to) else ""
             return FaultError(f"{upgrade.label}: {daemon.name} is not at {upgrade.to}: {reply}{clean_text}")
 
         wait_until(is_upgraded, upgrade.timeout, PAUSE, too_late, clock=self._pauses)
@@ -143,7 +148,7 @@ class Upgrader:
             message = str(status.get("message") or "")
             stuck = status.get("is_paused") or message.startswith("Error") or (not working and passed > _STARTING)
             if stuck or passed > upgrade.timeout:
-                raise FaultError(f"{upgrade.label}: the orchestrator has not finished: {message or status}")
+                raise FaultError(f"{upgrade.label}: the orchestrator did not finish in time: {message or status}")
             return False
 
         self._pause(PAUSE_OF_ORCHESTRATOR)

@@ -267,13 +267,13 @@ class Waiting:
         if self.garbage is not None and self.garbage.collecting:
             many += " (it is still collected: radosgw-admin gc process)"
         if self._stale:
-            many += ", by statistics older than the last change of an OSD,"
+            many += ", by PG statistics older than the last change of an OSD,"
         if self.not_clean is None:
-            many = "ceph status has not answered" if self.garbage is None else "RGW's garbage is not known"
+            many = "ceph status has not answered" if self.garbage is None else "the amount of RGW's garbage is unknown"
         if self.at_most is not None and now - self._begun >= self.at_most:
             return f"{many} after {now - self._begun:.0f} s"
         if self.stalled is not None and now - self._progress_at >= self.stalled:
-            return f"{many} and nothing has changed for {self.stalled:.0f} s"
+            return f"{many}, without progress for {self.stalled:.0f} s"
         return None
 
 
@@ -290,7 +290,7 @@ def after_phases(run: RunContext) -> None:
             log.warning("no deep scrub: %s", error)
             note("deep-scrub-failed", why=str(error))
     if plan.post_poll:
-        log.info("watching the cluster for another %.0f s; all changes are undone", plan.post_poll)
+        log.info("all changes are undone; watching the cluster for another %.0f s", plan.post_poll)
         note("post-poll-begin", seconds=plan.post_poll)
         time.sleep(plan.post_poll)
         note("post-poll-end")

@@ -147,7 +147,7 @@ def test_an_outage_of_builds_is_no_answer_and_is_tried_again(world: World, monke
         assert main(words) == 3
         found = json.loads(capsys.readouterr().out)
         assert (found["outcome"], len(found["commits"]), found["more"]) == ("undecided", 8, None)
-        assert "of the 8 commits left only the last could be measured" in found["why"] and "no space" in found["why"]
+        assert "of the 8 commits left, only the last could be measured" in found["why"] and "no space" in found["why"]
         assert len(world.events("skip")) == tried
     outage.unlink()
     world.write(build=build, deploy="true", build_limit="5h", deploy_limit="2h")
@@ -346,7 +346,7 @@ def test_history_is_a_line_of_first_parents(tmp_path: Path) -> None:
     assert [(its.subject, its.weight) for its in commits] == [("one", 1.0), ("two", 0.1), ("merge", 10.0)]
     assert commits[-1].parents == (second, side)
     for good, bad, text in (
-        (second, side, f"take their merge base, {first[:12]}"),
+        (second, side, f"use their merge base {first[:12]}"),
         ("nothing", "main", "no commit 'nothing'"),
         ("main", "main", "the same commit"),
     ):

@@ -124,7 +124,7 @@ def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
     # more blocks would not tell, and nothing is decided
     assert state.ended and not state.decided and main(["campaign", "status", str(state.schedule.folder)]) == 3
-    assert headline(state) == "ended after 4 of 20 blocks: no number of blocks would decide the inconclusive rows"
+    assert headline(state) == "ended after 4 of 20 blocks: more blocks would not decide the inconclusive rows"
 
 
 def lost_nothing(name: str) -> Dict[str, Any]:
@@ -188,7 +188,7 @@ def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
         after(made, schedule(tmp_path / "..", keys=["odd.p99_ms"]), 1, {})
     (tmp_path / "half").mkdir()
     half = after(made, schedule(tmp_path / "half", keys=["GET.obj_per_s", "odd.p99_ms"]), 1, {})
-    assert "no row of key odd.p99_ms: the campaign does not decide it" in str(blocks(half))
+    assert "no row matches the key odd.p99_ms, so the campaign does not decide it" in str(blocks(half))
 
 
 def fewer_osds(its: Schedule, block: int) -> None:

@@ -113,8 +113,8 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
         "only old has the option": ("osd_gone",),
         "only new has the option": ("osd_fresh",),
         "the cluster sets the option itself": ("osd_pool_default_size",),
-        "the option counts only when something is created": ("bluestore_min_alloc_size",),
-        "a name, a path, an address or what is installed": ("container_image", "osd_class_dir"),
+        "the option has an effect only when something is created": ("bluestore_min_alloc_size",),
+        "it is a name, a path, an address, or depends on the installation": ("container_image", "osd_class_dir"),
         "one default is empty, which cannot be set": ("osd_empty",),
     }
     said = list(describe_swap(its, restarts=False))

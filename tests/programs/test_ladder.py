@@ -255,5 +255,5 @@ def test_errors_of_an_objective(tmp_path: Path, objective: str, said: str) -> No
 def test_numbers_that_do_not_come_end_the_run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory, _ = half_way(tmp_path)
     monkeypatch.setattr(reporting, "NUMBERS_LIMIT", 0.01)
-    with pytest.raises(RunFailed, match="no numbers of the phases so far within 0"):
+    with pytest.raises(RunFailed, match="phases so far were not ready within 0"):
         reporting.numbers_so_far(directory)

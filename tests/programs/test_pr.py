@@ -199,7 +199,7 @@ def test_it_resumes_without_half_a_block(world: World, monkeypatch: pytest.Monke
     assert not list(world.state.glob("trials/01-*partial*"))
     assert world.answer["seconds"] > spent > 0 and world.answer["campaign"]["blocks"] == 4
     (world.state / "pr.json").unlink()
-    assert world.run("a", "c") == 2, "the folder of another verdict"
+    assert world.run("a", "c") == 2, "this folder belongs to another verdict"
     assert world.run("a", "b") == 1, "what is decided stays"
 
 

@@ -74,5 +74,5 @@ def test_without_the_commands_of_ceph_the_bucket_is_named_and_ends_nothing(
     folder: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     assert removed(folder, Cluster(), admin=False) == []
-    assert "bucket cbtp-r1-a of this run is not removed: if it exists, remove it with an S3 client" in caplog.text
+    assert "bucket cbtp-r1-a of this run was not removed: if it exists, remove it with an S3 client" in caplog.text
     assert not any(line["event"] == "bucket-removed" for line in journal_lines(folder / "journal.jsonl"))

@@ -50,13 +50,14 @@ def test_nodes_of_monitors_with_agents_need_python() -> None:
     assert preflight.python_errors(run, facts) == []
     host.profiles = {"resources": {"nodes": ["osds"]}, "internals": None, "collectl": {}}
     assert preflight.python_errors(run, facts) == [
-        "o1: python3 is not installed: resources, internals need 3.6 or newer there",
-        "o2: python3 is 3.5.2: resources, internals need 3.6 or newer there",
-        "r: python3 is not installed: internals needs 3.6 or newer there",
+        "o1: python3 is not installed, but resources, internals need 3.6 or newer on this node",
+        "o2: python3 is 3.5.2, but resources, internals need 3.6 or newer on this node",
+        "r: python3 is not installed, but internals needs 3.6 or newer on this node",
     ]
     facts["c"]["python"] = ""
     host.profiles = {}
-    assert preflight.python_errors(run, facts) == ["c: python3 is not installed: the run needs 3.6 or newer there"]
+    error = "c: python3 is not installed, but the run needs 3.6 or newer on this node"
+    assert preflight.python_errors(run, facts) == [error]
 
 
 @pytest.mark.parametrize("release", ["pacific", "reef", "tentacle"])

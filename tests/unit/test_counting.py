@@ -160,7 +160,7 @@ def test_a_bucket_that_is_still_there_was_not_removed(tmp_path: Path) -> None:
         mine = buckets_of("cbt", journal, ceph)
         mine.claim()
         ceph.names.add("cbtp-r1-4kib")
-        with pytest.raises(CephError, match="cbtp-r1-4kib is still there after its removal: run radosgw-admin"):
+        with pytest.raises(CephError, match="cbtp-r1-4kib still exists after its removal: run radosgw-admin"):
             mine.remove()
         assert journal.all("bucket-removed") == []
 

@@ -95,10 +95,10 @@ def test_a_client_that_is_away_is_waited_for_and_told_of(
     session.latest_end = 1060.0
     with closing(observer_of(tmp_path, session)) as observer:
         observer.until_over()  # its latest end is over, and it may have ended in time
-        silent = {"code": "client-silent", "text": "c1 sent no message for 299 s: its load went on unobserved"}
+        silent = {"code": "client-silent", "text": "c1 sent no message for 299 s: its load continued unobserved"}
         assert observer.outcome.warnings == [silent] and not session.stopped
         told = [record.getMessage() for record in caplog.records if record.levelname == "WARNING"]
-        assert told == ["age: no message from c1 for 30 s: its load goes on unobserved"]
+        assert told == ["age: no message from c1 for 30 s: its load continues unobserved"]
         now[0] += load_observer.BACK + 1
         session.silence = [{}]
         observer.until_over()
@@ -143,7 +143,7 @@ def test_a_phase_that_nobody_guards_says_so(tmp_path: Path, monkeypatch: pytest.
         for passed in (0.0, 120.0, 1.0, 30.0):
             now[0] += passed
             warnings = look()
-        text = "no sample of the cluster for 121 s: full_guard does not know how full it is"
+        text = "no sample of the cluster for 121 s: full_guard does not know how full the cluster is"
         assert warnings == [("unguarded", text)]
         watch.latest_at = now[0]
         assert len(look()) == 1

@@ -288,7 +288,7 @@ def test_not_recovered_is_the_refusal_and_the_next_start_goes_on(
     world.left = None
     with pytest.raises(FaultError, match=r"^a: refused. clean: 2 of 16 PGs are not active\+clean: 2 active\+under"):
         run.go()
-    assert "2 PGs are not active+clean and nothing has changed for" in run.events("settle-end")[-1]["given_up"]
+    assert "2 PGs are not active+clean, without progress for" in run.events("settle-end")[-1]["given_up"]
     assert "two-down: not recovered: 2 PGs" in caplog.text
     assert run.whole == ["no-failure", "one-down"] and world.differences() == set()
     world.left, run.plan = 3, longer

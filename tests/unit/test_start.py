@@ -75,7 +75,7 @@ def used(share: Optional[float]) -> Any:
 
 def test_a_fill_by_raw_that_has_nothing_to_fill_is_refused_before_it_begins(tmp_path: Path, journal: Journal) -> None:
     fill = replace(FILL, goal=Goal(raw=0.02))
-    text = "fill: raw: 2% is reached already: 2.9 % of the raw capacity is used: set it above, or fill by objects"
+    text = "fill: raw: 2% is already reached: 2.9 % of the raw capacity is used: set a higher share, or fill by"
     run = context(plan=PLAN, archive=RunArchive(tmp_path), journal=journal, ceph=used(0.029))
     with pytest.raises(RunFailed, match=text):
         start_of(run, 1, fill)

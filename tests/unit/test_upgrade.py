@@ -109,7 +109,7 @@ def test_daemons_get_the_release_in_the_order_of_the_manual() -> None:
     assert steps[2:5] == [{"16.2.15": 3}, {"18.2.7": 1, "16.2.15": 2}, {"18.2.7": 2, "16.2.15": 1}]
     assert [cluster.notes[0][0], cluster.notes[-1][0]] == ["upgrade-begin", "upgrade-end"]
     assert cluster.notes[-1][1]["versions"]["rgw"] == {"18.2.7": 1}
-    with pytest.raises(FaultError, match=r"every daemon is at 18\.2 already"):
+    with pytest.raises(FaultError, match=r"every daemon already has release 18\.2"):
         cluster.upgrade(BY_COMMAND)
 
 
@@ -130,7 +130,7 @@ def test_a_daemon_that_stays_old_ends_the_upgrade_with_its_name() -> None:
 
 def test_a_node_that_the_file_does_not_name_is_said_before_anything_is_done() -> None:
     cluster = Cluster()
-    with pytest.raises(FaultError, match="daemons run on g1, n2, which `cluster:` does not name"):
+    with pytest.raises(FaultError, match="`cluster:` does not name nodes of daemons: g1, n2"):
         cluster.upgrade(BY_COMMAND, "m1", "n1")
     assert cluster.ran == []
 

@@ -127,7 +127,7 @@ def test_states_older_than_the_osd_map_are_not_clean() -> None:
     assert follow(samples) == (None, 4)
     assert follow(samples, stale=(100.0, 150.0)) == (None, 24)  # 200 to 215 s
     given_up, _ = follow(samples[:1], at_most=0.2, stale=(100.0, 150.0))
-    assert given_up == "0 PGs are not active+clean, by statistics older than the last change of an OSD, after 0 s"
+    assert given_up == "0 PGs are not active+clean, by PG statistics older than the last change of an OSD, after 0 s"
 
 
 def test_a_status_says_whether_the_statistics_are_newer_than_the_osd_map() -> None:
@@ -147,5 +147,5 @@ def test_events_that_a_wait_did_not_live_to_see_are_told(tmp_path: Path) -> None
     outcome = waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=0.01), schedule)
     assert outcome.status == "degraded"
     assert [(its["code"], its["text"]) for its in outcome.warnings] == [
-        ("events-left", "the phase ended before 1 of its events")
+        ("events-left", "1 of the phase's events did not happen before its end")
     ]
