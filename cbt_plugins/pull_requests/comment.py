@@ -98,7 +98,7 @@ class Report:
         yield from map("- {}".format, self._method())
         yield from _table(("row", "base", "head", "change", "outcome"), list(self._cells()), most)
         yield from self._cpu_lines(most)
-        head_line = ("differs in the record", "base", "head")
+        head_line = ("configuration difference", "base", "head")
         yield from _table(head_line, [tuple(map(code, line)) for line in self.differences()], most)
         warnings = list(self.warnings())
         if warnings:

@@ -27,8 +27,8 @@ def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
     goals = {phase.name: phase.goal.raw for phase in phases if phase.goal and phase.goal.raw is not None}
     used = ceph.status().raw_used if goals else None
     return [
-        f"{name}: raw: {format_percent(share)} is reached already: {percent(used)} of the raw capacity is used: "
-        "set it above, or fill by objects or max_avail"
+        f"{name}: raw: {format_percent(share)} is already reached: {percent(used)} of the raw capacity is used: "
+        "set a higher share, or fill by objects or max_avail"
         for name, share in goals.items()
         if used is not None and used >= share
     ]

@@ -98,7 +98,7 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         request_rate = sum(j["rows_total"] for j in worked) / lasted
         return round(phase.rate_share * request_rate, 3)
     share = f"{percent(phase.rate_share, 'g')} of a closed loop"
-    raise RunFailed(f"{phase.name}: its rate is {share}, and no closed loop ran before it")
+    raise RunFailed(f"{phase.name}: its rate is {share}, but no closed loop ran before it")
 
 
 def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:

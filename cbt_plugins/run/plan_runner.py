@@ -76,7 +76,7 @@ class PlanRunner:
                 raise RunFailed(str(error)) from error
             except KeyboardInterrupt:
                 if self._is_sealed():
-                    text = "interrupted; the run is complete, if the report is missing, the same command makes it: %s"
+                    text = "interrupted, but the run is complete; if its report is missing, run the command again: %s"
                     log.warning(text, self.archive.folder)
                     raise
                 events.write("run-interrupted")
