@@ -351,7 +351,8 @@ def settled(
     """Return the counts once they are as expected; or close to it and twice the same; or after SETTLES counts.
 
     Requests that were cut off may still take effect, and RGW answers before the bucket index has the change: on a
-    busy machine long before. So counts that requests in flight at the end of the load explain are taken LATE_SETTLES times.
+    busy machine long before. So counts that requests in flight at the end of the load explain are taken LATE_SETTLES
+    times.
     """
     looks: List[Dict[str, int]] = []
 
