@@ -14,6 +14,7 @@ import pytest
 import yaml
 from cluster_state import clean, facts, moving
 from cycles import Cycle
+from kube_rights import granted, user_of
 from rook_lab import SECRET, RookLab
 from running_lab import PROJECT, RunningLab
 from test_osdfailure import failure, happened
@@ -112,3 +113,26 @@ def test_a_right_that_is_missing_ends_the_run_before_anything_is_changed(rook: R
     assert done.returncode and 'User "admin" cannot create resource "pods/exec"' in done.stderr, done.stderr
     rook.api.refused.clear()
     as_before(rook, before, deployments)
+
+
+def test_a_run_as_the_account_of_the_manifest(rook: RookLab, tmp_path: Path) -> None:
+    """Its rights are enough for a run with a fault, to the report, and each of them is used."""
+    before, deployments = facts(rook.lab), rook.deployments()
+    cycle = PodCycle(rook, tmp_path, osdfailure=failure(s3=S3, fault=FAULT))
+    made = cycle.tool("kubernetes", "manifest", str(cycle.file))
+    assert made.returncode == 0, made.stderr
+    # the pods of the clients are there
+    objects = [each for each in yaml.safe_load_all(made.stdout) if each["kind"] not in ("Pod", "Job", "DaemonSet")]
+    apply = ["kubectl", "--kubeconfig", str(rook.api.kubeconfig(tmp_path)), "apply", "--validate=false", "-f", "-"]
+    applied = subprocess.run(apply, input=yaml.safe_dump_all(objects), text=True, capture_output=True, timeout=120)
+    assert applied.returncode == 0, applied.stderr
+    account = user_of(rook.api.namespace, "cbt-plugins")
+    document = yaml.safe_load(cycle.file.read_text())
+    document["cluster"]["kubernetes"]["kubeconfig"] = str(rook.api.kubeconfig(tmp_path, account))
+    cycle.file.write_text(yaml.safe_dump(document, sort_keys=False))
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    as_before(rook, before, deployments)
+    asked = {right[1:4] for right in rook.api.used if right.user == account}
+    unused = {right[1:4] for right in granted(rook.api.objects, account)} - asked
+    assert unused <= {(rook.api.namespace, "get", "pods/exec")}  # of kubectl before 1.31

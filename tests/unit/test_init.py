@@ -205,7 +205,7 @@ def no_pool(replies: Dict[str, Any]) -> None:
         (second_zone, "not the master zone, which is zone east: only the master makes users, so name an exi"),
         (lambda r: r["zonegroup get"].update(is_master="false"), "master zone, which is a zone of another zonegroup"),
         (other_zone, "not in the file: gateways of other zones: west"),
-        (lambda r: r["mon metadata"][0].update(hostname="a b"), "mon.node0 on 'a b': that is not a host name"),
+        (lambda r: r["mon metadata"][0].update(hostname="a b"), "mon.node0 on 'a b', which is not a host name"),
         (only_tls, "CERTIFICATE_VERIFY_FAILED"),
     ],
 )
@@ -280,7 +280,7 @@ def test_the_cycle_follows_space_and_devices(cluster: Recorded, tmp_path: Path) 
     assert large["fill"] == {"duration": "15m"} and "mix" not in large and large["drivers_per_size"] == 3
     no_pool(cluster.replies)
     assert main(["init", "--head", "node0", "--clients", "c1", "-o", str(tmp_path / "new.yaml")]) == 0
-    assert "default.rgw.buckets.data: not there yet" in (tmp_path / "new.yaml").read_text()
+    assert "default.rgw.buckets.data: does not exist yet" in (tmp_path / "new.yaml").read_text()
 
 
 @pytest.mark.parametrize(
