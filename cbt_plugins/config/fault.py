@@ -243,7 +243,7 @@ class TargetedFaultSection(AnyFaultSection):
             text = "is for daemon_number, and for nodes of a kind that takes daemons"
             raise FieldErrors([FieldError(("daemon_type",), text, of_key=True)])
         if self.daemon_type not in cls.daemon_types:
-            text = f"{self.kind} takes {' or '.join(cls.daemon_types)} daemons"
+            text = f"{self.kind} hits {' or '.join(cls.daemon_types)} daemons"
             raise FieldErrors([FieldError(("daemon_type",), text)])
 
     @property
@@ -304,18 +304,18 @@ def raise_for_targets(section: AnyFaultSection, given: str, targets: Sequence[st
     types = {text.split(".")[0] for text in targets if not nodes} or {"osd" if given == "osd_number" else ""}
     if bucket:
         if "osd" not in cls.daemon_types:
-            text = f"stands for OSDs; {kind} takes {' or '.join(cls.daemon_types)} daemons"
+            text = f"stands for OSDs; {kind} hits {' or '.join(cls.daemon_types)} daemons"
             errors.append(FieldError((given,), text, of_key=True))
     elif cls.takes in takes and nodes != (cls.takes == "node"):
         keys = "nodes or osd_nodes" if not nodes else "osds or osd_number"
         if nodes and "osd" not in cls.daemon_types:
             keys = "daemons or daemon_number"
         if given in section.model_fields_set:
-            errors.append(FieldError((given,), f"{kind} takes {takes[cls.takes]}: use {keys}", of_key=True))
+            errors.append(FieldError((given,), f"{kind} hits {takes[cls.takes]}: use {keys}", of_key=True))
         else:
-            errors.append(FieldError(("kind",), f"{kind} takes {takes[cls.takes]}, not {'nodes' if nodes else 'OSDs'}"))
+            errors.append(FieldError(("kind",), f"{kind} hits {takes[cls.takes]}, not {'nodes' if nodes else 'OSDs'}"))
     elif not nodes and not types <= {*cls.daemon_types, ""}:
-        errors.append(FieldError((given,), f"{kind} takes {takes['daemon']}", of_key=True))
+        errors.append(FieldError((given,), f"{kind} hits {takes['daemon']}", of_key=True))
     if section.seed is not None and names and targets:
         text = f"chooses targets, and {given} names them already: keep one of the two keys"
         errors.append(FieldError(("seed",), text, of_key=True))

@@ -119,7 +119,7 @@ def test_a_thrash_draws_the_daemons_of_a_type() -> None:
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
-        ({"kinds": ["failover rgw"]}, "failover rgw: failover takes mgr or mon daemons"),
+        ({"kinds": ["failover rgw"]}, "failover rgw: failover hits mgr or mon daemons"),
         ({"kinds": ["stop rgv"]}, "stop rgv: "),
         ({"kinds": ["stop", "stopp"]}, "unknown kind of fault 'stopp'"),
         ({"kinds": ["network"]}, "needs the option interfaces"),

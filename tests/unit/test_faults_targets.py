@@ -72,7 +72,7 @@ def test_a_bucket_that_cannot_be_taken_is_named() -> None:
     facts = cluster()
     with pytest.raises(FaultError, match=r"r: no CRUSH bucket rack9; the cluster has default, node1, .*rack1"):
         resolved(facts, Fault("r", "x", ("crush:rack9",)))
-    with pytest.raises(FaultError, match=r"rack1 stands for its OSDs: x takes mgr/mon daemons"):
+    with pytest.raises(FaultError, match=r"rack1 stands for its OSDs: x hits mgr/mon daemons"):
         resolved(facts, Fault("r", "x", ("crush:rack1",)), "daemon", ("mgr", "mon"))
     with pytest.raises(FaultError, match=r"node1, node2 of rack1 is not a node of `cluster:`"):
         resolved(facts, Fault("r", "x", ("crush:rack1",)), "node", ("osd",), NODES[3:])
@@ -135,12 +135,12 @@ def errors(tmp_path: Path, fault: str) -> List[str]:
 @pytest.mark.parametrize(
     ("fault", "message"),
     [
-        ("kind: failover, crush: rack1", ".crush: stands for OSDs; failover takes mgr or mon daemons"),
-        ("kind: failover, crush_type: rack", ".crush_type: stands for OSDs; failover takes mgr or mon daemons"),
+        ("kind: failover, crush: rack1", ".crush: stands for OSDs; failover hits mgr or mon daemons"),
+        ("kind: failover, crush_type: rack", ".crush_type: stands for OSDs; failover hits mgr or mon daemons"),
         ("kind: stop, crush: -rack", ".crush: must be a name of letters"),
         ("kind: stop, osds: [1], daemon_type: rgw", ".daemon_type: is for daemon_number, and for nodes of a kind"),
         ("kind: reboot, nodes: [node1], daemon_type: rgw", ".daemon_type: is for daemon_number, and for nodes of a"),
-        ("kind: drain, daemon_number: 1, daemon_type: mon, options: {balancers: lb}", ".daemon_type: drain takes rgw"),
+        ("kind: drain, daemon_number: 1, daemon_type: mon, options: {balancers: lb}", ".daemon_type: drain hits rgw"),
         ("kind: stop, nodes: [rgw1]", ".nodes[0]: rgw1 is not among the cluster's osds"),
         ("kind: drain, daemons: [rgw.a]", ".options: drain needs either the option balancers"),
         ("kind: drain, daemons: [rgw.a], options: {'off': x}", ".options: drain needs either the option balancers"),

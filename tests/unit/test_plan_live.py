@@ -261,4 +261,4 @@ def test_a_failure_of_a_scorecard_that_is_refused_is_skipped_then(
     out, err = capsys.readouterr()
     assert err == "" and "no fault would be refused" in out
     live = out[out.index("The cluster now, asked on node0") :]
-    assert "node-down: stop node1\n" in live and "skipped then: two-nodes: refused by rule inactive" in live
+    assert "node-down: stop node1\n" in live and "would be skipped: two-nodes: refused by rule inactive" in live

@@ -84,7 +84,7 @@ def test_pgs_of_the_studies(capsys: pytest.CaptureFixture[str]) -> None:
     assert [pool["pgs"] for pool in found["pools"]] == [4096, 4096]
     text = words(capsys, "pgs --osds 60 --pool data=50/3 --pool index=50/3 --target 400")
     assert "410 PG members on each of 60 OSDs; the pools hold 100 % of the data\n" in text
-    assert "more than mon_max_pg_per_osd (250 unless set)" in text
+    assert "more than mon_max_pg_per_osd (250 by default)" in text
 
 
 def test_the_network_of_the_study(capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ def test_the_network_of_the_study(capsys: pytest.CaptureFixture[str]) -> None:
     assert found["together"] == pytest.approx(0.5654 + 0.7632, abs=1e-3)
     text = words(capsys, "network --nodes 10 --nic 100Gbit --pool 3 --put 18.6GB/s")
     assert "at most 30.6 GiB (32.89 GB)/s, 26.3 % of the OSD nodes' 116 GiB (125 GB)/s\n" in text
-    assert "17.3 GiB (18.6 GB)/s measured: 56.5 % of that\n" in text
+    assert "17.3 GiB (18.6 GB)/s measured: 56.5 % of the ceiling\n" in text
 
 
 def test_other_networks(capsys: pytest.CaptureFixture[str]) -> None:
@@ -128,7 +128,7 @@ def test_workers(capsys: pytest.CaptureFixture[str]) -> None:
 def test_a_sweep_of_workers(capsys: pytest.CaptureFixture[str]) -> None:
     steps = "--step 8@12ms --step 16@30ms --step 32@600ms"
     assert size(capsys, f"workers {steps} --target 500ms") == {"size": 16, "next": 32, "production": 12.8}
-    assert "8 are too many already" in words(capsys, f"workers {steps} --target 1ms")
+    assert "already 8 are too many" in words(capsys, f"workers {steps} --target 1ms")
     assert "32 at most; the sweep has no higher step" in words(capsys, f"workers {steps} --target 2s")
 
 
@@ -177,14 +177,14 @@ def test_scaling_and_odds(capsys: pytest.CaptureFixture[str]) -> None:
         ("capacity --df /nowhere/df.json", "No such file"),
         ("pgs --osds 10", "no pools: give"),
         ("pgs --osds 0 --data 3", "'0' is not a whole number of 1 or more"),
-        ("pgs --osds 10 --pool x", "write NAME=PERCENT/KEPT"),
+        ("pgs --osds 10 --pool x", "write NAME=PERCENT/REDUNDANCY"),
         ("pgs --osds 10 --pool x=5/many", "'many' is not a pool"),
         ("network --nodes 3 --nic 25Gbit --pool 4+2", "EC 4+2: needs 6 nodes, there are 3"),
         ("network --nodes 3 --nic 25GB --pool 3", "not the speed of an interface"),
-        ("network --nodes 3 --nic 25Gbit --pool 3 --client-nic 1Gbit", "--client-nic is for clients"),
+        ("network --nodes 3 --nic 25Gbit --pool 3 --client-nic 1Gbit", "--client-nic needs --clients"),
         ("network --nodes 3 --nic 25Gbit --pool 3 --put fast", "not a size"),
         ("workers", "nothing to calculate"),
-        ("workers --step 8@12ms", "needs its steps"),
+        ("workers --step 8@12ms", "needs several --step"),
         ("workers --step 8", "write workers@latency"),
         ("workers --op 150/s", "write throughput@latency"),
         ("workers --workers 5 --latency 12", "seconds? write 12s"),

@@ -165,7 +165,7 @@ def test_the_orchestrators_progress_is_seen_by_the_versions() -> None:
     assert steps[:4] == ["orchestrator begins", "1 of 1 mon at 18.2.7", "1 of 1 mgr at 18.2.7", "1 of 3 osd at 18.2.7"]
     cluster = Orchestrated()
     cluster.error = "Error: UPGRADE_FAILED_PULL: failed to pull"
-    with pytest.raises(FaultError, match="has not finished: Error: UPGRADE_FAILED_PULL"):
+    with pytest.raises(FaultError, match="did not finish in time: Error: UPGRADE_FAILED_PULL"):
         cluster.upgrade(Upgrade("u", "18.2", image="ceph:v18"))
 
 
