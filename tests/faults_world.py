@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.cluster.transports.choice import TransportChoice
+from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.faults import ClusterAccess, Injector
 from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.scene import ClusterLimits

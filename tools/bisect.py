@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
 from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain, say
-from .format_option import JSON, MD, TEXT, add_forms, put
+from .format_option import JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:
     from cbt_plugins.bisect.session import BisectSession
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("what", choices=("run", "step", "status"), help=text)
     parser.add_argument("file", type=Path, metavar="CONFIG", help="a CBT file with `bisect:` (docs/BISECT.md)")
     parser.add_argument("-a", "--archive", type=Path, help="folder of the search (default: CONFIG with .bisect)")
-    add_forms(parser, TEXT, JSON, MD)
+    add_formats(parser, TEXT, JSON, MD)
 
 
 def run(args: argparse.Namespace) -> int:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Iterator
 
 from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, USAGE_OF_COMPARISON, CommandError, explain, say
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, put
 
 _STATUSES = {
     FAILED: "a trial failed",
@@ -30,7 +30,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history", nargs="+", type=Path, default=[], metavar="PATH",
         help="archives of repeated runs, from which the run-to-run scatter is taken",
     )
-    add_forms(plan, TEXT, JSON, MD)
+    add_formats(plan, TEXT, JSON, MD)
     run = verbs.add_parser("run", help="run or resume the campaign, until the result is decided")
     explain(run, ("cbt-tools campaign run my.yaml FOLDER",), _STATUSES)
     run.add_argument("file", type=Path, metavar="FILE", help="CBT file with `campaign:`")
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(status, [f"cbt-tools campaign status {words}" for words in forms], _STATUSES)
     status.add_argument("file", type=Path, metavar="FILE", nargs="?", help="CBT file with `campaign:`, as of `run`")
     status.add_argument("folder", type=Path, metavar="FOLDER", help="the folder of `campaign run`")
-    add_forms(status, TEXT, JSON, CSV, MD, HTML)
+    add_formats(status, TEXT, JSON, CSV, MD, HTML)
 
 
 def run(args: argparse.Namespace) -> int:

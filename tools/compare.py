@@ -11,7 +11,7 @@ from cbt_plugins.config.units import format_percent
 from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
 from .command import OK, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain, help_text, say
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, add_renamed, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, put
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.configuration_differences import Scale
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--releases", action="store_true", help="table of releases side by side: read and write, recovery, CPU"
     )
-    add_forms(parser, TEXT, JSON, CSV, MD, HTML)
+    add_formats(parser, TEXT, JSON, CSV, MD, HTML)
     add_renamed(parser, {"--html": "--format html -o FILE"})
 
 

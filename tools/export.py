@@ -10,7 +10,7 @@ from cbt_plugins.results.result_file import Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, say, warn
 from .export_cbt import export_curves
-from .format_option import CSV, add_forms, add_renamed, form_of, is_file, put
+from .format_option import CSV, add_formats, add_renamed, format_of, is_file, put
 
 PARQUET = "parquet"
 
@@ -34,7 +34,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     cbt = "cbt: input files of CBT's report generators, in the folder -o"
     parquet = "parquet: partitioned files for DuckDB and ClickHouse, in the folder -o"
     text = f"{csv}; prometheus: the text format of Prometheus; {cbt}; {parquet} (default: csv)"
-    add_forms(parser, CSV, "prometheus", "cbt", PARQUET, text=text)
+    add_formats(parser, CSV, "prometheus", "cbt", PARQUET, text=text)
     parser.add_argument(
         "--dialect",
         choices=("head", "main", "both"),
@@ -48,13 +48,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Write the results in a format; return the exit status."""
-    form = form_of(args)
-    if form not in ("cbt", PARQUET):
+    format_name = format_of(args)
+    if format_name not in ("cbt", PARQUET):
         return _numbers(args)
     if not is_file(args):
-        raise CommandError(f"--format {form} makes a folder: give -o DIR")
+        raise CommandError(f"--format {format_name} makes a folder: give -o DIR")
     try:
-        if form == PARQUET:
+        if format_name == PARQUET:
             return _files(args)
         return export_curves(args.archives, Path(args.output), args.dialect)
     except OSError as e:
@@ -90,7 +90,8 @@ def _files(args: argparse.Namespace) -> int:
 
 
 def _numbers(args: argparse.Namespace) -> int:
-    from cbt_plugins.report.export import formats
+    from cbt_plugins.report.export.otava import otava_csv
+    from cbt_plugins.report.export.prometheus import prometheus
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.configuration import configuration
     from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
@@ -110,11 +111,11 @@ def _numbers(args: argparse.Namespace) -> int:
         except Unreadable as e:
             paths.remove(path)
             unreadable = say("Error", str(e), UNUSABLE)
-    forms = {
-        CSV: lambda: formats.otava_csv([run for run, why in zip(runs, reasons) if not why]),
-        "prometheus": lambda: formats.prometheus((summary, not why) for (_, summary), why in zip(runs, reasons)),
+    contents = {
+        CSV: lambda: otava_csv([run for run, why in zip(runs, reasons) if not why]),
+        "prometheus": lambda: prometheus((summary, not why) for (_, summary), why in zip(runs, reasons)),
     }
-    put(args, forms)
+    put(args, contents)
     print(f"complete runs: {reasons.count(None)} of {len(paths)}", file=sys.stderr)
     for path in every:
         if not is_ours(path):

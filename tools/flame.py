@@ -6,7 +6,7 @@ import argparse
 from pathlib import Path
 
 from .command import OK, UNUSABLE, CommandError, explain, warn
-from .format_option import HTML, MD, TEXT, add_forms, form_of, put
+from .format_option import HTML, MD, TEXT, add_formats, format_of, put
 
 FOLDED = "folded"
 
@@ -25,7 +25,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--against", nargs="+", type=Path, metavar="ARCHIVE", help="archives of the base: draw the difference to it"
     )
     parser.add_argument("--phase", metavar="NAME", help="phase to draw (default: the first measurement with stacks)")
-    add_forms(parser, TEXT, MD, FOLDED, HTML, text="for people, Markdown, folded stacks for other programs, a page")
+    add_formats(parser, TEXT, MD, FOLDED, HTML, text="for people, Markdown, folded stacks for other programs, a page")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -33,16 +33,16 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.report import flames
     from cbt_plugins.results.stacks import profile_of
 
-    if args.against and form_of(args) == FOLDED:
+    if args.against and format_of(args) == FOLDED:
         raise CommandError("--format folded cannot show a difference: remove --against")
     new = profile_of(args.archives, args.phase)
     base = profile_of(args.against, args.phase or new.phase) if args.against else None
-    forms = {
+    contents = {
         TEXT: lambda: flames.blocks(new, base),
         FOLDED: lambda: "".join(f"{line}\n" for line in flames.folded(new)),
         HTML: lambda: flames.page(new, base),
     }
-    put(args, forms)
+    put(args, contents)
     left_out = [*new.left_out, *(base.left_out if base else ())]
     for text in left_out:
         warn(text)

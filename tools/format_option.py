@@ -1,51 +1,51 @@
-"""Forms of results, the same in all verbs: `--format text|json|csv|md`, and `-o FILE`."""
+"""Options for the format of results, the same in all verbs: `--format text|json|csv|md`, and `-o FILE`."""
 
 from __future__ import annotations
 
 import argparse
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence, Type
+from typing import Any, Callable, List, Mapping, NoReturn, Optional, Sequence, Type
 
-from cbt_plugins.formatting.data import Csv, Html, Json
-from cbt_plugins.formatting.markdown import Markdown
-from cbt_plugins.formatting.output_format import Form
+from cbt_plugins.formatting.formats import FORMATS
+from cbt_plugins.formatting.formats.format import Format
 from cbt_plugins.formatting.screen import PLAIN, paper_of, write_coloured
-from cbt_plugins.formatting.terminal import Terminal
 
 from .command import CommandError
 
-#: the forms of several verbs: name -> purpose
-FORMS: Dict[str, Type[Form]] = {form.name: form for form in (Terminal, Json, Csv, Markdown, Html)}
-TEXT, JSON, CSV, MD, HTML = FORMS
-#: suffix of a file -> form, for suffixes that are not the name of their form
-_SUFFIXES = {"prom": "prometheus", **{suffix: form.name for form in FORMS.values() for suffix in form.suffixes}}
+#: the formats whose content a verb makes; all others take the content of one of these
+TEXT, JSON, CSV, MD, HTML = "text", "json", "csv", "md", "html"
+#: suffix of a file -> format, for suffixes that are not the name of their format
+_SUFFIXES = {"prom": "prometheus", **{suffix: name for name, of_name in FORMATS.items() for suffix in of_name.suffixes}}
 
 
-def add_forms(parser: argparse.ArgumentParser, *forms: str, text: str = "") -> None:
-    """Add `-o`, and `--format` with these forms; the first one is the default."""
-    form = parser.add_argument("--format", type=_form(forms), metavar="|".join(forms), help=text or _text(forms))
-    form.completer = lambda **_: forms  # type: ignore[attr-defined]  # for argcomplete
+def add_formats(parser: argparse.ArgumentParser, *names: str, text: str = "") -> None:
+    """Add `-o`, and `--format` with these formats and those that are like them; the first one is the default."""
+    names = (*names, *(name for name, of_name in FORMATS.items() if of_name.like in names and name not in names))
+    option = parser.add_argument(
+        "--format", type=_known_format(names), metavar="|".join(names), help=text or _text(names)
+    )
+    option.completer = lambda **_: names  # type: ignore[attr-defined]  # for argcomplete
     parser.add_argument(
         "-o", "--output", metavar="FILE", help="file to write; its suffix chooses the format; - is standard output"
     )
-    parser.set_defaults(forms=forms)
+    parser.set_defaults(formats=names)
 
 
-def _text(forms: Sequence[str]) -> str:
-    purposes = (FORMS[form].purpose if form in FORMS else form for form in forms)
-    return f"{', '.join(purposes)} (default: {forms[0]})"
+def _text(names: Sequence[str]) -> str:
+    purposes = (FORMATS[name].purpose if name in FORMATS else name for name in names)
+    return f"{', '.join(purposes)} (default: {names[0]})"
 
 
-def _form(forms: Sequence[str]) -> Callable[[str], str]:
-    def form(text: str) -> str:
-        if text in forms:
+def _known_format(names: Sequence[str]) -> Callable[[str], str]:
+    def check_format(text: str) -> str:
+        if text in names:
             return text
         suggestion = _SUFFIXES.get(text)
-        hint = f"use {suggestion}" if suggestion in forms else f"the formats are {', '.join(forms)}"
+        hint = f"use {suggestion}" if suggestion in names else f"the formats are {', '.join(names)}"
         raise argparse.ArgumentTypeError(f"no such format: {text!r}: {hint}")
 
-    return form
+    return check_format
 
 
 def add_renamed(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> None:
@@ -59,16 +59,16 @@ def add_renamed(parser: argparse.ArgumentParser, names: Mapping[str, str]) -> No
         parser.add_argument(name, nargs="?", action=Renamed, help=argparse.SUPPRESS)
 
 
-def form_of(args: argparse.Namespace) -> str:
-    """Return the form of --format, else of the suffix of -o, else the first form of the verb."""
+def format_of(args: argparse.Namespace) -> str:
+    """Return the format of --format, else of the suffix of -o, else the first format of the verb."""
     if args.format is None and is_file(args):
         suffix = Path(args.output).suffix[1:]
-        form = _SUFFIXES.get(suffix, suffix)
-        if form in args.forms:
-            return form
-        if form in FORMS:
-            raise CommandError(f"-o {args.output}: no such format: {form}: the formats are {', '.join(args.forms)}")
-    return args.format or args.forms[0]
+        name = _SUFFIXES.get(suffix, suffix)
+        if name in args.formats:
+            return name
+        if name in FORMATS:
+            raise CommandError(f"-o {args.output}: no such format: {name}: the formats are {', '.join(args.formats)}")
+    return args.format or args.formats[0]
 
 
 def is_file(args: argparse.Namespace) -> bool:
@@ -82,12 +82,14 @@ def columns_of(args: argparse.Namespace) -> Optional[int]:
 
 
 class Printer:
-    """Output of a verb in the chosen form. A file is written at the end, in one step."""
+    """Output of a verb in the chosen format, which takes the `content` of a format. A file is written in one step."""
 
     def __init__(self, args: argparse.Namespace) -> None:
-        self.form = form_of(args)
+        self.format = format_of(args)
         self._file = Path(args.output) if is_file(args) else None
-        self._writer = FORMS.get(self.form, Form)(PLAIN if self._file else paper_of(sys.stdout))
+        chosen = FORMATS.get(self.format, Format)
+        self.content = chosen.like or self.format
+        self._writer = chosen(PLAIN if self._file else paper_of(sys.stdout))
         self._texts: List[str] = []
         self._again = False
 
@@ -117,14 +119,14 @@ class Printer:
             print(text, end="", flush=True)
 
 
-def put(args: argparse.Namespace, forms: Mapping[str, Callable[[], Any]]) -> None:
-    """Print the results in the chosen form.
+def put(args: argparse.Namespace, contents: Mapping[str, Callable[[], Any]]) -> None:
+    """Print the results in the chosen format.
 
-    `forms`: form -> function that returns a text; or blocks for `text` and `md` (by default the blocks of `text`);
+    `contents`: format -> function that returns a text; or blocks for `text` and `md` (by default the blocks of `text`);
     data for `json`; lines of cells for `csv`, the first line with the names of the columns.
     """
     with Printer(args) as printer:
-        printer.show(forms[printer.form if printer.form in forms else TEXT]())
+        printer.show(contents[printer.content if printer.content in contents else TEXT]())
 
 
 def _write(path: Path, text: str) -> None:

@@ -10,7 +10,7 @@ from cbt_plugins.metrics import ALPHA
 
 from . import compare
 from .command import FAILED, INCONCLUSIVE, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.gate import Gated
@@ -33,7 +33,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("--limits", type=Path, metavar="FILE", help="a YAML file with limits: {GET.p99_ms: 10%%, ...}")
     parser.add_argument("--alpha", metavar="P", help=f"false alarm rate of the gate (default: {ALPHA:g})")
-    add_forms(parser, TEXT, JSON, CSV, MD, HTML)
+    add_formats(parser, TEXT, JSON, CSV, MD, HTML)
     parser.set_defaults(margin=None, confidence=None)
 
 

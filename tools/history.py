@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Optional, Sequence
 
 from . import compare
 from .command import OK, UNUSABLE, CommandError, explain, say, warn
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_forms, is_file, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, is_file, put
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.history import AlarmBudget, History
@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="for a site: file with decisions on changes (default: triage.yaml beside the archives)",
     )
     parser.add_argument("--rebuild", action="store_true", help="for a site: read all archives instead of the index")
-    add_forms(parser, TEXT, JSON, CSV, MD, HTML, SITE, text=f"{SITE}: HTML pages in the folder -o (default: {TEXT})")
+    add_formats(parser, TEXT, JSON, CSV, MD, HTML, SITE, text=f"{SITE}: HTML pages in the folder -o (default: {TEXT})")
 
 
 def run(args: argparse.Namespace) -> int:

@@ -31,13 +31,13 @@ from cbt_plugins.config.plan_preview import (
 from cbt_plugins.config.units import about_rate, format_duration, written_ranges
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.formatting import about_size, percent, several, size_range
-from cbt_plugins.formatting.terminal import table_lines
+from cbt_plugins.formatting.formats.terminal import table_lines
 from cbt_plugins.inventory import HostTable, head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import FAILED, OK, USAGE, CommandError, explain, say, warn
-from .format_option import JSON, TEXT, add_forms, add_renamed, columns_of, put
+from .format_option import JSON, TEXT, add_formats, add_renamed, columns_of, put
 from .plan_live import LiveAnswers, look
 
 #: up to this number all drivers, and all buckets, are shown
@@ -59,7 +59,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "blast radius of each fault, and the commands of faults and settings (not of pools, placement, users and "
         "gateways)",
     )
-    add_forms(parser, TEXT, JSON)
+    add_formats(parser, TEXT, JSON)
     add_renamed(parser, {"--json": "--format json"})
 
 

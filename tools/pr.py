@@ -14,7 +14,7 @@ from cbt_plugins.formatting.screen import printable
 from cbt_plugins.results.result_file import Unreadable
 
 from .command import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain
-from .format_option import JSON, MD, TEXT, add_forms, put
+from .format_option import JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:
     from cbt_plugins.pull_requests.comment import Report
@@ -54,7 +54,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--history", nargs="+", type=Path, default=[], metavar="PATH",
         help="archives of repeated runs, from which the run-to-run scatter is taken",
     )
-    add_forms(parser, TEXT, JSON, MD)
+    add_formats(parser, TEXT, JSON, MD)
 
 
 def run(args: argparse.Namespace) -> int:

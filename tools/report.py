@@ -12,7 +12,7 @@ from cbt_plugins.results.result_file import NotThere, Unreadable, reading
 
 from .command import OK, UNUSABLE, CommandError, explain, is_optional, missing, say, warn
 from .export_cbt import write_curves
-from .format_option import CSV, HTML, JSON, MD, TEXT, Printer, add_forms, add_renamed
+from .format_option import CSV, HTML, JSON, MD, TEXT, Printer, add_formats, add_renamed
 
 Runs = List[Tuple[Path, Mapping[str, Any]]]  # directories and summaries
 
@@ -31,7 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("archive", type=Path, help=archive_help)
     text = "print only this format, write nothing into the archive (default: print text, write the report's files)"
-    add_forms(parser, TEXT, JSON, CSV, MD, HTML, text=text)
+    add_formats(parser, TEXT, JSON, CSV, MD, HTML, text=text)
     parser.add_argument("--plots", type=Path, metavar="DIR", help="write plots (SVG and PNG) into this directory")
     parser.add_argument(
         "--visualisation",
@@ -65,8 +65,8 @@ def run(args: argparse.Namespace) -> int:
                 if args.archive.is_file():
                     raise
                 raise e from None
-        if printer.form in (JSON, HTML) and len(runs) > 1:
-            why = f"--format {printer.form} needs the directory of one run, such as {runs[0]}"
+        if printer.content in (JSON, HTML) and len(runs) > 1:
+            why = f"--format {printer.format} needs the directory of one run, such as {runs[0]}"
             raise CommandError(f"{args.archive} has {len(runs)} runs: {why}")
         return _report(runs, args, printer)
 
@@ -93,7 +93,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
                 stored = made_already(path)
                 summary = stored or summarize(path)
                 network = _ceilings(path, summary, args)
-                shown = _shown(printer.form, summary, path, network)
+                shown = _shown(printer.content, summary, path, network)
         except Unreadable as e:
             status = say("Error", str(e), UNUSABLE)
             continue
@@ -117,19 +117,19 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
     return status
 
 
-def _shown(form: str, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> Any:
+def _shown(content: str, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> Any:
     """Return the part of a run that a Printer shows."""
     from cbt_plugins.report import terminal
 
-    if form == JSON:
+    if content == JSON:
         from cbt_plugins.results.summary_file import dumps
 
         return dumps(summary) + "\n"
-    if form == HTML:
+    if content == HTML:
         from cbt_plugins.report.page import run_page
 
         return run_page(summary, path, network)
-    if form == CSV:
+    if content == CSV:
         return [terminal.MEASURED, *terminal.measured(summary)]
     from cbt_plugins.report.sentence import of_run
     from cbt_plugins.results.configuration import configuration
@@ -182,7 +182,7 @@ def _write(
     `is_new`: the summary has been made now, and is not the one that is there.
     """
     if _writes(args):
-        from cbt_plugins.report.export.formats import write_collected
+        from cbt_plugins.report.export.teuthology import write_collected
         from cbt_plugins.results.summary_file import FILE, write_summary
 
         if is_new:
@@ -248,11 +248,11 @@ def _imported(path: Path, printer: Printer) -> int:
     from cbt_plugins.results.record_reader import read_imported
 
     records = read_imported(path)
-    if printer.form in (JSON, HTML):
+    if printer.content in (JSON, HTML):
         raise CommandError(
-            f"{path}: no format {printer.form} for results of other programs: the formats are text, "
+            f"{path}: no format {printer.format} for results of other programs: the formats are text, "
             f"csv, md"
         )
     lines = [terminal.MEASURED, *terminal.imported_measured(records)]
-    printer.show(lines if printer.form == CSV else terminal.imported_blocks(records))
+    printer.show(lines if printer.content == CSV else terminal.imported_blocks(records))
     return OK if all(record.usable for record in records) else UNUSABLE

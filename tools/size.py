@@ -11,7 +11,7 @@ from cbt_plugins.models.pools import TARGET, Redundancy
 
 from . import size_answers
 from .command import OK, CommandError, explain, help_text
-from .format_option import JSON, TEXT, add_forms, add_renamed, put
+from .format_option import JSON, TEXT, add_formats, add_renamed, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -23,7 +23,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         subparser = whats.add_parser(name, help=text, description=text)
         declare(subparser)
         explain(subparser, [example])
-        add_forms(subparser, TEXT, JSON, text="json has bytes, seconds and shares 0..1 (default: text)")
+        add_formats(subparser, TEXT, JSON, text="json has bytes, seconds and shares 0..1 (default: text)")
         add_renamed(subparser, {"--json": "--format json"})
         subparser.set_defaults(answer=answer)
 

@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Sequence, Tuple
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 
 from .command import OK, UNUSABLE, CommandError, explain, say
-from .format_option import CSV, JSON, MD, TEXT, add_forms, add_renamed, put
+from .format_option import CSV, JSON, MD, TEXT, add_formats, add_renamed, put
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     )
     parser.add_argument("query", nargs="?", help="the query; - reads the query from standard input")
     parser.add_argument("--list", action="store_true", help="print the tables and their columns")
-    add_forms(parser, TEXT, JSON, CSV, MD)
+    add_formats(parser, TEXT, JSON, CSV, MD)
     add_renamed(parser, {"--csv": "--format csv", "--json": "--format json"})
 
 

@@ -183,8 +183,8 @@ class _TextView:
 
     def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
         """Print the result as `cbt-tools report --format text` does."""
+        from cbt_plugins.formatting.formats.terminal import Terminal
         from cbt_plugins.formatting.screen import paper_of, write_coloured
-        from cbt_plugins.formatting.terminal import Terminal
         from cbt_plugins.report import terminal
         from cbt_plugins.report.sentence import of_run
         from cbt_plugins.results.configuration import configuration

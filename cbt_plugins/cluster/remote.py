@@ -27,8 +27,8 @@ from typing import (
 from cbt_plugins.cluster.fan_out import allow_files, ask_at_once
 from cbt_plugins.cluster.shell_programs import OWN_FOLDER, make_own, program_text, subject_of
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.cluster.transports.choice import TransportChoice
 from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
+from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 
 log = logging.getLogger(__name__)
 

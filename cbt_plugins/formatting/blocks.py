@@ -1,4 +1,4 @@
-"""What all forms of output are made of: headings, words, lists and tables, which know nothing of any form."""
+"""What all formats of output are made of: headings, words, lists and tables, which know nothing of any format."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Generic, Iterator, Sequence, Tuple, TypeVar, Union
 Part = TypeVar("Part")
 
 
-class BlockForm(ABC, Generic[Part]):
-    """A form that blocks are written in: for each kind of block its parts, such as lines of text."""
+class BlockFormat(ABC, Generic[Part]):
+    """A format that blocks are written in: for each kind of block its parts, such as lines of text."""
 
     @abstractmethod
     def heading(self, heading: Heading) -> Iterator[Part]: ...
@@ -29,11 +29,11 @@ class BlockForm(ABC, Generic[Part]):
 
 
 class Block(ABC):
-    """A piece of output; a block without content has no parts in any form."""
+    """A piece of output; a block without content has no parts in any format."""
 
     @abstractmethod
-    def parts(self, form: BlockForm[Part]) -> Iterator[Part]:
-        """Return the parts of the block in a form."""
+    def parts(self, format_: BlockFormat[Part]) -> Iterator[Part]:
+        """Return the parts of the block in a format."""
 
 
 @dataclass(frozen=True)
@@ -42,8 +42,8 @@ class Heading(Block):
 
     text: str
 
-    def parts(self, form: BlockForm[Part]) -> Iterator[Part]:
-        return form.heading(self)
+    def parts(self, format_: BlockFormat[Part]) -> Iterator[Part]:
+        return format_.heading(self)
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Words(Block):
 
     lines: Tuple[str, ...]
 
-    def parts(self, form: BlockForm[Part]) -> Iterator[Part]:
-        return form.words(self)
+    def parts(self, format_: BlockFormat[Part]) -> Iterator[Part]:
+        return format_.words(self)
 
 
 @dataclass(frozen=True)
@@ -64,8 +64,8 @@ class Notes(Block):
     items: Tuple[str, ...]
     colours: Tuple[str, ...] = ()  # of the first word of each item
 
-    def parts(self, form: BlockForm[Part]) -> Iterator[Part]:
-        return form.notes(self) if self.items else iter(())
+    def parts(self, format_: BlockFormat[Part]) -> Iterator[Part]:
+        return format_.notes(self) if self.items else iter(())
 
 
 @dataclass(frozen=True)
@@ -78,8 +78,8 @@ class TableGrid(Block):
     title: str = ""
     ruled: bool = False  # with a line below the head
 
-    def parts(self, form: BlockForm[Part]) -> Iterator[Part]:
-        return form.table(self) if self.rows else iter(())
+    def parts(self, format_: BlockFormat[Part]) -> Iterator[Part]:
+        return format_.table(self) if self.rows else iter(())
 
     @property
     def sides(self) -> Sequence[bool]:
@@ -94,8 +94,8 @@ class TitledBlocks(Block):
     title: str
     blocks: Tuple[Block, ...]
 
-    def parts(self, form: BlockForm[Part]) -> Iterator[Part]:
-        return form.titled(self)
+    def parts(self, format_: BlockFormat[Part]) -> Iterator[Part]:
+        return format_.titled(self)
 
 
 def left_columns(left: Union[int, Sequence[bool]], number: int) -> Sequence[bool]:

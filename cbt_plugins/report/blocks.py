@@ -12,7 +12,7 @@ from cbt_plugins.compare.history import History, LevelChange, Track
 from cbt_plugins.compare.output import change_of
 from cbt_plugins.formatting import several, when
 from cbt_plugins.formatting.blocks import Block
-from cbt_plugins.formatting.data import Html
+from cbt_plugins.formatting.formats.html import Html
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import short

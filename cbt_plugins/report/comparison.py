@@ -11,7 +11,7 @@ from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting.blocks import Block
-from cbt_plugins.formatting.data import Html
+from cbt_plugins.formatting.formats.html import Html
 from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction
 from cbt_plugins.report.page import document
 from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short

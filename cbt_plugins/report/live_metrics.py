@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Opt
 
 import numpy as np
 
-from cbt_plugins.report.export.formats import escaped
+from cbt_plugins.report.export.prometheus import escaped
 from cbt_plugins.results.histogram import Histogram, lows
 from cbt_plugins.results.live_run import GOING_ON
 from cbt_plugins.results.requests.accumulator import OpAggregates

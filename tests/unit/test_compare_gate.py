@@ -13,7 +13,7 @@ from compare_records import noise, record, runs, side, warning
 from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 

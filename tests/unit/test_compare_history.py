@@ -10,7 +10,7 @@ from compare_records import noise, record
 
 from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
 from cbt_plugins.compare.table import Choice
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")

@@ -16,8 +16,8 @@ from cbt_plugins.compare.statistics.verdicts import Comparison, Estimate
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare
 from cbt_plugins.formatting import screen
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, Words
-from cbt_plugins.formatting.markdown import Markdown
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.markdown import Markdown
+from cbt_plugins.formatting.formats.terminal import Terminal
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 

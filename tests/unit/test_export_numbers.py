@@ -13,7 +13,7 @@ import analysis_archives as made
 import export_archives as ea
 import pytest
 
-from cbt_plugins.report.export.formats import prometheus
+from cbt_plugins.report.export.prometheus import prometheus
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 

@@ -13,7 +13,7 @@ import pytest
 from faults_world import CLUSTER, MADE, Connections, injector
 
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.cluster.transports.choice import TransportChoice
+from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.faults.kinds.network import link_cut, nft_cut
 from cbt_plugins.plan import Fault
 

@@ -10,7 +10,7 @@ import pytest
 from aggregates_writer import NS, Request
 from impact_phases import FAULT, T0, load, phase, recovery, usual
 
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
 from cbt_plugins.results.recovery.impact import blocks, breaks, impact, timeline

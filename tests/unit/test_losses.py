@@ -11,7 +11,7 @@ from aggregates_writer import NS, Request
 from counted_seconds import bad
 from impact_phases import FAULT, T0, load, phase, recovery, usual
 
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.results.recovery.impact import blocks, impact
 from cbt_plugins.results.run_record import of_losses, result_warnings
 from cbt_plugins.warning_kinds import caps

@@ -60,10 +60,10 @@ def test_private_names_of_others_have_a_reason() -> None:
     "text",
     [
         "made._journal.open()",
-        "from cbt_plugins.run.engine import _report",
+        "from cbt_plugins.run.plan_runner import _report",
         "from cbt_plugins._build import x",
         'monkeypatch.setattr(engine, "_plan", 1)',
-        'monkeypatch.setattr("cbt_plugins.run.engine._report", f)',
+        'monkeypatch.setattr("cbt_plugins.run.plan_runner._report", f)',
         'getattr(engine, "_plan")',
         'mock.patch.object(engine, "_plan")',
         "self.engine._plan",

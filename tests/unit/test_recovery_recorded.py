@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, Optional, Tuple
 import pytest
 from recovery_times import reasons, seconds
 
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
 from cbt_plugins.results.recovery.milestones import blocks, milestones

@@ -12,7 +12,7 @@ import analysis_archives as made
 import pytest
 from report_archives import add_failure, add_resources, both_engines
 
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.plot_data import chart_data, factor, flight_data, highs, lows, means, phase_charts, weighted
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.histogram import tail_quantiles

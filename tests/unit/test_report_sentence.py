@@ -16,7 +16,7 @@ pytest.importorskip("scipy")
 pytest.importorskip("jinja2")
 
 from cbt_plugins.compare.table import Rules, compare
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report import terminal
 from cbt_plugins.report.page import run_page
 from cbt_plugins.report.sentence import Sentence, first, of_aging, of_comparison, of_run

@@ -12,7 +12,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins import evidence
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results.nodes import resources, usage

@@ -12,7 +12,7 @@ import analysis_archives as made
 import pytest
 from analysis_archives import codes
 
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.terminal import blocks
 from cbt_plugins.results.archive import find_runs, texts
 from cbt_plugins.results.environment import ceph_version

@@ -14,7 +14,7 @@ from cbt_plugins.compare import gate, output
 from cbt_plugins.compare import scorecard as side_by_side
 from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.table import Rules, compare
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report import scorecard as card
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.recovery.impact import impact

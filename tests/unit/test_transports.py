@@ -15,8 +15,8 @@ from config_files import CLUSTER, RGWTEST, errors_in
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.transports.choice import TransportChoice
 from cbt_plugins.cluster.transports.ssh import Ssh
+from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.config import registry
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.faults import ClusterAccess, cluster_access

@@ -18,7 +18,7 @@ from cbt_plugins.compare.output import data
 from cbt_plugins.compare.sides import sides
 from cbt_plugins.compare.table import compare
 from cbt_plugins.formatting import several
-from cbt_plugins.report.export.formats import write_collected
+from cbt_plugins.report.export.teuthology import write_collected
 from cbt_plugins.results.run_record import UNREADABLE
 from cbt_plugins.results.sql.summary_tables import TABLES
 from cbt_plugins.results.sql.table import TableRun

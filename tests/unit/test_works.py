@@ -16,7 +16,7 @@ from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.plan_preview import changes, forecast, warnings
 from cbt_plugins.faults.rgw_settings import GatewayMaker
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.formatting.terminal import Terminal
+from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import Plan

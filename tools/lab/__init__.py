@@ -15,7 +15,7 @@ from cbt_plugins.formatting import about_size
 from cbt_plugins.wait import wait_until
 
 from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
-from ..format_option import JSON, TEXT, add_forms, add_renamed, put
+from ..format_option import JSON, TEXT, add_formats, add_renamed, put
 from .ceph_releases import root_of
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
@@ -63,7 +63,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     source.add_argument("--image", default="", help="from a container image on this machine")
     source.add_argument("--tree", type=Path, help="from a Ceph build tree (bin, lib) and a root of its distribution")
     status = verb("status", "nodes, daemons, health, memory")
-    add_forms(status, TEXT, JSON)
+    add_formats(status, TEXT, JSON)
     add_renamed(status, {"--json": "--format json"})
     inside = verb("exec", "run a command in a node; exits with its status", " node0 -- ceph -s")
     inside.add_argument("node")
@@ -94,7 +94,7 @@ def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
     _add_release(restored)
     listed = verb("snapshots", "list the snapshots, or remove one")
     listed.add_argument("--remove", metavar="NAME", help="remove this snapshot")
-    add_forms(listed, TEXT, JSON)
+    add_formats(listed, TEXT, JSON)
     for subparser in (taken, restored, listed):
         subparser.add_argument(
             "--snapshots", type=Path, default=Snapshots.default(), metavar="DIR", help="their folder (%(default)s)"

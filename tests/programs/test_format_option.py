@@ -12,7 +12,7 @@ import threading
 from contextlib import contextmanager
 from html import unescape
 from pathlib import Path
-from typing import Callable, Dict, Iterator, List, Optional
+from typing import Any, Callable, Dict, Iterator, List, Optional
 
 import analysis_archives as made
 import pytest
@@ -20,9 +20,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words
-from cbt_plugins.formatting.markdown import Markdown
+from cbt_plugins.formatting.formats import FORMATS as ALL_FORMATS
+from cbt_plugins.formatting.formats.markdown import Markdown
+from cbt_plugins.formatting.formats.terminal import Terminal, table_lines
 from cbt_plugins.formatting.screen import Paper, printable_output
-from cbt_plugins.formatting.terminal import Terminal, table_lines
 from cbt_plugins.tools.__main__ import main
 
 CONFIGS = Path(__file__).parents[2] / "benchmark_configs"
@@ -78,6 +79,31 @@ def test_each_form_is_printed_and_written_alike(
         json.loads(told["json"])
     if "md" in told:
         assert "\n| " in told["md"] and "--: |" in told["md"]
+
+
+class Capitals(Markdown):
+    name, suffixes, purpose, like = "capitals", ("caps",), "Markdown in capitals", "md"
+
+    def text(self, content: Any, again: bool = False) -> str:
+        return super().text(content, again).upper()
+
+
+@pytest.mark.parametrize("verb", ["report", "compare", "sql"])
+def test_a_new_format_is_in_each_verb_that_has_the_format_that_it_is_like(
+    verb: str,
+    words: Dict[str, List[str]],
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setitem(ALL_FORMATS, "capitals", Capitals)
+    status = main([verb, *words[verb], "--format", "md", "-o", "-"])
+    markdown = capsys.readouterr().out
+    assert main([verb, *words[verb], "-o", str(tmp_path / "x.capitals")]) == status
+    assert (tmp_path / "x.capitals").read_text() == markdown.upper() != markdown
+    with pytest.raises(SystemExit):  # its text is no Markdown
+        main(["size", *words["size"], "--format", "capitals"])
+    assert "the formats are text, json" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("verb", FORMS)

@@ -7,7 +7,7 @@ from itertools import zip_longest
 from typing import Callable, Iterator, List, Optional, Sequence, Union
 
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words, left_columns
-from cbt_plugins.formatting.output_format import TextForm
+from cbt_plugins.formatting.formats.format import TextFormat
 from cbt_plugins.formatting.screen import PLAIN, Paper, coloured_verdict, painted
 
 #: columns that a name can do with: longer ones are broken
@@ -15,7 +15,7 @@ _LEAST = 12
 _INDENT = "   "
 
 
-class Terminal(TextForm):
+class Terminal(TextFormat):
     """Plain text, as a terminal shows it."""
 
     name, suffixes, purpose = "text", ("txt",), "for people"

@@ -1,21 +1,23 @@
-"""What a form of output is: how a command line names it, and how it makes a text of results."""
+"""What a format of output is: the class that each format subclasses, with its name for `--format`."""
 
 from __future__ import annotations
 
 from typing import Any, ClassVar, Sequence, Tuple
 
-from cbt_plugins.formatting.blocks import Block, BlockForm
+from cbt_plugins.formatting.blocks import Block, BlockFormat
 from cbt_plugins.formatting.screen import PLAIN, Paper, printable
 
 
-class Form:
-    """A form of output; this one takes texts, which stay as they are."""
+class Format:
+    """A format of output; this one takes texts, which stay as they are."""
 
     name: ClassVar[str] = ""
     #: ends of the names of its files, beside its name
     suffixes: ClassVar[Tuple[str, ...]] = ()
     #: of the help
     purpose: ClassVar[str] = ""
+    #: the name of a format: each verb that has that one has this one too, and gives it the same content
+    like: ClassVar[str] = ""
 
     def __init__(self, paper: Paper = PLAIN) -> None:
         self._paper = paper
@@ -30,12 +32,12 @@ class Form:
         return str(content)
 
     def safe(self, text: str) -> str:
-        """Return a text of this form as it may be written to a terminal or to a file."""
+        """Return a text of this format as it may be written to a terminal or to a file."""
         return text
 
 
-class TextForm(Form, BlockForm[str]):
-    """A form of blocks in lines of text, which people read in a terminal."""
+class TextFormat(Format, BlockFormat[str]):
+    """A format of blocks in lines of text, which people read in a terminal."""
 
     def text(self, content: Sequence[Block], again: bool = False) -> str:
         """Return blocks as text, an empty line between them: no trailing blanks."""

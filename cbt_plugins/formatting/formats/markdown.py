@@ -6,11 +6,11 @@ import re
 from typing import Iterator, Sequence
 
 from cbt_plugins.formatting.blocks import Heading, Notes, TableGrid, TitledBlocks, Words
-from cbt_plugins.formatting.output_format import TextForm
+from cbt_plugins.formatting.formats.format import TextFormat
 from cbt_plugins.formatting.screen import PLAIN, Paper
 
 
-class Markdown(TextForm):
+class Markdown(TextFormat):
     """Markdown with tables, as code hosts show it."""
 
     name, suffixes, purpose = "md", ("markdown",), "Markdown"
