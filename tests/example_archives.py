@@ -9,7 +9,7 @@ from __future__ import annotations
 import sys
 from pathlib import Path
 
-from compare_archives import DAY, QUINCY, REEF, Cluster, Load, archive
+from archive_builder import DAY, QUINCY, REEF, Cluster, Load, archive
 
 #: `osd_op_queue` of the releases
 OLD, NEW = {"osd_op_queue": "wpq"}, {"osd_op_queue": "mclock"}

@@ -20,12 +20,12 @@ PROGRAM = f"{sys.executable} -S -E {__file__}"
 
 def template(folder: Path) -> Path:
     """Make the archive that the stand-in copies."""
-    import compare_archives
+    import archive_builder
 
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.summary_file import summarize, write_summary
 
-    made = compare_archives.archive(folder, compare_archives.Load(seconds=12))
+    made = archive_builder.archive(folder, archive_builder.Load(seconds=12))
     run = find_runs(made)[0]
     write_summary(summarize(run), run / "summary.json")
     shutil.rmtree(run / "phases")

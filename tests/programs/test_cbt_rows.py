@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
 
 import aggregates_writer
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from request_rows import rows_of
 from waiting import wait_for

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 from typing import List
 
-import compare_archives
+import archive_builder
 import pytest
-from compare_archives import Load
+from archive_builder import Load
 
 from cbt_plugins.results.summary_file import summarize, write_summary
 from cbt_plugins.tools.__main__ import main
 
-MAKE = compare_archives.archive
+MAKE = archive_builder.archive
 SLOW = {"GET": 0.025}  # 25 % slower
 
 

@@ -9,9 +9,8 @@ import shutil
 from pathlib import Path
 from typing import Callable, List
 
-import analysis_archives
+import archive_builder
 import pytest
-import sql_archive
 
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.tools.__main__ import main
@@ -33,8 +32,8 @@ def no_error_of_ours_passes_for_damage() -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of two runs with everything that the readers know."""
     folder = tmp_path_factory.mktemp("whole")
-    sql_archive.build(folder / "archive")
-    analysis_archives.small(folder / "small")
+    archive_builder.sql_run(folder / "archive")
+    archive_builder.small(folder / "small")
     (folder / "small" / "results" / "00000000").rename(folder / "archive" / "results" / "00000001")
     return folder / "archive"
 

@@ -14,7 +14,7 @@ from html import unescape
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -11,7 +11,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict
 
-import analysis_archives as archives
+import archive_builder as archives
 import pytest
 from run_context import context
 

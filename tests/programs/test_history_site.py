@@ -10,7 +10,7 @@ from html import unescape
 from pathlib import Path
 from typing import List
 
-import export_archives
+import archive_builder
 import pytest
 from chromium import CHROMIUM, Browser
 from waiting import wait_for
@@ -32,7 +32,7 @@ EVIL = 'x"><img src=x onerror=alert(1)>'
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with 14 sealed nights; since the seventh GET is slower and the release another, with an evil name."""
     place = tmp_path_factory.mktemp("history")
-    run = export_archives.run(place / "template", {"benchmark": "warp", "iteration": 0}, summary=False)
+    run = archive_builder.cbt_run(place / "template", {"benchmark": "warp", "iteration": 0}, summary=False)
     (run / "complete").unlink()
     end_run(run, {"t": 1.0, "run_id": "k3j9"})
     summary = summarize(run)

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Callable, Dict
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 from cbt_plugins.programs import own_tool

@@ -8,7 +8,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Callable, Dict, List, Mapping, Tuple
 
-import analysis_archives as made
+import archive_builder as made
 import numpy as np
 import pytest
 from run_context import context

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
 import pytest
-from half_archive import COPIED, HALF
+from archive_builder import COPIED, HALF
 from prometheus_client.openmetrics import parser
 
 from cbt_plugins.journal import Journal

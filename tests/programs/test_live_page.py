@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
+from archive_builder import COPIED, HALF
 from chromium import CHROMIUM, Browser
-from half_archive import COPIED, HALF
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from waiting import wait_for

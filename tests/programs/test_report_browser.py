@@ -6,10 +6,10 @@ import json
 from pathlib import Path
 from typing import Iterator
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
+from archive_builder import add_failure, add_resources, both_engines, swept
 from chromium import CHROMIUM, Browser
-from report_archives import add_failure, add_resources, both_engines, swept
 from waiting import wait_for
 
 from cbt_plugins.plan import CALIBRATE

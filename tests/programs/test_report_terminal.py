@@ -11,7 +11,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 from cbt_plugins import formatting

@@ -9,9 +9,8 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-import sql_archive
 
 from cbt_plugins.results.sql import aggregate_tables
 from cbt_plugins.results.sql.database import RUN, listed
@@ -26,7 +25,7 @@ QUESTIONS = re.findall(r"## (.*?)\n.*?```sql\n(.*?)```\n\n```text\n(.*?)```", DO
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("archive")
-    sql_archive.build(path)
+    made.sql_run(path)
     return path
 
 

@@ -13,7 +13,7 @@ from types import SimpleNamespace
 from typing import Any, Dict, Iterator, List
 
 import pytest
-from analysis_archives import T0, small
+from archive_builder import T0, small
 
 from cbt_plugins.monitors import stacks_agent
 from cbt_plugins.report.flames import blocks, tree

@@ -4,7 +4,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from run_context import runner_of
 

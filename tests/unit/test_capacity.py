@@ -7,7 +7,7 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Sequence, cast
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from run_context import context
 

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 from cbt_plugins.report import terminal as words

@@ -7,9 +7,9 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, Tuple
 
-import compare_archives
+import archive_builder
 import pytest
-from compare_archives import Load
+from archive_builder import Load
 
 from cbt_plugins import plan
 from cbt_plugins.compare.configuration_differences import is_essential
@@ -180,7 +180,7 @@ def fields() -> Iterator[str]:
 @pytest.fixture(scope="module")
 def run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("configuration")
-    compare_archives.archive(folder, Load(seconds=2, mix={"GET": 50.0, "PUT": 50.0}), phases=("measure", "pause"))
+    archive_builder.archive(folder, Load(seconds=2, mix={"GET": 50.0, "PUT": 50.0}), phases=("measure", "pause"))
     (found,) = folder.glob("results/*/*")
     return found
 

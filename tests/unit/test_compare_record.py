@@ -8,10 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives
-import compare_archives
+import archive_builder
 import pytest
-from compare_archives import Cluster, Load
+from archive_builder import Cluster, Load
 
 from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.metrics import CLUSTER, METRICS
@@ -27,12 +26,12 @@ def of(record: RunRecord, *key: str) -> Measurement:
 
 
 def test_each_number_is_that_of_the_summary(tmp_path: Path) -> None:
-    run = analysis_archives.small(tmp_path)
+    run = archive_builder.small(tmp_path)
     summary = summarize(run)
     (record,) = records_of(tmp_path)
     get = summary["phases"][0]["ops"]["GET"]
     assert record.kind == "cbt-plugins" and record.name == "00000000/id-1a2b3c4d" and record.source == str(run)
-    assert record.usable and record.label == "18.2.7 reef" and record.started == analysis_archives.T0
+    assert record.usable and record.label == "18.2.7 reef" and record.started == archive_builder.T0
     assert of(record, "new", "GET", "obj_per_s").value == get["obj_per_s"] == 200
     assert of(record, "new", "GET", "p99_ms").value == get["latency_ms"]["p99"]
     assert of(record, "new", "GET", "ttfb_p50_ms").value == get["ttfb_ms"]["p50"]
@@ -42,7 +41,7 @@ def test_each_number_is_that_of_the_summary(tmp_path: Path) -> None:
 
 
 def test_the_mean_of_a_series_is_the_number_of_the_run(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, Load(latency={"GET": 0.05}, noise=1.0, seconds=40))
+    archive_builder.archive(tmp_path, Load(latency={"GET": 0.05}, noise=1.0, seconds=40))
     (record,) = records_of(tmp_path)
     seen = 0
     for metric in ("obj_per_s", "mib_per_s", "mean_ms"):
@@ -56,10 +55,10 @@ def test_the_mean_of_a_series_is_the_number_of_the_run(tmp_path: Path) -> None:
 
 def test_means_of_seconds_are_weighted_by_their_requests(tmp_path: Path) -> None:
     """A slow second has few requests: the mean of the seconds' means would be far off."""
-    run = analysis_archives.run(tmp_path, phases=["new"])
-    fast = analysis_archives.steady("GET", workers=1, seconds=10, latency=0.01)
-    slow = analysis_archives.steady("GET", workers=1, seconds=10, latency=0.5, begin=10)
-    analysis_archives.phase(run, 1, "new", [analysis_archives.job("a", "GET", fast + slow)], window=(0, 20))
+    run = archive_builder.run(tmp_path, phases=["new"])
+    fast = archive_builder.steady("GET", workers=1, seconds=10, latency=0.01)
+    slow = archive_builder.steady("GET", workers=1, seconds=10, latency=0.5, begin=10)
+    archive_builder.phase(run, 1, "new", [archive_builder.job("a", "GET", fast + slow)], window=(0, 20))
     (record,) = records_of(run)
     its = of(record, "new", "GET", "mean_ms")
     assert its.value == pytest.approx((1000 * 10 + 19 * 500) / 1019)  # the last request ends with the window
@@ -67,8 +66,8 @@ def test_means_of_seconds_are_weighted_by_their_requests(tmp_path: Path) -> None
 
 
 def test_percentiles_have_no_series_and_short_phases_have_none(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path / "long", Load(seconds=20))
-    compare_archives.archive(tmp_path / "short", Load(seconds=9))
+    archive_builder.archive(tmp_path / "long", Load(seconds=20))
+    archive_builder.archive(tmp_path / "short", Load(seconds=9))
     (long,), (short,) = records_of(tmp_path / "long"), records_of(tmp_path / "short")
     assert of(long, "measure", "GET", "p99_ms").series is None
     assert of(long, "measure", "GET", "obj_per_s").series is not None
@@ -77,25 +76,25 @@ def test_percentiles_have_no_series_and_short_phases_have_none(tmp_path: Path) -
 
 def test_seconds_that_the_window_cuts_are_no_samples(tmp_path: Path) -> None:
     """A fill by number of objects has the window from its first request to its last."""
-    run = analysis_archives.run(tmp_path, phases=["fill"])
-    rows = analysis_archives.steady("PUT", workers=1, seconds=20, latency=0.01, begin=1.5)
+    run = archive_builder.run(tmp_path, phases=["fill"])
+    rows = archive_builder.steady("PUT", workers=1, seconds=20, latency=0.01, begin=1.5)
     asked = {"duration": None, "mix": {}}
-    job = analysis_archives.job("a", "PUT", rows)
-    analysis_archives.phase(run, 1, "fill", [job], window=(1.55, 21.45), asked=asked)
+    job = archive_builder.job("a", "PUT", rows)
+    archive_builder.phase(run, 1, "fill", [job], window=(1.55, 21.45), asked=asked)
     (record,) = records_of(run)
     its = of(record, "fill", "PUT", "obj_per_s")
     assert its.series is not None and set(its.series) == {100.0} and len(its.series) == 19
 
 
 def test_iterations_are_records_of_their_own(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, Load(seconds=2), runs=3)
+    archive_builder.archive(tmp_path, Load(seconds=2), runs=3)
     assert [record.name[:8] for record in records_of(tmp_path)] == ["00000000", "00000001", "00000002"]
     started = [record.started for record in records_of(tmp_path)]
     assert started == sorted(started) and len(set(started)) == 3
 
 
 def test_a_summary_is_believed_until_the_run_went_on(tmp_path: Path) -> None:
-    run = analysis_archives.small(tmp_path)
+    run = archive_builder.small(tmp_path)
     summary = summarize(run)
     summary["phases"][0]["ops"]["GET"]["obj_per_s"] = 1.0
     write_summary(summary, run / "summary.json")
@@ -115,7 +114,7 @@ def test_a_summary_is_believed_until_the_run_went_on(tmp_path: Path) -> None:
 
 
 def test_a_summary_alone_is_enough(tmp_path: Path) -> None:
-    run = analysis_archives.small(tmp_path / "archive")
+    run = archive_builder.small(tmp_path / "archive")
     write_summary(summarize(run), tmp_path / "mine.json")
     write_summary(summarize(run), run / "summary.json")
     (alone,), (beside,) = records_of(tmp_path / "mine.json"), records_of(run / "summary.json")
@@ -141,7 +140,7 @@ def test_what_cannot_be_read(tmp_path: Path) -> None:
 
 
 def test_a_damaged_run_is_a_record_that_is_not_usable(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, Load(seconds=2))
+    archive_builder.archive(tmp_path, Load(seconds=2))
     (run,) = tmp_path.glob("results/*/*")
     for path in run.glob("phases/*/rows/*"):
         path.unlink()
@@ -152,7 +151,7 @@ def test_a_damaged_run_is_a_record_that_is_not_usable(tmp_path: Path) -> None:
 def test_the_configuration_of_an_archive(tmp_path: Path) -> None:
     pool = {"size": 6, "type": 3, "erasure_code_profile": "ec"}
     cluster = Cluster(config={"osd_max_backfills": "4", "rgw_secret": "s"}, pool=pool)
-    compare_archives.archive(tmp_path, Load(seconds=2), cluster)
+    archive_builder.archive(tmp_path, Load(seconds=2), cluster)
     config = records_of(tmp_path)[0].config
     wanted = {
         "benchmark": "warp",
@@ -185,7 +184,7 @@ def test_the_configuration_of_an_archive(tmp_path: Path) -> None:
 
 def test_only_osds_that_serve_are_counted(tmp_path: Path) -> None:
     """An OSD that is down, and one that is out, have no data: runs with and without them are not alike."""
-    compare_archives.archive(tmp_path, Load(seconds=2))
+    archive_builder.archive(tmp_path, Load(seconds=2))
     (tree,) = tmp_path.rglob("before/osd_tree.json")
     nodes = json.loads(tree.read_text())["nodes"]
     osds = [node for node in nodes if node["type"] == "osd"]
@@ -198,7 +197,7 @@ def test_only_osds_that_serve_are_counted(tmp_path: Path) -> None:
 
 
 def test_faults_of_a_phase_are_part_of_what_it_is(tmp_path: Path) -> None:
-    compare_archives.archive(tmp_path, Load(seconds=2))
+    archive_builder.archive(tmp_path, Load(seconds=2))
     (run,) = tmp_path.glob("results/*/*")
     plan = json.loads((run / "plan.json").read_text())
     stop = {"kind": "stop", "label": "a", "targets": ["node4", "node5"]}
@@ -245,16 +244,16 @@ def test_a_warning_about_a_failure_is_about_its_rows_only() -> None:
 
 
 def test_the_calibration_is_no_measurement(tmp_path: Path) -> None:
-    run = analysis_archives.run(tmp_path, phases=["calibrate", "new"])
-    rows = analysis_archives.steady("GET", workers=1, seconds=5, latency=0.01)
+    run = archive_builder.run(tmp_path, phases=["calibrate", "new"])
+    rows = archive_builder.steady("GET", workers=1, seconds=5, latency=0.01)
     for index, (name, role) in enumerate((("calibrate", "none"), ("new", "measure")), 1):
-        analysis_archives.phase(run, index, name, [analysis_archives.job("a", "GET", rows)], window=(0, 5), role=role)
+        archive_builder.phase(run, index, name, [archive_builder.job("a", "GET", rows)], window=(0, 5), role=role)
     assert {m.phase for m in records_of(run)[0].measurements} == {"new"}
 
 
 def test_what_the_daemons_took(tmp_path: Path) -> None:
     """Of the phases that were asked for, with the series that lets single runs be compared."""
-    run = analysis_archives.small(tmp_path)
+    run = archive_builder.small(tmp_path)
     summary = summarize(run)
     classes = {"osd": {"cores": 2.0, "rss_mib": 512.0}, "rgw": {"cores": None, "rss_mib": None}}
     series = {"start": 0, "step": 2, "cores": {"osd": [2.0, None, *[2.0] * 9], "rgw": [1.0]}}
@@ -283,12 +282,12 @@ def test_workers_of_a_calibration_are_no_reason_to_refuse(tmp_path: Path, planne
     """A closed loop for each operation gets what a short phase has measured: other numbers in every run."""
     configs = []
     for name, workers in (("one", 2), ("other", 3)):
-        run = analysis_archives.run(tmp_path / name, phases=["calibrate", "mix"])
+        run = archive_builder.run(tmp_path / name, phases=["calibrate", "mix"])
         for index, (phase, role) in enumerate((("calibrate", "none"), ("mix", "measure")), 1):
-            rows = analysis_archives.steady("GET", workers=workers, seconds=4, latency=0.01, begin=10 * index)
+            rows = archive_builder.steady("GET", workers=workers, seconds=4, latency=0.01, begin=10 * index)
             window = (10 * index, 10 * index + 3)
-            job = analysis_archives.job("01-4KiB-get", "GET", rows, workers=workers)
-            analysis_archives.phase(run, index, phase, [job], window=window, role=role)
+            job = archive_builder.job("01-4KiB-get", "GET", rows, workers=workers)
+            archive_builder.phase(run, index, phase, [job], window=window, role=role)
         plan = {"benchmark": "warp", "phases": [{"name": "calibrate"}, {"name": "mix"}]}
         (run / "plan.json").write_text(json.dumps({**plan, "drivers": [{"workers": 8}]} if planned else plan))
         configs.append(records_of(run)[0].config)

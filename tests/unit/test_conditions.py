@@ -7,9 +7,9 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping, Sequence
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-from compare_archives import Load, archive
+from archive_builder import Load, archive
 from faults_world import Connections
 from run_context import context
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives as made
+import archive_builder as made
 import numpy as np
 import pytest
 

@@ -10,7 +10,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List
 
-import export_archives as ea
+import archive_builder as ea
 import pytest
 
 from cbt_plugins.metrics import ACCEPTABLE, read
@@ -33,7 +33,8 @@ def pair(tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Path]:
     root = tmp_path_factory.mktemp("pair")
     phases = ("fill", "measure-new", "measure-aged")
     return {
-        name: ea.run(root / name, CONFIG, get=get, phases=phases) for name, get in (("fast", 0.01), ("slow", 0.02))
+        name: ea.cbt_run(root / name, CONFIG, ea.cheap(latency={"GET": get, "PUT": 0.02}), phases=phases)
+        for name, get in (("fast", 0.01), ("slow", 0.02))
     }
 
 
@@ -54,7 +55,7 @@ def test_every_measurement_is_judged_by_the_total_unless_more_is_said(pair: Dict
 
 
 def test_what_does_not_measure_is_judged_only_by_its_name(tmp_path: Path) -> None:
-    run = ea.run(tmp_path / "A", CONFIG, phases=("fill", "measure-new"))
+    run = ea.cbt_run(tmp_path / "A", CONFIG, phases=("fill", "measure-new"))
     phase = run / "phases" / "01-fill" / "phase.json"
     phase.write_text(json.dumps({**json.loads(phase.read_text()), "role": "fill"}))
     (run / "summary.json").unlink()
@@ -95,8 +96,8 @@ def test_numbers_of_the_nodes_are_there_when_somebody_watched(pair: Dict[str, Pa
 def test_an_incomplete_run_is_never_accepted(
     tmp_path: Path, who: str, why: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    good = ea.run(tmp_path / "good", CONFIG)
-    bad = ea.run(tmp_path / "bad", CONFIG, complete=why != "interrupted", summary=why != "lost rows")
+    good = ea.cbt_run(tmp_path / "good", CONFIG)
+    bad = ea.cbt_run(tmp_path / "bad", CONFIG, complete=why != "interrupted", summary=why != "lost rows")
     if why == "missing":
         bad = bad.with_name("id-00000000")
     elif why == "degraded":
@@ -116,20 +117,20 @@ def test_an_incomplete_run_is_never_accepted(
 
 
 def test_a_summary_from_before_the_end_is_not_believed(tmp_path: Path) -> None:
-    run = ea.run(tmp_path / "A", CONFIG, complete=False)
+    run = ea.cbt_run(tmp_path / "A", CONFIG, complete=False)
     assert not check_statements("w", run, run, {})[0].accepted
     (run / "complete").write_text("{}")
     assert judged(run, run, bandwidth="(near 0)")[0][4]
 
 
 def test_without_numpy_a_stored_summary_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    run = ea.run(tmp_path / "A", CONFIG)
+    run = ea.cbt_run(tmp_path / "A", CONFIG)
     monkeypatch.setitem(sys.modules, "cbt_plugins.results.summary", None)
     assert judged(run, run, bandwidth="(near 0)")[0][4]
 
 
 def test_without_numpy_and_summary_it_is_said_what_to_do(tmp_path: Path) -> None:
-    run = ea.run(tmp_path / "A", CONFIG, summary=False)
+    run = ea.cbt_run(tmp_path / "A", CONFIG, summary=False)
     program = (
         "import sys; sys.modules['numpy'] = None\n"
         "from pathlib import Path; from cbt_plugins.report.export.acceptance import check_statements\n"
@@ -154,7 +155,7 @@ def test_a_number_that_is_not_there_is_not_accepted(pair: Dict[str, Path], caplo
 
 
 def test_a_phase_that_only_one_run_has_is_not_accepted(pair: Dict[str, Path], tmp_path: Path) -> None:
-    short = ea.run(tmp_path / "A", CONFIG, phases=("fill", "measure-new"))
+    short = ea.cbt_run(tmp_path / "A", CONFIG, phases=("fill", "measure-new"))
     found = judged(short, pair["fast"], bandwidth="(or (less) (or (near 1) (greater)))")
     assert [(one[0], one[4]) for one in found] == [
         ("w/fill/total", True),

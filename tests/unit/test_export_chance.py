@@ -10,7 +10,7 @@ from pathlib import Path
 from statistics import NormalDist, median
 from typing import Any, Dict, List
 
-import export_archives as ea
+import archive_builder as ea
 import pytest
 
 from cbt_plugins.config.acceptable import parse
@@ -59,8 +59,8 @@ def test_what_is_no_rate_or_too_short_is_not_guessed(monkeypatch: pytest.MonkeyP
 
 
 def test_the_log_says_it_of_the_baseline(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    quiet = ea.run(tmp_path / "quiet", CONFIG)
-    noisy = ea.run(tmp_path / "noisy", CONFIG)
+    quiet = ea.cbt_run(tmp_path / "quiet", CONFIG)
+    noisy = ea.cbt_run(tmp_path / "noisy", CONFIG)
     summary = json.loads((noisy / "summary.json").read_text())
     for its in summary["phases"][0]["series"]["ops"].values():
         its["obj_per_s"] = noise(len(its["obj_per_s"]) * 6, 60.0)

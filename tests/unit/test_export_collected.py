@@ -7,7 +7,7 @@ import re
 from pathlib import Path
 from typing import List
 
-import export_archives as ea
+import archive_builder as ea
 import pytest
 
 from cbt_plugins.tools.__main__ import main
@@ -23,7 +23,7 @@ def collected(archive: Path) -> List[Path]:
 
 @pytest.fixture
 def archive(tmp_path: Path) -> Path:
-    ea.run(tmp_path / "A", CONFIG, phases=("fill", "measure-new"))
+    ea.cbt_run(tmp_path / "A", CONFIG, phases=("fill", "measure-new"))
     return tmp_path / "A"
 
 
@@ -53,7 +53,7 @@ def test_the_names_do_not_fit_the_formatters_of_cbt(archive: Path, capsys: pytes
 
 
 def test_a_calibration_is_no_result(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ea.run(tmp_path / "A", CONFIG, phases=("calibrate", "measure-new"))
+    run = ea.cbt_run(tmp_path / "A", CONFIG, phases=("calibrate", "measure-new"))
     phase = run / "phases" / "01-calibrate" / "phase.json"
     phase.write_text(json.dumps({**json.loads(phase.read_text()), "role": "none"}))
     assert main(["report", str(tmp_path / "A")]) == 0

@@ -9,8 +9,7 @@ import shutil
 from pathlib import Path
 from typing import Dict
 
-import analysis_archives as made
-import export_archives as ea
+import archive_builder as made
 import pytest
 
 from cbt_plugins.report.export.prometheus import prometheus
@@ -41,7 +40,7 @@ def samples(text: str) -> Dict[str, float]:
 
 
 def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ea.run(tmp_path / "A", CONFIG)
+    run = made.cbt_run(tmp_path / "A", CONFIG)
     assert main(["export", str(tmp_path / "A"), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 0
     found = samples((tmp_path / "x.prom").read_text())
     name = f'benchmark="warp",run="00000000/{run.name}",run_id="k3j9"'
@@ -59,7 +58,7 @@ def test_prometheus_gets_base_units(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 def test_runs_of_several_archives_have_series_of_their_own(tmp_path: Path) -> None:
     for name, run_id, latency in (("A", "aaaa", 0.01), ("B", "bbbb", 0.02)):
-        run = ea.run(tmp_path / name, CONFIG, get=latency, summary=False)
+        run = made.cbt_run(tmp_path / name, CONFIG, made.cheap(latency={"GET": latency, "PUT": 0.02}), summary=False)
         manifest = json.loads((run / "manifest.json").read_text())
         (run / "manifest.json").write_text(json.dumps({**manifest, "run_id": run_id}))
     shutil.copytree(tmp_path / "B", tmp_path / "copy")
@@ -74,7 +73,7 @@ def test_runs_of_several_archives_have_series_of_their_own(tmp_path: Path) -> No
 
 
 def test_labels_are_escaped(tmp_path: Path) -> None:
-    run = ea.run(tmp_path / "A", CONFIG)
+    run = made.cbt_run(tmp_path / "A", CONFIG)
     summary = json.loads((run / "summary.json").read_text())
     summary["run"]["benchmark"] = 'a "quoted\\" \n name'
     assert all('benchmark="a \\"quoted\\\\\\" \\n name"' in key for key in samples(prometheus([(summary, True)])))
@@ -83,9 +82,10 @@ def test_labels_are_escaped(tmp_path: Path) -> None:
 def test_a_table_has_a_line_for_each_complete_run_oldest_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    ea.run(tmp_path / "A", CONFIG, phases=("measure-new", "measure-aged"), aged=2.0)
-    ea.run(tmp_path / "B", CONFIG, complete=False)
-    last = ea.run(tmp_path / "C", CONFIG, ops=("GET",), start=1000)
+    aged = {"GET": 0.01, "PUT": 0.02, "measure-aged:GET": 0.02, "measure-aged:PUT": 0.04}
+    made.cbt_run(tmp_path / "A", CONFIG, made.cheap(latency=aged), phases=("measure-new", "measure-aged"))
+    made.cbt_run(tmp_path / "B", CONFIG, complete=False)
+    last = made.cbt_run(tmp_path / "C", CONFIG, made.cheap(ops=("GET",)), start=1000)
     archives = [str(tmp_path / name) for name in "CBA"]
     assert main(["export", *archives, "--format", "csv", "-o", str(tmp_path / "x.csv")]) == 4, "one is not whole"
     text = (tmp_path / "x.csv").read_text()
@@ -106,7 +106,8 @@ def test_a_table_has_a_line_for_each_complete_run_oldest_first(
 def test_configurations_are_told_apart(tmp_path: Path) -> None:
     """Of Apache Otava's series a run is one point: other workers or sizes are not the same series."""
     for number, (workers, size) in enumerate(((2, 4096), (2, 4096), (4, 65536))):
-        run = ea.run(tmp_path / str(number), CONFIG, workers=workers, size=size, start=1000 * number)
+        load = made.cheap(workers=workers, size=size)
+        run = made.cbt_run(tmp_path / str(number), CONFIG, load, start=1000 * number)
     archives = [str(tmp_path / str(number)) for number in range(3)]
     assert main(["export", *archives, "-o", str(tmp_path / "x.csv")]) == 0
     lines = list(csv.DictReader((tmp_path / "x.csv").read_text().splitlines()))
@@ -133,7 +134,7 @@ def test_warnings_are_exported(tmp_path: Path) -> None:
 
 
 def test_a_run_of_another_program_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ea.run(tmp_path / "A", CONFIG)
+    run = made.cbt_run(tmp_path / "A", CONFIG)
     other = run.with_name("id-ffffffff")
     other.mkdir()
     for form in ("csv", "prometheus"):
@@ -142,6 +143,6 @@ def test_a_run_of_another_program_is_named(tmp_path: Path, capsys: pytest.Captur
 
 
 def test_of_an_incomplete_run_prometheus_gets_only_that(tmp_path: Path) -> None:
-    run = ea.run(tmp_path / "A", CONFIG, complete=False)
+    run = made.cbt_run(tmp_path / "A", CONFIG, complete=False)
     assert main(["export", str(run), "--format", "prometheus", "-o", str(tmp_path / "x.prom")]) == 4
     assert list(samples((tmp_path / "x.prom").read_text()).values()) == [0.0]

@@ -11,8 +11,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
-import analysis_archives as aa
-import export_archives as ea
+import archive_builder as aa
 import pytest
 
 from cbt_plugins.evidence import end_run
@@ -41,7 +40,8 @@ def nested(name: str) -> str:
 
 def test_a_sweep_over_workers_makes_a_curve(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for workers in (8, 16):
-        ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, phases=("fill", "measure-new"))
+        load, config = aa.cheap(workers=workers), {**CONFIG, "workers": workers}
+        aa.cbt_run(tmp_path / "A", config, load, phases=("fill", "measure-new"))
     assert export(tmp_path / "A", tmp_path / "out") == 0
     made = files(tmp_path / "out")
     assert list(made) == [
@@ -89,7 +89,7 @@ def pytest_approx(text: str, value: float) -> str:
 
 
 def test_the_first_key_of_a_file_is_a_point(tmp_path: Path) -> None:
-    ea.run(tmp_path / "A", CONFIG)
+    aa.cbt_run(tmp_path / "A", CONFIG)
     assert export(tmp_path / "A", tmp_path / "out") == 0
     assert all(next(iter(content)) == "4" for content in files(tmp_path / "out").values())
     assert all(list(content) == sorted(content) for content in files(tmp_path / "out").values())
@@ -97,14 +97,14 @@ def test_the_first_key_of_a_file_is_a_point(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize(("op", "name"), [("GET", "4096B_read.json"), ("PUT", "4096B_write.json")])
 def test_one_operation_alone_has_its_own_name(tmp_path: Path, op: str, name: str) -> None:
-    ea.run(tmp_path / "A", CONFIG, ops=(op,))
+    aa.cbt_run(tmp_path / "A", CONFIG, aa.cheap(ops=(op,)))
     assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 0
     assert [Path(path).name for path in files(tmp_path / "out")] == [name]
     assert "percentage_reads" not in json.dumps(files(tmp_path / "out"))
 
 
 def test_what_has_no_place_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ea.run(tmp_path / "A", CONFIG, ops=("GET", "STAT", "LIST", "PUT", "DELETE"), phases=("measure-new",))
+    aa.cbt_run(tmp_path / "A", CONFIG, aa.cheap(ops=("GET", "STAT", "LIST", "PUT", "DELETE")), phases=("measure-new",))
     assert export(tmp_path / "A", tmp_path / "out") == 0
     said = capsys.readouterr().out
     assert "left out: measure-new: STAT, DELETE, LIST: the generators know reads and writes only" in said
@@ -113,7 +113,7 @@ def test_what_has_no_place_is_named(tmp_path: Path, capsys: pytest.CaptureFixtur
 
 
 def test_without_reads_and_writes_there_is_nothing(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ea.run(tmp_path / "A", CONFIG, ops=("STAT",))
+    aa.cbt_run(tmp_path / "A", CONFIG, aa.cheap(ops=("STAT",)))
     assert export(tmp_path / "A", tmp_path / "out") == 4
     assert "no phase with reads or writes" in capsys.readouterr().err
 
@@ -159,7 +159,7 @@ def test_runs_that_differ_in_more_have_directories_of_their_own(tmp_path: Path) 
         for engine in ("warp", "cbt-load"):
             for cycle in ({"phases": [1]}, {"phases": [2]}):
                 config = {"benchmark": "warp", "iteration": iteration, "engine": engine, "cycle": cycle, "scale": 1}
-                ea.run(tmp_path / "A x", config, phases=("m",))
+                aa.cbt_run(tmp_path / "A x", config, phases=("m",))
     assert export(tmp_path / "A x", tmp_path / "out", "--dialect", "head") == 0
     assert sorted({path.split("/")[1] for path in files(tmp_path / "out")}) == [
         f"A-x-m-cycle-{cycle}-engine-{engine}-iteration-{iteration}"
@@ -171,21 +171,21 @@ def test_runs_that_differ_in_more_have_directories_of_their_own(tmp_path: Path) 
 
 def test_a_second_run_at_one_depth_is_named(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for number in (1, 2):
-        ea.run(tmp_path / "A", {**CONFIG, "objects": number})
+        aa.cbt_run(tmp_path / "A", {**CONFIG, "objects": number})
     assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 0
     assert "left out: A-measure-new: a second run with 4 workers: 4096B_67_33_randrw.json" in capsys.readouterr().out
 
 
 def test_an_incomplete_run_is_left_out(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for workers in (2, 4):
-        ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, complete=workers == 2)
+        aa.cbt_run(tmp_path / "A", {**CONFIG, "workers": workers}, aa.cheap(workers=workers), complete=workers == 2)
     assert export(tmp_path / "A", tmp_path / "out", "--dialect", "head") == 4
     assert [key for content in files(tmp_path / "out").values() for key in content if key.isdigit()] == ["4"]
     assert "left out: the run was interrupted" in capsys.readouterr().err
 
 
 def test_what_an_earlier_export_has_left_is_replaced(tmp_path: Path) -> None:
-    ea.run(tmp_path / "A", CONFIG)
+    aa.cbt_run(tmp_path / "A", CONFIG)
     folder = tmp_path / "out" / "head" / "A-measure-new" / "visualisation"
     folder.mkdir(parents=True)
     flat = tmp_path / "out" / "main" / "A-measure-new" / "visualisation"
@@ -203,7 +203,7 @@ def test_what_an_earlier_export_has_left_is_replaced(tmp_path: Path) -> None:
 
 def test_archives_of_one_name_have_folders_of_their_own(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for release, workers in (("reef", 2), ("pacific", 4)):
-        ea.run(tmp_path / release / "A", {**CONFIG, "workers": workers}, workers=workers)
+        aa.cbt_run(tmp_path / release / "A", {**CONFIG, "workers": workers}, aa.cheap(workers=workers))
     options = ["--format", "cbt", "-o", str(tmp_path / "out"), "--dialect", "head"]
     assert main(["export", *(str(tmp_path / its / "A") for its in ("reef", "pacific", "reef")), *options]) == 0
     made = files(tmp_path / "out")
@@ -211,16 +211,16 @@ def test_archives_of_one_name_have_folders_of_their_own(tmp_path: Path, capsys: 
         "pacific-A-measure-new": "8",
         "reef-A-measure-new": "4",
     }
-    ea.run(tmp_path / "B", CONFIG, phases=("m-new",))
-    ea.run(tmp_path / "B-m", CONFIG, phases=("new",))
+    aa.cbt_run(tmp_path / "B", CONFIG, phases=("m-new",))
+    aa.cbt_run(tmp_path / "B-m", CONFIG, phases=("new",))
     assert main(["export", str(tmp_path / "B"), str(tmp_path / "B-m"), *options[:3], str(tmp_path / "none")]) == 2
     assert "B-m would both be written to B-m-new: export them one by one" in capsys.readouterr().err
     assert not (tmp_path / "none").exists()
 
 
 def test_the_configuration_comes_along(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (config,) = ea.archive(tmp_path / "A", {"workers": 2}, tmp_path / "ceph.conf")
-    run = ea.run(tmp_path / "A", config)
+    (config,) = aa.cbt_archive(tmp_path / "A", {"workers": 2}, tmp_path / "ceph.conf")
+    run = aa.cbt_run(tmp_path / "A", config)
     kept = (tmp_path / "A" / "results" / "cbt_config.yaml").read_text()
     for source, name in ((tmp_path / "A", "A"), (run, run.name)):
         assert export(source, tmp_path / "out", "--dialect", "main") == 0
@@ -233,7 +233,7 @@ def test_the_configuration_comes_along(tmp_path: Path, capsys: pytest.CaptureFix
 
 
 def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    ea.run(tmp_path / "A", CONFIG)
+    aa.cbt_run(tmp_path / "A", CONFIG)
 
     def watched(run: Path) -> Dict[str, Any]:
         phases = {"measure-new": {"classes": {"generator": {"cores": 1.25}}}}
@@ -247,7 +247,7 @@ def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monke
 
 
 def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = ea.run(tmp_path / "A", CONFIG)
+    run = aa.cbt_run(tmp_path / "A", CONFIG)
     other = run.with_name("id-0c9d41ab")
     other.mkdir()
     (other / "json_output.0.client1").write_text("{}")
@@ -261,9 +261,9 @@ def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.Capt
 
 
 def test_what_can_be_compared_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    ea.run(tmp_path / "A", CONFIG, phases=("fill", "measure-new", "measure-aged"))
+    aa.cbt_run(tmp_path / "A", CONFIG, phases=("fill", "measure-new", "measure-aged"))
     fill = next((tmp_path / "A").rglob("phases/01-fill"))
-    put = ea.run(tmp_path / "B", CONFIG, phases=("fill",), ops=("PUT",))
+    put = aa.cbt_run(tmp_path / "B", CONFIG, aa.cheap(ops=("PUT",)), phases=("fill",))
     fill.rename(tmp_path / "gone")
     (put / "phases" / "01-fill").rename(fill)
     assert export(tmp_path / "A", tmp_path / "out") == 0
@@ -332,7 +332,8 @@ def test_an_archive_gets_the_files_of_one_phase_and_stays_as_it_was(
 ) -> None:
     runs = []
     for workers in (2, 4):
-        run = ea.run(tmp_path / "A", {**CONFIG, "workers": workers}, workers=workers, phases=("fill", "m"))
+        load, config = aa.cheap(workers=workers), {**CONFIG, "workers": workers}
+        run = aa.cbt_run(tmp_path / "A", config, load, phases=("fill", "m"))
         (run / "complete").unlink()
         end_run(run, {"t": 1.0, "run_id": "k3j9"})
         runs.append(run)
@@ -354,7 +355,7 @@ def test_an_archive_gets_the_files_of_one_phase_and_stays_as_it_was(
 
 def test_files_in_an_archive_need_one_curve_of_a_phase(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for engine in ("warp", "cbt-load"):
-        run = ea.run(tmp_path / "A", {**CONFIG, "engine": engine}, phases=("m",))
+        run = aa.cbt_run(tmp_path / "A", {**CONFIG, "engine": engine}, phases=("m",))
     assert report(tmp_path / "A", "m") == 2
     assert "(A-m-engine-cbt-load, A-m-engine-warp): use `cbt-tools export" in capsys.readouterr().err
     assert report(tmp_path / "A", "measure") == 4
@@ -368,7 +369,7 @@ def test_files_in_an_archive_need_one_curve_of_a_phase(tmp_path: Path, capsys: p
 def test_a_link_in_an_archive_leads_nowhere(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], place: str
 ) -> None:
-    ea.run(tmp_path / "A", CONFIG, phases=("m",))
+    aa.cbt_run(tmp_path / "A", CONFIG, phases=("m",))
     link = tmp_path / "A" / "results" / place
     link.parent.mkdir(parents=True, exist_ok=True)
     (tmp_path / "mine").mkdir()
@@ -449,7 +450,7 @@ def test_wrong_use_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -
     assert "--format cbt makes a folder: give -o DIR" in capsys.readouterr().err
     assert export(tmp_path / "none", tmp_path / "out") == 2
     assert "no such file or directory" in capsys.readouterr().err
-    ea.run(tmp_path / "A", CONFIG)
+    aa.cbt_run(tmp_path / "A", CONFIG)
     (tmp_path / "file").touch()
     assert export(tmp_path / "A", tmp_path / "file") == 2
     assert str(tmp_path / "file") in capsys.readouterr().err

@@ -10,7 +10,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives as made
+import archive_builder as made
 import numpy as np
 import pytest
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Iterator, List
 
 import pytest
-from half_archive import COPIED, HALF
+from archive_builder import COPIED, HALF
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.journal import Journal, LineTail

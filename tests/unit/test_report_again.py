@@ -8,7 +8,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable
 
-import analysis_archives
+import archive_builder
 import pytest
 
 from cbt_plugins import evidence
@@ -20,8 +20,8 @@ from cbt_plugins.tools.__main__ import main
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A run with sums, whose summary is marked."""
-    run = analysis_archives.run(tmp_path_factory.mktemp("finished"), phases=["new"])
-    analysis_archives.Load(seconds=10).write(run, 1, "new", 0, as_aggregates=True)
+    run = archive_builder.run(tmp_path_factory.mktemp("finished"), phases=["new"])
+    archive_builder.Load(seconds=10).write(run, 1, "new", 0, as_aggregates=True)
     return mark(seal(run))
 
 
@@ -84,6 +84,6 @@ def test_a_summary_is_made_of_rows(finished: Path, tmp_path: Path) -> None:
     shutil.copytree(finished, run)
     assert made_already(run) is not None
     shutil.rmtree(run / "phases")
-    analysis_archives.Load(seconds=10).write(run, 1, "new", 0)
+    archive_builder.Load(seconds=10).write(run, 1, "new", 0)
     mark(seal(run))
     assert made_already(run) is None

@@ -7,7 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 pytest.importorskip("jinja2")

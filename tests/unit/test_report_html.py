@@ -8,9 +8,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-from report_archives import add_failure, add_resources, both_engines
+from archive_builder import add_failure, add_resources, both_engines
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.plot_data import chart_data, factor, flight_data, highs, lows, means, phase_charts, weighted

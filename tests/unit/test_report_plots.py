@@ -8,9 +8,9 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-from report_archives import add_failure, add_resources, swept
+from archive_builder import add_failure, add_resources, swept
 
 pytest.importorskip("matplotlib")
 

@@ -7,10 +7,10 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, Sequence
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
+from archive_builder import add_failure
 from compare_records import noise, record, runs, side
-from report_archives import add_failure
 
 pytest.importorskip("scipy")
 pytest.importorskip("jinja2")

@@ -7,9 +7,9 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-from report_archives import SERVERS, TOOK, swept
+from archive_builder import SERVERS, TOOK, swept
 
 from cbt_plugins.report.sweep import Point, Sweep, of_runs
 from cbt_plugins.results.summary_file import summarize

@@ -8,7 +8,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Dict, NamedTuple, Optional
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 from cbt_plugins.results import result_file

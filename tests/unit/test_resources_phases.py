@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Tuple
 
-import analysis_archives as archives
+import archive_builder as archives
 import jsonschema
 import pytest
 from resources_lines import T0, Made, write

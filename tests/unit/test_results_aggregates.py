@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import aggregates_writer
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from aggregates_writer import Request
 from hypothesis import given, settings

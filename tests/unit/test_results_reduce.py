@@ -8,7 +8,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import List, Optional, Sequence
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st

@@ -8,9 +8,9 @@ import shutil
 from pathlib import Path
 from typing import Any, Dict, List
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-from analysis_archives import codes
+from archive_builder import codes
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.terminal import blocks

@@ -7,9 +7,9 @@ import json
 import shutil
 from pathlib import Path
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
-from analysis_archives import codes
+from archive_builder import codes
 
 from cbt_plugins.journal import Journal
 from cbt_plugins.results.summary_file import summarize

@@ -8,7 +8,7 @@ import random
 from pathlib import Path
 from typing import Any, Iterator, List, Tuple
 
-import export_archives
+import archive_builder
 import pytest
 
 from cbt_plugins.results.schema_acceptor import acceptor_of
@@ -30,7 +30,7 @@ def places(data: Any) -> Iterator[Tuple[Any, Any]]:
 @pytest.fixture(scope="module")
 def summary(tmp_path_factory: pytest.TempPathFactory) -> Any:
     folder: Path = tmp_path_factory.mktemp("run")
-    run = export_archives.run(folder, {"benchmark": "warp", "iteration": 0})
+    run = archive_builder.cbt_run(folder, {"benchmark": "warp", "iteration": 0})
     return json.loads(dumps(summarize(run)))
 
 

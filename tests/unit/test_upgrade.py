@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List, Tuple, cast
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 from cbt_plugins.cluster.ceph import Ceph, CephError

@@ -7,7 +7,7 @@ import json
 from pathlib import Path
 from typing import Iterator
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 
 import cbt_plugins

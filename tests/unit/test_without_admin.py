@@ -11,7 +11,7 @@ from types import SimpleNamespace
 from typing import Any, ClassVar, Dict, Iterator, List, Tuple
 from urllib.parse import parse_qs, urlsplit
 
-import analysis_archives as archives
+import archive_builder as archives
 import pytest
 from config_files import CLUSTER
 

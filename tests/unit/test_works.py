@@ -6,7 +6,7 @@ import re
 from pathlib import Path
 from typing import Any, Dict, List, cast
 
-import analysis_archives as made
+import archive_builder as made
 import pytest
 from config_files import CLUSTER, WARP, errors_in, marked
 

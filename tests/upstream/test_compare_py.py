@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, Sequence
 
-import export_archives as ea
+import archive_builder as ea
 import pytest
 from cbt_trees import Trees
 
@@ -35,8 +35,8 @@ def archives(cbt: Cbt, *names: str, iterations: int = 1, get: Sequence[float] = 
     """Archives of a sweep over workers; `get` are their latencies of GET (10 ms without)."""
     for name, latency in itertools.zip_longest(names, get, fillvalue=0.01):
         path = cbt.tmp / str(name)
-        for config in ea.archive(path, SECTION, cbt.tmp / "ceph.conf", iterations=iterations, **cluster):
-            ea.run(path, config, workers=config["workers"], get=float(latency))
+        for config in ea.cbt_archive(path, SECTION, cbt.tmp / "ceph.conf", iterations=iterations, **cluster):
+            ea.cbt_run(path, config, ea.cheap(latency={"GET": float(latency), "PUT": 0.02}, workers=config["workers"]))
 
 
 def test_equal_runs_are_accepted(cbt: Cbt, tree: Path) -> None:
@@ -105,8 +105,8 @@ def _workers(run: Path) -> int:
 def test_without_acceptable_nothing_is_judged(cbt: Cbt, tree: Path) -> None:
     for name in ("new", "base"):
         section = {key: value for key, value in SECTION.items() if key != "acceptable"}
-        for config in ea.archive(cbt.tmp / name, section, cbt.tmp / "ceph.conf"):
-            ea.run(cbt.tmp / name, config, workers=config["workers"])
+        for config in ea.cbt_archive(cbt.tmp / name, section, cbt.tmp / "ceph.conf"):
+            ea.cbt_run(cbt.tmp / name, config, ea.cheap(workers=config["workers"]))
     outcome = cbt.compare(tree, "new", "base")
     assert outcome.status == 0, outcome.output
     assert outcome.output.count("see the reports of") == 2

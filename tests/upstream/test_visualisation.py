@@ -11,10 +11,9 @@ import random
 import re
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, List, NamedTuple
+from typing import List, NamedTuple
 
-import analysis_archives as aa
-import export_archives as ea
+import archive_builder as aa
 import pytest
 from cbt_trees import TIME_SERIES, Trees
 
@@ -65,11 +64,13 @@ def archived(cbt: Cbt, name: str, slower: float = 1.0) -> Path:
     s3 = {"urls": ["http://192.0.2.5:7480"], "user": "cbt"}
     section = {"s3": s3, "workers": [2, 4, 8], "size": ["4KiB", "64KiB"]}
     path = cbt.tmp / name
-    for config in ea.archive(path, section, cbt.tmp / "ceph.conf"):
+    for config in aa.cbt_archive(path, section, cbt.tmp / "ceph.conf"):
         size = {"4KiB": 4096, "64KiB": 65536}[config["size"]]
         phases = ("measure-new", "measure-aged")
-        options: Dict[str, Any] = {"workers": config["workers"], "size": size, "aged": 2.0, "phases": phases}
-        run = ea.run(path, config, get=0.01 * slower, put=0.02 * slower, summary=False, **options)
+        latency = {"GET": 0.01 * slower, "PUT": 0.02 * slower}
+        latency.update({f"measure-aged:{op}": 2 * seconds for op, seconds in latency.items()})
+        load = aa.cheap(latency=latency, workers=config["workers"], size=size)
+        run = aa.cbt_run(path, config, load, phases=phases, summary=False)
         (run / "complete").unlink()
         end_run(run, {"t": 1.0, "run_id": "k3j9"})
     return path
@@ -238,7 +239,7 @@ def test_results_of_cbts_own_elbencho_are_reported(cbt: Cbt, programs: Programs)
 
 
 def test_the_formatters_leave_our_files_alone(cbt: Cbt, programs: Programs) -> None:
-    ea.run(cbt.tmp / "A", {"benchmark": "warp", "iteration": 0}, phases=("fill", "measure-new"))
+    aa.cbt_run(cbt.tmp / "A", {"benchmark": "warp", "iteration": 0}, phases=("fill", "measure-new"))
     assert main(["report", str(cbt.tmp / "A")]) == 0
     assert len(list((cbt.tmp / "A").rglob("json_output.*"))) == 2
     program = (

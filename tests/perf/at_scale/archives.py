@@ -1,7 +1,7 @@
 """Report and SQL of runs of 9 to 72 hours with failures, and compare, gate and history of up to 500 runs.
 
 A run has five drivers, a phase for each 1.8 hours, a mark each hour, a sample of the cluster each second, and failures
-as recorded in tests/data/recovery. The runs that are compared are those of tests/compare_archives.py.
+as recorded in tests/data/recovery. The runs that are compared are those of tests/archive_builder.py.
 """
 
 from __future__ import annotations
@@ -23,8 +23,8 @@ from .costs import Cost, Curves, cost_of
 
 sys.path.append(str(Path(__file__).parents[2]))
 
-from compare_archives import Load
-from compare_archives import archive as write_runs
+from archive_builder import Load
+from archive_builder import archive as write_runs
 
 TOOLS = "cbt_plugins.tools"
 HOURS = (9.0, 24.0, 72.0)

@@ -16,7 +16,7 @@ import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parents[2]))
 
-import export_archives
+import archive_builder
 
 from cbt_plugins.evidence import end_run
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
@@ -32,7 +32,7 @@ class Nights:
         self._folder = folder
         self._made = 0
         config = {"benchmark": "warp", "iteration": 0}
-        self._run = export_archives.run(folder / "template", config, phases=PHASES, ops=OPS)
+        self._run = archive_builder.cbt_run(folder / "template", config, archive_builder.cheap(ops=OPS), phases=PHASES)
         (self._run / "complete").unlink()
         end_run(self._run, {"t": 1.0, "run_id": "k3j9"})
         self._summary = summarize(self._run)
