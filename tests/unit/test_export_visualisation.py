@@ -253,7 +253,7 @@ def test_benchmarks_of_cbts_own_are_no_fault(tmp_path: Path, capsys: pytest.Capt
     (other / "json_output.0.client1").write_text("{}")
     assert export(tmp_path / "A", tmp_path / "out") == 0
     said = capsys.readouterr()
-    assert "left out: 00000000/id-0c9d41ab: a benchmark of CBT's own" in said.out
+    assert "left out: 00000000/id-0c9d41ab: it is a result of CBT's own benchmark" in said.out
     assert said.err == ""
     assert main(["export", str(tmp_path / "A")]) == 0
     left_out = f"Warning: {other}: left out: it is a result of CBT's own benchmark\n"
