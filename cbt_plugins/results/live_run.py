@@ -72,27 +72,27 @@ class Sparing:
 
     def __init__(self) -> None:
         self.due = True  # in this look
-        self._next = self._soonest = 0.0  # time.monotonic()
+        self.next_at = self.soonest_at = 0.0  # time.monotonic()
 
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure a look."""
-        self.due = time.monotonic() >= self._next
+        self.due = time.monotonic() >= self.next_at
         begun = time.thread_time()
         yield
         if self.due:
             took, now = time.thread_time() - begun, time.monotonic()
-            self._next, self._soonest = now + SPARED * took, now + _TURN * took
+            self.next_at, self.soonest_at = now + SPARED * took, now + _TURN * took
         self.due = False
 
     @property
     def may_hurry(self) -> bool:
         """Whether this look may be a heavy one, although it is not due."""
-        return time.monotonic() >= self._soonest
+        return time.monotonic() >= self.soonest_at
 
     def hurry(self) -> None:
         """Let the next look be a heavy one."""
-        self._next = 0.0
+        self.next_at = 0.0
 
 
 class LiveRun:
@@ -307,7 +307,7 @@ class _Numbers:
         self._signature: Tuple[Any, ...] = ()
         self._summary: Dict[str, Any] = {}
         self._turns: Tuple[Any, ...] = ()
-        self._next = self._soonest = 0.0  # time.monotonic()
+        self.next_at = self.soonest_at = 0.0  # time.monotonic()
 
     def so_far(
         self, running: Optional[PhaseAggregates], state: str, turns: Tuple[Any, ...], due: bool
@@ -317,13 +317,13 @@ class _Numbers:
         complete = (self._path / "complete").exists()
         signature = (ended, complete, state, running.phase.name if running else None)
         now = time.monotonic()
-        turned = turns != self._turns and now > self._soonest
-        if signature != self._signature or turned or (due and now > self._next):
+        turned = turns != self._turns and now > self.soonest_at
+        if signature != self._signature or turned or (due and now > self.next_at):
             begun = time.process_time()
             self._summary = numbers_of(self._path, running, state == GOING_ON)
             self._signature, self._turns = signature, turns
             took = time.process_time() - begun
-            self._next, self._soonest = now + _WHOLE_RUN * SPARED * took, now + _TURN * took
+            self.next_at, self.soonest_at = now + _WHOLE_RUN * SPARED * took, now + _TURN * took
         elif running is not None and due:
             self._summary = {**self._summary, "phases": [*self._summary["phases"][:-1], self._line(running)]}
         return self._summary

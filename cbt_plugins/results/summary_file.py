@@ -47,7 +47,7 @@ def check(data: Any) -> None:
     """
     if _acceptor()(data):
         return
-    errors = [f"{error.json_path}: {error.message[:200]}" for error in islice(_validator().iter_errors(data), 5)]
+    errors = [f"{error.json_path}: {error.message[:200]}" for error in islice(validator().iter_errors(data), 5)]
     if errors:
         raise ValueError("not a valid summary: " + "; ".join(errors))
 
@@ -58,7 +58,8 @@ def _acceptor() -> Accepts:
 
 
 @lru_cache(maxsize=1)
-def _validator() -> Any:
+def validator() -> Any:
+    """Return the validator of jsonschema for a summary, to which NaN is no number."""
     from jsonschema import Draft202012Validator, validators
 
     types = Draft202012Validator.TYPE_CHECKER.redefine_many(

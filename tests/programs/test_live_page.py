@@ -180,14 +180,14 @@ def test_a_new_phase_is_in_the_page_with_its_first_requests(run: Path) -> None:
     page = LivePage(LiveRun(run))
     page.look()
     assert "phase-one-down" not in parts_of(page.html)
-    page.run.sparing._next = float("inf")
+    page.run.sparing.next_at = float("inf")
     for path, content in former.items():
         if path.suffix == ".aggregates":
             path.write_bytes(content)
-    page.run.sparing._soonest = float("inf")  # a page was made just now
+    page.run.sparing.soonest_at = float("inf")  # a page was made just now
     page.look()
     assert "phase-one-down" not in parts_of(page.html)
-    page.run.sparing._soonest = 0.0
+    page.run.sparing.soonest_at = 0.0
     page.look()
     assert "phase-one-down" in parts_of(page.html)
     version = page.version

@@ -12,7 +12,7 @@ import archive_builder
 import pytest
 
 from cbt_plugins.results.schema_acceptor import acceptor_of
-from cbt_plugins.results.summary_file import _validator, dumps, json_schema, summarize
+from cbt_plugins.results.summary_file import dumps, json_schema, summarize, validator
 
 pytest.importorskip("jsonschema")
 
@@ -54,7 +54,7 @@ def test_it_accepts_nothing_that_the_validator_refuses(summary: Any) -> None:
             container["odd"] = chance.choice(VALUES)
         else:
             container[key] = chance.choice(VALUES)
-        is_valid = _validator().is_valid(summary)
+        is_valid = validator().is_valid(summary)
         assert accepts(summary) == is_valid, (key, former, container)
         refused += not is_valid
         container.clear()
