@@ -12,7 +12,7 @@ import os
 import threading
 import time
 from pathlib import Path
-from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar
+from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
 from cbt_plugins import __version__
 from cbt_plugins.archive_files import SHARED, folder_of, open_regular, open_to_append
@@ -292,8 +292,12 @@ class LineTail:
         return objects
 
 
-def write_whole(path: Path, text: str, mode: int = SHARED, errors: str = "backslashreplace") -> None:
+def write_whole(
+    path: Path, text: Union[str, Iterable[str]], mode: int = SHARED, errors: str = "backslashreplace"
+) -> None:
     """Write a file so that it is there in full or not at all, also after a loss of power; makes its folder.
+
+    `text` may be in pieces.
 
     Halves of a pair, which JSON and names of files may have and UTF-8 has not, become escapes, or what `errors` says.
     """
@@ -304,7 +308,8 @@ def write_whole(path: Path, text: str, mode: int = SHARED, errors: str = "backsl
         try:
             flags = os.O_WRONLY | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC
             with open(os.open(draft, flags, mode, dir_fd=folder), "wb") as file:
-                file.write(text.encode("utf-8", errors))
+                pieces = [text] if isinstance(text, str) else text
+                file.writelines(piece.encode("utf-8", errors) for piece in pieces)
                 file.flush()
                 os.fsync(file.fileno())
             os.replace(draft, name, src_dir_fd=folder, dst_dir_fd=folder)

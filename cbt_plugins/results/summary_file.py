@@ -12,7 +12,7 @@ import re
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.evidence import FILE as SUMS
 from cbt_plugins.evidence import check_sums, sum_of_sums
@@ -88,7 +88,7 @@ def _read(path: Path) -> Tuple[Dict[str, Any], Optional[str]]:
     if version != VERSION:
         raise Unreadable(f"{path}: version {version!r} of the format; this program reads version {VERSION}")
     program = seal.pop(_PROGRAM, None) if isinstance(seal, dict) else None
-    if seal is not None and seal != _seal_of(_LINE.sub("", text, count=1), path.parent):
+    if seal is not None and seal != _seal_of([_LINE.sub("", text, count=1)], path.parent):
         raise Unreadable(f"{path}: it, or a file that it was made from, changed since")
     if seal is None and os.path.lexists(path.parent / SUMS):
         raise Unreadable(f"{path}: made by another program than the files of its run")
@@ -169,15 +169,18 @@ def write_summary(summary: Mapping[str, Any], path: Path) -> None:
 
     Beside SHA256SUMS it is bound to that, and to what it says itself.
     """
-    text = dumps(summary) + "\n"
+    pieces = [*_pieces(summary, ""), "\n"]
     if os.path.lexists(path.parent / SUMS):
-        seal = {**_seal_of(text, path.parent), _PROGRAM: _own_sum()}
-        text = f"{{\n \"{_SEAL}\": {json.dumps(seal)},\n{text[2:]}"
-    write_whole(path, text)
+        seal = {**_seal_of(pieces, path.parent), _PROGRAM: _own_sum()}
+        pieces.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
+    write_whole(path, pieces)
 
 
-def _seal_of(text: str, run: Path) -> Dict[str, str]:
-    return {"files": sum_of_sums(run), "summary": hashlib.sha256(text.encode()).hexdigest()}
+def _seal_of(pieces: Iterable[str], run: Path) -> Dict[str, str]:
+    digest = hashlib.sha256()
+    for piece in pieces:
+        digest.update(piece.encode())
+    return {"files": sum_of_sums(run), "summary": digest.hexdigest()}
 
 
 @lru_cache(maxsize=1)
@@ -193,15 +196,30 @@ def _own_sum() -> str:
 _DEEP = {dict, list, tuple}
 
 
-def dumps(value: Any, indent: str = "") -> str:
+def dumps(value: Any) -> str:
     """Return JSON with one line for each list of plain values: a series is one line."""
-    deeper = indent + " "
+    return "".join(_pieces(value, ""))
+
+
+def _pieces(value: Any, indent: str) -> Iterator[str]:
+    """Yield the parts of `dumps`, each of a line at most: a summary of three days has 50 MB."""
+    deeper, comma = indent + " ", ""
     if isinstance(value, dict) and value:
-        items = [f"{deeper}{json.dumps(key)}: {dumps(item, deeper)}" for key, item in value.items()]
-        return "{\n" + ",\n".join(items) + f"\n{indent}}}"
-    if isinstance(value, (list, tuple)) and not _DEEP.isdisjoint(map(type, value)):
-        return "[\n" + ",\n".join(deeper + dumps(item, deeper) for item in value) + f"\n{indent}]"
-    return json.dumps(value, separators=(",", ":"), allow_nan=False)
+        yield "{\n"
+        for key, item in value.items():
+            yield f"{comma}{deeper}{json.dumps(key)}: "
+            yield from _pieces(item, deeper)
+            comma = ",\n"
+        yield f"\n{indent}}}"
+    elif isinstance(value, (list, tuple)) and not _DEEP.isdisjoint(map(type, value)):
+        yield "[\n"
+        for item in value:
+            yield comma + deeper
+            yield from _pieces(item, deeper)
+            comma = ",\n"
+        yield f"\n{indent}]"
+    else:
+        yield json.dumps(value, separators=(",", ":"), allow_nan=False)
 
 
 def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:

@@ -8,7 +8,7 @@ import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Callable, Dict, Mapping, Optional
+from typing import Any, Callable, Dict, Mapping, Optional, Set
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.fan_out import Pending
@@ -70,6 +70,9 @@ class LoadObserver:
 
     def __post_init__(self) -> None:
         self.duration = length_of(self.outcome.phase)
+        self._jobs_of_node: Dict[str, Set[str]] = {}
+        for job in self.session.jobs:
+            self._jobs_of_node.setdefault(job.node, set()).add(job.id)
         self._beats = LineWriter(self.folder / "heartbeat.jsonl")
         self._watched = WatchedPhase(self.folder)
         self._progress = Progress(self.duration)
@@ -166,7 +169,7 @@ class LoadObserver:
     def take(self, beat: Beat) -> None:
         """Take what a client says of its jobs."""
         offset = self.offsets[beat.node].seconds
-        self._watched.add({job.id for job in self.session.jobs if job.node == beat.node}, beat.aggregates)
+        self._watched.add(self._jobs_of_node[beat.node], beat.aggregates)
         for job, counts in beat.counts.items():
             self._counts[job] = counts
             total = sum(counts.values(), Counts())

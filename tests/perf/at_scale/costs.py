@@ -17,9 +17,10 @@ _WATCHED = """\
 import atexit, json, resource, runpy, sys
 report, sys.argv = sys.argv[1], sys.argv[2:]
 def leave():
-    used = resource.getrusage(resource.RUSAGE_SELF)
+    used, below = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
-    json.dump({"cpu": used.ru_utime + used.ru_stime, "mb": int(peak) / 1024}, open(report, "w"))
+    cpu, children = (usage.ru_utime + usage.ru_stime for usage in (used, below))
+    json.dump({"cpu": cpu, "children": children, "mb": int(peak) / 1024}, open(report, "w"))
 atexit.register(leave)
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
@@ -28,13 +29,14 @@ LONGEST = 1200
 
 
 class Cost(NamedTuple):
-    """Of a command: its own process, without those that it has started."""
+    """Of a command: its own process, and apart the CPU time of those that it has started."""
 
     cpu: float  # seconds, user and system
     mb: float  # the most memory that it had
     wall: float
     status: int
     output: str
+    children: float  # seconds of CPU time
 
 
 def cost_of(module: str, *words: str, env: Optional[Mapping[str, str]] = None, times: int = 1) -> Cost:
@@ -51,7 +53,7 @@ def _once(module: str, words: Sequence[str], env: Optional[Mapping[str, str]]) -
         done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST)
         wall = time.monotonic() - begun
         used = json.loads(report.read_text())
-    return Cost(used["cpu"], used["mb"], wall, done.returncode, done.stdout + done.stderr)
+    return Cost(used["cpu"], used["mb"], wall, done.returncode, done.stdout + done.stderr, used["children"])
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:
