@@ -139,6 +139,15 @@ class EventSchedule:
         if self._thread is not None:
             self._thread.join()
 
+    def undo_left(self) -> None:
+        """Undo the faults whose undo has not come before the load ended: later phases must not find them in force."""
+        in_force = {step.label for step in self._injector.open}
+        late_labels = [label for event in self._events[self.done :] for label in event.undo if label in in_force]
+        if late_labels and self.failure is None:
+            log.info("%s: undoing %s after the load", self._phase, ", ".join(late_labels))
+            steps = self._injector.undo(late_labels)
+            self.failure = "; ".join(map(str, steps)) or None
+
     def note(self, outcome: PhaseOutcome) -> None:
         """Add warnings to the phase's outcome: why it stopped, late events, and events that did not happen."""
         worst_event, late = self._worst

@@ -127,6 +127,8 @@ class LoadPhase:
                 session.start()
                 observer.until_over()
                 schedule.close()
+                if outcome.phase.failure:
+                    schedule.undo_left()
             except BaseException:
                 self._break_off(session, schedule, folder)
                 raise

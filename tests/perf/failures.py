@@ -31,7 +31,7 @@ import yaml
 from inputs.labs import TOOLS
 
 from cbt_plugins.benchmarks.resilience import CATALOGUE
-from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, judge
+from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, decide_verdicts
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.lab.needs import missing
@@ -140,7 +140,7 @@ def drawn(made: Sequence[Score], failures: Sequence[str]) -> Optional[float]:
             sample = draw.sample(numbers, 2 * REPEAT)
             against[key] = against_limit(key[1], sample[:REPEAT], sample[REPEAT:])
         directions = {key: METRICS[key[1]].direction for key in against}
-        judged = judge(against, directions, 1e-12, 0.05)
+        judged = decide_verdicts(against, directions, 1e-12, 0.05)
         alarms += any(comparison.verdict is Verdict.WORSE for comparison in judged.values())
     return alarms / DRAWN
 

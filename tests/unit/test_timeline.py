@@ -118,6 +118,24 @@ def test_a_failure_that_is_late_all_the_same_is_undone_as_much_later(monkeypatch
     assert [warning["code"] for warning in outcome.warnings] == ["faults-late"]
 
 
+@pytest.mark.parametrize("stays", [(), ("osd.1 is down",)])
+def test_a_failure_whose_effect_came_after_its_load_is_undone_before_the_next_phase(stays: Tuple[str, ...]) -> None:
+    """An effect that took longer than the phase: the fault would be in force while the next failure is measured."""
+    notes = Slow(takes=0.0)
+    notes.open_after_undo = stays
+    notes.open = [SimpleNamespace(label="a"), SimpleNamespace(label="settings")]  # type: ignore[attr-defined]
+    made = timeline(notes, Event(0.0, inject=A, optional=True), Event(3600.0, undo=("a",)))
+    assert made.refusal() == "" and made.postpone() == 0.0
+    made.begin(time.time())
+    wait_for(lambda: made.left == 1)
+    made.close()
+    made.undo_left()
+    assert notes.seen[-1] == ("undo", ("a",)) and made.failure == (stays[0] if stays else None)
+    outcome = PhaseOutcome(1, cast(Any, None))
+    made.note(outcome)
+    assert outcome.status == ("failed" if stays else "degraded")
+
+
 def test_what_takes_time_is_done_before_the_load_begins() -> None:
     notes = Notes()
     made = timeline(notes, Event(0.0, inject=A), Event(0.0, undo=("a",)), Event(0.0, mark="after"))
