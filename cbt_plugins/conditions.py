@@ -207,8 +207,9 @@ def _all_findings(samples: Sequence[Sample]) -> Iterator[List[Tuple[Condition, C
         yield findings
 
 
-#: kinds in the event log that are no faults: `settings:`, its fast recovery, what a run has made for itself, `run:`
-NO_FAULTS = ("settings", "recovery", "prepared", "command")
+#: kinds of steps in the logs that are no faults: `settings:`, its fast recovery; preparations of a run (pools, users),
+#: which stay when the run is broken off, so that it can be resumed; and `run:`
+SETTINGS, RECOVERY, PREPARED, COMMAND = NO_FAULTS = ("settings", "recovery", "prepared", "command")
 #: the event with which `cbt-tools undo` begins, before those of what it undoes
 UNDO_BY_USER = "undo-by-user"
 #: an upgrade, and each of its steps: the versions are those before it

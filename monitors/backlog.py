@@ -14,6 +14,7 @@ from pydantic import Field
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.config.validate import Strict
 
+from . import numbered_output
 from .agent_monitor import AgentMonitor, node_to_ask
 
 
@@ -29,7 +30,7 @@ class Backlog(AgentMonitor):
 
     Section = BacklogProfile
     _profile: BacklogProfile
-    NAME, AGENT = "backlog", Path(__file__).parent / "backlog_agent.py"
+    NAME, AGENT, PARTS = "backlog", Path(__file__).parent / "backlog_agent.py", (numbered_output,)
     DEFAULT_NODES = ("head",)
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:

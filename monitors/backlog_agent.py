@@ -6,7 +6,6 @@ input closes.
 
 # mypy: disallow-untyped-defs=False
 
-import itertools
 import json
 import os
 import re
@@ -16,6 +15,8 @@ import signal
 import subprocess
 import sys
 import time
+
+from cbt_plugins.monitors.numbered_output import write_line
 
 #: an answer of more than two minutes is given up
 LIMITED = "timeout --foreground -k 1 120 "
@@ -84,32 +85,22 @@ def sample(admin, sync):
     return record
 
 
-#: of lines, so that a reader sees which are doubled or lost
-NUMBERS = itertools.count()
-
-
-def line(record):
-    record["i"] = next(NUMBERS)
-    # one write: a kill leaves whole lines
-    os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
-
-
 def main(admin, interval):
     group = parsed(run(LIMITED + admin + " zonegroup get 2>/dev/null")) or {}
     sync = len(group.get("zones") or ()) > 1
-    line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval, "sync": sync})
+    write_line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval, "sync": sync})
     samples, last = 0, False
     while True:
         t, begun, used = time.time(), time.monotonic(), cpu()
         record = sample(admin, sync)
         took = time.monotonic() - begun
-        line(dict(record, t=round(t, 3), s=round(took, 3)))
+        write_line(dict(record, t=round(t, 3), s=round(took, 3)))
         samples += 1
         if last:
             break
         wait = max(interval, took / SHARE, (cpu() - used) / CPU_SHARE) - took
         last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
-    line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": round(cpu(), 3)})
+    write_line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": round(cpu(), 3)})
 
 
 if __name__ == "__main__":

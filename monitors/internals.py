@@ -12,6 +12,7 @@ from pydantic import Field
 
 from cbt_plugins.config.validate import Strict
 
+from . import numbered_output
 from .agent_monitor import AgentMonitor
 
 
@@ -27,7 +28,7 @@ class Internals(AgentMonitor):
 
     Section = InternalsProfile
     _profile: InternalsProfile
-    NAME, AGENT = "internals", Path(__file__).parent / "internals_agent.py"
+    NAME, AGENT, PARTS = "internals", Path(__file__).parent / "internals_agent.py", (numbered_output,)
     DEFAULT_NODES = ("osds", "rgws")
 
     def argument(self) -> str:

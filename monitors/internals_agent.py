@@ -8,7 +8,6 @@ where it sees less. Ends when standard input closes.
 
 import contextlib
 import glob
-import itertools
 import json
 import os
 import re
@@ -19,6 +18,8 @@ import socket
 import struct
 import sys
 import time
+
+from cbt_plugins.monitors.numbered_output import write_limit, write_line
 
 #: samples after which only every tenth is taken: somebody must read a day of them
 FINE, COARSER = 360, 10
@@ -170,34 +171,20 @@ def sample(score, shared):
     return counters_by_daemon
 
 
-#: of lines, so that a reader sees which are doubled or lost
-NUMBERS = itertools.count()
-
-
-def line(record):
-    record["i"] = next(NUMBERS)
-    # one write: a kill leaves whole lines
-    os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
-
-
-def limited(text):
-    line({"t": round(time.time(), 3), "limit": text})
-
-
 def main(interval):
-    line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval})
+    write_line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval})
     samples, scored, last, shared, reported = 0, None, False, {}, 0
     path = closed()
     if path:
-        limited(path + " may not be asked: this needs root")
+        write_limit(path + " may not be asked: this needs root")
     while True:
         begun = time.monotonic()
         score = last or scored is None or begun >= scored + SCORE
         record = {"t": round(time.time(), 3), "d": sample(score, shared)}
         scored = begun if score else scored
-        line(record)
+        write_line(record)
         for text in list(shared.values())[reported:]:
-            limited(text)
+            write_limit(text)
         reported = len(shared)
         samples += 1
         if last:
@@ -207,7 +194,7 @@ def main(interval):
         last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
     usage = resource.getrusage(resource.RUSAGE_SELF)
     used = round(usage.ru_utime + usage.ru_stime, 3)
-    line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": used})
+    write_line({"t": round(time.time(), 3), "end": "told", "samples": samples, "cpu": used})
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ from pydantic import Field
 
 from cbt_plugins.config.validate import Strict
 
+from . import numbered_output
 from .agent_monitor import AgentMonitor
 
 
@@ -33,7 +34,7 @@ class Stacks(AgentMonitor):
 
     Section = StacksProfile
     _profile: StacksProfile
-    NAME, AGENT = "stacks", Path(__file__).parent / "stacks_agent.py"
+    NAME, AGENT, PARTS = "stacks", Path(__file__).parent / "stacks_agent.py", (numbered_output,)
     DEFAULT_NODES = ("osds", "rgws")
 
     def argument(self) -> str:

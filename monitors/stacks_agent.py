@@ -9,7 +9,6 @@ looks for `seconds`. A line with "limit" says where it does less. Ends when stan
 import collections
 import contextlib
 import glob
-import itertools
 import json
 import os
 import re
@@ -19,6 +18,8 @@ import signal
 import subprocess
 import sys
 import time
+
+from cbt_plugins.monitors.numbered_output import write_limit, write_line
 
 DAEMONS = {"ceph-osd": "osd", "radosgw": "rgw", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"}
 #: time on a processor, which virtual machines can sample too
@@ -133,43 +134,29 @@ def cpu():
     return sum(usage.ru_utime + usage.ru_stime for usage in used)
 
 
-#: of lines, so that a reader sees which are doubled or lost
-NUMBERS = itertools.count()
-
-
-def line(record):
-    record["i"] = next(NUMBERS)
-    # one write: a kill leaves whole lines
-    os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
-
-
-def limited(text):
-    line({"t": round(time.time(), 3), "limit": text})
-
-
 def main(options):
-    line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "hz": options["hz"]})
+    write_line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "hz": options["hz"]})
     seconds = length(options, os.cpu_count() or 1)
     if seconds < options["seconds"]:
-        limited(f"looks of {seconds:g} s instead of {options['seconds']:g}: perf would write too much")
+        write_limit(f"looks of {seconds:g} s instead of {options['seconds']:g}: perf would write too much")
         options = dict(options, seconds=seconds)
     looks, last = 0, False
     while not last:
         if os.fstat(1).st_size >= LARGEST_FILE:
-            limited(f"no look any more: its file has {LARGEST_FILE >> 20} MiB")
+            write_limit(f"no look any more: its file has {LARGEST_FILE >> 20} MiB")
             while os.read(0, 4096):
                 pass
             break
         t, begun, kinds = time.time(), time.monotonic(), daemons()
         record, last = look(kinds, options) if kinds else ({"error": "no Ceph daemon runs here"}, False)
-        line(dict(record, t=round(t, 3)))
+        write_line(dict(record, t=round(t, 3)))
         looks += 1
         if not last:
             rarer = COARSER * max(options["interval"], seconds)
             due = begun + (options["interval"] if looks < FINE else rarer)
             wait = max(0.0 if "n" in record else 1.0, due - time.monotonic())
             last = bool(select.select([0], [], [], wait)[0]) and not os.read(0, 4096)
-    line({"t": round(time.time(), 3), "end": "told", "looks": looks, "cpu": round(cpu(), 3)})
+    write_line({"t": round(time.time(), 3), "end": "told", "looks": looks, "cpu": round(cpu(), 3)})
 
 
 if __name__ == "__main__":

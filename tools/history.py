@@ -116,7 +116,7 @@ def _site(args: argparse.Namespace) -> int:
         warn(text)
     for text in side.unreadable:
         say("Error", text, UNUSABLE)
-    print(f"{site.answer_of(facts)} {pages} pages: {folder / site.INDEX}; archives read: {index.read}")
+    print(f"{site.overview_sentence(facts)} {pages} pages: {folder / site.INDEX}; archives read: {index.read}")
     return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
 
 

@@ -15,6 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.conditions import PREPARED
 from cbt_plugins.faults import (
     FaultError,
     Injector,
@@ -25,15 +26,7 @@ from cbt_plugins.faults import (
 )
 from cbt_plugins.faults.cluster_access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo_journal import (
-    FILE,
-    PREPARED,
-    given_up_in,
-    holds_data,
-    lines_of_others,
-    open_in,
-    still_open,
-)
+from cbt_plugins.faults.undo_journal import FILE, given_up_in, holds_data, lines_of_others, open_in, still_open
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text

@@ -16,12 +16,12 @@ from cbt_plugins.compare.statistics.commit_search import (
     Evidence,
     Observation,
     Suspects,
-    answer_of,
     belief,
     bits_left,
+    chances_of,
     choose,
     information,
-    state_of,
+    search_answer,
 )
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
@@ -56,7 +56,7 @@ def state(session: BisectSession) -> SearchState:
     if not any(observation.position == evidence.last for observation in evidence.seen):
         return SearchState(OPEN, over or "the bad commit is not measured yet", None, session.commits[1:], 0.0, None)
     held = belief(evidence, session.rules)
-    answer = answer_of(evidence, session.rules, held)
+    answer = search_answer(evidence, session.rules, held)
     best = answer.culprit or held.credible(session.rules.posterior)
     commits = session.commits[best.first : best.last + 1]
     if answer.none:
@@ -271,7 +271,7 @@ def step(session: BisectSession, sha: str) -> Optional[bool]:
         blocks = [block for block in session.blocks if block["sha"] == sha]
         if sha in session.skipped or len(blocks) >= _MOST_OF_ONE:
             return None
-        good, bad = state_of(_pair(session, sha), 1, session.rules)
+        good, bad = chances_of(_pair(session, sha), 1, session.rules)
         good, bad = good / (good + bad), bad / (good + bad)  # that the two ends differ was decided before
         log.info("%s: good %s, bad %s", sha[:12], percent(good), percent(bad))
         if max(good, bad) >= needed:
@@ -290,7 +290,7 @@ def differ(session: BisectSession) -> Tuple[bool, str]:
         evidence = Evidence([1.0], _of(session, session.bad.sha, 1))
         if evidence.seen:
             held = belief(evidence, session.rules)
-            answer = answer_of(evidence, session.rules, held)
+            answer = search_answer(evidence, session.rules, held)
             if answer.none:
                 return False, _no_difference(session, held)
             if answer.noisy:

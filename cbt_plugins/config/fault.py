@@ -9,6 +9,7 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
+from cbt_plugins.conditions import RECOVERY, SETTINGS
 from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
@@ -31,7 +32,7 @@ _MANY = 1000
 _SEED = 1
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
-_RESERVED = ("all", "settings", "recovery")
+_RESERVED = ("all", SETTINGS, RECOVERY)
 _TARGETS = ("nodes", "osds", "daemons", "crush", "crush_type", "osd_nodes", "osd_number", "daemon_number")
 #: targets that are chosen on the cluster: by their number, or by a type of CRUSH bucket
 _CHOSEN = ("crush_type", "osd_nodes", "osd_number", "daemon_number")

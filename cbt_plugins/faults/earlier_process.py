@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from typing import Dict, List
 
+from cbt_plugins.conditions import PREPARED
 from cbt_plugins.faults.step import FaultError
-from cbt_plugins.faults.undo_journal import PREPARED, UndoJournal
+from cbt_plugins.faults.undo_journal import UndoJournal
 
 
 class EarlierProcess:

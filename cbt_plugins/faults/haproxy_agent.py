@@ -51,7 +51,7 @@ def servers(path):
     return {"%s/%s" % (row["be_name"], row["srv_name"]): row for row in rows}
 
 
-def state_of(row):
+def server_state(row):
     """Return the state of a server."""
     bits = int(row["srv_admin_state"])
     if bits & _MAINTENANCE:
@@ -79,7 +79,7 @@ def main(verb, path, *words):
     if verb == "find":
         for name, row in sorted(servers(path).items()):
             if "%s:%s" % (row["srv_addr"], row["srv_port"]) in words:
-                print(name, state_of(row))
+                print(name, server_state(row))
     elif verb == "drain":
         end = time.monotonic() + float(words[0])
         order(path, words[1:], "drain")
@@ -89,7 +89,7 @@ def main(verb, path, *words):
         order(path, words, "ready")
     elif verb == "state":
         rows = servers(path)
-        states = {state_of(rows[name]) if name in rows else "absent" for name in words}
+        states = {server_state(rows[name]) if name in rows else "absent" for name in words}
         print(states.pop() if len(states) == 1 else "mixed")
 
 

@@ -9,6 +9,7 @@ from operator import not_
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
+from cbt_plugins.conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
 from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock
@@ -22,7 +23,7 @@ from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord
 from cbt_plugins.faults.step_performer import Performer
 from cbt_plugins.faults.undo import Event, StillOpen, Undoer
-from cbt_plugins.faults.undo_journal import COMMAND, GIVEN_UP, PREPARED, RECOVERY, SETTINGS, UndoJournal
+from cbt_plugins.faults.undo_journal import GIVEN_UP, UndoJournal
 from cbt_plugins.inventory import find_host, nodes_of
 from cbt_plugins.plan import Fault, NodeCommand, Settings
 from cbt_plugins.signals import deferred

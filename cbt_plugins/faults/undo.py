@@ -11,10 +11,11 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
+from cbt_plugins.conditions import RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Recovered, Runner
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import UndoRecord
-from cbt_plugins.faults.undo_journal import RECOVERY, SETTINGS, UndoJournal
+from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)

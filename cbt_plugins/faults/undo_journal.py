@@ -15,14 +15,8 @@ from cbt_plugins.journal import Journal, journal_lines, sync_folder
 FILE = "undo.jsonl"
 #: event: the user has closed a step whose undo was not seen
 GIVEN_UP = "given-up"
-#: labels of steps that are not faults
-SETTINGS, RECOVERY = "settings", "recovery"
-#: kind of preparations of a run (pools, users): they stay when the run is broken off, so that it can be resumed
-PREPARED = "prepared"
 #: beginning of the labels of preparations that hold objects
 _WITH_DATA = ("pool ", "rgw placement", "rgw user")
-#: kind of a command of the user
-COMMAND = "command"
 
 
 class UndoJournal:

@@ -36,7 +36,7 @@ from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.pull_requests.detectable_change import lines_of
 from cbt_plugins.pull_requests.leftovers import end_processes, machine
 from cbt_plugins.pull_requests.revisions import Revision
-from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, answer_of, is_regression
+from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, is_regression, pull_request_verdict
 from cbt_plugins.results.run_record import RunRecord
 
 JOURNAL, VERSION = "pr.jsonl", 1
@@ -251,9 +251,9 @@ class PullRequestRun:
             lambda state: is_regression(state) or self.seconds_left() < (state.block_seconds or 0.0),
         )
         try:
-            return answer_of(run.run())
+            return pull_request_verdict(run.run())
         except (TrialFailed, _TimeOver) as e:
-            verdict = answer_of(evaluate(schedule))
+            verdict = pull_request_verdict(evaluate(schedule))
             trial = e.trial if isinstance(e, TrialFailed) and self.seconds_left() > 0 else None
             if not trial:
                 return verdict

@@ -66,7 +66,7 @@ def is_regression(state: Evaluation) -> bool:
     return any(row.verdict is Verdict.WORSE for row in state.rows)
 
 
-def answer_of(state: Evaluation) -> PullRequestVerdict:
+def pull_request_verdict(state: Evaluation) -> PullRequestVerdict:
     """Return the answer of a campaign that has ended."""
     outcomes = {row.id: outcome_of(row, state) for row in state.rows}
     for outcome in (Outcome.REGRESSION, Outcome.INCONCLUSIVE):

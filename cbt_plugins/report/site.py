@@ -311,7 +311,7 @@ def _runs_page(history: History, facts: SiteFacts) -> str:
     )
 
 
-def answer_of(facts: SiteFacts) -> str:
+def overview_sentence(facts: SiteFacts) -> str:
     """Return the sentence that the overview begins with."""
     open_changes = [triaged for triaged in facts.triaged if triaged.state is TriageState.OPEN]
     return _answer(open_changes, facts.histories).text

@@ -21,9 +21,9 @@ from cbt_plugins.compare.statistics.commit_search import (
     Observation,
     SearchAnswer,
     SearchRules,
-    answer_of,
     belief,
     choose,
+    search_answer,
 )
 from cbt_plugins.config.bisect import BisectBudget
 
@@ -75,7 +75,7 @@ def search(history: History, build: float = 0.0) -> Tuple[SearchAnswer, Belief, 
     built: Set[int] = set()
     while True:
         held = belief(evidence, RULES)
-        answer = answer_of(evidence, RULES, held)
+        answer = search_answer(evidence, RULES, held)
         if answer.culprit or answer.none or answer.noisy or len(evidence.seen) >= MOST:
             return answer, held, len(evidence.seen)
         hours = [1.0 if p in built else 1.0 + build for p in range(1, evidence.last + 1)]

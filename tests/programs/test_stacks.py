@@ -76,7 +76,7 @@ def test_looks_become_rarer(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(stacks_agent, "FINE", 2)
     monkeypatch.setattr(stacks_agent, "daemons", lambda: {1: "osd"})
     monkeypatch.setattr(stacks_agent, "look", lambda kinds, options: ({"n": 1}, False))
-    monkeypatch.setattr(stacks_agent, "line", lambda record: None)
+    monkeypatch.setattr(stacks_agent, "write_line", lambda record: None)
     monkeypatch.setattr(stacks_agent.os, "read", lambda *its: b"")
     stacks_agent.main({**OPTIONS, "interval": 100.0})
     assert [round(its, -1) for its in waited] == [100, 1000, 1000, 1000]

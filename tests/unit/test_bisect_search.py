@@ -12,13 +12,13 @@ from cbt_plugins.compare.statistics.commit_search import (
     Evidence,
     Observation,
     SearchRules,
-    answer_of,
     belief,
     bits_left,
     buildable,
+    chances_of,
     choose,
     information,
-    state_of,
+    search_answer,
 )
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "perf"))
@@ -62,9 +62,9 @@ def _evidence(ratios, commits=8, weights=None):
 
 def test_unbuildable_commits_share_what_is_known_of_them():
     evidence = _evidence({8: [0.1, 0.11, 0.1, 0.09], 3: [0.0, 0.01, -0.01], 6: [0.1, 0.1, 0.11]})
-    assert answer_of(evidence, RULES, belief(evidence, RULES)).culprit is None, "4 and 5 could be measured"
+    assert search_answer(evidence, RULES, belief(evidence, RULES)).culprit is None, "4 and 5 could be measured"
     evidence.unbuildable.update({4: None, 5: None})
-    found = answer_of(evidence, RULES, belief(evidence, RULES)).culprit
+    found = search_answer(evidence, RULES, belief(evidence, RULES)).culprit
     assert (found.first, found.last) == (4, 6)
     assert found.posterior >= 0.95
 
@@ -91,7 +91,7 @@ def test_the_bad_commit_is_measured_first():
 def test_no_change_and_a_change_for_the_better_are_refused():
     for ratios in ([0.0, 0.01, -0.01] * 4, [-0.1, -0.09, -0.11] * 5):
         evidence = _evidence({8: ratios})
-        assert answer_of(evidence, RULES, belief(evidence, RULES)).none
+        assert search_answer(evidence, RULES, belief(evidence, RULES)).none
 
 
 def test_what_lies_at_the_effect_is_not_denied():
@@ -99,7 +99,7 @@ def test_what_lies_at_the_effect_is_not_denied():
     evidence = _evidence({8: [0.03, -0.012, 0.02, 0.006, 0.0]})
     held = belief(evidence, RULES)
     assert held.none > RULES.posterior and held.denied < RULES.needed
-    assert not answer_of(evidence, RULES, held).none
+    assert not search_answer(evidence, RULES, held).none
 
 
 def test_runs_that_are_far_off_do_not_hide_a_change():
@@ -112,7 +112,7 @@ def test_runs_that_are_far_off_do_not_hide_a_change():
 def test_too_much_noise_is_no_answer():
     noisy = SearchRules(most_pairs=12)
     evidence = _evidence({8: [0.3, -0.3, 0.2, -0.2, 0.33, -0.3, 0.25, -0.1, 0.15, 0.2, -0.28, 0.1]})
-    answer = answer_of(evidence, noisy, belief(evidence, noisy))
+    answer = search_answer(evidence, noisy, belief(evidence, noisy))
     assert answer.noisy and not answer.none and answer.culprit is None
 
 
@@ -166,9 +166,9 @@ def test_information_is_greatest_where_half_of_the_posterior_is():
 
 def test_one_commit_by_itself_is_good_or_bad():
     bad = {8: [0.1, 0.11, 0.09, 0.1]}
-    good = state_of(_evidence({**bad, 4: [0.0, 0.01]}), 4, RULES)
-    worse = state_of(_evidence({**bad, 4: [0.1, 0.09]}), 4, RULES)
-    unknown = state_of(_evidence({**bad, 4: []}), 4, RULES)
+    good = chances_of(_evidence({**bad, 4: [0.0, 0.01]}), 4, RULES)
+    worse = chances_of(_evidence({**bad, 4: [0.1, 0.09]}), 4, RULES)
+    unknown = chances_of(_evidence({**bad, 4: []}), 4, RULES)
     assert good[0] > 0.95 and worse[1] > 0.95
     assert max(unknown) < 0.9
-    assert sum(state_of(_evidence({8: [0.0, 0.01, -0.01] * 4, 4: [0.0]}), 4, RULES)) < 0.5
+    assert sum(chances_of(_evidence({8: [0.0, 0.01, -0.01] * 4, 4: [0.0]}), 4, RULES)) < 0.5

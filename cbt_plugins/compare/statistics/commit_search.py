@@ -350,7 +350,7 @@ class SearchAnswer:
     noisy: bool = False  # so many measurements do not tell whether they differ
 
 
-def answer_of(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAnswer:
+def search_answer(evidence: Evidence, rules: SearchRules, held: Belief) -> SearchAnswer:
     """Return the answer, if there is one. A stretch has several commits where those before its last cannot be built."""
     pairs = sum(observation.position == evidence.last for observation in evidence.seen)
     if pairs < rules.pairs:
@@ -379,7 +379,7 @@ def bits_left(held: Belief) -> float:
     return float((p * (np.log2(wide) - np.log2(p))).sum())
 
 
-def state_of(evidence: Evidence, position: int, rules: SearchRules) -> Tuple[float, float]:
+def chances_of(evidence: Evidence, position: int, rules: SearchRules) -> Tuple[float, float]:
     """Return how likely one commit is good and bad, of its own measurements and those of the bad commit only.
 
     Bad: at least half of the change. Both are small when the bad commit does not differ from the reference.
