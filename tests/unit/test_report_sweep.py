@@ -62,9 +62,9 @@ def test_an_efficiency_above_1_is_said_to_be_strange() -> None:
 
 def test_a_knee_at_an_end_is_none() -> None:
     rising = curve((1, 100, 10), (2, 200, 10), (4, 400, 10))
-    assert rising.knee is None and "measure more" in rising.about
+    assert rising.knee is None and "measure higher" in rising.about
     falling = curve((8, 400, 20), (16, 400, 40), (32, 390, 82))
-    assert falling.knee is None and "measure less" in falling.about
+    assert falling.knee is None and "measure lower" in falling.about
     assert rising.highest == 2 and falling.highest == 0
 
 

@@ -315,7 +315,7 @@ def test_phase_states(tmp_path: Path) -> None:
     lost = {"code": "agent-lost", "severity": "warning", "text": "it went", "job": "g", "phase": "new"}
     assert by["agent-lost"] == lost
     assert len(summary["warnings"]) == 4
-    assert "2 objects at the end, 3 expected (up to 1 requests" in by["accounting"]["text"]
+    assert "1 object fewer than counted (2 at the end, 3 expected)" in by["accounting"]["text"]
     assert by["mix"]["text"] == "GET is 100.0 % of the requests, 90 % were asked for"
     assert by["short-window"]["text"] == "the window is 10.0 s, 20 s were asked for"
 
