@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import re
 from pathlib import Path
-from typing import Annotated, Any, Dict, Iterator, Literal, Mapping, NamedTuple, Optional
+from typing import Annotated, Dict, Iterator, Literal, Mapping, NamedTuple, Optional
 
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
 from cbt_plugins.config.errors import ErrorAt, did_you_mean
-from cbt_plugins.config.repeated_cycle import BuiltCycleSection
+from cbt_plugins.config.repeated_cycle import BuiltCycleSection, errors_of_section
 from cbt_plugins.config.units import Duration, Percent, share_within
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default, validate
+from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction
 
@@ -113,12 +113,5 @@ class BisectSection(BuiltCycleSection):
 
 
 def errors_of_bisect(source: YamlSource) -> Iterator[ErrorAt]:
-    """Yield the errors in the section."""
-    if KEY not in source.data:
-        return
-    data: Any = source.data[KEY]
-    if not isinstance(data, dict):
-        yield source.error_at((KEY,), "must be a mapping (key: value)")
-        return
-    for path, text, of_key in validate(BisectSection, data)[1]:
-        yield source.error_at((KEY, *path), text, of_key)
+    """Return the errors in the section."""
+    return errors_of_section(source, KEY, BisectSection)

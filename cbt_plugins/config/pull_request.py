@@ -10,10 +10,10 @@ from pydantic import Field, field_validator, model_validator
 from cbt_plugins.config.campaign import KEY as CAMPAIGN
 from cbt_plugins.config.campaign import check_keys
 from cbt_plugins.config.errors import ErrorAt
-from cbt_plugins.config.repeated_cycle import BuiltCycleSection
+from cbt_plugins.config.repeated_cycle import BuiltCycleSection, errors_of_section
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent, share_within
-from cbt_plugins.config.validate import FieldError, FieldErrors, validate
+from cbt_plugins.config.validate import FieldError, FieldErrors
 from cbt_plugins.config.yaml_source import YamlSource
 
 #: the section's name, which CBT does not read
@@ -90,12 +90,5 @@ def campaign_of(data: Mapping[str, Any], section: PullRequestSection, blocks: in
 
 
 def errors_of_pull_request(source: YamlSource) -> Iterator[ErrorAt]:
-    """Yield the errors in the section."""
-    if KEY not in source.data:
-        return
-    data: Any = source.data[KEY]
-    if not isinstance(data, dict):
-        yield source.error_at((KEY,), "must be a mapping (key: value)")
-        return
-    for path, text, of_key in validate(PullRequestSection, data)[1]:
-        yield source.error_at((KEY, *path), text, of_key)
+    """Return the errors in the section."""
+    return errors_of_section(source, KEY, PullRequestSection)

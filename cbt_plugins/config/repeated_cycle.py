@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Optional
+from typing import Any, Iterator, Optional, Type
 
 from pydantic import Field
 
+from cbt_plugins.config.errors import ErrorAt
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.validate import Strict, validate
+from cbt_plugins.config.yaml_source import YamlSource
 
 
 class RepeatedCycleSection(Strict):
@@ -32,3 +34,15 @@ class BuiltCycleSection(RepeatedCycleSection):
     build_limit: Duration = Field(4 * 3600.0, description="Time limit of each command.")
     deploy: ShellCommand = Field(description="Deploys the commit in the current folder, or $CBT_PLUGINS_BUILD.")
     deploy_limit: Duration = Field(3600.0, description="Time limit of each command.")
+
+
+def errors_of_section(source: YamlSource, key: str, section: Type[RepeatedCycleSection]) -> Iterator[ErrorAt]:
+    """Yield the errors in a section of the file, if it has one."""
+    if key not in source.data:
+        return
+    data: Any = source.data[key]
+    if not isinstance(data, dict):
+        yield source.error_at((key,), "must be a mapping (key: value)")
+        return
+    for path, text, of_key in validate(section, data)[1]:
+        yield source.error_at((key, *path), text, of_key)

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 
+from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.monitors import backlog_agent, internals_agent
 from cbt_plugins.monitors.backlog import Backlog
 from cbt_plugins.monitors.internals import Internals
@@ -24,7 +25,6 @@ from cbt_plugins.results.summary_file import summarize
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
 RECORDED = Path(__file__).parent.parent / "data" / "internals"
-AGENT = Path(internals_agent.__file__)
 T0 = 1_700_000_000.0
 #: a part of `radosgw-admin sync status`, as 20.2 prints it
 ZONE_BEHIND = """\
@@ -256,8 +256,8 @@ def closed_to_another_user(tmp_path: Path) -> None:
     (tmp_path / "containers" / "fsid").mkdir(mode=0o700)
     said = {}
     for folder in ("own", "containers", "none"):
-        program = AGENT.read_text().replace("/var/run/ceph", f"{tmp_path}/{folder}")
-        words = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", program, "1"]
+        text = NodeProgram(Internals.AGENT, Internals.PARTS).text.replace("/var/run/ceph", f"{tmp_path}/{folder}")
+        words = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", f"import sys\n{text}", "1"]
         done = subprocess.run(words, input=b"", stdout=subprocess.PIPE, check=True, cwd="/")
         said[folder] = [its["limit"] for its in map(json.loads, done.stdout.splitlines()) if "limit" in its]
     text = "may not be asked: this needs root"
