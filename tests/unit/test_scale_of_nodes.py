@@ -56,7 +56,7 @@ def test_a_question_that_takes_long_keeps_no_other_from_beginning(monkeypatch: p
 
 
 def test_very_many_nodes_are_reached_without_pdsh(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """Its cost on this machine grows with the square of the nodes."""
+    """Its CPU time on this machine grows faster than the nodes."""
     (tmp_path / "pdsh").write_text("#!/bin/sh\necho pdsh >>$LOG\n")
     (tmp_path / "ssh").write_text('#!/bin/sh\nfor command; do :; done\nexec sh -c "$command"\n')
     for name in ("pdsh", "ssh"):

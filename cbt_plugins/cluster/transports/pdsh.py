@@ -15,8 +15,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
 
-#: more nodes have an ssh each without pdsh: it forks from a process with a thread for each node, so that its time here
-#: grows with the square of the nodes (`./run bench scale fanout`)
+#: more nodes have an ssh each without pdsh, whose CPU time grows faster than the nodes: 300 take 4.5 s with it, and
+#: 2.6 s without (docs/SCALE.md)
 MOST_NODES = 50
 
 
