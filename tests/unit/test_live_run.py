@@ -127,7 +127,7 @@ def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
 ) -> None:
     assert main(["watch", str(half.parents[2])]) == 4
     out = capsys.readouterr().out
-    assert "the run is gone" in out and "cbt-tools undo" in out
+    assert "the run has ended without a result" in out and "cbt-tools undo" in out
     assert "fault node-a (stop node4) since" in out
     assert "02 no-failure" in out
     assert LiveRun(half).moment()["state"] == GONE
