@@ -90,15 +90,16 @@ class LoadObserver:
         goal = self.outcome.phase.goal
         reached = reaching(self.context, goal, self.outcome.extra) if goal else None
         while not self.session.over:
-            self._look()
-            self._begin_what_is_due()
-            self._show()
+            self.look()
+            self.begin_due()
+            self.show()
             if self._stopping is None:
                 self._stop_if_needed(reached)
             elif time.monotonic() > max(self._stopping, self._away_at) + 60.0:
                 raise LoadError("the load generators did not end when they were told to")
 
-    def _look(self) -> None:
+    def look(self) -> None:
+        """Take what the drivers and the cluster have sent since the last look."""
         for beat in self.session.beats(1.0):
             self.take(beat)
         self._note_silence(self.session.silent(AWAY) if self.session.go_at else {})
@@ -108,7 +109,7 @@ class LoadObserver:
             if end.died:
                 self._died(job, f"signal {end.signal}" if end.signal else f"exit status {end.exit}")
 
-    def _begin_what_is_due(self) -> None:
+    def begin_due(self) -> None:
         """Give the word to load when all generators are ready, and start the clock of the events with the load."""
         session = self.session
         if session.go_at is None and session.all_ready and self.before.is_done:
@@ -268,7 +269,8 @@ class LoadObserver:
         if full:
             self._abort("full", f"the cluster is full: {', '.join(full)}", "aborted")
 
-    def _show(self) -> None:
+    def show(self) -> None:
+        """Show the progress line of now."""
         total = sum((c for counts in self._counts.values() for c in counts.values()), Counts())
         begun = self.session.go_at
         elapsed = max(0.0, time.time() - begun) if begun else 0.0

@@ -137,14 +137,14 @@ def _follow(observer: LoadObserver, session: LoadSession, drivers: int) -> Dict[
 
     observer.take = counting  # type: ignore[method-assign]
     while session.go_at is None:
-        observer._look()
-        observer._begin_what_is_due()
+        observer.look()
+        observer.begin_due()
     while time.time() < session.go_at:
-        observer._look()
+        observer.look()
     cpu, before, files = time.process_time(), sum(beats), 0
     while not session.over:
-        observer._look()
-        observer._show()
+        observer.look()
+        observer.show()
         files = max(files, len(os.listdir("/proc/self/fd")))
     number = sum(beats) - before
     used = (time.process_time() - cpu) / number
