@@ -50,8 +50,8 @@ def _compiled(schema: Any, defs: Mapping[str, Accepts]) -> Accepts:
     checks = [_KEYWORDS[key](keywords[key], defs) for key in sorted(keywords.keys() - _OF_OBJECTS, key="type".__ne__)]
     if keywords.keys() & _OF_OBJECTS:
         properties = {name: _compiled(part, defs) for name, part in keywords.get("properties", {}).items()}
-        others = _compiled(keywords.get("additionalProperties", True), defs)
-        checks.append(_object(properties, frozenset(keywords.get("required", ())), others))
+        additional = _compiled(keywords.get("additionalProperties", True), defs)
+        checks.append(_object(properties, frozenset(keywords.get("required", ())), additional))
     return _all_of(checks)
 
 
@@ -64,12 +64,12 @@ def _all_of(checks: Sequence[Accepts]) -> Accepts:
     return lambda value: all(check(value) for check in checks)
 
 
-def _object(properties: Mapping[str, Accepts], required: FrozenSet[str], others: Accepts) -> Accepts:
+def _object(properties: Mapping[str, Accepts], required: FrozenSet[str], additional: Accepts) -> Accepts:
     def accepts(value: Any) -> bool:
         if not isinstance(value, dict):
             return True
         for name, part in value.items():
-            if not properties.get(name, others)(part):
+            if not properties.get(name, additional)(part):
                 return False
         return required <= value.keys()
 

@@ -2,13 +2,14 @@
 
     ./run bench pull_request found                 the smallest change that is found with power 0.9, simulated
     ./run bench pull_request blocks FILE [NUMBER]  make blocks of equal sides on a lab, 50 s each; adds them to FILE
-    ./run bench pull_request verdicts FILE         verdicts that are drawn from these blocks
+    ./run bench pull_request verdicts FILE [DRAWN] verdicts that are drawn from these blocks, 1000 a line
     ./run bench pull_request planted [WITHIN [SHARE]]   one real `cbt-tools pr` whose head has slower OSDs
 
 A block is A B B A of phases of 3 s in one run, as those of trust.py: without what differs from deployment to
 deployment. `verdicts` draws campaigns from them. Each block of a campaign is the mean of as many blocks of FILE as its
 cycles are longer than 3 s, each with its sides exchanged or not. That is a simulation: the hours are not there, the
-numbers are real. A change of the head is added to the throughput of each block; p99 stays as it was. `planted` delays a
+numbers are real. A change of the head is added to the throughput of each block; p99 stays as it was. The last change of
+a kind is the one that `cbt-tools pr` says it finds with power 0.9, by the scatter of the blocks. `planted` delays a
 share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle.
 """
 
@@ -38,8 +39,6 @@ from cbt_plugins.metrics import METRICS
 from cbt_plugins.pull_requests import session
 from cbt_plugins.pull_requests.detectable_change import POWER
 
-#: verdicts of a line
-DRAWN = 1000
 #: seconds of a verdict; of a deployment and all else of a cycle but its load, as on the lab of `planted`
 WITHIN, AROUND = 8 * 3600, 60
 CHANGES = (0.0, -0.03, -0.05)
@@ -74,31 +73,36 @@ def blocks(scratch: Path, file: str, number: str = "20") -> None:
     Path(file).write_text(json.dumps([*earlier, *made]))
 
 
-def verdicts(_: Path, file: str) -> None:
+def verdicts(_: Path, file: str, number: str = "1000") -> None:
     """Print the shares of drawn verdicts that are a regression, or no regression."""
-    real = json.loads(Path(file).read_text())
+    real, count = json.loads(Path(file).read_text()), int(number)
     for row in ROWS:
         ratios = [block[row] for block in real]
         spread = math.sqrt(sum(ratio**2 for ratio in ratios) / len(ratios))
         print(f"{len(real)} real blocks of 4 x {TRIAL} s: {METRICS[row].title} scatters by {100 * spread:.1f} %")
+    spread = math.sqrt(sum(block[ROWS[0]] ** 2 for block in real) / len(real))
     lines: List[Sequence[object]] = []
     for limit in LIMITS:
         for load in LOADS:
             most = min(session.MOST, WITHIN // (4 * (load + AROUND)))
-            for change in CHANGES:
-                worse, fine = drawn(real, (load // TRIAL, most), change, limit)
-                lines.append((f"{limit:.0%}", f"{load} s", most, f"{change:.0%}", share(worse), share(fine)))
+            scatter = Scatter(spread / math.sqrt(load // TRIAL), 1e6)
+            predicted = detectable(scatter, 2, design_of(most, limit), POWER)
+            for change in (*CHANGES, *([-predicted] if predicted else [])):
+                worse, fine = drawn(real, (load // TRIAL, most), change, limit, count)
+                lines.append((f"{limit:.0%}", f"{load} s", most, f"{change:.1%}", share(worse), share(fine)))
     show(("limit", "load of a cycle", "blocks in 8 h", "true change", "regression", "no regression"), lines)
-    print(f"{DRAWN} verdicts a line: a share of .01 is known by ±{196 * math.sqrt(0.01 * 0.99 / DRAWN):.1f} points")
+    print(f"{count} verdicts a line: a share of .01 is known by ±{196 * math.sqrt(0.01 * 0.99 / count):.1f} points")
 
 
-def drawn(real: Sequence[Block], shape: Sequence[int], change: float, limit: float) -> Sequence[float]:
+def drawn(
+    real: Sequence[Block], shape: Sequence[int], change: float, limit: float, count: int
+) -> Sequence[float]:
     """Return the shares of regressions and of no regressions, by the function that decides them."""
     pooled, most = shape
     draw = random.Random(f"{shape}{change}")
     design = design_of(most, limit)
     worse = fine = 0
-    for _ in range(DRAWN):
+    for _ in range(count):
         rows: Dict[str, List[float]] = {row: [] for row in ROWS}
         for _ in range(most):
             parts = [(draw.choice((1, -1)), draw.choice(real)) for _ in range(pooled)]
@@ -109,7 +113,7 @@ def drawn(real: Sequence[Block], shape: Sequence[int], change: float, limit: flo
         regression = any(decision.verdict is Verdict.WORSE for decision in decisions)
         worse += regression
         fine += not regression and all(decision.verdict for decision in decisions)
-    return worse / DRAWN, fine / DRAWN
+    return worse / count, fine / count
 
 
 def design_of(most: int, limit: float) -> Design:
