@@ -82,8 +82,8 @@ def _type(names: Any, _: Mapping[str, Accepts]) -> Accepts:
 
 
 def _constants(values: Any, _: Mapping[str, Accepts]) -> Accepts:
-    constants = {(type(value), value) for value in values}
-    return lambda value: type(value) in _CONSTANTS and (type(value), value) in constants
+    typed_values = {(type(value), value) for value in values}
+    return lambda value: type(value) in _CONSTANTS and (type(value), value) in typed_values
 
 
 def _any_of(schemas: Any, defs: Mapping[str, Accepts]) -> Accepts:
@@ -110,10 +110,10 @@ def _items(schema: Any, defs: Mapping[str, Accepts]) -> Accepts:
 
 
 def _of_number(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Mapping[str, Accepts]], Accepts]:
-    def limit_acceptor(limit: Any, _: Mapping[str, Accepts]) -> Accepts:
+    def acceptor(limit: Any, _: Mapping[str, Accepts]) -> Accepts:
         return lambda value: type(value) not in _NUMBERS or holds(value, limit)
 
-    return limit_acceptor
+    return acceptor
 
 
 #: keyword of a schema -> what makes the function that accepts values by it
