@@ -11,6 +11,8 @@ from typing import Any, List, Mapping, Optional, Sequence
 
 from cbt_plugins.inventory import host_of
 
+#: name of the transport of its pods
+TRANSPORT = "kubectl"
 #: seconds for an answer of the API server
 ANSWER = 30.0
 #: of the pods that `cbt-tools kubernetes manifest` makes for clients

@@ -83,7 +83,8 @@ def regular(hosts: int, per_host: int, used: float, racks: int = 0) -> Facts:
 
 def filled(facts: Facts, *osds: int, **more: Any) -> Tuple[List[str], List[str]]:
     found = assess(facts, taken(*osds), Surroundings(**more))
-    return [str(f) for f in found.findings if f.rule == "capacity"], [w for w in found.warnings if "capacity" in w]
+    warnings = [text for text in found.warnings if " full" in text or "capacity" in text]
+    return [str(f) for f in found.findings if f.rule == "capacity"], warnings
 
 
 def test_a_host_keeps_its_data_where_no_other_may_take_it() -> None:

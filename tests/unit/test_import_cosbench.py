@@ -215,7 +215,7 @@ def test_a_published_run_in_which_a_node_failed() -> None:
     worst = {its.phase for its in record.measurements if (its.op, its.metric) == ("delete", "max_ms")}
     assert worst == {"s1-no_failure", "s2-osd_failure"}  # then above all bins
     assert [its.text for its in record.warnings if its.code == "errors"] == [
-        "s3-node_failure: 0.01% of write failed; rates and latencies lack these requests"
+        "s3-node_failure: 0.01 % of write failed; rates and latencies lack these requests"
     ]
 
 

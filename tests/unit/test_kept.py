@@ -109,6 +109,7 @@ class Session:
     """Stands for the load of a phase: it is over as soon as it has begun."""
 
     go_at, latest_end, over = None, None, True
+    jobs: Sequence[Any] = ()
 
     def __init__(self, moment: Callable[[], None]) -> None:
         self.start = moment

@@ -106,7 +106,7 @@ def test_repetitions_have_an_interval_from_three_on_and_one_has_none() -> None:
     several = card.rows({"failures": [line([a_score(1), a_score(2), a_score(3)])]})
     assert several[0] == card.HEAD and several[1][:3] == ("node down", "stop", "3")
     by_head = dict(zip(*several))
-    assert by_head["bad seconds s"].startswith("12.00 ±") and by_head["moved MiB"] == "5.000 ±0.0%"
+    assert by_head["bad seconds s"].startswith("12.00 ±") and by_head["moved MiB"] == "5.000 ±0.0 %"
     assert by_head["availability"] == "99.000 % ±0.000"
     (single,) = card.rows({"failures": [line([a_score(1)])]})[1:]
     assert "±" not in "".join(single)

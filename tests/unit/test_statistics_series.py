@@ -105,7 +105,7 @@ def test_what_is_not_steady_is_said() -> None:
     assert [warning.code for warning in series_warnings(series(5, 600, 0.8))] == ["autocorrelation"]
     falls = series_warnings(series(5, 600) * np.linspace(1.1, 0.9, 600))
     assert [warning.code for warning in falls] == ["drift"]
-    assert "falls by 19.9% of its mean" in falls[0].text
+    assert "falls by 19.9 % of its mean" in falls[0].text
     slow = series_warnings(series(5, 600) + 5 * np.sin(np.arange(600) / 40))
     assert "not-steady" in [warning.code for warning in slow]
 

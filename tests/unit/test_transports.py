@@ -20,7 +20,7 @@ from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.conditions import COMMAND
 from cbt_plugins.config import registry
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.faults import ClusterAccess, cluster_access
+from cbt_plugins.faults import ClusterAccess, cluster_access, undo_seal
 from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.tools.__main__ import main
@@ -223,7 +223,7 @@ def test_a_cluster_json_without_transports_is_read_and_stays_as_it_is(tmp_path: 
     cluster_access.write(tmp_path, access_of(cluster, NO_PDSH))
     document = json.loads((tmp_path / cluster_access.FILE).read_text())
     del document["cluster"]["transport"], document["seal"]
-    (tmp_path / cluster_access.FILE).write_text(json.dumps({**document, "seal": cluster_access.seal.of(document)}))
+    (tmp_path / cluster_access.FILE).write_text(json.dumps({**document, "seal": undo_seal.of(document)}))
     before = (tmp_path / cluster_access.FILE).read_bytes()
     earlier = cluster_access.read(tmp_path)
     assert [earlier.remote.transport_name(node) for node in (HERE, "a")] == ["local", "ssh"]

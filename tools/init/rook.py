@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.kubernetes import CLIENT_LABEL, Kubernetes, KubernetesError
+from cbt_plugins.cluster.kubernetes import CLIENT_LABEL, TRANSPORT, Kubernetes, KubernetesError
 from cbt_plugins.cluster.rgw_frontends import Gateway
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.formatting import several
@@ -54,7 +54,7 @@ class RookSite(Site):
         section = {"context": args.context or _present_context(args.kubeconfig)}
         section.update({"kubeconfig": args.kubeconfig} if args.kubeconfig else {})
         section["namespace"] = args.namespace or _NAMESPACE
-        cluster = {"user": "root", "head": _HEAD, "transport": "kubectl", "kubernetes": section}
+        cluster = {"user": "root", "head": _HEAD, "transport": TRANSPORT, "kubernetes": section}
         return cls(cluster, args.object_store)
 
     def ceph(self) -> Ceph:
