@@ -127,16 +127,12 @@ class PhaseOutcome:
                 self.warn("ran-dry", f"{job['id']} ran out of objects to delete{again}{early}", job=job["id"])
 
     def add_accounting(self, accounting: Sequence[ObjectCount]) -> None:
-        """Record the object accounting; warn where it does not balance.
-
-        Objects beyond the counted ones, at most as many as requests in flight when the load ended, are no loss.
-        """
+        """Record the object accounting; warn where it does not balance."""
         self.accounting = list(accounting)
         for count in accounting:
             if not count.ok:
                 self.warn("accounting", f"{count.bucket}: {count.difference}")
-                if not (count.is_late and count.excess > 0):
-                    self.degrade("degraded")
+                self.degrade("degraded")
 
     def note_clocks(self, before: Mapping[str, Offset], after: Mapping[str, Offset]) -> None:
         """Warn of clocks that drifted while the load was on: times are corrected by what they were before it."""
