@@ -9,7 +9,6 @@ from typing import Any
 import pytest
 from faults_world import ANYTHING, MADE, Connections, Time, injector
 
-import cbt_plugins.tools.undo as undo_tool
 from cbt_plugins.faults import cluster_access
 from cbt_plugins.plan import Fault, Settings
 
@@ -24,7 +23,7 @@ def reached(monkeypatch: pytest.MonkeyPatch) -> Connections:
         way.ceph.remote = connections  # type: ignore[assignment]
         return replace(way, remote=connections)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(undo_tool.access, "read", reach)
+    monkeypatch.setattr(cluster_access, "read", reach)
     monkeypatch.setattr("cbt_plugins.faults.injector.Clock", lambda: Time().clock())
     return connections
 

@@ -1,4 +1,4 @@
-"""Convert a workload of another program to a YAML file of cbt-plugins."""
+"""Convert a workload of another program to a YAML file for this project."""
 
 from __future__ import annotations
 

@@ -32,12 +32,12 @@ Object = Dict[str, Any]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verbs for Kubernetes."""
-    example = "cbt-tools kubernetes manifest my.yaml | kubectl apply -f -"
-    explain(parser, (example, "cbt-tools kubernetes manifest my.yaml | kubectl delete -f -"))
+    explain(parser, ("cbt-tools kubernetes manifest my.yaml",))
     verbs = parser.add_subparsers(dest="kubernetes_verb", required=True, metavar="manifest")
     text = "print the pods of the clients, and a service account with the rights that the run of FILE needs"
-    manifest = verbs.add_parser("manifest", help=text, description=f"{text}.")
-    explain(manifest, ("cbt-tools kubernetes manifest my.yaml --cpu 8 --away-from-osds | kubectl apply -f -",))
+    pipes = "`| kubectl apply -f -` makes them, `| kubectl delete -f -` removes them"
+    manifest = verbs.add_parser("manifest", help=text, description=f"{text}. {pipes}.")
+    explain(manifest, ("cbt-tools kubernetes manifest my.yaml --cpu 8 --away-from-osds",))
     manifest.add_argument("file", help="YAML file with `transport: kubectl`")
     manifest.add_argument("--image", default=_IMAGE, help="of the clients, with sh and Python 3 (default: %(default)s)")
     manifest.add_argument("--cpu", default="2", help="request and limit of a client (default: %(default)s)")

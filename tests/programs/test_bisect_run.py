@@ -275,7 +275,7 @@ def test_two_commits_that_do_not_differ_are_refused_with_numbers(world: World, c
     assert main(["bisect", "run", str(file)]) == 1
     out = " ".join(capsys.readouterr().out.split())
     assert "good and bad do not differ by 3.0 % or more" in out
-    assert re.search(r"bad commit is [+-]?\d.* in \d measurements; posterior of no such change (9\d|100)%", out)
+    assert re.search(r"bad commit is [+-]?\d.* in \d measurements; posterior of no such change (9\d|100) %", out)
 
 
 def test_a_reference_that_fails_stops_the_search(world: World, capsys) -> None:

@@ -184,7 +184,7 @@ def test_a_success_rate_has_a_margin_of_its_own(tmp_path: Path, made: Path) -> N
 def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
     its = schedule(tmp_path, keys=["GET.obj_per_s"])
     assert [row.id.key for row in after(made, its, 1, {}).rows] == [("measure", "GET", "obj_per_s")]
-    with pytest.raises(CampaignError, match="no row matches"):
+    with pytest.raises(CampaignError, match="no row of the results matches"):
         after(made, schedule(tmp_path / "..", keys=["odd.p99_ms"]), 1, {})
     (tmp_path / "half").mkdir()
     half = after(made, schedule(tmp_path / "half", keys=["GET.obj_per_s", "odd.p99_ms"]), 1, {})

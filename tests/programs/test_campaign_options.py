@@ -268,7 +268,7 @@ def test_it_says_how_to_remove_the_options_that_stay_set(tmp_path: Path, made: P
     told = {its.arm: list(left_set(replace(state, trials=((its, trial),)))) for its, trial in state.trials}
     assert {arm for arm, lines in told.items() if lines} == {"old+new-defaults", "new+old-defaults"}
     (line,) = told["new+old-defaults"]
-    assert line.startswith("options of new+old-defaults stay set") and line.endswith(" && restart-it")
+    assert line.startswith("options of new+old-defaults are still set") and line.endswith(" && restart-it")
     assert f"default_options.sh set {its.folder}/arms/new.options " in line
     assert line in str(blocks(replace(state, trials=state.trials[: list(told).index("new+old-defaults") + 1])))
 

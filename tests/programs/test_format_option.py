@@ -117,10 +117,10 @@ def test_a_form_that_is_not_there_names_those_that_are(
     if "md" in FORMS[verb]:
         with pytest.raises(SystemExit):
             main([verb, *words[verb], "--format", "markdown"])
-        assert "no format 'markdown' here: use md" in capsys.readouterr().err
+        assert "no such format: 'markdown': use md" in capsys.readouterr().err
     else:
         assert main([verb, *words[verb], "-o", str(tmp_path / "x.md")]) == 2
-        assert "no format md here" in capsys.readouterr().err
+        assert "no such format: md" in capsys.readouterr().err
 
 
 OLD = [

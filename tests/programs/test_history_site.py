@@ -179,7 +179,7 @@ def test_errors_of_decisions_have_their_place_and_nothing_is_written(
 def test_other_files_stay_and_pages_that_are_gone_go(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (place / "other").mkdir()
     (place / "other" / "mine").write_text("mine")
-    assert history(place, folder="other") == 2 and "is no site of a history" in capsys.readouterr().err
+    assert history(place, folder="other") == 2 and "is not a site of a history" in capsys.readouterr().err
     assert [path.name for path in (place / "other").iterdir()] == ["mine"]
     assert history(place, "--op", "PUT") == 0
     assert list((place / "site").glob("measure-new-PUT-*"))

@@ -117,7 +117,7 @@ def test_a_sample_is_recorded_and_checked(file: Path, capsys: pytest.CaptureFixt
     assert main(["snapshot", "record", str(file), str(sample)]) == 0
     assert len(json.loads(sample.read_text())["objects"]) == 4
     assert main(["snapshot", "check", str(file), str(sample)]) == 0
-    assert "fsid and 4 objects are those of" in capsys.readouterr().out
+    assert "fsid and 4 objects are the same as in" in capsys.readouterr().out
     (file.parent / "pgs/1.0/a").write_text("other")
     assert main(["snapshot", "check", str(file), str(sample)]) == 1
     assert "differs from the recorded sample: object a of pool rbd: other content" in capsys.readouterr().err

@@ -96,7 +96,7 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
         "fill-2: until 30 % of MAX AVAIL; wait: all PGs are active+clean, at most 10m"
     )
     for line in [
-        "Run 2 of 4: warp, workers=16; as run 1, but:",
+        "Run 2 of 4: warp, workers=16; like run 1, except:",
         "Runs 3 to 4: the same runs again, 2 iterations in total",
         "S3 http://rgw1:7480 (keys from env:A; weighed)",
         "03-sizes-1 c3 sizes-1 4 KiB 50 %, 1 MiB 50 % 2",
@@ -109,7 +109,7 @@ def test_sizes_objects_and_what_only_the_cluster_knows(
         "hybrid: 2 workers per driver; this mix needs at least 5, so 5 are used",
     ]:
         assert line in lines, line
-    second = lines[lines.index("Run 2 of 4: warp, workers=16; as run 1, but:") :]
+    second = lines[lines.index("Run 2 of 4: warp, workers=16; like run 1, except:") :]
     assert not any(line.startswith("S3 ") for line in second)
 
 

@@ -265,16 +265,15 @@ def test_without_jinja2_there_is_no_page_and_all_the_rest(tmp_path: Path) -> Non
     directory = made.small(tmp_path)
     done = without("jinja2 markupsafe rich", directory)
     assert (done.returncode, done.stdout) == (0, RESULT + EXPECTED), done.stderr
-    assert "Warning: no report.html: missing Python package jinja2" in done.stderr
+    assert "Warning: report.html not written: missing Python package jinja2" in done.stderr
     assert (directory / "summary.json").exists()
     assert not (directory / "report.html").exists()
 
 
-@pytest.mark.parametrize("package", ["numpy", "jsonschema"])
-def test_without_a_package_it_says_what_to_install(tmp_path: Path, package: str) -> None:
-    done = without(package, made.small(tmp_path))
+def test_without_numpy_it_says_what_to_install(tmp_path: Path) -> None:
+    done = without("numpy", made.small(tmp_path))
     assert (done.returncode, done.stdout) == (2, "")
-    assert done.stderr == f"Error: missing Python package {package}: pip install 'cbt-plugins[report]'\n"
+    assert done.stderr == "Error: missing Python package numpy: pip install 'cbt-plugins[report]'\n"
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to read as somebody else")

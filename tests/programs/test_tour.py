@@ -25,7 +25,7 @@ def test_a_run_and_two_releases(
         said = capsys.readouterr()
         return said.out + said.err + (f"{code}\n" if status else "")
 
-    assert play("A run: size, import, plan, watch, report, sql, export, flame", tmp_path, run) == 10
+    assert play("A run: size, import, kubernetes, plan, watch, report, sql, export, flame", tmp_path, run) == 11
     assert play("Two releases: compare, gate, history, campaign, bisect, pr", tmp_path, run) == 6
 
 
