@@ -5,7 +5,7 @@ Standard library only, so that the check of a YAML file and the readers of archi
 
 To add a metric:
 
-1. Put its number into the summary, where it is not there yet: results/requests/phase_numbers.py for requests,
+1. Put its number into the summary, where it is not there yet: results/requests/rates_and_latencies.py for requests,
    results/nodes/resources.py for what nodes did, results/recovery/milestones.py for failures, client_losses.py beside
    it for what clients lost by them; and results/summary.schema.json.
 2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line; only the columns of the time

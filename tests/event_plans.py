@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.plan import Plan
 
 S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}

@@ -199,7 +199,7 @@ def _write(
             if not prefix:  # one run: several have an index
                 print(f"\n{path / 'report.html'}")
     if args.plots:
-        from cbt_plugins.report.plots import of_run
+        from cbt_plugins.report.plot_files import of_run
 
         args.plots.mkdir(parents=True, exist_ok=True)
         of_run(summary, args.plots, prefix)
@@ -208,7 +208,7 @@ def _write(
 def _write_overview(runs: Runs, args: argparse.Namespace) -> None:
     """Write the page or the plots of several runs."""
     if runs and args.plots:
-        from cbt_plugins.report.plots import of_sweeps
+        from cbt_plugins.report.plot_files import of_sweeps
         from cbt_plugins.report.sweep import left_out, of_runs
 
         with reading(args.archive):

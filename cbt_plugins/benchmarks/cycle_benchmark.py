@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, ClassVar, Type
 
 from cbt_plugins.benchmarks.common_keys import BenchmarkSection
 from cbt_plugins.cbt_run import CbtRun
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 
 if TYPE_CHECKING:
     from cbt_plugins.run.plan_runner import PlanRunner

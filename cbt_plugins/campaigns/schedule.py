@@ -32,7 +32,7 @@ from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import registry
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
 from cbt_plugins.config.file_check import Config, load
-from cbt_plugins.config.sections import our_sections
+from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.yaml_source import YamlSource, mask_secrets
 from cbt_plugins.journal import read_json, write_json, write_whole
 

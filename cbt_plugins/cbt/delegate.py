@@ -15,7 +15,7 @@ from cbt_plugins.cbt.cbt_session import monitors_of_tree, session
 from cbt_plugins.cbt.execution import COMPLETE, execute
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.config.plan_preview import forecast
-from cbt_plugins.config.sections import understand
+from cbt_plugins.config.section_to_plan import understand
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
 

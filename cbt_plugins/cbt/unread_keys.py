@@ -8,7 +8,7 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ErrorAt, near_miss
-from cbt_plugins.config.sections import CBT_KEYS, HOST_KEYS
+from cbt_plugins.config.section_to_plan import CBT_KEYS, HOST_KEYS
 from cbt_plugins.config.top_level import unknown_keys
 from cbt_plugins.config.yaml_source import YamlSource
 

@@ -48,7 +48,7 @@ class Allowance:
     rise: Optional[float] = None
 
     def of(self, metric: Metric, base: float) -> Optional[float]:
-        """Return it on the scale of the row: in the unit of an additive metric, else as a share; None: no base.
+        """Return the limit on the scale of the row: in the unit of an additive metric, else as a share; None: no base.
 
         The share of an additive metric is its margin at least: counts near 0 are not judged by a share.
         """

@@ -30,7 +30,7 @@ def references(group: str) -> Dict[str, str]:
 
 @cache
 def _references(group: str, path: Tuple[str, ...]) -> Dict[str, str]:
-    """Return the same for this sys.path, which is where distributions are looked for."""
+    """Return name -> "module:Class" of a group, of the distributions on this sys.path."""
     all_entries: Any = entry_points()  # Python 3.9 has no selection by keyword
     entries = all_entries.select(group=group) if hasattr(all_entries, "select") else all_entries.get(group, ())
     installed = {entry.name: entry.value for entry in entries}

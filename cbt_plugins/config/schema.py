@@ -23,7 +23,7 @@ from cbt_plugins.config.cluster import ClusterSection
 from cbt_plugins.config.events import FaultFileSection
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.config.pull_request import PullRequestSection
-from cbt_plugins.config.sections import CBT_KEYS, our_sections
+from cbt_plugins.config.section_to_plan import CBT_KEYS, our_sections
 from cbt_plugins.config.units import (
     RANGE_PATTERN,
     RATE_PATTERN,

@@ -123,7 +123,7 @@ class LimitsSection(Strict):
         return self
 
     def to_plan(self) -> Dict[str, float]:
-        """Return those that are given, in seconds by name."""
+        """Return the durations that are given, in seconds by name."""
         given = {name: seconds for name, seconds in self if name in self.model_fields_set}
         return {**given, "boot": max(self.boot, self.back)} if "back" in given and self.back > self.boot else given
 

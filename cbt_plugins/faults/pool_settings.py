@@ -162,7 +162,7 @@ class PoolMaker:
         """Return shell text that prints the `bulk` flag of a pool, as a list of one; [] if the pool does not exist."""
         ceph = self._ceph.command
         pool_exists = f"""printf '%s\\n' "$names" | grep -qxFe {of}"""
-        print_bulk = f'its=$({ceph} osd pool get {of} bulk -f json) && echo "[$its]"'
+        print_bulk = f'bulk=$({ceph} osd pool get {of} bulk -f json) && echo "[$bulk]"'
         return f"names=$({ceph} osd pool ls) && if {pool_exists}; then {print_bulk}; else echo '[]'; fi"
 
     def _former(self, row: Mapping[str, Any], of: str, option: str, place: Place) -> Any:

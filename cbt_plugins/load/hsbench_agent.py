@@ -52,7 +52,7 @@ class Interval:
 
     @classmethod
     def of(cls, line):
-        """Return that of an element of the JSON."""
+        """Return the value of an element of the JSON."""
         ops = line["Ops"]
         return cls(ops, line["Slowdowns"], ops * line["AvgLat"] * MS, line["MinLat"] * MS, line["MaxLat"] * MS)
 

@@ -13,7 +13,7 @@ from cbt_plugins.report.export.prometheus import escaped
 from cbt_plugins.results.histogram import Histogram, lows
 from cbt_plugins.results.live_run import GOING_ON
 from cbt_plugins.results.requests.accumulator import OpAggregates
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"
 #: borders of the histograms, seconds: six for each power of ten

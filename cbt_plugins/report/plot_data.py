@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
-from cbt_plugins.results.requests.phase_numbers import rank
+from cbt_plugins.results.requests.rates_and_latencies import rank
 from cbt_plugins.results.summary_file import measured
 
 #: points of a line in the page; of the lines of all phases together, so that a page of many phases stays small; of a

@@ -19,11 +19,11 @@ from cbt_plugins.journal import LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
 from cbt_plugins.results.requests.in_flight import FILE as HEARTBEATS
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
 from cbt_plugins.results.result_file import Unreadable, reading
-from cbt_plugins.results.summary import numbers_of, phase_line
+from cbt_plugins.results.summary_numbers import numbers_of, phase_line
 
 #: states of a run
 GOING_ON, COMPLETE, FAILED, INTERRUPTED, GONE = "going on", "complete", "failed", "interrupted", "gone"
@@ -291,7 +291,7 @@ def _time(event: Mapping[str, Any], key: str = "t") -> float:
 
 
 def _length(planned: Mapping[str, Any]) -> Optional[float]:
-    """Return how long the load of a planned phase takes; None when only the cluster can tell. See config.spans."""
+    """Return how long the load of a planned phase takes; None when only the cluster can tell (config.fault_spans)."""
     goal = planned.get("goal") or {}
     duration = goal.get("duration") if goal else planned.get("duration")
     if not isinstance(duration, (int, float)):

@@ -13,7 +13,7 @@ from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.requests import endpoint_stalls
 from cbt_plugins.results.requests.accumulator import OTHER_OBJECT, kind, missing
 from cbt_plugins.results.requests.in_flight import rates
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
 
 RATE = 0.01  # share of the rate that was asked for

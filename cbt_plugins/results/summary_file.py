@@ -23,7 +23,7 @@ from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.schema_acceptor import Accepts, acceptor_of
 
 FILE = "summary.json"
-#: 1 (0.1.0): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
+#: 1 (a development version): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
 VERSION = 2
 #: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
 _SEAL = "seal"
@@ -156,7 +156,7 @@ def _needs_rows(phase: Path) -> bool:
 
 def summarize(path: Path) -> Dict[str, Any]:
     """Return the summary of a run directory, made now and checked. Raises Unreadable; ImportError."""
-    from cbt_plugins.results.summary import numbers_of  # needs numpy
+    from cbt_plugins.results.summary_numbers import numbers_of  # needs numpy
 
     with reading(path):
         summary = {"version": VERSION, **numbers_of(path)}

@@ -21,7 +21,7 @@ from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.run.phase_restore import restore_state
+from cbt_plugins.run.phase_start_state import restore_state
 from cbt_plugins.run.preflight import Ready
 from cbt_plugins.run.rescue import set_aside
 from cbt_plugins.run.upgrade import Upgrader

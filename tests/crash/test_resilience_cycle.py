@@ -9,7 +9,7 @@ import pytest
 from test_cycle_sweep import CycleOnStandIn, url
 
 from cbt_plugins.report.scorecard import refusals
-from cbt_plugins.results.summary import numbers_of
+from cbt_plugins.results.summary_numbers import numbers_of
 
 __all__ = ["url"]
 

@@ -20,7 +20,7 @@ from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, ladder_of, n
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.run_record import measurements
-from cbt_plugins.results.summary import numbers_of
+from cbt_plugins.results.summary_numbers import numbers_of
 from cbt_plugins.run import reporting
 from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.run_archive import RunArchive

@@ -24,7 +24,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.conditions import LASTS
 from cbt_plugins.config import registry
-from cbt_plugins.config.sections import section_of
+from cbt_plugins.config.section_to_plan import section_of
 from cbt_plugins.config.validate import validate
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.monitors import lifecycle

@@ -11,7 +11,7 @@ from config_files import CLUSTER, CYCLE, RGWTEST, WARP, errors_in, marked
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.plan import CALIBRATE, CbtLoad, Keys, Phase, Plan, WarpOp
 
 S3 = {"urls": ["http://rgw1:7480"], "user": "cbt"}

@@ -15,7 +15,7 @@ from event_plans import FILL, S3, hybrid, warp
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault_spans import fault_spans
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.config.settings import LimitsSection
 from cbt_plugins.faults.cluster_access import LIMITS
 from cbt_plugins.faults.kind import make

@@ -8,7 +8,7 @@ import pytest
 
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.operations import Range, range_of
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.config.units import size_texts
 from cbt_plugins.plan import Keys, Plan
 

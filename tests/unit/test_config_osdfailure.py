@@ -11,7 +11,7 @@ from config_files import CLUSTER, S3, errors_in, marked
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.plan import CALIBRATE, Event, Fault, Goal, Keys, Phase, Plan, Settings
 
 #: with as many OSD nodes as go down by default

@@ -9,7 +9,7 @@ import pytest
 from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
 
 from cbt_plugins.config.plan_preview import changes, pool_words, unchanged, warnings
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.plan import Gateways, Plan, RunPool
 
 PHASES = {"phases": [{"fill": {"objects": 5}}]}

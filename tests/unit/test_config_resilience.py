@@ -10,7 +10,7 @@ from config_files import CLUSTER, S3, errors_in, marked
 
 from cbt_plugins.benchmarks.resilience import catalogue
 from cbt_plugins.config.fault import DEADLINE
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.plan import Event, Fault, Phase, Plan, Settings
 
 MINUTE = 60.0

@@ -20,7 +20,7 @@ from cbt_plugins.config.events import EventSection, FaultFileSection
 from cbt_plugins.config.fault import FaultSection
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.registry import BENCHMARKS
-from cbt_plugins.config.sections import our_sections
+from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.settings import SettingsSection
 
 ROOT = Path(__file__).parents[2]

@@ -12,7 +12,7 @@ import pytest
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAggregates
 from cbt_plugins.results.requests.endpoint_stalls import EndpointStall, stalls
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.series import MOST_ENDPOINTS, TimeGrid, Timeline
 
 RATES = (0.5, 1.7, 3.4)  # requests/s of an endpoint

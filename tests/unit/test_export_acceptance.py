@@ -125,7 +125,7 @@ def test_a_summary_from_before_the_end_is_not_believed(tmp_path: Path) -> None:
 
 def test_without_numpy_a_stored_summary_does(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     run = ea.cbt_run(tmp_path / "A", CONFIG)
-    monkeypatch.setitem(sys.modules, "cbt_plugins.results.summary", None)
+    monkeypatch.setitem(sys.modules, "cbt_plugins.results.summary_numbers", None)
     assert judged(run, run, bandwidth="(near 0)")[0][4]
 
 

@@ -13,7 +13,7 @@ from cbt_plugins.faults.node_shell import script
 
 
 def hogs(folder: Path, action: str, **values: object) -> str:
-    text = script("hogs", action=action, d=str(folder), name="r-1", **values)
+    text = script("pressure", action=action, d=str(folder), name="r-1", **values)
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

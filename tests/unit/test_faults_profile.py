@@ -18,7 +18,7 @@ import pytest
 from cbt_plugins.cbt import delegate
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.remote import Result
-from cbt_plugins.faults import monitor_profile as faults
+from cbt_plugins.faults import faults_profile as faults
 from cbt_plugins.monitors import lifecycle
 
 START = subprocess.Popen

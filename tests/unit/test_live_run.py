@@ -21,7 +21,7 @@ from cbt_plugins.report.live_terminal import data, moment_lines, notes
 from cbt_plugins.results import live_run
 from cbt_plugins.results.archive import ArchivedPhase, read_run, read_running
 from cbt_plugins.results.live_run import GOING_ON, GONE, LiveRun
-from cbt_plugins.results.requests import phase_numbers as of_phase
+from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.run.live_files import WatchedPhase

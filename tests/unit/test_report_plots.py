@@ -14,7 +14,7 @@ from archive_builder import add_failure, add_resources, swept
 
 pytest.importorskip("matplotlib")
 
-from cbt_plugins.report.plots import of_run, of_sweeps
+from cbt_plugins.report.plot_files import of_run, of_sweeps
 from cbt_plugins.report.sweep import of_runs
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
@@ -72,7 +72,7 @@ def test_without_matplotlib_it_says_what_to_install(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     directory = made.small(tmp_path)
-    monkeypatch.delitem(sys.modules, "cbt_plugins.report.plots")
+    monkeypatch.delitem(sys.modules, "cbt_plugins.report.plot_files")
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     assert main(["report", str(directory), "--plots", str(tmp_path / "f")]) == 2
     assert "matplotlib: pip install 'cbt-plugins[plots]'" in capsys.readouterr().err

@@ -21,8 +21,8 @@ from cbt_plugins.report import terminal
 from cbt_plugins.report.page import run_page
 from cbt_plugins.report.sentence import Sentence, first, of_aging, of_comparison, of_run
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
-from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import summarize
+from cbt_plugins.results.summary_numbers import new_vs_aged
 
 RATE, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
 

@@ -18,10 +18,10 @@ from cbt_plugins.results.archive import find_runs, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
-from cbt_plugins.results.requests import phase_numbers as of_phase
+from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.summary import new_vs_aged
 from cbt_plugins.results.summary_file import check, dumps, json_schema, read_summary, summarize, write_summary
+from cbt_plugins.results.summary_numbers import new_vs_aged
 from cbt_plugins.warning_kinds import KINDS, Severity
 
 GET = {"workers": 2, "seconds": 14, "latency": 0.01, "begin": -2, "size": 4096}

@@ -13,12 +13,12 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.conditions import of_own_faults
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.fault_spans import event_text
-from cbt_plugins.config.sections import plan_of
+from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import NodeCommand, Upgrade
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.recovery.upgrade import blocks
-from cbt_plugins.results.summary import numbers_of
+from cbt_plugins.results.summary_numbers import numbers_of
 from cbt_plugins.run.upgrade import Upgrader, change
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.wait import Clock

@@ -15,6 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.converters.conversion import file_text, phase_name
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
+from cbt_plugins.config.generator_abilities import engine_with
 from cbt_plugins.config.units import format_duration, format_size
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import ROLES
@@ -244,7 +245,7 @@ def _load(findings: _SectionReport, section: Mapping[str, Any], workloads: Seque
     sweep = [{**options, "part_size": format_size(part)} for part in parts] or [options]
     if len(sweep) > 1:
         findings.note("phases without parts run once: each size of parts makes a run, which has all phases")
-    converted: Dict[str, Any] = {"engine": "cbt-load"}
+    converted: Dict[str, Any] = {"engine": engine_with("exact_mix")}
     converted.update({"cbt_load": sweep if len(sweep) > 1 else sweep[0]} if sweep[0] else {})
     if len(names) == 1:
         ((_, size, number),) = names

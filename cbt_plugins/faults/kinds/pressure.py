@@ -44,7 +44,7 @@ class Pressure(Kind):
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
         options, quick = self.options, scene.limits.quick
-        answer = scene.ask(node, in_folder("hogs", action="look", name=name), root=True)
+        answer = scene.ask(node, in_folder("pressure", action="look", name=name), root=True)
         here: Dict[str, int] = {word: int(value) for word, value in map(str.split, answer.splitlines())}
         cpus = options.cpus if options.cpus is not None else 0 if options.memory else here["cpus"]
         memory = int(options.memory or 0)
@@ -58,7 +58,7 @@ class Pressure(Kind):
         # the processes also end by themselves, later than the dead man's switch
         values = {"name": name, "cpus": cpus, "bytes": memory, "seconds": f"{options.deadline + 60:.0f}"}
         start, stop, stopped, effect = (
-            in_folder("hogs", action=action, **values) for action in ("start", "stop", "stopped", "effect")
+            in_folder("pressure", action=action, **values) for action in ("start", "stop", "stopped", "effect")
         )
         switch = Switch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
         return Step(

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Mapping
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.results.summary_file import loads, why_unusable
 
-# History of the form: 1 (0.1.0) the first one
+# History of the form: 1 (a development version) the first one
 VERSION = 1
 _HEAVY = ("histogram_ns", "error_kinds")
 

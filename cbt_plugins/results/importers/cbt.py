@@ -143,7 +143,7 @@ class RunFaults:
     as_planned: bool  # all were injected and undone
 
     def measurements(self, lines: Sequence[Measurement]) -> List[Measurement]:
-        """Return those of each failure and return, and the rates of `lines` in each state of the cluster."""
+        """Return the measurements of each failure and return, and the rates of `lines` in each state of the cluster."""
         measurements = [measurement for episode in self.recovery["episodes"] for measurement in of_episode(episode)]
         for line in lines:
             if line.metric in _RATES and line.series and line.start is not None:

@@ -25,7 +25,7 @@ import numpy as np
 from cbt_plugins.results.aggregates_file import Frame
 from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
-from cbt_plugins.results.requests import phase_numbers as of_phase
+from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import by_client
 from cbt_plugins.results.requests.series import TimeGrid, Timeline

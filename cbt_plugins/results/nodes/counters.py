@@ -70,7 +70,7 @@ class Counter:
 FOLDER = "resources."
 
 # History of the format. A reader accepts every version up to its own.
-#   1  (0.1.0) the first one
+#   1  (a development version) the first one
 #   2  looks at all threads: "look", "u", names "t"
 VERSION = 2
 

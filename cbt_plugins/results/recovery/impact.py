@@ -20,7 +20,7 @@ from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.recovery.rates import series as of_cluster
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, numbers_in
 from cbt_plugins.results.requests import in_flight
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates, rank
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, rank
 
 #: seconds of a state below which its rate says little
 SHORT = 10.0

@@ -10,7 +10,7 @@ import numpy as np
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.recovery.episodes import Stretch
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates, moves_data, rank
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, moves_data, rank
 from cbt_plugins.results.requests.series import SECOND, Blocks, Seconds, TimeGrid, coarse_bucket
 
 #: ns after which a request is one that waited

@@ -14,7 +14,7 @@ from cbt_plugins.results.recovery.cluster_samples import Samples
 from cbt_plugins.results.recovery.episodes import Stretch
 from cbt_plugins.results.recovery.impact import number_text, timeline
 from cbt_plugins.results.recovery.stretch_numbers import numbers_in
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 BEFORE, AFTER = "before", "after"
 

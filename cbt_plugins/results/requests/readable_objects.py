@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.requests.accumulator import JobAggregates
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 #: the prefix of what warp's reads may find in a bucket of the run's own
 _KEPT = "keep/"

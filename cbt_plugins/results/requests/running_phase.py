@@ -13,7 +13,7 @@ from typing import Any, Dict, List, Optional, Tuple
 from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, split
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
-from cbt_plugins.results.requests.phase_numbers import PhaseAggregates, rank
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, rank
 from cbt_plugins.results.requests.series import FINE, Blocks, TimeGrid, Timeline
 
 #: seconds by which a job may be behind the first one: cbt-rows writes every 10 s, and what comes later counts later

@@ -26,7 +26,7 @@ from cbt_plugins.results.recovery.cluster_samples import Status, samples_of, sta
 from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
 from cbt_plugins.results.recovery.scorecard import scorecard
 from cbt_plugins.results.requests import endpoint_stalls, in_flight
-from cbt_plugins.results.requests import phase_numbers as of_phase
+from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.warning_kinds import Severity, paced, severity_of
 
