@@ -77,7 +77,7 @@ def _cut_short(run: Path) -> bool:
 
 
 def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:
-    from cbt_plugins.results.summary_file import made_already, run_state, summarize
+    from cbt_plugins.results.summary_file import run_state, summarize
 
     status = OK
     several: Runs = []
@@ -90,8 +90,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
                 pass
         try:
             with reading(path):
-                stored = made_already(path)
-                summary = stored or summarize(path)
+                summary = summarize(path)
                 network = _ceilings(path, summary, args)
                 shown = _shown(printer.content, summary, path, network)
         except Unreadable as e:
@@ -101,7 +100,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
         if not summary["usable"] and run_state(summary) != "going on":
             status = UNUSABLE
         try:
-            _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "", is_new=stored is None)
+            _write(summary, network, path, args, f"{path.name}-" if len(runs) > 1 else "")
         except OSError as e:
             raise _cannot_write(e, path) from e
         except Unreadable as e:
@@ -174,19 +173,13 @@ def _write(
     path: Path,
     args: argparse.Namespace,
     prefix: str,
-    *,
-    is_new: bool,
 ) -> None:
-    """Write the plots, or summary, page and collected numbers into the folder of the run.
-
-    `is_new`: the summary has been made now, and is not the one that is there.
-    """
+    """Write the plots, or summary, page and collected numbers into the folder of the run."""
     if _writes(args):
         from cbt_plugins.report.export.teuthology import write_collected
         from cbt_plugins.results.summary_file import FILE, write_summary
 
-        if is_new:
-            write_summary(summary, path / FILE)
+        write_summary(summary, path / FILE)
         write_collected(summary, path)
         try:
             from cbt_plugins.report.page import run_page

@@ -27,8 +27,6 @@ FILE = "summary.json"
 VERSION = 2
 #: the first line of a file beside SHA256SUMS: the sums of that, and of the other lines
 _SEAL = "seal"
-#: in it: the sum of the program that made the summary
-_PROGRAM = "program"
 _LINE = re.compile(rf'^ "{_SEAL}": \{{[^\n]*\}},\n', re.M)
 
 SCHEMA = Path(__file__).with_name("summary.schema.json")
@@ -73,11 +71,6 @@ def validator() -> Any:
 
 def read_summary(path: Path) -> Dict[str, Any]:
     """Read a summary.json of the version that this program knows. Raises Unreadable."""
-    return _read(path)[0]
-
-
-def _read(path: Path) -> Tuple[Dict[str, Any], Optional[str]]:
-    """Return a summary, and the sum of the program that made it, where that is known. Raises Unreadable."""
     try:
         text = read_text(path)
         data = json.loads(text)
@@ -87,7 +80,6 @@ def _read(path: Path) -> Tuple[Dict[str, Any], Optional[str]]:
         raise Unreadable(f"{path}: no summary can be read: {e}") from e
     if version != VERSION:
         raise Unreadable(f"{path}: version {version!r} of the format; this program reads version {VERSION}")
-    program = seal.pop(_PROGRAM, None) if isinstance(seal, dict) else None
     if seal is not None and seal != _seal_of([_LINE.sub("", text, count=1)], path.parent):
         raise Unreadable(f"{path}: it, or a file that it was made from, changed since")
     if seal is None and os.path.lexists(path.parent / SUMS):
@@ -98,7 +90,7 @@ def _read(path: Path) -> Tuple[Dict[str, Any], Optional[str]]:
         raise Unreadable(f"{path}: {e}") from e
     except ImportError as e:
         raise Unreadable(f"{path}: missing Python package {e.name}: pip install 'cbt-plugins[report]'") from e
-    return data, program
+    return data
 
 
 def is_current(summary: Mapping[str, Any], run: Path) -> bool:
@@ -135,25 +127,6 @@ def summary_of(path: Path) -> Dict[str, Any]:
         raise Unreadable(f"{why}; none can be made here without the Python package {e.name}: {hint}") from e
 
 
-def made_already(path: Path) -> Optional[Dict[str, Any]]:
-    """Return the stored summary of a finished run, where this very program made it of the files that the run has now.
-
-    None where it must be made: of three days of requests that takes minutes. Rows are not judged here, so it also must
-    be made where jobs have no aggregates.
-    """
-    try:
-        if check_sums(path).changed or any(map(_needs_rows, path.glob("phases/*"))):
-            return None
-        stored, program = _read(path / FILE)
-        return stored if program == _own_sum() and is_current(stored, path) else None
-    except Unreadable:
-        return None
-
-
-def _needs_rows(phase: Path) -> bool:
-    return sum(1 for _ in phase.glob("rows/*")) > sum(1 for _ in phase.glob("aggregates/*"))
-
-
 def summarize(path: Path) -> Dict[str, Any]:
     """Return the summary of a run directory, made now and checked. Raises Unreadable; ImportError."""
     from cbt_plugins.results.summary_numbers import numbers_of  # needs numpy
@@ -171,7 +144,7 @@ def write_summary(summary: Mapping[str, Any], path: Path) -> None:
     """
     pieces = [*_pieces(summary, ""), "\n"]
     if os.path.lexists(path.parent / SUMS):
-        seal = {**_seal_of(pieces, path.parent), _PROGRAM: _own_sum()}
+        seal = _seal_of(pieces, path.parent)
         pieces.insert(1, f" \"{_SEAL}\": {json.dumps(seal)},\n")  # after the bracket and its line feed
     write_whole(path, pieces)
 
@@ -181,15 +154,6 @@ def _seal_of(pieces: Iterable[str], run: Path) -> Dict[str, str]:
     for piece in pieces:
         digest.update(piece.encode())
     return {"files": sum_of_sums(run), "summary": digest.hexdigest()}
-
-
-@lru_cache(maxsize=1)
-def _own_sum() -> str:
-    """Return the sum of the files of this program: a summary that other files made may have other numbers."""
-    digest, package = hashlib.sha256(), Path(__file__).parents[1]
-    for path in sorted(package.rglob("*.py")):
-        digest.update(f"{path.relative_to(package)}\n".encode() + path.read_bytes())
-    return digest.hexdigest()
 
 
 #: types of values that are no plain ones

@@ -117,10 +117,10 @@ def _write_lines(path: Path, lines: Any) -> None:
 
 
 def main() -> None:
-    print("  seconds of CPU time and MB of the largest process; MB of files; `first`: the report that makes the")
-    print("  summary, and `workers`: the processes in which it reads the aggregates; `report`: the next one")
-    formats = {"phases": ".0f", "failures": ".0f", "first s": ".1f", "workers s": ".1f", "first MB": ".0f"}
-    formats.update({"report s": ".1f", "report MB": ".0f", "summary file": ".2f", "page file": ".2f"})
+    print("  seconds of CPU time and MB of the largest process; MB of files; `workers`: the processes in which the")
+    print("  report reads the aggregates")
+    formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "workers s": ".1f", "report MB": ".0f"}
+    formats.update({"summary file": ".2f", "page file": ".2f"})
     curves = Curves("hours", {**formats, "sql s": ".1f", "sql MB": ".0f"})
     for hours in HOURS:
         with tempfile.TemporaryDirectory() as scratch:
@@ -153,15 +153,15 @@ def _pages() -> None:
 
 def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     run = write_run(folder / "archive", hours)
-    first, again = (_checked(cost_of(TOOLS, "report", str(folder / "archive"))) for _ in range(2))
+    report = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
     sql = _checked(cost_of(TOOLS, "sql", str(folder / "archive"), one_phase.question()))
     summary = json.loads((run / "summary.json").read_text()) if (run / "summary.json").exists() else {}
     episodes = len(summary.get("failure", {}).get("milestones", {}).get("episodes", ()))
     pages = list(folder.rglob("report.html"))
     sizes = {"summary_file": sum(p.stat().st_size for p in folder.rglob("summary.json")) / 1e6}
     sizes["page_file"] = sum(p.stat().st_size for p in pages) / 1e6
-    costs = {"first_s": first.cpu, "workers_s": first.children, "first_MB": first.mb}
-    costs.update(report_s=again.cpu, report_MB=again.mb, sql_s=sql.cpu, sql_MB=sql.mb)
+    costs = {"report_s": report.cpu, "workers_s": report.children, "report_MB": report.mb}
+    costs.update(sql_s=sql.cpu, sql_MB=sql.mb)
     return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
 
 
