@@ -127,6 +127,8 @@ def _triage_file(args: argparse.Namespace) -> Optional[Path]:
     if args.triage:
         return Path(args.triage)
     beside = Path(os.path.commonpath([os.path.abspath(archive.parent) for archive in args.archives])) / FILE
+    if os.path.lexists(beside) and (beside.is_symlink() or not beside.is_file()):
+        raise CommandError(f"{beside}: is no regular file: name the decisions with --triage")
     return beside if beside.exists() else None
 
 

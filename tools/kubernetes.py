@@ -108,8 +108,9 @@ class _Clients:
         }
 
     def _daemon_set(self, namespace: str, labels: Mapping[str, str], nodes: Sequence[str]) -> Object:
-        field_term = {"key": "metadata.name", "operator": "In", "values": list(nodes)}
-        required = {"nodeSelectorTerms": [{"matchFields": [field_term]}]}
+        # a field takes one value; of several terms one must hold
+        fields = [{"key": "metadata.name", "operator": "In", "values": [node]} for node in nodes]
+        required = {"nodeSelectorTerms": [{"matchFields": [field]} for field in fields]}
         spec = self._pod_spec({"nodeAffinity": {"requiredDuringSchedulingIgnoredDuringExecution": required}})
         spec["restartPolicy"] = "Always"
         template = {"metadata": {"labels": dict(labels)}, "spec": spec}

@@ -12,7 +12,9 @@ command -v cephadm >/dev/null || fail "cephadm is not installed on $node: instal
 engine=$(command -v podman || command -v docker) || fail "neither podman nor docker is installed on $node"
 root=""
 [ "$(id -u)" = 0 ] || root="sudo -n"
-name=cbt-plugins-shell$(printf %s "$conf" | tr -c "A-Za-z0-9" -)
+# a host may have several clusters, and another one under the same name later
+fsid=$(sed -n "s/^ *fsid *= *//p" "${conf:-/etc/ceph/ceph.conf}" 2>/dev/null | head -n 1)
+name=cbt-plugins-shell-$(printf "%s %s" "$conf" "$fsid" | cksum | cut -d" " -f1)
 main_process() { $root "$engine" inspect -f "{{.State.Pid}}" "$name" 2>/dev/null; }
 open_shell() {
   $root true 2>/dev/null || fail "cephadm shell needs root on $node: let $user run sudo without a password"
@@ -20,8 +22,6 @@ open_shell() {
   # ends when for 30 looks there was no other process, and nobody has come in between
   wait="set -- /proc/[0-9]*; b=\$#; echo $token is open; n=0; while [ \$n -lt 30 ]; do sleep 10; n=\$((n + 1));"
   wait="$wait set -- /proc/[0-9]*; if [ \$# -gt \$b ] || [ -e /tmp/used ]; then n=0; rm -f /tmp/used; fi; done"
-  # a host may have several clusters
-  fsid=$(sed -n "s/^ *fsid *= *//p" "${conf:-/etc/ceph/ceph.conf}" 2>/dev/null | head -n 1)
   # shellcheck disable=SC2086 # root is two words, or none
   output=$({ setsid $root cephadm shell ${fsid:+--fsid "$fsid"} ${conf:+-c "$conf"} -- sh -c "$wait" "$token" </dev/null 2>&1 & } |
     sed "/^$token is open/q")

@@ -112,5 +112,10 @@ def size_class(smallest: int, largest: int) -> str:
 
 
 def when(epoch: Optional[float]) -> str:
-    """Format a time in UTC, to the second."""
-    return NONE if not epoch else datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    """Format a time in UTC, to the second; a time beyond the year 9999 is none."""
+    if not epoch:
+        return NONE
+    try:
+        return datetime.fromtimestamp(epoch, timezone.utc).strftime("%Y-%m-%d %H:%M:%S UTC")
+    except (ValueError, OverflowError, OSError):
+        return NONE

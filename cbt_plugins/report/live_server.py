@@ -174,7 +174,7 @@ class _Handler(BaseHTTPRequestHandler):
         """Stream what is new until the browser goes, or the server."""
         live = self.live
         text = self.headers.get("Last-Event-ID") or (parse_qs(query).get("since") or [""])[0]
-        since = int(text) if text.isdigit() and len(text) < 20 else 0
+        since = int(text) if text.isascii() and text.isdigit() and len(text) < 20 else 0
         if live.following >= _MOST:
             self._refuse(HTTPStatus.SERVICE_UNAVAILABLE, f"too many browsers: {_MOST} already follow this run")
             return

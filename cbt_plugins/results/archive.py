@@ -404,7 +404,7 @@ def texts(run: Path) -> Dict[str, str]:
     names = ["config.yaml", "plan.json", "benchmark_config.yaml", "manifest.json", "events.jsonl"]
     paths = {name: run / name for name in names}
     for directory in ("before", "after"):
-        for path in sorted((run / "cluster" / directory).glob("*")):
+        for path in sorted((run / "cluster" / directory).glob("[!.]*")):
             paths[str(path.relative_to(run))] = path
     own: Dict[str, str] = {}
     for name, path in paths.items():

@@ -88,7 +88,7 @@ class _Look:
 
 def _looks(run: Path, notes: Dict[str, None]) -> Iterator[_Look]:
     clocks = Clocks.of(read_run(run))
-    for path in sorted(run.glob("monitors/[0-9][0-9]*/stacks.*/*.jsonl")):
+    for path in sorted(run.glob("monitors/[0-9][0-9]*/stacks.*/[!.]*.jsonl")):
         hz = 0.0
         for line in each_numbered_line(path, notes):
             if "hz" in line:

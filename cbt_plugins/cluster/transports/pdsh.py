@@ -6,6 +6,7 @@ So have streams: pdsh ignores SIGPIPE, so that nobody on the nodes would notice 
 from __future__ import annotations
 
 import os
+import re
 import shutil
 import subprocess
 import uuid
@@ -84,7 +85,7 @@ def lines_by_node(nodes: Sequence[str], text: str) -> Dict[str, str]:
     """Undo pdsh's "node: " in front of every line; pdsh's own messages go to the node they speak of."""
     rows: Dict[str, List[str]] = {node: [] for node in nodes}
     labels = {**{node.partition(".")[0]: node for node in nodes}, **{node: node for node in nodes}}
-    for row in text.splitlines():
+    for row in text.split("\n")[:-1] if text.endswith("\n") else text.split("\n"):
         label, colon, content = row.partition(": ")
         if row.endswith(":") and not colon:
             label, content = row[:-1], ""
@@ -102,4 +103,5 @@ def cut_status(text: str, token: str) -> Tuple[str, int]:
     before, separator, status = text.rpartition(f"{token} ")
     if not separator:
         return text, UNREACHABLE
-    return before[:-1] if before.endswith("\n") else before, int(status.strip() or UNREACHABLE)
+    number = re.match(r"\d{1,3}\b", status)  # a process that the command left may write behind it
+    return before[:-1] if before.endswith("\n") else before, int(number[0]) if number else UNREACHABLE

@@ -19,7 +19,7 @@ from cbt_plugins.faults.node_shell import script, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.formatting import percent
-from cbt_plugins.inventory import HostTable, check_name
+from cbt_plugins.inventory import HostTable, check_name, is_address
 
 #: from this share of lost packets on, a node counts as cut off: heartbeats may not arrive in time
 _CUT_OFF = 0.1
@@ -198,7 +198,7 @@ def peers_of(scene: Scene, targets: Targets, named: Sequence[str]) -> List[str]:
 def _addresses(scene: Scene, nodes: Sequence[str]) -> Dict[str, Set[str]]:
     """Return the addresses of nodes."""
     results = scene.ceph.remote.run(nodes, sudo(script("addresses")), timeout=scene.limits.quick, check=False)
-    addresses = {node: set(result.stdout.split()) for node, result in results.items()}
+    addresses = {node: set(filter(is_address, result.stdout.split())) for node, result in results.items()}
     silent = [node for node in nodes if not addresses.get(node)]
     if silent:
         raise FaultError(f"{', '.join(silent)}: no reply, or no address: the links to these nodes are unknown")
@@ -275,7 +275,7 @@ class Partition(Links):
         hosts = list(scene.facts.daemons("mon").values())
         monitor = next(iter(scene.facts.daemons("mon")))
         option = "mon_osd_min_down_reporters"
-        answer = scene.ask(scene.head, f"{scene.ceph.command} config show {monitor} {option}").strip()
+        answer = scene.ask(scene.head, f"{scene.ceph.command} config show {shlex.quote(str(monitor))} {option}").strip()
         enough = int(answer) if answer.isdecimal() else _REPORTERS
         sides = []
         for own, far in (groups, groups[::-1]):

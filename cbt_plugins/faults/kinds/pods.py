@@ -69,7 +69,7 @@ class DeletePod(Kind):
         delete = shlex.join([*kubernetes.words(), "delete", "pods", "-l", selector, "--wait=false", *ends])
         get = ["get", "pods", "-l", selector, "-o", "jsonpath={.items[*].metadata.uid}"]
         shown = shlex.join([*kubernetes.words(), *get])
-        patterns = "|".join(f'*" {uid} "*' for uid in uids)
+        patterns = "|".join(f"*{shlex.quote(f' {uid} ')}*" for uid in uids)
         text = f'u=$({shown}) || exit; case " $u " in {patterns}) echo there ;; *) echo gone ;; esac'
         osds = [int(service.name.id)] if service.name.type == "osd" else []
         return Step(

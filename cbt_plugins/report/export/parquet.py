@@ -81,4 +81,9 @@ class ParquetFolder:
 
 
 def _month(started: Optional[float]) -> str:
-    return _NO_MONTH if started is None else datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m")
+    if started is None:
+        return _NO_MONTH
+    try:
+        return datetime.fromtimestamp(started, timezone.utc).strftime("%Y-%m")
+    except (ValueError, OverflowError, OSError):
+        raise Unreadable(f"no time of this calendar: {started:g}") from None
