@@ -11,13 +11,11 @@ import contextlib
 import copy
 import json
 import os
-import re
 import secrets
 import signal
 import socket
 import subprocess
 import threading
-import time
 from dataclasses import dataclass, field
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
@@ -25,43 +23,23 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, 
 from urllib.parse import parse_qs
 
 from kube_exec import ERROR, accepted, failure, serve
+from kube_objects import (
+    OF_CLUSTER,
+    PROTOBUF,
+    RESOURCES,
+    Object,
+    field_pairs,
+    group_document,
+    merge,
+    nodes_of,
+    now,
+    protobuf_fields,
+    resources_document,
+    scale_of,
+    selects,
+    value_at,
+)
 from kube_rights import Right, is_allowed
-
-Object = Dict[str, Any]
-
-#: (group, version) -> resource -> kind
-RESOURCES: Mapping[Tuple[str, str], Mapping[str, str]] = {
-    ("", "v1"): {
-        "pods": "Pod",
-        "services": "Service",
-        "secrets": "Secret",
-        "configmaps": "ConfigMap",
-        "namespaces": "Namespace",
-        "nodes": "Node",
-        "endpoints": "Endpoints",
-        "serviceaccounts": "ServiceAccount",
-    },
-    ("apps", "v1"): {"deployments": "Deployment", "daemonsets": "DaemonSet"},
-    ("batch", "v1"): {"jobs": "Job"},
-    ("policy", "v1"): {"poddisruptionbudgets": "PodDisruptionBudget"},
-    ("rbac.authorization.k8s.io", "v1"): {
-        "roles": "Role",
-        "rolebindings": "RoleBinding",
-        "clusterroles": "ClusterRole",
-        "clusterrolebindings": "ClusterRoleBinding",
-    },
-    ("authorization.k8s.io", "v1"): {"selfsubjectaccessreviews": "SelfSubjectAccessReview"},
-    ("ceph.rook.io", "v1"): {
-        "cephclusters": "CephCluster",
-        "cephobjectstores": "CephObjectStore",
-        "cephobjectstoreusers": "CephObjectStoreUser",
-    },
-    ("objectbucket.io", "v1alpha1"): {"objectbucketclaims": "ObjectBucketClaim"},
-}
-_SHORT = {"deployments": ["deploy"], "pods": ["po"], "objectbucketclaims": ["obc"]}
-_OF_CLUSTER = ("namespaces", "nodes", "clusterroles", "clusterrolebindings")
-_VERBS = ["create", "delete", "get", "list", "patch", "update"]
-_PROTOBUF = b"k8s\x00"
 
 
 @dataclass
@@ -156,8 +134,8 @@ class KubeApi:
     def put(self, resource: str, name: str, namespace: str = "", **content: Any) -> Object:
         """Make an object; `labels` and `annotations` belong to its metadata."""
         group, version, kind = next((*of, kinds[resource]) for of, kinds in RESOURCES.items() if resource in kinds)
-        where = "" if resource in _OF_CLUSTER else namespace or self.namespace
-        metadata = {"name": name, "uid": secrets.token_hex(8), "creationTimestamp": _now(), "resourceVersion": "1"}
+        where = "" if resource in OF_CLUSTER else namespace or self.namespace
+        metadata = {"name": name, "uid": secrets.token_hex(8), "creationTimestamp": now(), "resourceVersion": "1"}
         metadata.update({key: content.pop(key) for key in ("labels", "annotations") if key in content})
         if where:
             metadata["namespace"] = where
@@ -205,7 +183,7 @@ class KubeApi:
         namespace: str = "",
     ) -> None:
         container = {"name": labels.get("app", "main"), "image": "ceph"}
-        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "startTime": _now()}
+        status = {"phase": "Running", "conditions": [{"type": "Ready", "status": "True"}], "startTime": now()}
         about = {"labels": dict(labels), "annotations": {"test/owner": owner}}
         spec = {"nodeName": node, "containers": [container]}
         made = self.put("pods", name, namespace, spec=spec, status=status, **about)
@@ -247,7 +225,7 @@ class KubeApi:
                     deployment["status"] = {"observedGeneration": 1}
                     for pod in running:
                         key = (deployment["metadata"]["namespace"], pod)
-                        self.objects["pods"][key]["metadata"]["deletionTimestamp"] = _now()
+                        self.objects["pods"][key]["metadata"]["deletionTimestamp"] = now()
                 self.workloads[name].stop()
                 for pod in running:
                     self.delete_pod(pod)
@@ -271,7 +249,7 @@ class KubeApi:
         """Begin what the kubelet and the controllers do with a pod that is deleted or evicted; it ends later."""
         with self.lock:
             pod = next(pod for (_, pod_name), pod in self.objects["pods"].items() if pod_name == name)
-            pod["metadata"]["deletionTimestamp"] = _now()
+            pod["metadata"]["deletionTimestamp"] = now()
             owner = pod["metadata"]["annotations"]["test/owner"]
             deployments = self.objects.get("deployments", {}).values()
             deployment = next((d for d in deployments if d["metadata"]["name"] == owner), None)
@@ -292,15 +270,15 @@ class KubeApi:
 
     def create(self, resource: str, namespace: str, body: Object) -> Object:
         """Store an object as a client sends it, and begin what its controller does."""
-        metadata = {"uid": secrets.token_hex(8), "creationTimestamp": _now(), "resourceVersion": "1"}
+        metadata = {"uid": secrets.token_hex(8), "creationTimestamp": now(), "resourceVersion": "1"}
         made: Object = {**body, "metadata": {**body["metadata"], **metadata}}
         name = made["metadata"]["name"]
-        if resource not in _OF_CLUSTER:
+        if resource not in OF_CLUSTER:
             made["metadata"]["namespace"] = namespace
         with self.lock:
             self.objects.setdefault(resource, {})[made["metadata"].get("namespace", ""), name] = made
         if resource == "daemonsets":
-            for node in _nodes_of(made["spec"]["template"]):
+            for node in nodes_of(made["spec"]["template"]):
                 self._make_load_pod(f"{name}-{node}", namespace, made["spec"]["template"], node)
         elif resource == "jobs":
             labels = {"batch.kubernetes.io/job-name": name}
@@ -351,22 +329,6 @@ class KubeApi:
 _LOCKS: Dict[int, threading.Lock] = {}
 
 
-def _nodes_of(template: Object) -> List[str]:
-    """Return the Kubernetes nodes that the affinity of a DaemonSet's pods names."""
-    affinity = template["spec"]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
-    return [
-        name
-        for term in affinity["nodeSelectorTerms"]
-        for field in term["matchFields"]
-        if field["key"] == "metadata.name"
-        for name in field["values"]
-    ]
-
-
-def _now() -> str:
-    return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-
-
 class _Handler(BaseHTTPRequestHandler):
     """One connection."""
 
@@ -412,14 +374,14 @@ class _Handler(BaseHTTPRequestHandler):
         if parts == ["api"]:
             return self._send(200, {"kind": "APIVersions", "versions": ["v1"]})
         if parts == ["apis"]:
-            groups = [_group(*of) for of in RESOURCES if of[0]]
+            groups = [group_document(*of) for of in RESOURCES if of[0]]
             return self._send(200, {"kind": "APIGroupList", "apiVersion": "v1", "groups": groups})
         of = ("", parts[1]) if parts[:1] == ["api"] else tuple(parts[1:3])
         tail = parts[2:] if parts[:1] == ["api"] else parts[3:]
         if of not in RESOURCES:
             return self._fail(404, "NotFound", "the server could not find the requested resource")
         if not tail:
-            return self._send(200, _resources(*of))  # type: ignore[misc,arg-type]
+            return self._send(200, resources_document(*of))  # type: ignore[misc,arg-type]
         namespace = ""
         if tail[0] == "namespaces" and len(tail) > 2:
             namespace, tail = tail[1], tail[2:]
@@ -465,9 +427,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _review(self) -> None:
         """Answer `kubectl auth can-i`, which asks in the form of protobuf."""
-        message = b"".join(_fields(self._body[len(_PROTOBUF) :])[2])
-        (attributes,) = _fields(_fields(message)[2][0])[1]
-        texts = [b"".join(_fields(attributes).get(n, ())).decode() for n in (1, 2, 5, 6, 7)]
+        message = b"".join(protobuf_fields(self._body[len(PROTOBUF) :])[2])
+        (attributes,) = protobuf_fields(protobuf_fields(message)[2][0])[1]
+        texts = [b"".join(protobuf_fields(attributes).get(n, ())).decode() for n in (1, 2, 5, 6, 7)]
         namespace, verb, resource, part, name = texts
         allowed = self._may(Right(self._user, namespace, verb, "/".join(filter(None, (resource, part))), name))
         of = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}}
@@ -475,12 +437,12 @@ class _Handler(BaseHTTPRequestHandler):
 
     def _list(self, resource: str, objects: Sequence[Object], query: Dict[str, List[str]]) -> None:
         selector = (query.get("labelSelector") or [""])[0]
-        fields = _pairs(query.get("fieldSelector"))
+        fields = field_pairs(query.get("fieldSelector"))
         chosen = [
             entry
             for entry in objects
-            if _selects(selector, entry["metadata"].get("labels", {}))
-            and all(_at(entry, key) == value for key, value in fields)
+            if selects(selector, entry["metadata"].get("labels", {}))
+            and all(value_at(entry, key) == value for key, value in fields)
         ]
         kind = next(kinds[resource] for kinds in RESOURCES.values() if resource in kinds)
         version = next("/".join(filter(None, of)) for of, kinds in RESOURCES.items() if resource in kinds)
@@ -496,10 +458,10 @@ class _Handler(BaseHTTPRequestHandler):
             if part == "scale":
                 entry["spec"]["replicas"] = change["spec"]["replicas"]
             else:
-                _merge(entry, change)
+                merge(entry, change)
             if resource == "deployments":
                 self.server_api.scaled(entry, before)
-        self._send(200, _scale(entry) if part == "scale" else copy.deepcopy(entry))
+        self._send(200, scale_of(entry) if part == "scale" else copy.deepcopy(entry))
 
     # ---- exec ----
 
@@ -527,90 +489,3 @@ class _Handler(BaseHTTPRequestHandler):
             serve(web, process)
         finally:
             self.server_api.execs.remove(running)
-
-
-def _fields(message: bytes) -> Dict[int, List[bytes]]:
-    """Return the texts and messages of a protobuf message, by the numbers of their fields."""
-    fields: Dict[int, List[bytes]] = {}
-    at = 0
-
-    def number() -> int:
-        nonlocal at
-        value = shift = 0
-        while True:
-            byte = message[at]
-            value, shift, at = value | (byte & 0x7F) << shift, shift + 7, at + 1
-            if byte < 0x80:
-                return value
-
-    while at < len(message):
-        key = number()
-        size = number()
-        if key & 7 == 2:
-            fields.setdefault(key >> 3, []).append(message[at : at + size])
-            at += size
-    return fields
-
-
-def _scale(deployment: Object) -> Object:
-    metadata = {key: deployment["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
-    spec = {"replicas": deployment["spec"]["replicas"]}
-    status = {"replicas": deployment.get("status", {}).get("replicas", 0)}
-    return {"kind": "Scale", "apiVersion": "autoscaling/v1", "metadata": metadata, "spec": spec, "status": status}
-
-
-def _group(group: str, version: str) -> Object:
-    of = {"groupVersion": f"{group}/{version}", "version": version}
-    return {"name": group, "versions": [of], "preferredVersion": of}
-
-
-def _resources(group: str, version: str) -> Object:
-    rows = []
-    for name, kind in RESOURCES[group, version].items():
-        single = {"singularName": kind.lower(), "shortNames": _SHORT.get(name, [])}
-        rows.append({"name": name, "namespaced": name not in _OF_CLUSTER, "kind": kind, "verbs": _VERBS, **single})
-        if name == "deployments":
-            scale = {"kind": "Scale", "group": "autoscaling", "version": "v1"}
-            rows.append({"name": "deployments/scale", "singularName": "", "namespaced": True, "verbs": _VERBS, **scale})
-        if name == "pods":
-            eviction = {"kind": "Eviction", "group": "policy", "version": "v1", "verbs": ["create"]}
-            rows.append({"name": "pods/eviction", "singularName": "", "namespaced": True, **eviction})
-            of = {"kind": "PodExecOptions", "verbs": ["create", "get"]}
-            rows.append({"name": "pods/exec", "singularName": "", "namespaced": True, **of})
-    versions = f"{group}/{version}" if group else version
-    return {"kind": "APIResourceList", "apiVersion": "v1", "groupVersion": versions, "resources": rows}
-
-
-def _pairs(selector: Optional[List[str]]) -> List[Tuple[str, str]]:
-    words = (selector or [""])[0].replace("==", "=").split(",")
-    return [(key, value) for key, _, value in (word.partition("=") for word in words if word)]
-
-
-def _selects(selector: str, labels: Mapping[str, str]) -> bool:
-    """Return whether labels fit "a=b,c in (d,e),f": equal, one of several, or present."""
-    sets = re.findall(r"([^,\s]+) in \(([^)]*)\)", selector)
-    pairs = _pairs([re.sub(r"[^,\s]+ in \([^)]*\)", "", selector)])
-    in_sets = all(labels.get(key) in [value.strip() for value in values.split(",")] for key, values in sets)
-    return in_sets and all(_has(labels, key, value) for key, value in pairs)
-
-
-def _has(labels: Mapping[str, str], key: str, value: str) -> bool:
-    """Return whether a label has a value, or is there where no value is asked for."""
-    return labels.get(key) == value if value else key in labels
-
-
-def _at(entry: Any, path: str) -> Any:
-    for key in path.split("."):
-        entry = entry.get(key) if isinstance(entry, dict) else None
-    return entry
-
-
-def _merge(entry: Object, change: Mapping[str, Any]) -> None:
-    """Apply a JSON merge patch (RFC 7396)."""
-    for key, value in change.items():
-        if value is None:
-            entry.pop(key, None)
-        elif isinstance(value, dict):
-            _merge(entry.setdefault(key, {}), value)
-        else:
-            entry[key] = value

@@ -11,6 +11,7 @@ from typing import Callable, List
 
 import archive_builder
 import pytest
+import sql_archive
 
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.tools.__main__ import main
@@ -32,7 +33,7 @@ def no_error_of_ours_passes_for_damage() -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive of two runs with everything that the readers know."""
     folder = tmp_path_factory.mktemp("whole")
-    archive_builder.sql_run(folder / "archive")
+    sql_archive.sql_run(folder / "archive")
     archive_builder.small(folder / "small")
     (folder / "small" / "results" / "00000000").rename(folder / "archive" / "results" / "00000001")
     return folder / "archive"

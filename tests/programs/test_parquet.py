@@ -6,9 +6,9 @@ import json
 from pathlib import Path
 from typing import Any, List, Tuple
 
-import archive_builder
 import duckdb
 import pytest
+import sql_archive
 
 from cbt_plugins.report.export.parquet import TABLES
 from cbt_plugins.results.sql.database import RUN, connect, listed, runs_of
@@ -20,7 +20,7 @@ NAME = "it's [1] <b>"
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     place = tmp_path_factory.mktemp("archives") / NAME
-    archive_builder.sql_run(place)
+    sql_archive.sql_run(place)
     return place
 
 
@@ -63,9 +63,9 @@ def test_a_run_that_is_exported_again_is_there_once(archive: Path, tmp_path: Pat
 def test_incomplete_and_unreadable_runs_are_named_and_left_out(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    run = archive_builder.sql_run(tmp_path / "stopped")
+    run = sql_archive.sql_run(tmp_path / "stopped")
     (run / "complete").unlink()
-    damaged = archive_builder.sql_run(tmp_path / "damaged")
+    damaged = sql_archive.sql_run(tmp_path / "damaged")
     for phase in damaged.glob("phases/*/phase.json"):
         phase.write_text(json.dumps({"version": 1}))
     (damaged / "manifest.json").write_text('{"version": 1}')

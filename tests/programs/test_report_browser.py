@@ -8,8 +8,9 @@ from typing import Iterator
 
 import archive_builder as made
 import pytest
-from archive_builder import add_failure, add_resources, both_engines, swept
+from archive_builder import swept
 from chromium import CHROMIUM, Browser
+from page_archive import add_failure, add_resources, both_engines
 from waiting import wait_for
 
 from cbt_plugins.plan import CALIBRATE

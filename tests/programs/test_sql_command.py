@@ -11,6 +11,7 @@ from typing import Any, Dict, List
 
 import archive_builder as made
 import pytest
+import sql_archive
 
 from cbt_plugins.results.sql import aggregate_tables
 from cbt_plugins.results.sql.database import RUN, listed
@@ -25,7 +26,7 @@ QUESTIONS = re.findall(r"## (.*?)\n.*?```sql\n(.*?)```\n\n```text\n(.*?)```", DO
 @pytest.fixture(scope="module")
 def archive(tmp_path_factory: pytest.TempPathFactory) -> Path:
     path = tmp_path_factory.mktemp("archive")
-    made.sql_run(path)
+    sql_archive.sql_run(path)
     return path
 
 

@@ -12,8 +12,8 @@ import subprocess
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
 
-import archive_builder
 import pytest
+import sql_archive
 
 from cbt_plugins import evidence
 from cbt_plugins.results.recovery.cluster_samples import files_of
@@ -34,7 +34,7 @@ def no_error_of_ours_passes_for_damage() -> None:
 def whole(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """An archive with everything that readers know, sealed."""
     archive = tmp_path_factory.mktemp("whole") / "archive"
-    archive_builder.sql_run(archive)
+    sql_archive.sql_run(archive)
     return seal(next(archive.glob("results/*/id-*")))
 
 

@@ -12,8 +12,8 @@ from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping
 
-import archive_builder
 import pytest
+import sql_archive
 from run_context import context, runner_of
 
 from cbt_plugins import evidence
@@ -168,7 +168,7 @@ def test_a_complete_run_is_summarized_again_when_files_came_home_late(
 def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    archive_builder.sql_run(tmp_path)
+    sql_archive.sql_run(tmp_path)
     run = next(tmp_path.glob("results/*/id-*"))
     facts = json.loads((run / "complete").read_text())
     (run / "complete").unlink()

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import archive_builder as made
 import pytest
-from archive_builder import add_failure, add_resources, both_engines
+from page_archive import add_failure, add_resources, both_engines
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.plot_data import chart_data, factor, flight_data, highs, lows, means, phase_charts, weighted

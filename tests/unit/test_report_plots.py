@@ -10,7 +10,8 @@ from typing import Any, Dict, List, Tuple
 
 import archive_builder as made
 import pytest
-from archive_builder import add_failure, add_resources, swept
+from archive_builder import swept
+from page_archive import add_failure, add_resources
 
 pytest.importorskip("matplotlib")
 

@@ -9,8 +9,8 @@ from typing import Any, Dict, List, Sequence
 
 import archive_builder as made
 import pytest
-from archive_builder import add_failure
 from compare_records import noise, record, runs, side
+from page_archive import add_failure
 
 pytest.importorskip("scipy")
 pytest.importorskip("jinja2")
