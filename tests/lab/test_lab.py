@@ -264,14 +264,12 @@ def descends(pid: int, ancestor: int) -> bool:
 
 def used(namespaces: Set[str]) -> Set[str]:
     """Those of `namespaces` that some process is still in, or that are mounted somewhere."""
-    links = {
-        os.readlink(path)
-        for pid in os.listdir("/proc")
-        if pid.isdigit()
-        for path in (f"/proc/{pid}/ns/{space}" for space in SPACES)
-        if os.path.lexists(path) and os.access(path, os.R_OK)
-    }
-    return namespaces & links
+    in_use = set()
+    for pid in filter(str.isdigit, os.listdir("/proc")):
+        for space in SPACES:
+            with contextlib.suppress(OSError):  # a process that ends meanwhile
+                in_use.add(os.readlink(f"/proc/{pid}/ns/{space}"))
+    return namespaces & in_use
 
 
 def links() -> Set[str]:
