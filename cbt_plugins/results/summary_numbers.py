@@ -5,6 +5,7 @@ docs/SUMMARY.md says what each number means; summary.schema.json is the form.
 
 from __future__ import annotations
 
+import itertools
 import re
 from collections import Counter
 from functools import partial
@@ -47,9 +48,8 @@ def numbers_of(
     kept: List[of_phase.PhaseAggregates] = []
     readable, samples = Readable(run.plan.get("read_objects")), samples_of(run)
     status = status_by_phase(run, samples)
-    for phase in run.phases:
-        is_running = running is not None and phase is running.phase
-        aggregates = running if running is not None and is_running else of_phase.read_phase(phase)
+    for aggregates in itertools.chain(of_phase.read_phases(run.phases[:ended]), [running] if running else []):
+        phase, is_running = aggregates.phase, aggregates is running
         line = phase_line(run, aggregates, readable, status[phase.name])
         phases.append(line)
         warnings.extend(() if is_running else check_phase(aggregates, line))

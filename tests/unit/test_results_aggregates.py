@@ -214,7 +214,7 @@ def read(path: Path, **job: Any) -> Read:
         path.parent, 1, window=(T0, T0 + 10.0), duration=10.0, mix={}, load={}, block=1, jobs=(one,), accounting=(),
         warnings=(), **about,
     )  # fmt: skip
-    return read_jobs(phase, TimeGrid.of(*phase.window, 1))
+    return next(read_jobs([(phase, TimeGrid.of(*phase.window, 1))]))
 
 
 def test_cut_anywhere_the_complete_frames_count(tmp_path: Path) -> None:
@@ -331,7 +331,7 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr(job_files, "TASK_BYTES", 1)
     monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(job_files, "lots_of", lambda tasks, grid: used.extend(tasks) or lots(tasks, grid))
+    monkeypatch.setattr(job_files, "lots_of", lambda tasks, *where: used.extend(tasks) or lots(tasks, *where))
     found = read(path)
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))

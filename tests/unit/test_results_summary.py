@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import concurrent.futures
 import json
 import re
 import shutil
@@ -14,7 +15,7 @@ from archive_builder import codes
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.terminal import blocks
-from cbt_plugins.results.archive import find_runs, texts
+from cbt_plugins.results.archive import find_runs, read_run, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
@@ -441,13 +442,27 @@ def test_environment(tmp_path: Path) -> None:
 def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     directory = made.small(tmp_path)
     expected = dumps(summarize(directory))
-    used = []
-    pool = job_files.concurrent.futures.ProcessPoolExecutor
+    used, begun = [], []
+
+    class Pool(concurrent.futures.ProcessPoolExecutor):
+        def __init__(self, processes: int) -> None:
+            used.append(processes)
+            super().__init__(processes)
+
+        def map(self, *work: Any) -> Any:
+            begun.append(len(used))
+            return super().map(*work)
+
     monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(job_files.concurrent.futures, "ProcessPoolExecutor", lambda n: used.append(n) or pool(n))
+    monkeypatch.setattr(job_files.concurrent.futures, "ProcessPoolExecutor", Pool)
     assert dumps(summarize(directory)) == expected
-    assert used == [2, 2]
+    assert (used, begun) == ([2], [1, 1])
+    begun.clear()
+    phases = of_phase.read_phases(read_run(directory).phases)
+    next(phases)
+    assert len(begun) == 2, "the next phase is read while the caller works on the first"
+    phases.close()
 
 
 @pytest.mark.parametrize("state", ["active+clean", "active+clean+scrubbing+deep", "active+clean+snaptrim"])

@@ -8,10 +8,11 @@ import concurrent.futures
 import os
 import subprocess
 import tempfile
+from collections import deque
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
+from typing import Any, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.evidence import row_change
@@ -106,6 +107,8 @@ def _reduced(path: Path, *options: str) -> Iterator[Path]:
 MANY = 4 << 20
 #: a byte of rows takes as long as so many of aggregates
 _ROWS = 4
+#: phases that are read while the caller works on the one before
+_AHEAD = 1
 #: bytes of an aggregates file that are at least one task
 TASK_BYTES = 1 << 20
 
@@ -144,35 +147,6 @@ class Read:
     from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its aggregates were not used
 
 
-def read_jobs(phase: ArchivedPhase, grid: TimeGrid) -> Read:
-    """Read every job's aggregates, or its rows where there are none."""
-    outcome = Read(Timeline(grid))
-    torn: Dict[str, str] = {}
-    tasks: List[Task] = []
-    for job in phase.jobs:
-        try:
-            job_tasks = tasks_of(job)
-        except Unreadable as e:
-            outcome.unreadable[job.id] = str(e)
-            continue
-        tasks += job_tasks.tasks
-        torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
-        outcome.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
-    for results, timeline in lots_of(tasks, grid):
-        outcome.timeline.merge(timeline)
-        for job_id, aggregates_or_error in results:
-            if isinstance(aggregates_or_error, str):
-                outcome.unreadable[job_id] = aggregates_or_error
-            else:
-                outcome.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
-    for job_id, aggregates in outcome.jobs.items():
-        if aggregates.damaged:
-            aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
-        elif not aggregates.ended:
-            aggregates.torn = torn.get(job_id) or "its aggregates have no end"
-    return outcome
-
-
 def tasks_of(job: ArchivedJob) -> JobTasks:
     """Return how the files of a job are read. Raises Unreadable, whose text does not name the file."""
     unused = None
@@ -209,20 +183,97 @@ def _parts(frame_places: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[i
 Results = List[Tuple[str, Union[JobAggregates, str]]]
 
 
-def lots_of(tasks: Sequence[Task], grid: TimeGrid) -> Iterator[Tuple[Results, Timeline]]:
-    """Yield the results of all tasks, a lot for each process: a timeline is large, so that there should be few."""
-    workers = min(len(tasks), os.cpu_count() or 1)
-    if sum(task.weight for task in tasks) <= MANY or workers <= 1:
-        yield _lot((tasks, grid))
-        return
-    lots: List[List[Task]] = [[] for _ in range(workers)]
-    weights = [0] * workers
+class Readers:
+    """One process for each processor of this machine, from the first use on until the `with` block ends."""
+
+    def __init__(self) -> None:
+        self.number = os.cpu_count() or 1
+        self._pool: Optional[concurrent.futures.Executor] = None
+
+    def __enter__(self) -> Readers:
+        return self
+
+    def __exit__(self, *error: object) -> None:
+        if self._pool:
+            self._pool.shutdown()
+
+    def begin(self, lots: Sequence[Sequence[Task]], grid: TimeGrid) -> Iterator[Tuple[Results, Timeline]]:
+        """Begin to read at once; yield the results of each lot."""
+        self._pool = self._pool or concurrent.futures.ProcessPoolExecutor(self.number)
+        return self._pool.map(_lot, [(lot, grid) for lot in lots])
+
+
+def lots_of(tasks: Sequence[Task], grid: TimeGrid, readers: Readers) -> Iterator[Tuple[Results, Timeline]]:
+    """Yield the results of all tasks, a lot for each process: a timeline is large, so that there should be few.
+
+    Few tasks are read here, when the results are asked for.
+    """
+    number = min(len(tasks), readers.number)
+    if sum(task.weight for task in tasks) <= MANY or number <= 1:
+        return map(_lot, [(tasks, grid)])
+    lots: List[List[Task]] = [[] for _ in range(number)]
+    weights = [0] * number
     for task in sorted(tasks, key=lambda task: -task.weight):
         lightest = weights.index(min(weights))
         lots[lightest].append(task)
         weights[lightest] += task.weight
-    with concurrent.futures.ProcessPoolExecutor(workers) as pool:
-        yield from pool.map(_lot, [(lot, grid) for lot in lots])
+    return readers.begin(lots, grid)
+
+
+def read_jobs(phases: Iterable[Tuple[ArchivedPhase, TimeGrid]]) -> Iterator[Read]:
+    """Yield the aggregates of every job of each phase, from its rows where there are none.
+
+    A long phase is read by other processes while the caller works on the phase before.
+    """
+    with Readers() as readers:
+        begun: Deque[_Begun] = deque()
+        for phase, grid in phases:
+            begun.append(_begin(phase, grid, readers))
+            if len(begun) > _AHEAD:
+                yield _end(begun.popleft())
+        while begun:
+            yield _end(begun.popleft())
+
+
+class _Begun(NamedTuple):
+    """A phase whose jobs are being read."""
+
+    outcome: Read
+    torn: Dict[str, str]  # job id -> why its aggregates have no end
+    lots: Iterator[Tuple[Results, Timeline]]
+
+
+def _begin(phase: ArchivedPhase, grid: TimeGrid, readers: Readers) -> _Begun:
+    outcome = Read(Timeline(grid))
+    torn: Dict[str, str] = {}
+    tasks: List[Task] = []
+    for job in phase.jobs:
+        try:
+            job_tasks = tasks_of(job)
+        except Unreadable as e:
+            outcome.unreadable[job.id] = str(e)
+            continue
+        tasks += job_tasks.tasks
+        torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
+        outcome.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
+    return _Begun(outcome, torn, lots_of(tasks, grid, readers))
+
+
+def _end(begun: _Begun) -> Read:
+    outcome = begun.outcome
+    for results, timeline in begun.lots:
+        outcome.timeline.merge(timeline)
+        for job_id, aggregates_or_error in results:
+            if isinstance(aggregates_or_error, str):
+                outcome.unreadable[job_id] = aggregates_or_error
+            else:
+                outcome.jobs.setdefault(job_id, JobAggregates()).merge(aggregates_or_error)
+    for job_id, aggregates in outcome.jobs.items():
+        if aggregates.damaged:
+            aggregates.torn = f"{aggregates.damaged} frames of its aggregates are damaged"
+        elif not aggregates.ended:
+            aggregates.torn = begun.torn.get(job_id) or "its aggregates have no end"
+    return outcome
 
 
 def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:

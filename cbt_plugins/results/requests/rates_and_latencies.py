@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -76,9 +76,14 @@ def total(ops: Iterable[OpAggregates]) -> OpAggregates:
 
 def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
     """Read what all jobs left."""
-    grid = TimeGrid.of(*phase.window, phase.block, phase.takes_all)
-    read = read_jobs(phase, grid)
-    return PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
+    return next(read_phases([phase]))
+
+
+def read_phases(phases: Sequence[ArchivedPhase]) -> Iterator[PhaseAggregates]:
+    """Read phase by phase; a long phase while the caller works on the one before."""
+    grids = [TimeGrid.of(*phase.window, phase.block, phase.takes_all) for phase in phases]
+    for phase, grid, read in zip(phases, grids, read_jobs(zip(phases, grids))):
+        yield PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
 
 
 def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
