@@ -186,7 +186,9 @@ def _hint(config: Config) -> str:
 
 def with_programs_once(lines: Sequence[str]) -> Iterator[str]:
     """Yield commands with programs shortened to names, and at the end the program of each name."""
-    texts, used = programs(), {}  # type: Mapping[str, str], Dict[str, str]
+    # the longest first: a program can hold another one
+    texts = dict(sorted(programs().items(), key=lambda program: -len(program[1])))
+    used: Dict[str, str] = {}
     for line in lines:
         for name, text in texts.items():
             for form in (f"\n{text}", f"\n{shlex.quote(text)[1:-1]}"):

@@ -2,10 +2,11 @@
 # Print how the daemons of this node are run.
 #   in:  daemons="osd.3 rgw.a"
 #   out: "unit DAEMON NAME STATE" for each unit that systemd has loaded,
-#        "process PROGRAM PID START FILES ARGV AROUND" for each process of Ceph; ARGV and AROUND (user, group, folder,
-#        environment) in base64
+#        "process PROGRAM PID START FILES ARGV AROUND" for each process of Ceph that belongs to root, Ceph's
+#        user or this user; ARGV and AROUND (user, group, folder, environment) in base64
 daemons=${daemons:?}
-started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+# shellcheck source=/dev/null
+. ./ceph_processes.sh
 for n in $daemons; do
   type=${n%%.*} id=${n#*.}
   if [ "$type" = rgw ]; then unit="ceph-radosgw@rgw.$id.service"; else unit="ceph-$type@$id.service"; fi
@@ -20,8 +21,9 @@ for p in /proc/[0-9]*; do
     notif-worker*) c=radosgw; grep -q radosgw "$p/cmdline" 2>/dev/null || continue ;;
     *) continue ;;
   esac
+  is_ours "${p#/proc/}" || continue
   files=$(sed -n 's/^Max open files *\([0-9]*\).*/\1/p' "$p/limits" 2>/dev/null)
-  around=$({ stat -c '%u %g' "$p"; readlink "$p/cwd"
+  around=$({ owner "${p#/proc/}"; echo; readlink "$p/cwd"
              tr '\0' '\n' < "$p/environ" | grep -E '^(LD|TCMALLOC)_[A-Z0-9_]*='; } 2>/dev/null | base64 -w0)
   echo "process $c ${p#/proc/} $(started "${p#/proc/}") ${files:-0} $(base64 -w0 < "$p/cmdline" 2>/dev/null) $around"
 done

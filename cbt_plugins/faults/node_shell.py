@@ -43,8 +43,10 @@ def _checked(name: str) -> str:
 
 @cache
 def _text(program: str) -> str:
+    """Return a program without its comments; the text of another program takes the place of `. ./NAME.sh`."""
     lines = (Path(__file__).parent / f"{program}.sh").read_text(encoding="utf-8").splitlines()
-    return "\n".join(line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return "\n".join(_text(line[4:-3]) if line.startswith(". ./") else line for line in code)
 
 
 def programs() -> Dict[str, str]:

@@ -7,12 +7,14 @@
 #   action=restart: the same as start, after what runs of it has ended in good order
 #   action=count:  program, pattern: print the number of processes
 action=${action:?}
-started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
+# shellcheck source=/dev/null
+. ./ceph_processes.sh
 list_processes() {
   for p in /proc/[0-9]*; do
     c=; { read -r c < "$p/comm"; } 2>/dev/null
     case $c in notif-worker*) c=radosgw ;; esac  # Reef's radosgw has the name of one of its threads
-    if [ "$c" = "${program:?}" ] && tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}"; then
+    if [ "$c" = "${program:?}" ] && tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}" &&
+      is_ours "${p##*/}"; then
       echo "${p##*/}:$(started "${p##*/}")"; fi
   done
 }

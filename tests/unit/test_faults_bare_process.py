@@ -8,6 +8,7 @@ import os
 import shutil
 import signal
 import subprocess
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
@@ -56,7 +57,9 @@ def home() -> Iterator[Path]:
 
 def test_it_comes_back_as_it_was(home: Path) -> None:
     """Arguments, folder, user, limit of open files, and what decides how it is loaded. A key is no such thing."""
-    somebody: Dict[str, Any] = {"user": 65534, "group": 65534} if os.geteuid() == 0 else {}
+    ceph = Path("/var/lib/ceph")
+    user = ceph.stat().st_uid if ceph.exists() else 0
+    somebody: Dict[str, Any] = {"user": user, "group": user} if os.geteuid() == 0 else {}
     first = subprocess.Popen(
         ["sh", "-c", 'ulimit -n 321; exec "$@"', "sh", *LINE],
         cwd=home,
@@ -79,3 +82,20 @@ def test_it_comes_back_as_it_was(home: Path) -> None:
     assert (after.process.folder, after.process.files) == (str(home), 321)
     assert after.process.environment == ("LD_BIND_NOW=1",)
     assert after.process.user == somebody.get("user", os.geteuid())
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="needs root, to start a process of another user")
+@pytest.mark.parametrize("hidden", [False, True], ids=["plain", "not dumpable"])
+def test_a_process_of_another_user_is_no_daemon(home: Path, hidden: bool) -> None:
+    """Whoever gives a process the name of a daemon gets no command run as root; its folder in /proc can be root's."""
+    undumpable = "ctypes.CDLL(None).prctl(4, 0, 0, 0, 0);" if hidden else ""
+    name = "open('/proc/self/comm', 'w').write('ceph-osd')"
+    text = f"import ctypes, os; {name}; {undumpable} print(flush=True); os.read(0, 1)"
+    argv = [sys.executable, "-c", text, "-i", OSD.id]
+    forged = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, user=65534, group=65534)
+    with forged:
+        assert forged.stdout is not None and forged.stdout.readline()
+        assert str(forged.pid) not in asked().split()
+        with pytest.raises(FaultError, match="does not run"):
+            parse("n", [OSD], asked())
+        forged.stdin.close()
