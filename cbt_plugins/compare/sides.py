@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
@@ -23,9 +23,9 @@ from cbt_plugins.compare.statistics import series_warnings
 from cbt_plugins.compare.statistics.run_order import in_groups
 from cbt_plugins.compare.statistics.verdicts import StatisticsWarning
 from cbt_plugins.metrics import METRICS, MetricSource
-from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.record_reader import each_record
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.run_record import UNREADABLE, RunRecord
+from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
 
 Runs = Tuple[RunRecord, ...]
@@ -157,7 +157,34 @@ def sides(paths: Sequence[Sequence[Path]]) -> List[Side]:
 
     Two sides may be the same runs: everybody tries that first.
     """
-    return sides_of([[record for path in side_paths for record in records_of(path)] for side_paths in paths], paths)
+    return sides_of([_read(side_paths) for side_paths in paths], paths)
+
+
+def _read(paths: Sequence[Path]) -> List[RunRecord]:
+    """Return the records of one side.
+
+    Only the series of one run are compared: of runs that have one configuration the series are dropped, because the
+    series of a long run take more memory than all its numbers.
+    """
+    records: List[RunRecord] = []
+    first_of_groups: List[int] = []
+    for record in (record for path in paths for record in each_record(path)):
+        first = next((i for i in first_of_groups if not conflicts(records[i], record)), None)
+        if first is None:
+            first_of_groups.append(len(records))
+            records.append(record)
+        else:
+            records[first] = without_series(records[first])
+            records.append(without_series(record))
+    return records
+
+
+def without_series(run: RunRecord) -> RunRecord:
+    """Return the run with what its series say in place of its series."""
+    if not any(measurement.series for measurement in run.measurements):
+        return run
+    measurements = tuple(replace(measurement, series=None) for measurement in run.measurements)
+    return replace(run, measurements=measurements, series_warnings=tuple(_warnings_of_series(run)))
 
 
 def sides_of(read: Sequence[Sequence[RunRecord]], paths: Sequence[Sequence[Path]]) -> List[Side]:
@@ -339,8 +366,16 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
 
 
 def _of_series(where: str, run: RunRecord, rows: Set[Tuple[str, str]]) -> Iterator[ComparisonWarning]:
+    for warning in (*run.series_warnings, *_warnings_of_series(run, rows)):
+        if (warning.phase, warning.op) in rows:
+            yield ComparisonWarning(warning.code, f"{where} {warning.phase} {warning.op}", warning.text)
+
+
+def _warnings_of_series(run: RunRecord, rows: Optional[Set[Tuple[str, str]]] = None) -> Iterator[ResultWarning]:
+    """Yield what the series of rates say, of these rows or of all."""
     for measurement in run.measurements:
-        if measurement.metric == "obj_per_s" and measurement.series and (measurement.phase, measurement.op) in rows:
+        phase, op = measurement.phase, measurement.op
+        if measurement.metric == "obj_per_s" and measurement.series and (rows is None or (phase, op) in rows):
             for warning in series_warnings(np.asarray(measurement.series, dtype=float)):
                 if warning.code not in _OF_SECONDS:
-                    yield ComparisonWarning(warning.code, f"{where} {measurement.phase} {measurement.op}", warning.text)
+                    yield ResultWarning(warning.code, warning.text, phase, op)

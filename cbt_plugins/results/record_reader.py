@@ -9,7 +9,7 @@ import re
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional
+from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.config import registry
@@ -43,20 +43,29 @@ def records_of(path: Path) -> List[RunRecord]:
     In the order of their names. A run without a summary, or with an old one, is read anew; nothing is written.
     Raises Unreadable where there is nothing to read.
     """
+    return list(each_record(path))
+
+
+def each_record(path: Path) -> Iterator[RunRecord]:
+    """Yield the records that `records_of` returns, each when it is asked for. Raises as `records_of` does."""
     if path.is_file():
-        if not _is_summary(path):
-            return read_imported(path)
-        run = path.parent if path.name == FILE and (path.parent / "plan.json").exists() else None
-        confine(path.parent)
-        return [record_of_summary(summary_of(path), path, run)]
+        if _is_summary(path):
+            run = path.parent if path.name == FILE and (path.parent / "plan.json").exists() else None
+            confine(path.parent)
+            yield record_of_summary(summary_of(path), path, run)
+        else:
+            yield from read_imported(path)
+        return
     try:
         runs = find_runs(path)
     except Unreadable as e:
         try:
-            return read_imported(path)
+            yield from read_imported(path)
         except Unreadable:
             raise e from None
-    return [record for run in runs for record in _as_it_is(run, several=len(runs) > 1)]
+        return
+    for run in runs:
+        yield from _as_it_is(run, several=len(runs) > 1)
 
 
 def _as_it_is(run: Path, several: bool) -> List[RunRecord]:

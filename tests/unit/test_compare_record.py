@@ -12,7 +12,7 @@ import archive_builder
 import pytest
 from archive_builder import Cluster, Load
 
-from cbt_plugins.compare.sides import forbidding
+from cbt_plugins.compare.sides import forbidding, sides
 from cbt_plugins.metrics import CLUSTER, METRICS
 from cbt_plugins.results.record_reader import record_of_summary, records_of
 from cbt_plugins.results.result_file import Unreadable
@@ -51,6 +51,16 @@ def test_the_mean_of_a_series_is_the_number_of_the_run(tmp_path: Path) -> None:
             assert sum(its.series) / 40 == pytest.approx(its.value, rel=1e-3), (op, metric)
             seen += len(set(its.series)) > 10
     assert seen == 9  # and it is no constant
+
+
+def test_only_one_run_of_a_configuration_keeps_its_series(tmp_path: Path) -> None:
+    """Series of many long runs would take gigabytes, and are compared only where a side has one run."""
+    several, single = tmp_path / "several", tmp_path / "single"
+    archive_builder.archive(several, Load(seconds=20), runs=3)
+    archive_builder.archive(single, Load(seconds=20), runs=1, seed=7)
+    (of_several, of_single) = sides([[several], [single]])
+    has_series = [[any(m.series for m in run.measurements) for run in side.runs] for side in (of_several, of_single)]
+    assert has_series == [[False] * 3, [True]]
 
 
 def test_means_of_seconds_are_weighted_by_their_requests(tmp_path: Path) -> None:

@@ -8,6 +8,7 @@ from typing import Any, Dict, List
 import pytest
 from compare_records import noise, record, runs, side, warning
 
+from cbt_plugins.compare.sides import without_series
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, compare
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
@@ -242,6 +243,9 @@ def test_warnings_of_the_runs() -> None:
     }
     assert not any(code == "few-samples" or where.startswith("base ") for code, where in found)
     assert not made.usable and compare(side("a", base), [side("b", base)]).usable
+    dropped = [side(name, [without_series(run) for run in runs]) for name, runs in (("a", base), ("b", new))]
+    assert not any(measurement.series for run in dropped[1].runs for measurement in run.measurements)
+    assert compare(dropped[0], dropped[1:]).sections[0].warnings == made.sections[0].warnings
 
 
 def test_some_warnings_forbid_a_verdict_on_the_rows_that_they_are_about() -> None:
