@@ -372,7 +372,7 @@ def _of_series(where: str, run: RunRecord, rows: Set[Tuple[str, str]]) -> Iterat
 
 
 def _warnings_of_series(run: RunRecord, rows: Optional[Set[Tuple[str, str]]] = None) -> Iterator[ResultWarning]:
-    """Yield what the series of rates say, of these rows or of all."""
+    """Yield the warnings about the series of rates, of these rows or of all."""
     for measurement in run.measurements:
         phase, op = measurement.phase, measurement.op
         if measurement.metric == "obj_per_s" and measurement.series and (rows is None or (phase, op) in rows):

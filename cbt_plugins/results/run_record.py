@@ -104,7 +104,7 @@ class RunRecord:
     used: Optional[Mapping[str, Mapping[str, Any]]] = None
     #: of another program's run during a fault file: what results.recovery.milestones found
     failure: Optional[Mapping[str, Any]] = None
-    #: of a run whose series were dropped: what they say, for each phase and operation
+    #: of a run whose series were dropped: the warnings about them
     series_warnings: Tuple[ResultWarning, ...] = ()
 
 
