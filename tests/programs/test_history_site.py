@@ -8,7 +8,7 @@ import re
 import shutil
 from html import unescape
 from pathlib import Path
-from typing import List
+from typing import Callable, List
 
 import archive_builder
 import pytest
@@ -155,6 +155,15 @@ def test_decisions_are_applied_and_move_with_the_change(place: Path, capsys: pyt
     file.write_text("changes:\n" + entry % ("GET.obj_*", "2023-11-27", "hidden"))  # too far
     assert history(place) == 0
     assert capsys.readouterr().out.startswith("1 open change")
+
+
+@pytest.mark.parametrize("make", [os.mkfifo, lambda path: os.symlink("/etc/passwd", path), os.mkdir])
+def test_decisions_beside_the_archives_are_a_regular_file(
+    place: Path, capsys: pytest.CaptureFixture[str], make: Callable[[Path], None]
+) -> None:
+    make(place / "triage.yaml")
+    assert history(place) == 2 and not (place / "site").exists()
+    assert "triage.yaml: is no regular file" in capsys.readouterr().err
 
 
 def test_errors_of_decisions_have_their_place_and_nothing_is_written(

@@ -117,7 +117,8 @@ def test_a_bad_request_and_a_lost_connection_leave_the_terminal_alone(
     server: LiveServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
     address = ("127.0.0.1", server.port)
-    for path, host, status in (("//[", "localhost", b"404"), ("/", "[", b"403"), ("/", "localhost:x", b"200")):
+    bad = (("//[", "localhost", b"404"), ("/", "[", b"403"), ("/", "localhost:x", b"200"))
+    for path, host, status in (*bad, ("/events?since=%C2%B2", "localhost", b"200")):
         with socket.create_connection(address, timeout=20) as connection:
             connection.sendall(f"GET {path} HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n".encode())
             assert connection.makefile("rb").readline().split()[1] == status, (path, host)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 from typing import Any, List, Tuple
@@ -10,7 +11,9 @@ import duckdb
 import pytest
 import sql_archive
 
+from cbt_plugins.report.export import parquet
 from cbt_plugins.report.export.parquet import TABLES
+from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.sql.database import RUN, connect, listed, runs_of
 from cbt_plugins.tools.__main__ import main
 
@@ -75,6 +78,15 @@ def test_incomplete_and_unreadable_runs_are_named_and_left_out(
     assert "complete runs: 1 of 3" in told.out
     assert "stopped/results" in told.err and "interrupted" in told.err and "damaged/results" in told.err
     assert lines(tmp_path / "lake", "runs", "archive") == [(str(archive),)]
+
+
+def test_a_time_beyond_the_calendar_is_named(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(parquet, "records", lambda run: [dataclasses.replace(records_of(run)[0], started=1e15)])
+    assert main(["export", str(archive), "--format", "parquet", "-o", str(tmp_path / "lake")]) == 4
+    assert "no time of this calendar: 1e+15" in capsys.readouterr().err
+    assert not list(tmp_path.rglob("*.parquet"))
 
 
 def test_a_folder_is_needed(archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -233,6 +233,15 @@ def test_a_pod_that_is_deleted_is_made_anew(rook: Rook) -> None:
     assert all("/scale" not in row for row in rook.api.requests)
 
 
+def test_the_uid_of_a_pod_is_no_shell_text(rook: Rook, tmp_path: Path) -> None:
+    (name,) = rook.api.pods_of("rook-ceph-osd-3")
+    for (_, pod_name), pod in rook.api.objects["pods"].items():
+        if pod_name == name:
+            pod["metadata"]["uid"] = f'"$(touch {tmp_path}/ran)"'
+    (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), Targets((), (OSD3,), (str(OSD3),)))
+    assert said(step.took[0]) == "there\n" and not (tmp_path / "ran").exists()
+
+
 def test_a_node_is_cordoned_and_drained_until_the_undo(rook: Rook) -> None:
     rook.api.put("nodes", "node3", spec={})
     other = rook.api.pods_of("rook-ceph-osd-4")

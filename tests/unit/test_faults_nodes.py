@@ -15,6 +15,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, command_runner
 from cbt_plugins.faults.kinds.reboot_power import BOOT, shown_secrets
+from cbt_plugins.faults.node_shell import script
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault
 
@@ -257,3 +258,11 @@ def test_osds_that_ended_while_they_were_cut_off_are_started(machine: Machine, i
     recover, disarm, start, mark_in = (command.text for command in step.undo)
     assert "nft delete table" in recover and ".armed" in disarm
     assert "systemctl start ceph-osd@0.service" in start and mark_in.endswith("osd in 0")
+
+
+def test_a_switch_that_gives_up_does_not_say_that_it_has_fired(tmp_path: Path) -> None:
+    count = tmp_path / "attempts"
+    text = script("deadman_recover", recovery=f"echo x >> {count}; false", attempt="60", pause="0")
+    argv = ["sh", "-c", text, "sh", f"{tmp_path}/switch"]
+    assert subprocess.run(argv, timeout=600).returncode == 1
+    assert count.read_text().count("x") == 30 and not (tmp_path / "switch.fired").exists()

@@ -77,6 +77,9 @@ def test_what_pdsh_prints_is_taken_apart() -> None:
     assert apart["node1"] == "a: b\n\n"
     assert apart["node2"] == " two\n"
     assert "exit code 255" in apart["node3"]
+    # characters at which Python ends a line, and pdsh does not
+    strange = "node1: a\x0cnode2: b\u2028node2: c\x85node2: d\n"
+    assert lines_by_node(["node1", "node2"], strange)["node2"] == ""
 
 
 @pytest.fixture
@@ -182,6 +185,8 @@ def test_status_line_and_its_line_break_are_cut_off() -> None:
     assert cut_status("hi\n\ntoken 3\n", "token") == ("hi\n", 3)
     assert cut_status("no end\ntoken 0\n", "token") == ("no end", 0)
     assert cut_status("killed", "token") == ("killed", 255)
+    assert cut_status("x\ntoken 3\nwritten by a process that runs on\n", "token") == ("x", 3)
+    assert cut_status("token 3x", "token") == ("", 255)
 
 
 def test_percent_signs_reach_the_node_and_not_pdsh() -> None:

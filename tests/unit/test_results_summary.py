@@ -437,6 +437,8 @@ def test_environment(tmp_path: Path) -> None:
         "cluster/before/ceph.conf",
         "cluster/before/pools.json",
     ]
+    (find_runs(tmp_path)[0] / "cluster" / "before" / ".pools.json.swp").write_text("x")
+    assert "cluster/before/.pools.json.swp" not in texts(find_runs(tmp_path)[0])
 
 
 def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
