@@ -66,6 +66,6 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _page(gated: Gated) -> str:
-    from cbt_plugins.report.blocks import gate_page
+    from cbt_plugins.report.text_page import gate_page
 
     return gate_page(gated)

@@ -89,7 +89,7 @@ def _site(args: argparse.Namespace) -> int:
     from cbt_plugins.compare.sides import sides_of
     from cbt_plugins.compare.triage import read_triage, triage
     from cbt_plugins.config.errors import ConfigError
-    from cbt_plugins.report import site
+    from cbt_plugins.report import history_site
     from cbt_plugins.results.record_index import RecordIndex
 
     folder, choice = Path(args.output), compare.choice(args)
@@ -104,19 +104,20 @@ def _site(args: argparse.Namespace) -> int:
         (side,) = sides_of([records], [args.archives])
         own_histories = histories(side.runs, choice, budget, args.seed, index.settled)
         triaged, idle = triage(own_histories, entries)
-        facts = site.SiteFacts(
-            own_histories, triaged, idle, side.unreadable, site.report_links(own_histories, folder)
+        facts = history_site.SiteFacts(
+            own_histories, triaged, idle, side.unreadable, history_site.report_links(own_histories, folder)
         )
         try:
-            pages = site.write_site(folder, facts)
-        except site.NoSite as e:
+            pages = history_site.write_site(folder, facts)
+        except history_site.NoSite as e:
             raise CommandError(str(e)) from e
         index.write()
     for text in index.notes:
         warn(text)
     for text in side.unreadable:
         say("Error", text, UNUSABLE)
-    print(f"{site.overview_sentence(facts)} {pages} pages: {folder / site.INDEX}; archives read: {index.read}")
+    overview = history_site.overview_sentence(facts)
+    print(f"{overview} {pages} pages: {folder / history_site.INDEX}; archives read: {index.read}")
     return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
 
 
@@ -141,6 +142,6 @@ def _index_file(folder: Path) -> Path:
 
 
 def _page(histories: Sequence[History]) -> str:
-    from cbt_plugins.report.blocks import history_page
+    from cbt_plugins.report.text_page import history_page
 
     return history_page(histories)

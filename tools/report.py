@@ -118,7 +118,7 @@ def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) ->
 
 def _shown(content: str, summary: Mapping[str, Any], path: Path, network: Optional[Mapping[str, Any]]) -> Any:
     """Return the part of a run that a Printer shows."""
-    from cbt_plugins.report import terminal
+    from cbt_plugins.report import result_text
 
     if content == JSON:
         from cbt_plugins.results.summary_file import dumps
@@ -129,11 +129,11 @@ def _shown(content: str, summary: Mapping[str, Any], path: Path, network: Option
 
         return run_page(summary, path, network)
     if content == CSV:
-        return [terminal.MEASURED, *terminal.measured(summary)]
+        return [result_text.MEASURED, *result_text.measured(summary)]
     from cbt_plugins.report.sentence import of_run
     from cbt_plugins.results.configuration import configuration
 
-    return terminal.blocks(summary, network, of_run(summary, configuration(summary, path)))
+    return result_text.blocks(summary, network, of_run(summary, configuration(summary, path)))
 
 
 def _link(text: str) -> float:
@@ -237,7 +237,7 @@ def _no_page(name: str, error: ImportError) -> None:
 
 def _imported(path: Path, printer: Printer) -> int:
     """Print the results of another program; return the exit status. Raises Unreadable when there are none."""
-    from cbt_plugins.report import terminal
+    from cbt_plugins.report import result_text
     from cbt_plugins.results.record_reader import read_imported
 
     records = read_imported(path)
@@ -246,6 +246,6 @@ def _imported(path: Path, printer: Printer) -> int:
             f"{path}: no format {printer.format} for results of other programs: the formats are text, "
             f"csv, md"
         )
-    lines = [terminal.MEASURED, *terminal.imported_measured(records)]
-    printer.show(lines if printer.content == CSV else terminal.imported_blocks(records))
+    lines = [result_text.MEASURED, *result_text.imported_measured(records)]
+    printer.show(lines if printer.content == CSV else result_text.imported_blocks(records))
     return OK if all(record.usable for record in records) else UNUSABLE

@@ -5,7 +5,7 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from cbt_plugins.evidence import check_sums, sum_of_sums
+from cbt_plugins.checksums import check_sums, sum_of_sums
 from cbt_plugins.results.archive import find_runs
 
 from .command import FAILED, OK, UNUSABLE, explain

@@ -185,7 +185,7 @@ class _TextView:
         """Print the result as `cbt-tools report --format text` does."""
         from cbt_plugins.formatting.formats.terminal import Terminal
         from cbt_plugins.formatting.screen import paper_of, write_coloured
-        from cbt_plugins.report import terminal
+        from cbt_plugins.report import result_text
         from cbt_plugins.report.sentence import of_run
         from cbt_plugins.results.configuration import configuration
 
@@ -193,6 +193,6 @@ class _TextView:
         sentences = of_run(summary, configuration(summary, live.path))
         print()
         write_coloured(
-            sys.stdout, Terminal(paper_of(sys.stdout)).text(terminal.blocks(summary, None, sentences), False)
+            sys.stdout, Terminal(paper_of(sys.stdout)).text(result_text.blocks(summary, None, sentences), False)
         )
         return _status(moment, summary)

@@ -23,9 +23,9 @@ from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
 from cbt_plugins.report import scorecard
 from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
+from cbt_plugins.report.result_text import ceiling_rows, ladder_rows
 from cbt_plugins.report.sentence import first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, differing_keys, left_out, sweeps
-from cbt_plugins.report.terminal import ceiling_rows, ladder_rows
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import hardware

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
-from cbt_plugins.evidence import check_sums
+from cbt_plugins.checksums import check_sums
 from cbt_plugins.journal import (
     ARCHIVE_VERSION,
     RUNNING_PHASE,

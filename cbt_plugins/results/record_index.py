@@ -19,8 +19,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
 from cbt_plugins import __version__
 from cbt_plugins.archive_files import PRIVATE, open_regular
-from cbt_plugins.evidence import END
-from cbt_plugins.evidence import FILE as SUMS
+from cbt_plugins.checksums import END
+from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.journal import MOST, lines_of, write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.record_reader import records_of

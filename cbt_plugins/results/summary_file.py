@@ -14,8 +14,8 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
-from cbt_plugins.evidence import FILE as SUMS
-from cbt_plugins.evidence import check_sums, sum_of_sums
+from cbt_plugins.checksums import FILE as SUMS
+from cbt_plugins.checksums import check_sums, sum_of_sums
 from cbt_plugins.journal import read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement

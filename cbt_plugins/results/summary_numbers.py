@@ -12,7 +12,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.evidence import ADDED, in_read_folder
+from cbt_plugins.checksums import ADDED, in_read_folder
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, ladder_of, step_result

@@ -13,7 +13,7 @@ from functools import partial
 from pathlib import PurePosixPath
 from typing import Iterator, List, Tuple
 
-from cbt_plugins import evidence, signals
+from cbt_plugins import checksums, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.cluster.ceph import Ceph, CephError
@@ -86,7 +86,7 @@ class PlanRunner:
 
     def _is_sealed(self) -> bool:
         """Tell whether the files of the run have their sums: none of them is written any more."""
-        return os.path.lexists(self.archive.folder / evidence.END)
+        return os.path.lexists(self.archive.folder / checksums.END)
 
     def _report_what_there_is(self) -> None:
         """Make a report of a run that has come to no end, once it has a phase."""
@@ -102,7 +102,7 @@ class PlanRunner:
             # the faults are undone before anybody waits for the monitors' files
             with contextlib.ExitStack() as monitors, run.injector.holding(has_data=run.has_data):
                 held = True  # nothing on the nodes is touched before: they may be another run's
-                evidence.reopen(self.archive.folder)
+                checksums.reopen(self.archive.folder)
                 rescue(run)
                 run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
                 ready = check(run)
@@ -147,7 +147,7 @@ class PlanRunner:
         events.write("run-done", degraded=degraded)
         run_id = journal.last("run")["run_id"]
         with signals.deferred(signals.ENDING):
-            evidence.end_run(self.archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
+            checksums.end_run(self.archive.folder, {"t": time.time(), "run_id": run_id, "degraded": degraded})
         summarize(self.archive.folder)
         if degraded:
             raise RunFailed(
@@ -187,7 +187,7 @@ class PlanRunner:
         """
         self.check_plan()
         host, name = self._host, PurePosixPath(self._host.run_dir).name
-        keep = partial(evidence.add_sums, self.archive.folder)
+        keep = partial(checksums.add_sums, self.archive.folder)
         # two commands at once would each write the sums without the other's files
         alone = self._journals() if any(self.archive.monitors.glob(f"*/{LEFT}")) else contextlib.nullcontext()
         with alone:

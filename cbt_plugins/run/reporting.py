@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Dict
 
 from cbt_plugins.cbt_run import RunFailed
-from cbt_plugins.evidence import END, PAGE
-from cbt_plugins.evidence import FILE as SUMS
+from cbt_plugins.checksums import END, PAGE
+from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.programs import own_environment, own_tool
 
 #: seconds for the numbers of the phases so far, for which a ladder waits between two steps

@@ -16,7 +16,7 @@ import standin
 import yaml
 from standin_cluster import HERE, Accident, StandIn, part_of
 
-from cbt_plugins.evidence import check_sums
+from cbt_plugins.checksums import check_sums
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.recovery.cluster_samples import status_by_phase

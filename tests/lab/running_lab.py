@@ -12,7 +12,7 @@ import pytest
 from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, LabError
-from cbt_plugins.tools.lab.needs import missing, refuse_without_aio, refuse_without_namespaces
+from cbt_plugins.tools.lab.requirements import missing, refuse_without_aio, refuse_without_namespaces
 from cbt_plugins.tools.lab.topology import LabNode
 
 PROJECT = Path(__file__).resolve().parents[2]

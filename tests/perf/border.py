@@ -20,7 +20,7 @@ from typing import Any, Dict, List
 
 import yaml
 
-from cbt_plugins.tools.lab.needs import missing
+from cbt_plugins.tools.lab.requirements import missing
 
 PROJECT = Path(__file__).parents[2]
 QUICK = PROJECT / "benchmark_configs" / "quickstart.yaml"

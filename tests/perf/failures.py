@@ -34,7 +34,7 @@ from cbt_plugins.benchmarks.resilience import CATALOGUE
 from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, decide_verdicts
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record_reader import records_of
-from cbt_plugins.tools.lab.needs import missing
+from cbt_plugins.tools.lab.requirements import missing
 
 #: of each failure in one archive; the fewest that have an interval
 REPEAT = 3

@@ -27,7 +27,7 @@ from inputs.labs import SHAPE, TOOLS, cluster
 from scipy import stats
 
 from cbt_plugins.run.run_archive import RUNNING
-from cbt_plugins.tools.lab.needs import missing
+from cbt_plugins.tools.lab.requirements import missing
 
 RGWS = ["rgw1", "rgw2"]
 #: what monitors may take of the throughput

@@ -21,7 +21,7 @@ import yaml
 from inputs.labs import TOOLS, cluster
 
 from cbt_plugins.tools.lab.ceph_releases import releases
-from cbt_plugins.tools.lab.needs import missing
+from cbt_plugins.tools.lab.requirements import missing
 
 #: releases with the schedulers that are measured; before 18.2 mClock was no default
 CASES = {"16.2": ["wpq"], "18.2": ["wpq", "mclock_scheduler"], "20.2": ["wpq", "mclock_scheduler"]}

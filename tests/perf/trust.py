@@ -35,7 +35,7 @@ from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Design, d
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.record_reader import records_of
-from cbt_plugins.tools.lab.needs import missing
+from cbt_plugins.tools.lab.requirements import missing
 
 #: share of the messages that an OSD takes 1 ms later
 PLANTED = {"a": 0.01, "b": 0.02, "c": 0.045, "d": 0.1}

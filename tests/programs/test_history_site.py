@@ -15,7 +15,7 @@ import pytest
 from chromium import CHROMIUM, Browser
 from waiting import wait_for
 
-from cbt_plugins.evidence import end_run
+from cbt_plugins.checksums import end_run
 from cbt_plugins.results import record_index
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 from cbt_plugins.tools.__main__ import main

@@ -11,8 +11,8 @@ from typing import Callable, Iterator, List, Tuple
 
 import pytest
 
-from cbt_plugins.tools.lab.needs import LabError
 from cbt_plugins.tools.lab.process import LabProcess, by_namespace, wait_for
+from cbt_plugins.tools.lab.requirements import LabError
 
 
 @pytest.fixture

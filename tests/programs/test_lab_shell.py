@@ -8,8 +8,8 @@ import pytest
 
 from cbt_plugins.tools.lab import Topology
 from cbt_plugins.tools.lab.daemons import await_up
-from cbt_plugins.tools.lab.needs import LabError
 from cbt_plugins.tools.lab.process import CephShell
+from cbt_plugins.tools.lab.requirements import LabError
 
 #: Speaks as `ceph -f json` (16.2.15, 18.2.7) does when its input is a pipe: an empty line before each answer,
 #: errors and remarks on standard error.

@@ -9,7 +9,7 @@ from typing import Any, Dict, List, Optional
 import archive_builder as made
 import pytest
 
-from cbt_plugins.report import terminal as words
+from cbt_plugins.report import result_text as words
 from cbt_plugins.results.nodes.ceilings import Unknown, Wiring, ceilings
 from cbt_plugins.tools.__main__ import main
 

@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Sequence
 import archive_builder as aa
 import pytest
 
-from cbt_plugins.evidence import end_run
+from cbt_plugins.checksums import end_run
 from cbt_plugins.report.export import curves as of
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.summary_file import summary_of

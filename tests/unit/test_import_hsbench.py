@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import pytest
 
 from cbt_plugins.results.importers import hsbench
-from cbt_plugins.results.importers.parts import measurements
+from cbt_plugins.results.importers.client_parts import measurements
 from cbt_plugins.results.record_reader import read_imported
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import Measurement, RunRecord

@@ -11,7 +11,7 @@ from cbt_plugins.results.result_file import Unreadable
 
 TALLY = '''
 from cbt_plugins.results.importers.importer import ClientImporter
-from cbt_plugins.results.importers.parts import Parsed, Part
+from cbt_plugins.results.importers.client_parts import Parsed, Part
 
 
 class Tally(ClientImporter):

@@ -18,7 +18,7 @@ from cbt_plugins.tools.lab.ceph_conf import (
     write_ssh,
     write_tls,
 )
-from cbt_plugins.tools.lab.needs import LabError
+from cbt_plugins.tools.lab.requirements import LabError
 from cbt_plugins.tools.lab.topology import Topology
 
 #: Printed by ceph-authtool --gen-print-key of 16.2.15 (type 1, 16 bytes).

@@ -10,7 +10,7 @@ import pytest
 
 from cbt_plugins.tools.lab import pid1
 from cbt_plugins.tools.lab.namespaces import PID1, Birth, Spaces, needed_paths
-from cbt_plugins.tools.lab.needs import LabError
+from cbt_plugins.tools.lab.requirements import LabError
 
 
 def child(birth: Birth, code: str) -> subprocess.Popen[bytes]:

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from cbt_plugins.journal import write_json
-from cbt_plugins.tools.lab.needs import LabUsage
+from cbt_plugins.tools.lab.requirements import LabUsage
 from cbt_plugins.tools.lab.topology import LabRecord, Topology, parse_ec
 
 

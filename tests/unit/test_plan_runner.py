@@ -16,7 +16,7 @@ import pytest
 import sql_archive
 from run_context import context, runner_of
 
-from cbt_plugins import evidence
+from cbt_plugins import checksums
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import undo_seal
@@ -82,7 +82,7 @@ def test_an_error_of_the_report_changes_no_file_of_a_complete_run(
     monkeypatch.setattr(plan_runner, "summarize", report)
     with pytest.raises((RunFailed, KeyboardInterrupt)):
         ending(tmp_path, monkeypatch).execute()
-    assert evidence.check_sums(tmp_path) == evidence.FileSums(True, 2)
+    assert checksums.check_sums(tmp_path) == checksums.FileSums(True, 2)
 
 
 @pytest.mark.parametrize("name", ["journal.jsonl", "events.jsonl"])
@@ -110,16 +110,16 @@ def test_a_journal_of_another_user_is_an_error_with_a_remedy(
 def test_a_signal_while_a_run_ends_waits_for_the_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    end_run = evidence.end_run
+    end_run = checksums.end_run
 
     def interrupted(run: Path, facts: Mapping[str, Any]) -> None:
         signal.raise_signal(signal.SIGTERM)
         end_run(run, facts)
 
-    monkeypatch.setattr(evidence, "end_run", interrupted)
+    monkeypatch.setattr(checksums, "end_run", interrupted)
     with pytest.raises(KeyboardInterrupt):
         ending(tmp_path, monkeypatch).execute()
-    assert evidence.check_sums(tmp_path) == evidence.FileSums(True, 2)
+    assert checksums.check_sums(tmp_path) == checksums.FileSums(True, 2)
     assert "SIGTERM: writing the sums of the run's files first" in caplog.text and "undoing" not in caplog.text
 
 
@@ -155,14 +155,14 @@ def test_a_complete_run_is_summarized_again_when_files_came_home_late(
 
     late = tmp_path / "monitors" / "01" / "late.jsonl"
     late.parent.mkdir(parents=True)
-    evidence.end_run(tmp_path, {"t": 1.0})
+    checksums.end_run(tmp_path, {"t": 1.0})
     (tmp_path / "report.html").write_text("")
     monkeypatch.setattr(plan_runner, "bring_noted", bring)
     monkeypatch.setattr(plan_runner, "summarize", summarized.append)
     runner_of(tmp_path).check_complete()
     assert asked == [({"head": "node0"}, {}, "nowhere", tmp_path / "monitors")]
     assert summarized == ([tmp_path] if came else [])
-    assert evidence.check_sums(tmp_path) == evidence.FileSums(True, 2 if came else 1)
+    assert checksums.check_sums(tmp_path) == checksums.FileSums(True, 2 if came else 1)
 
 
 def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command(
@@ -174,7 +174,7 @@ def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command
     (run / "complete").unlink()
     page = run / "report.html"
     page.write_text("of the run that was broken off")
-    evidence.end_run(run, facts)
+    checksums.end_run(run, facts)
     os.utime(page, ns=(1, 1))
     runner = runner_of(run)
     monkeypatch.setattr(runner, "check_plan", lambda: None)  # the archive has one of its own
@@ -189,7 +189,7 @@ def test_a_complete_run_whose_report_was_interrupted_gets_it_by_the_same_command
     page.unlink()
     monkeypatch.setattr("importlib.util.find_spec", lambda name: None)  # no jinja2: there will be no page
     runner.check_complete()
-    assert evidence.check_sums(run).changed == {}
+    assert checksums.check_sums(run).changed == {}
 
 
 def test_late_files_are_fetched_by_a_single_command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

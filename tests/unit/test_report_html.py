@@ -21,7 +21,7 @@ from cbt_plugins.results.summary_file import summarize
 pytest.importorskip("jinja2")
 
 from cbt_plugins.metrics import LATENCIES, RATES
-from cbt_plugins.report import terminal
+from cbt_plugins.report import result_text
 from cbt_plugins.report.page import headline, run_page
 
 
@@ -378,7 +378,7 @@ def test_the_top_says_how_long_and_how_many(tmp_path: Path) -> None:
 
 def test_a_table_of_operations_has_a_column_for_each_metric_of_the_registry(tmp_path: Path) -> None:
     summary = summarize(made.small(tmp_path))
-    page, text = run_page(summary, tmp_path), Terminal().text(terminal.blocks(summary))
+    page, text = run_page(summary, tmp_path), Terminal().text(result_text.blocks(summary))
     head = re.findall(r"<tr><th></th>(?:<th[^>]*>[^<]*</th>)+", page.split('id="phases"')[-1])
     shown = next(re.findall(r"<th[^>]*>([^<]+)</th>", row) for row in head if ">max<" in row)
     wanted = [metric.heading for metric in (*RATES, *LATENCIES)]

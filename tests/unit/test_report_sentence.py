@@ -17,7 +17,7 @@ pytest.importorskip("jinja2")
 
 from cbt_plugins.compare.table import Rules, compare
 from cbt_plugins.formatting.formats.terminal import Terminal
-from cbt_plugins.report import terminal
+from cbt_plugins.report import result_text
 from cbt_plugins.report.page import run_page
 from cbt_plugins.report.sentence import Sentence, first, of_aging, of_comparison, of_run
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
@@ -183,7 +183,7 @@ def test_two_equal_measurements_without_aging_are_compared_by_their_names(tmp_pa
     renamed = json.loads(text)
     (sentence,) = of_run(renamed, CONFIG)
     assert sentence.text.startswith("Operations of phase two were 33.3 % slower than those of phase new in this run;")
-    text = Terminal().text(terminal.blocks(renamed))
+    text = Terminal().text(result_text.blocks(renamed))
     assert "two compared with new: " in text and "(aged)" not in text and "(new)" not in text
     page = run_page(renamed, tmp_path)
     assert "First and last measurement" in page and ">aged<" not in page and "(aged)" not in page

@@ -11,10 +11,10 @@ import jsonschema
 import pytest
 from resources_lines import T0, Made, write
 
-from cbt_plugins import evidence
+from cbt_plugins import checksums
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.monitors import lifecycle
-from cbt_plugins.report.terminal import blocks
+from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.nodes import resources, usage
 from cbt_plugins.results.nodes.counters import Counter
 from cbt_plugins.results.nodes.usage import Networks
@@ -353,7 +353,7 @@ def test_a_node_whose_file_is_refused_is_no_gap_of_the_monitor(watched: Path) ->
     note.parent.mkdir(parents=True)
     note.write_text(json.dumps({"resources": ["client1", "node1", "rgw1"]}))
     complete = json.loads((watched / "complete").read_text())
-    evidence.end_run(watched, complete)
+    checksums.end_run(watched, complete)
     file = watched / "phases" / "01-new" / "monitors" / "resources.node1" / "node1.jsonl"
     content = file.read_text()
     for change in (lambda: file.write_text(content + "{}\n"), file.unlink):

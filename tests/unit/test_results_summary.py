@@ -14,7 +14,7 @@ import pytest
 from archive_builder import codes
 
 from cbt_plugins.formatting.formats.terminal import Terminal
-from cbt_plugins.report.terminal import blocks
+from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.archive import find_runs, read_run, texts
 from cbt_plugins.results.environment import ceph_version
 from cbt_plugins.results.histogram import Histogram

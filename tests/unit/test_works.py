@@ -20,7 +20,7 @@ from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
 from cbt_plugins.plan import Plan
-from cbt_plugins.report.terminal import blocks
+from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.run_record import result_warnings
 from cbt_plugins.results.summary_file import summarize

@@ -17,7 +17,7 @@ import archive_builder as aa
 import pytest
 from cbt_trees import TIME_SERIES, Trees
 
-from cbt_plugins.evidence import end_run
+from cbt_plugins.checksums import end_run
 from cbt_plugins.tools.__main__ import main
 
 from .conftest import Cbt, run

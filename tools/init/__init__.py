@@ -19,12 +19,12 @@ from cbt_plugins.inventory import check_name, head_of, nodes_of, split_names
 from .. import plan
 from ..command import FAILED, CommandError, Parser, explain, warn
 from .cephadm import CephadmSite
+from .cluster_kind import Site, user_entry
 from .discovery import Discovery
 from .entry import Entry
 from .packages import PackagesSite
 from .remarks import remarks_on_gateways, remarks_on_health, remarks_on_nodes, remarks_on_zones
 from .rook import RookSite
-from .site import Site, user_entry
 from .text import EDIT, cluster_entries, header_of, s3_entries, sections_of, text_of
 
 #: kinds of clusters; each declares the options that name a cluster

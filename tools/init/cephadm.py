@@ -8,7 +8,7 @@ from typing import Optional
 from cbt_plugins.cluster.ceph_programs import CEPHADM
 from cbt_plugins.cluster.transports.transport import Result
 
-from .site import Site, login_of
+from .cluster_kind import Site, login_of
 
 
 class CephadmSite(Site):

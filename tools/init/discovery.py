@@ -17,7 +17,7 @@ from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts, ask, domai
 from cbt_plugins.inventory import check_name
 
 from ..command import FAILED, CommandError
-from .site import Site
+from .cluster_kind import Site
 
 _QUESTIONS = (
     *("osd dump", "osd tree", "osd crush rule dump", "osd metadata", "mon metadata", "mgr metadata", "versions"),

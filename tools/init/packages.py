@@ -8,7 +8,7 @@ from typing import Any, Dict, Optional
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.transports.transport import Result
 
-from .site import Site, lacks_program, login_of
+from .cluster_kind import Site, lacks_program, login_of
 
 
 class PackagesSite(Site):

@@ -14,9 +14,9 @@ from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.formatting import several
 
 from ..command import FAILED, CommandError
+from .cluster_kind import Site
 from .endpoints import Endpoints
 from .entry import Entry
-from .site import Site
 
 TOOLBOX, _NAMESPACE = "rook-ceph-tools", "rook-ceph"
 _HEAD = "toolbox"

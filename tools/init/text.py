@@ -13,11 +13,11 @@ from cbt_plugins.formatting import about_size, several
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import host_of
 
+from .cluster_kind import Site
 from .cycle import entries_of_cycle
 from .discovery import Discovery
 from .endpoints import Endpoints
 from .entry import Entry
-from .site import Site
 
 #: width of a comment, and of a value before its comment
 _WIDE, _VALUE = 118, 44

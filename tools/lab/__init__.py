@@ -20,7 +20,7 @@ from .ceph_releases import root_of
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
 from .namespaces import cache_home
-from .needs import LabError
+from .requirements import LabError
 from .root_builder import RootBuilder
 from .snapshots import Snapshots
 from .topology import HEAD, Topology, parse_ec

@@ -18,7 +18,7 @@ from typing import Dict, List, Mapping, Sequence, Tuple
 
 import cbt_plugins
 
-from .needs import LabError
+from .requirements import LabError
 from .topology import MASK, PREFIX, S3_PORT, S3_TLS_PORT, LabNode, Topology
 
 _GLOBAL = """\

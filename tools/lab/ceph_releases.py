@@ -11,7 +11,7 @@ from typing import Dict, List, Optional, Tuple
 
 from cbt_plugins.programs import cache_dir
 
-from .needs import LabError, LabUsage, unshare_flags
+from .requirements import LabError, LabUsage, unshare_flags
 
 #: more root folders, as PATH is a list
 ELSEWHERE = "CBT_LAB_ROOTS"

@@ -24,9 +24,9 @@ from cbt_plugins.formatting import about_size
 from .ceph_conf import write_links, write_ssh
 from .daemons import BringUp, Daemons, bring_up, finish
 from .namespaces import Birth, Spaces, needed_paths, remove_groups
-from .needs import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
+from .requirements import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces
 from .topology import HEAD, LabNode, LabRecord, Topology
 
 #: What a lab makes in its folder, and so what --wipe removes.

@@ -14,8 +14,8 @@ from cbt_plugins.journal import write_json
 from .ceph_conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands, write_tls
 from .ceph_releases import Release
 from .namespaces import Spaces
-from .needs import LabError
 from .process import CephShell, LabProcess, by_namespace, default_signals, wait_for
+from .requirements import LabError
 from .topology import HEAD, S3_PORT, LabNode, LabRecord, Topology
 
 _RAISE_FILES = "ulimit -n 16384 2>/dev/null; "

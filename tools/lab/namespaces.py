@@ -24,8 +24,8 @@ from typing import Any, Dict, List, Optional, Sequence, Tuple
 import cbt_plugins
 from cbt_plugins.journal import write_json
 
-from .needs import PATH, LabError, unshare_flags
 from .process import LabProcess, wait_for
+from .requirements import PATH, LabError, unshare_flags
 from .topology import MASK, LabNode
 
 PID1 = str(Path(__file__).resolve().with_name("pid1.py"))

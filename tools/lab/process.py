@@ -18,7 +18,7 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
 
 from cbt_plugins import wait
 
-from .needs import LabError
+from .requirements import LabError
 
 T = TypeVar("T")
 

@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
 from .ceph_releases import inside, kept, release_of, roots
-from .needs import HOST, NODES, LabError, LabUsage, missing
 from .pid1 import OWN
+from .requirements import HOST, NODES, LabError, LabUsage, missing
 
 #: release of Ceph -> the Debian that has it
 SUITES = {"pacific": "bookworm", "reef": "trixie", "tentacle": "sid"}

@@ -24,8 +24,8 @@ from cbt_plugins.programs import cache_dir
 from .ceph_releases import Release, release_of
 from .cluster import Lab
 from .daemons import Daemons, await_clean
-from .needs import LabError, LabUsage
 from .process import wait_for
+from .requirements import LabError, LabUsage
 from .topology import HEAD, LabRecord
 
 FORMAT = 1

@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cbt_plugins.journal import write_json
 
-from .needs import LabUsage
+from .requirements import LabUsage
 
 #: The whole lab is one subnet that exists inside its own network namespace only; the third octet is the role.
 PREFIX = "10.77"

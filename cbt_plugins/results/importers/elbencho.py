@@ -23,8 +23,8 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.results.importers import elbencho_text
+from cbt_plugins.results.importers.client_parts import Parsed, Part
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter, ResultFiles
-from cbt_plugins.results.importers.parts import Parsed, Part
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
 

@@ -25,8 +25,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.results.importers.client_parts import Bins, Parsed, Part, Steps
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
-from cbt_plugins.results.importers.parts import Bins, Parsed, Part, Steps
 from cbt_plugins.results.result_file import PackedFile, Unreadable, reading, unpacked_name
 from cbt_plugins.results.run_record import ResultWarning
 

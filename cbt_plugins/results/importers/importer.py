@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
-from cbt_plugins.results.importers.parts import Parsed, Part, measurements
+from cbt_plugins.results.importers.client_parts import Parsed, Part, measurements
 from cbt_plugins.results.result_file import Unreadable, read_unpacked, reading, unpacked_name
 from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
 

@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import numpy as np
 
+from cbt_plugins.results.importers.client_parts import Parsed, Part, Steps
 from cbt_plugins.results.importers.importer import ClientFile, ClientImporter
-from cbt_plugins.results.importers.parts import Parsed, Part, Steps
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import ResultWarning
 

@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Deque, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.archive_files import open_regular
-from cbt_plugins.evidence import row_change
+from cbt_plugins.checksums import row_change
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase

@@ -16,7 +16,7 @@ import numpy as np
 import report as one_phase
 from inputs.clusters import RECORDED
 
-from cbt_plugins import evidence
+from cbt_plugins import checksums
 from cbt_plugins.report.page import run_page
 from cbt_plugins.results.summary_file import summarize
 
@@ -57,7 +57,7 @@ def write_run(archive: Path, hours: float) -> Path:
     folder = run / "monitors" / "recovery.node0"
     folder.mkdir(parents=True)
     _write_lines(folder / "recovery.jsonl", _samples(begins, one_phase.T0 + length))
-    evidence.end_run(run, {"t": one_phase.T0 + length, "run_id": "scale001", "degraded": []})
+    checksums.end_run(run, {"t": one_phase.T0 + length, "run_id": "scale001", "degraded": []})
     return run
 
 

@@ -18,7 +18,7 @@ sys.path.insert(0, str(Path(__file__).parents[2]))
 
 import archive_builder
 
-from cbt_plugins.evidence import end_run
+from cbt_plugins.checksums import end_run
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
 DAY, RELEASE_NIGHTS = 86400.0, 30

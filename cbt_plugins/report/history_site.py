@@ -26,9 +26,9 @@ from cbt_plugins.compare.triage import Triaged, TriageEntry, TriageState
 from cbt_plugins.formatting import plain, several, short_percent, when
 from cbt_plugins.journal import read_json, write_json, write_whole
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.report.blocks import name_of, plot_of, sentence_of
 from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import Sentence
+from cbt_plugins.report.text_page import name_of, plot_of, sentence_of
 from cbt_plugins.results.run_record import RunRecord
 
 INDEX = "index.html"
@@ -225,7 +225,7 @@ def _overview(facts: SiteFacts, events: Mapping[int, Sequence[HistoryEvent]]) ->
     sentences += [sentence_of(triaged.track, triaged.change) for triaged in open_changes[:2]]
     return document(
         "site_overview.html.j2",
-        ["blocks.js"],
+        ["history_plots.js"],
         {"tracks": []},
         sentences=sentences,
         runs=several(sum(len(history.runs) for history in facts.histories), "run"),
@@ -283,7 +283,7 @@ def _series_page(history: History, track: Track, events: Sequence[HistoryEvent],
     metric = METRICS[track.metric]
     return document(
         "site_series.html.j2",
-        ["blocks.js"],
+        ["history_plots.js"],
         {"tracks": [data]},
         title=name_of(track),
         case=history.case,
@@ -303,7 +303,7 @@ def _series_page(history: History, track: Track, events: Sequence[HistoryEvent],
 def _runs_page(history: History, facts: SiteFacts) -> str:
     return document(
         "site_runs.html.j2",
-        ["blocks.js"],
+        ["history_plots.js"],
         {"tracks": []},
         case=history.case,
         runs=list(reversed(history.runs)),

@@ -18,7 +18,7 @@ from cbt_plugins import formatting
 from cbt_plugins.formatting import screen
 from cbt_plugins.formatting.blocks import TableGrid, TitledBlocks
 from cbt_plugins.formatting.formats.terminal import Terminal
-from cbt_plugins.report.terminal import blocks, imported_blocks
+from cbt_plugins.report.result_text import blocks, imported_blocks
 from cbt_plugins.results.record_reader import read_imported
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main

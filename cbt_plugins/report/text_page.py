@@ -21,7 +21,7 @@ from cbt_plugins.report.sentence import Sentence, first
 
 @dataclass(frozen=True)
 class SeriesPlot:
-    """The plot of a series: its caption and its data, as blocks.js takes them."""
+    """The plot of a series: its caption and its data, as history_plots.js takes them."""
 
     caption: str
     data: Mapping[str, Any]
@@ -97,8 +97,8 @@ def _page(
     note: str = "",
 ) -> str:
     return document(
-        "blocks.html.j2",
-        ["blocks.js"],
+        "text_page.html.j2",
+        ["history_plots.js"],
         {"tracks": [plot.data for plot in plots]},
         title=title,
         over=over,

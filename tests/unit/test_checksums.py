@@ -15,7 +15,7 @@ from typing import Any, Callable, Dict, List, Tuple
 import pytest
 import sql_archive
 
-from cbt_plugins import evidence
+from cbt_plugins import checksums
 from cbt_plugins.results.recovery.cluster_samples import files_of
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.summary_file import FILE, summarize, summary_of, write_summary
@@ -45,7 +45,7 @@ def base(whole: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
     run_id = summary_of(whole)["run"]["run_id"]
     for name in ("manifest.json", "complete"):
         (run / name).write_text((run / name).read_text().replace(run_id, "another1"))
-    (run / evidence.FILE).unlink()
+    (run / checksums.FILE).unlink()
     return seal(run)
 
 
@@ -57,7 +57,7 @@ def expected(whole: Path) -> str:
 def seal(run: Path) -> Path:
     facts = json.loads((run / "complete").read_text())
     (run / "complete").unlink()
-    evidence.end_run(run, facts)
+    checksums.end_run(run, facts)
     write_summary(summarize(run), run / FILE)
     return run
 
@@ -146,19 +146,19 @@ def copy_of(whole: Path, folder: Path) -> Path:
 
 def test_sums_are_those_of_sha256sum(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
-    check = ["sha256sum", "--check", "--strict", "--quiet", evidence.FILE]
+    check = ["sha256sum", "--check", "--strict", "--quiet", checksums.FILE]
     assert subprocess.run(check, cwd=run, check=False).returncode == 0
     name = run / "a\nname\\of two lines"
     name.write_text("x")
-    evidence.add_sums(run, [name])
+    checksums.add_sums(run, [name])
     assert subprocess.run(check, cwd=run, check=False).returncode == 0
-    assert evidence.check_sums(run).changed == {}
+    assert checksums.check_sums(run).changed == {}
 
 
 def test_verify_says_what_was_changed(whole: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     run = copy_of(whole, tmp_path)
     assert main(["verify", str(tmp_path)]) == 0
-    assert f"SHA-256 of SHA256SUMS is {evidence.sum_of_sums(whole)}" in capsys.readouterr().out
+    assert f"SHA-256 of SHA256SUMS is {checksums.sum_of_sums(whole)}" in capsys.readouterr().out
     rows = next(run.glob("phases/01-*/rows/*"))
     rows.write_bytes(rows.read_bytes() + b"x")
     (run / "events.jsonl").unlink()
@@ -167,7 +167,7 @@ def test_verify_says_what_was_changed(whole: Path, tmp_path: Path, capsys: pytes
     said = capsys.readouterr().out
     assert f"changed since the run ended: {rows.relative_to(run)}" in said and "is missing: events.jsonl" in said
     assert "came after the run ended: phases/01-new/x.json" in said
-    (run / evidence.FILE).unlink()
+    (run / checksums.FILE).unlink()
     assert main(["verify", str(tmp_path)]) == 1 and "is missing: SHA256SUMS" in capsys.readouterr().out
     (run / "complete").write_text('{"run_id": "x"}')
     assert main(["verify", str(tmp_path)]) == 4
@@ -200,14 +200,14 @@ def test_what_is_no_readable_file_keeps_no_run_from_its_end(
     (folder / "gone").symlink_to(tmp_path / "nowhere")
     os.mkfifo(folder / "pipe")
     (run / "latest").symlink_to("nowhere")
-    evidence.end_run(run, {"t": 1.0})
+    checksums.end_run(run, {"t": 1.0})
     assert caplog.text.count("has no sum in SHA256SUMS") == 3
-    odd = dict(evidence.check_sums(run).changed)
-    assert odd.pop("latest") == evidence.ADDED
+    odd = dict(checksums.check_sums(run).changed)
+    assert odd.pop("latest") == checksums.ADDED
     assert set(odd) == {"monitors/01/perf.node1/gone", "monitors/01/perf.node1/pipe"}
     assert all("cannot be read" in why for why in odd.values())
-    evidence.add_sums(run, [run / "monitors"])
-    assert set(evidence.check_sums(run).changed) == {*odd, "latest"}
+    checksums.add_sums(run, [run / "monitors"])
+    assert set(checksums.check_sums(run).changed) == {*odd, "latest"}
 
 
 def test_a_disk_that_fails_under_a_late_file_is_named_by_readers(
@@ -217,15 +217,15 @@ def test_a_disk_that_fails_under_a_late_file_is_named_by_readers(
     late = "monitors/01/late.jsonl"
     (run / late).parent.mkdir(parents=True, exist_ok=True)
     (run / late).write_text("{}\n")
-    real = evidence.open_regular
+    real = checksums.open_regular
 
     def failing(path: Path, *most: Any, **how: Any) -> Any:
         if path == run / late:
             raise OSError(errno.EIO, "Input/output error")
         return real(path, *most, **how)
 
-    monkeypatch.setattr(evidence, "open_regular", failing)
-    assert evidence.check_sums(run).changed == {late: "cannot be read: Input/output error"}
+    monkeypatch.setattr(checksums, "open_regular", failing)
+    assert checksums.check_sums(run).changed == {late: "cannot be read: Input/output error"}
 
 
 def test_a_name_that_is_no_utf8_has_a_sum_as_sha256sum_reads_it(whole: Path, tmp_path: Path) -> None:
@@ -235,11 +235,11 @@ def test_a_name_that_is_no_utf8_has_a_sum_as_sha256sum_reads_it(whole: Path, tmp
     name = os.fsdecode(b"monitors/01/node\xff.jsonl")
     (run / name).parent.mkdir(parents=True, exist_ok=True)
     (run / name).write_text("{}\n")
-    evidence.end_run(run, {"t": 1.0})
-    assert evidence.check_sums(run).changed == {}
+    checksums.end_run(run, {"t": 1.0})
+    assert checksums.check_sums(run).changed == {}
     subprocess.run(["sha256sum", "--check", "--strict", "--quiet", "SHA256SUMS"], cwd=run, check=True)
     (run / name).write_text("{} \n")
-    assert list(evidence.check_sums(run).changed) == [name]
+    assert list(checksums.check_sums(run).changed) == [name]
     assert main(["verify", str(run)]) == 1
 
 
@@ -250,9 +250,9 @@ def test_a_disk_that_fails_at_the_end_is_an_error(whole: Path, tmp_path: Path, m
     def failing(*_: Any, **__: Any) -> Any:
         raise OSError(errno.EIO, "Input/output error")
 
-    monkeypatch.setattr(evidence, "open_regular", failing)
+    monkeypatch.setattr(checksums, "open_regular", failing)
     with pytest.raises(OSError, match="Input/output error"):
-        evidence.end_run(run, {"t": 1.0})
+        checksums.end_run(run, {"t": 1.0})
 
 
 @pytest.mark.parametrize("forged", ["complete", "complete and its sum"])
@@ -265,7 +265,7 @@ def test_a_file_of_holes_is_named_and_not_read(
     late = run / "monitors" / "01" / "late.jsonl"
     late.parent.mkdir(parents=True, exist_ok=True)
     late.write_text("{}\n")
-    evidence.add_sums(run, [late])
+    checksums.add_sums(run, [late])
     marker = json.loads((run / "complete").read_text())
     marker["sealed"]["bytes"] = 1 << 60
     (run / "complete").write_text(json.dumps(marker))
@@ -276,17 +276,17 @@ def test_a_file_of_holes_is_named_and_not_read(
         with open(late, "r+b") as file:
             file.seek(data)
             file.write(b"x")
-    real = evidence.open_regular
+    real = checksums.open_regular
 
     def limited(path: Path, most: Any = None, **how: Any) -> Any:
         assert path != late or most == (1 << 30 if forged == "complete" else 1 << 60)
         return real(path, most, **how)
 
-    monkeypatch.setattr(evidence, "open_regular", limited)
-    changed = dict(evidence.check_sums(run).changed)
+    monkeypatch.setattr(checksums, "open_regular", limited)
+    changed = dict(checksums.check_sums(run).changed)
     assert changed.pop("monitors/01/late.jsonl").startswith("cannot be read: has more than ")
     assert list(changed) == (["complete"] if forged == "complete" else [])
-    assert evidence.row_change(late) and "has more than" in str(evidence.row_change(late))
+    assert checksums.row_change(late) and "has more than" in str(checksums.row_change(late))
 
 
 def test_a_small_hole_is_read_as_zeros(whole: Path, tmp_path: Path) -> None:
@@ -295,16 +295,16 @@ def test_a_small_hole_is_read_as_zeros(whole: Path, tmp_path: Path) -> None:
     late.parent.mkdir(parents=True, exist_ok=True)
     late.write_bytes(b"x" * 10)
     os.truncate(late, (1 << 26) + 10)
-    evidence.add_sums(run, [late])
-    assert evidence.check_sums(run).changed == {}
+    checksums.add_sums(run, [late])
+    assert checksums.check_sums(run).changed == {}
 
 
 def forge_sum(run: Path, name: str) -> None:
     """Give a file of a run the sum that fits it."""
-    lines = (run / evidence.FILE).read_text().splitlines()
+    lines = (run / checksums.FILE).read_text().splitlines()
     digest = hashlib.sha256((run / name).read_bytes()).hexdigest()
     lines = [f"{digest}  {name}" if line.endswith(f"  {name}") else line for line in lines]
-    (run / evidence.FILE).write_text("".join(f"{line}\n" for line in lines))
+    (run / checksums.FILE).write_text("".join(f"{line}\n" for line in lines))
 
 
 def test_late_files_get_sums_and_no_others_do(whole: Path, tmp_path: Path) -> None:
@@ -321,10 +321,10 @@ def test_late_files_get_sums_and_no_others_do(whole: Path, tmp_path: Path) -> No
     for name in ("node9.jsonl", "recovery.jsonl"):
         (late.parent / ".fetch-x1" / "node9" / name).write_text("{}\n")
     assert not any(".fetch-" in str(path) for path in files_of(run))  # neither are they read
-    assert set(evidence.check_sums(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl", foreign}
-    evidence.add_sums(run, [late])
-    assert set(evidence.check_sums(run).changed) == {"plan.json", foreign}
-    assert ".fetch-" not in (run / evidence.FILE).read_text()
+    assert set(checksums.check_sums(run).changed) == {"plan.json", "monitors/01/resources.node9/node9.jsonl", foreign}
+    checksums.add_sums(run, [late])
+    assert set(checksums.check_sums(run).changed) == {"plan.json", foreign}
+    assert ".fetch-" not in (run / checksums.FILE).read_text()
     write_summary(summarize(run), run / FILE)
     assert "plan.json" in str(summary_of(run)["warnings"])
 
@@ -338,7 +338,7 @@ def test_a_stored_summary_belongs_to_its_run(whole: Path, tmp_path: Path) -> Non
     assert summary_of(run) == summarize(run)
     (run / FILE).write_text(text)
     assert summary_of(run) == before
-    (run / evidence.FILE).write_text((run / evidence.FILE).read_text() + "# another\n")
+    (run / checksums.FILE).write_text((run / checksums.FILE).read_text() + "# another\n")
     assert summary_of(run) == summarize(run)
 
 
@@ -347,21 +347,21 @@ def test_a_run_without_its_end_marker_has_lost_it_until_it_is_resumed(
 ) -> None:
     run = copy_of(whole, tmp_path)
     (run / "complete").unlink()
-    assert evidence.check_sums(run).changed == {"complete": "is missing"}
+    assert checksums.check_sums(run).changed == {"complete": "is missing"}
     assert main(["verify", str(run)]) == 1 and "is missing: complete" in capsys.readouterr().out
-    sums = (run / evidence.FILE).read_bytes()
-    (run / evidence.FILE).write_bytes(b"")
-    assert list(evidence.check_sums(run).changed) == [evidence.FILE, "complete"]
-    (run / evidence.FILE).write_bytes(sums)
-    evidence.reopen(run)
+    sums = (run / checksums.FILE).read_bytes()
+    (run / checksums.FILE).write_bytes(b"")
+    assert list(checksums.check_sums(run).changed) == [checksums.FILE, "complete"]
+    (run / checksums.FILE).write_bytes(sums)
+    checksums.reopen(run)
     (run / "events.jsonl").write_text("")
-    assert evidence.check_sums(run) == evidence.FileSums(note="the run has not ended")
+    assert checksums.check_sums(run) == checksums.FileSums(note="the run has not ended")
 
 
 def test_a_run_with_its_end_marker_keeps_its_sums(whole: Path, tmp_path: Path) -> None:
     run = copy_of(whole, tmp_path)
-    evidence.reopen(run)
-    assert evidence.check_sums(run).changed == {} and evidence.check_sums(run).sealed
+    checksums.reopen(run)
+    assert checksums.check_sums(run).changed == {} and checksums.check_sums(run).sealed
 
 
 def add_collectl(run: Path) -> Path:
@@ -376,7 +376,7 @@ def add_collectl(run: Path) -> Path:
 
 
 def cut_sums(run: Path, how: str) -> None:
-    path = run / evidence.FILE
+    path = run / checksums.FILE
     lines = path.read_text().splitlines(keepends=True)
     kept = {
         "emptied": [],
@@ -401,7 +401,7 @@ def test_sums_that_are_cut_are_named_and_cost_no_report(
     cut_sums(run, how)
     assert main(["verify", str(run)]) == 1
     output = capsys.readouterr().out
-    assert "is cut: " in output and evidence.ADDED not in output
+    assert "is cut: " in output and checksums.ADDED not in output
     if how == "two lines lost":
         assert "without a sum: events.jsonl, manifest.json: SHA256SUMS" in output
     summary = summary_of(run)
@@ -410,10 +410,10 @@ def test_sums_that_are_cut_are_named_and_cost_no_report(
     assert main(["report", str(run)]) == 4
     assert "is cut: " in " ".join("".join(capsys.readouterr()).split())
     for name in sorted(path.name for path in run.glob("phases/01-*/rows/*")):
-        assert evidence.row_change(next(run.glob(f"phases/01-*/rows/{name}"))) is None
-    text = (run / evidence.FILE).read_text()
-    evidence.add_sums(run, [run / "monitors"])
-    assert (run / evidence.FILE).read_text() == text  # which would hide that it is cut
+        assert checksums.row_change(next(run.glob(f"phases/01-*/rows/{name}"))) is None
+    text = (run / checksums.FILE).read_text()
+    checksums.add_sums(run, [run / "monitors"])
+    assert (run / checksums.FILE).read_text() == text  # which would hide that it is cut
 
 
 @pytest.mark.parametrize("verb", ["report", "compare", "gate", "history", "export"])
@@ -452,7 +452,7 @@ def test_a_file_that_is_added_anywhere_is_named_and_not_read(
     (run / "link").symlink_to(run / "phases")
     assert main(["verify", str(run)]) == 1
     output = capsys.readouterr().out
-    assert f"{evidence.ADDED}: {name}" in output and f"{evidence.ADDED}: link" in output
+    assert f"{checksums.ADDED}: {name}" in output and f"{checksums.ADDED}: link" in output
     summary = summary_of(run)
     assert numbers(summary) == expected
     assert summary["usable"] == summary_of(whole)["usable"]  # nothing is read from there

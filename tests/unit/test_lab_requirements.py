@@ -4,14 +4,14 @@ from pathlib import Path
 
 import pytest
 
-from cbt_plugins.tools.lab import needs
-from cbt_plugins.tools.lab.needs import LabError
+from cbt_plugins.tools.lab import requirements
+from cbt_plugins.tools.lab.requirements import LabError
 
 
 def release(folder: Path, *without: str) -> Path:
     """A root folder that has every program that nodes need, but those named."""
     (folder / "usr" / "bin").mkdir(parents=True)
-    for program in ("apt-get", *(need.program for need in needs.NODES)):
+    for program in ("apt-get", *(need.program for need in requirements.NODES)):
         if program not in without:
             (folder / "usr" / "bin" / program).touch()
     return folder
@@ -19,16 +19,16 @@ def release(folder: Path, *without: str) -> Path:
 
 @pytest.fixture(autouse=True)
 def _complete_host(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(needs, "HOST", ())
+    monkeypatch.setattr(requirements, "HOST", ())
 
 
 def test_nothing_missing_says_nothing(tmp_path: Path) -> None:
-    assert needs.missing(str(release(tmp_path))) == ([], [])
+    assert requirements.missing(str(release(tmp_path))) == ([], [])
 
 
 def test_missing_package_is_one_line_with_its_command(tmp_path: Path) -> None:
     root = release(tmp_path, "radosgw", "sudo")
-    faults, warnings = needs.missing(str(root))
+    faults, warnings = requirements.missing(str(root))
     assert faults == [
         f"missing: radosgw (package radosgw): chroot {root} apt-get install radosgw",
         f"missing: sudo (package sudo): chroot {root} apt-get install sudo",
@@ -39,12 +39,12 @@ def test_missing_package_is_one_line_with_its_command(tmp_path: Path) -> None:
 def test_red_hat_names(tmp_path: Path) -> None:
     root = release(tmp_path, "radosgw", "apt-get")
     (root / "usr" / "bin" / "dnf").touch()
-    faults, _ = needs.missing(str(root))
+    faults, _ = requirements.missing(str(root))
     assert faults == [f"missing: radosgw (package ceph-radosgw): chroot {root} dnf install ceph-radosgw"]
 
 
 def test_what_only_cbt_needs_is_a_warning_that_says_what_is_lost(tmp_path: Path) -> None:
-    faults, warnings = needs.missing(str(release(tmp_path, "pdsh")))
+    faults, warnings = requirements.missing(str(release(tmp_path, "pdsh")))
     assert faults == []
     assert len(warnings) == 1
     assert warnings[0].endswith(
@@ -54,8 +54,8 @@ def test_what_only_cbt_needs_is_a_warning_that_says_what_is_lost(tmp_path: Path)
 
 def test_a_node_without_sshd_needs_no_sshd_package(tmp_path: Path) -> None:
     root = str(release(tmp_path, "sshd", "sudo"))
-    assert needs.missing(root, ssh=False) == ([], [])
-    assert len(needs.missing(root)[0]) == 2
+    assert requirements.missing(root, ssh=False) == ([], [])
+    assert len(requirements.missing(root)[0]) == 2
 
 
 @pytest.fixture
@@ -82,9 +82,9 @@ def refusing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_refused_user_namespaces_name_the_sysctl(
     monkeypatch: pytest.MonkeyPatch, knob: str, value: str, cure: str
 ) -> None:
-    monkeypatch.setattr(needs, "sysctl_value", {knob: value}.get)
+    monkeypatch.setattr(requirements, "sysctl_value", {knob: value}.get)
     with pytest.raises(LabError) as caught:
-        needs.refuse_without_namespaces(privileged=False)
+        requirements.refuse_without_namespaces(privileged=False)
     assert (
         f"user namespaces are refused (unshare: unshare failed: Operation not permitted): {cure}"
         in str(caught.value)
@@ -94,12 +94,12 @@ def test_refused_user_namespaces_name_the_sysctl(
 @pytest.mark.usefixtures("refusing")
 def test_powerless_root_is_told_apart() -> None:
     with pytest.raises(LabError, match=r"namespaces are refused to root .*CAP_SYS_ADMIN"):
-        needs.refuse_without_namespaces(privileged=True)
+        requirements.refuse_without_namespaces(privileged=True)
 
 
 def test_no_room_for_more_osds_is_said_before_one_dies(monkeypatch: pytest.MonkeyPatch) -> None:
     values = {"fs/aio-nr": "61440", "fs/aio-max-nr": "65536"}
-    monkeypatch.setattr(needs, "sysctl_value", values.get)
-    needs.refuse_without_aio(2)
+    monkeypatch.setattr(requirements, "sysctl_value", values.get)
+    requirements.refuse_without_aio(2)
     with pytest.raises(LabError, match=r"3 OSDs need 6144 of fs\.aio-max-nr, which has 4096 of 65536 left: end other"):
-        needs.refuse_without_aio(3)
+        requirements.refuse_without_aio(3)
