@@ -132,6 +132,11 @@ class WarpOp:
     objects: Optional[int] = None  # warp's --objects
     args: Mapping[str, str] = field(default_factory=dict)  # further warp options without dashes
 
+    @property
+    def is_accounted(self) -> bool:
+        """Whether its requests say how many objects the buckets have afterwards: those of versions and parts do not."""
+        return self.op not in ("versioned", "multipart")
+
 
 @dataclass(frozen=True)
 class Keys:

@@ -48,7 +48,7 @@ def is_lost(share: float) -> bool:
 #: S3's limits for the parts of a multipart upload
 _SMALLEST_PART, _LARGEST_PART = 5 << 20, 5 << 30
 #: share 0..1, 0 included
-_Share = Annotated[
+_Compressible = Annotated[
     float, BeforeValidator(parse_percent), WithJsonSchema({"type": "string", "pattern": PERCENT_PATTERN})
 ]
 _DEFAULT = CbtLoad()
@@ -61,7 +61,7 @@ class CbtLoadSection(Strict):
     retries: int = Field(_DEFAULT.retries, ge=0, le=100, description="Retries of each failed request.")
     list_keys: int = Field(_DEFAULT.list_keys, ge=1, le=1000, description="Most keys in the answer to a LIST.")
     part_size: Size = Field(_DEFAULT.part_size, description="Size of a part of a multipart PUT.")
-    compressible: _Share = Field(_DEFAULT.compressible, description="Share of the bytes that compression saves.")
+    compressible: _Compressible = Field(_DEFAULT.compressible, description="Share of the bytes that compression saves.")
     verify: bool = Field(_DEFAULT.verify, description="Every GET compares the content with what was written.")
     seed: int = Field(_DEFAULT.seed, ge=0, lt=1 << 63, description="Same seed: same sizes, contents, order.")
 

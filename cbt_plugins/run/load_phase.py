@@ -63,7 +63,7 @@ class LoadPhase:
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
         outcome.note_dry()
-        if not (phase.warp and phase.warp.op in ("versioned", "multipart")):
+        if phase.warp is None or phase.warp.is_accounted:
             self.account_objects(outcome, (before.get(), after.get()), jobs, ends)
         if phase.is_calibration:
             outcome.extra["latency"] = _latencies(jobs, ends)
