@@ -54,7 +54,7 @@ def beat(t):
     return {{job: dict(about, error="", lost="") for job in jobs}}
 due, rest = time.time() + 1, b""
 while True:
-    if select.select([0], [], [], max(0.0, due - time.time()))[0]:
+    if select.select([0], [], [], max(0.0, min(due, end or due) - time.time()))[0]:
         data = os.read(0, 1 << 20)
         if not data:
             break
@@ -70,10 +70,10 @@ while True:
             elif "go" in order:
                 begin, end = order["go"], order["go"] + {SECONDS}
     now = time.time()
-    if now < due:
+    if now < due and not (end and now >= end):
         continue
-    due = max(due + 1, now)
-    if end and now > end:
+    due = max(due + 1, now) if now >= due else due
+    if end and now >= end:
         last = {{"exit": 0, "signal": None, "cut": False, "passes": 1}}
         say(t=now, end={{"jobs": {{job: dict(last, counts=about["counts"]) for job, about in beat(now).items()}}}})
         end = None
@@ -87,7 +87,9 @@ def main() -> None:
     logging.disable(logging.WARNING)
     print(f"  {SECONDS:.0f} s of load; CPU seconds of the leading process for orders, milliseconds for a driver's beat")
     print("  `cores`: for one beat of each driver a second, of which a busy machine sees fewer")
-    formats = {"clients": ".0f", "orders s": ".2f", "beats": ",.0f", "beat ms": ".3f", "cores": ".3f", "MB": ".0f"}
+    print("  `between`: seconds from the end of the load to the begin of the next phase's load")
+    formats = {"clients": ".0f", "orders s": ".2f", "between s": ".1f", "beats": ",.0f", "beat ms": ".3f"}
+    formats.update({"cores": ".3f", "MB": ".0f"})
     curves = Curves("drivers", {**formats, "files": ".0f"})
     for size in SIZES:
         with _stand_in() as folder:
@@ -122,6 +124,11 @@ def _costs(folder: Path, drivers: int) -> Dict[str, float]:
         costs = {"clients": float(len(clients)), "orders_s": time.process_time() - begun}
         with contextlib.closing(_observer(folder, session, offsets)) as observer:
             costs.update(_follow(observer, session, drivers))
+        following = LoadSession(agents, "/scratch/next", orders)
+        following.start()
+        shutil.rmtree(folder / "phase")
+        with contextlib.closing(_observer(folder, following, offsets)) as observer:
+            costs["between_s"] = _begun(observer, following) - (session.go_at or 0.0) - SECONDS
     shutil.rmtree(folder / "phase")
     return costs
 
@@ -136,10 +143,8 @@ def _follow(observer: LoadObserver, session: LoadSession, drivers: int) -> Dict[
         beats.append(len(beat.aggregates))
 
     observer.take = counting  # type: ignore[method-assign]
-    while session.go_at is None:
-        observer.look()
-        observer.begin_due()
-    while time.time() < session.go_at:
+    go_at = _begun(observer, session)
+    while time.time() < go_at:
         observer.look()
     cpu, before, files = time.process_time(), sum(beats), 0
     while not session.over:
@@ -154,6 +159,14 @@ def _follow(observer: LoadObserver, session: LoadSession, drivers: int) -> Dict[
     resident = int(next(line.split()[1] for line in status.splitlines() if line.startswith("VmRSS")))
     costs = {"beats": float(number), "beat_ms": 1000 * used, "cores": used * drivers, "files": float(files)}
     return {**costs, "MB": resident / 1024}
+
+
+def _begun(observer: LoadObserver, session: LoadSession) -> float:
+    """Wait until all clients are ready; return when their load begins."""
+    while session.go_at is None:
+        observer.look()
+        observer.begin_due()
+    return session.go_at
 
 
 def _observer(folder: Path, session: LoadSession, offsets: Dict[str, Offset]) -> LoadObserver:
