@@ -353,6 +353,20 @@ def test_a_failure_on_the_way_up_takes_everything_down(
     assert not lab.running
 
 
+def test_a_lab_that_another_process_has_ended_leaves_no_socket(tiny_folder: Path) -> None:
+    def sockets() -> int:
+        links = (os.readlink(path) for path in Path("/proc/self/fd").iterdir() if path.is_symlink())
+        return sum(link.startswith("socket:") for link in links)
+
+    lab, before = Lab(tiny_folder, say=lambda line: None), sockets()
+    for wipe in (False, True):
+        lab.up(Topology(1, 1, 0, 0), detach=False)
+        assert sockets() > before
+        assert Lab(tiny_folder, say=lambda line: None).down(wipe=wipe)
+        assert not lab.down()
+        assert sockets() == before
+
+
 def test_a_killed_up_leaves_nothing_half_built(tiny_folder: Path) -> None:
     argv = [sys.executable, "-m", "cbt_plugins.tools", "lab", "up", "--dir", str(tiny_folder)]
     with subprocess.Popen(argv, cwd=PROJECT, stderr=subprocess.DEVNULL) as starter:

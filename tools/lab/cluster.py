@@ -266,6 +266,7 @@ class Lab:
         BlueStore survives the plain end, which is a power failure of everything.
         """
         if not LabRecord.load(self.dir):
+            self._close_leash()
             return False
         with self.alone():
             was = self.running
@@ -277,6 +278,7 @@ class Lab:
             if was:
                 self._end()
             else:
+                self._close_leash()  # another process has ended the lab
                 self._forget()
             if wipe:
                 self._remove()
@@ -317,10 +319,13 @@ class Lab:
         spaces = self.spaces
         if spaces.first("lab"):
             spaces.kill("lab")
+        self._close_leash()
+        self._forget()
+
+    def _close_leash(self) -> None:
         if self._leash:
             self._leash.close()
             self._leash = None
-        self._forget()
 
     def _forget(self) -> None:
         """Remove what the end of all processes leaves."""
