@@ -213,7 +213,9 @@ class LoadSession:
                 yield _beat(node, message)
         lost = [n for n in lost if n not in self.ended]
         if lost:
-            raise LoadError(f"lost the connection to {', '.join(lost)}: " + " | ".join(self._stream.messages[-3:]))
+            seconds = time.monotonic() - min(self._heard[node] for node in lost)
+            why = " | ".join(self._stream.messages[-3:]) or f"no message for {seconds:.0f} s"
+            raise LoadError(f"lost the connection to {', '.join(lost)}: {why}")
         if self.go_at is None and time.monotonic() - self._started > PREPARE_LIMIT:
             raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
         silent = self.silent(SILENT)
