@@ -84,6 +84,7 @@ def held(faulty: Faulty, statement: str, folder: Path) -> Any:
 def killed(faulty: Faulty, running: Any) -> None:
     faulty.lab.exec("node0", ["kill", "-9", str(faulty.holder()["pid"])])
     end_of(running)
+    running.stdout.close()
 
 
 def test_each_kind_has_its_effect_and_is_undone_after_a_kill(faulty: Faulty) -> None:
