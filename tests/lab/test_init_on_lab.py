@@ -48,7 +48,7 @@ def test_a_file_for_a_cluster_of_each_release(of_release: RunningLab, tmp_path: 
     assert "every node, endpoint and key, is ready for a run" in live.stdout
 
     again = tool(lab, "init", "--head", "node0", "-o", str(file))
-    assert again.returncode == 2 and "there is such a file" in again.stderr
+    assert again.returncode == 2 and "the file exists" in again.stderr
 
 
 def test_a_file_is_run_to_a_report(lab: RunningLab, tmp_path: Path) -> None:
