@@ -138,7 +138,7 @@ def _judged(run: Path, rows: bool) -> FileSums:
 
 
 def _cut(run: Path, sums: Mapping[str, str], torn: bool) -> str:
-    """Return why SHA256SUMS cannot be as the run wrote it; "" where nothing says so.
+    """Return the reason why SHA256SUMS cannot be as the run wrote it; "" where nothing says so.
 
     Files that were fetched later have sums too: there may be more than the end marker says.
     """
@@ -186,7 +186,7 @@ def _without_sums(run: Path) -> FileSums:
 
 
 def row_change(path: Path) -> Optional[str]:
-    """Return why a file of a run is not as it was when the run ended; None where it is, or nobody knows."""
+    """Return the reason why a file of a run is not as it was when the run ended; None where it is, or nobody knows."""
     run = next((folder for folder in list(path.parents)[:_DEEP] if os.path.lexists(folder / FILE)), None)
     if run is None or not os.path.lexists(run / END):
         return None

@@ -372,7 +372,7 @@ def insist_on_room(folder: Path, action: Callable[[], T]) -> T:
 
 
 def archive_refusal(run: Path) -> Optional[str]:
-    """Return why this program cannot use a run's directory, as one sentence; None where it can.
+    """Return the reason why this program cannot use a run's directory, as one sentence; None where it can.
 
     What runs (resume, undo) and what reads (report, compare) both ask it.
     """

@@ -271,7 +271,7 @@ class RunPool:
     options: Tuple[Tuple[str, str], ...] = ()  # of `ceph osd pool set`: compression_mode, compression_algorithm
 
     def name(self, run_id: str) -> str:
-        """Return its name on the cluster: that of one which the run makes can be nobody else's."""
+        """Return the pool's name on the cluster: the name of a pool that the run makes can be nobody else's."""
         return self.key if self.existing else f"cbtp-{run_id}-{self.key}"
 
 

@@ -168,7 +168,7 @@ class PhaseSection(Strict):
         return replace(self._quiet(name, scale, usual, buckets), events=force.to_plan(self.events, scale))
 
     def _quiet(self, name: str, scale: float, usual: Engine, buckets: Sequence[str]) -> plan.Phase:
-        """Return it without its events."""
+        """Return the phase without its events."""
         role, engine = self.role or _ROLES.get(self.kind, "none"), self.engine(usual) or usual
         if self.fill:
             return plan.Phase(name, "fill", role, goal=self.fill.to_plan(scale), engine=engine)

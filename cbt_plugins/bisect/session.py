@@ -251,7 +251,7 @@ class BisectSession:
         return replace(trial, reason=f"{warning.text} ({warning.code})") if warning else trial
 
     def _no_value(self, trial: Trial) -> Optional[str]:
-        """Return why a trial has not one number above 0 of the metric; None where it has."""
+        """Return the reason why a trial has not one number above 0 of the metric; None where it has."""
         numbers = matching(self.section.metric, trial.values)
         if len(numbers) != 1:
             names = ", ".join(".".join(key) for key in sorted(numbers or trial.values))

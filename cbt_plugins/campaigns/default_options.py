@@ -88,7 +88,7 @@ def _concerns(option: str, kind: str, abouts: Sequence[Mapping[str, Any]]) -> bo
 
 
 def _reason(option: str, rows: Sequence[Mapping[str, str]], abouts: Sequence[Mapping[str, Any]]) -> str:
-    """Return why an option is left out; "" where it is not. Old and new: its row and its help."""
+    """Return the reason why an option is left out; "" where it is not. Old and new: its row and its help."""
     if any(row.get("source") != "default" for row in rows):
         return "the cluster sets the option itself"
     if option.endswith(_OWN):

@@ -66,7 +66,7 @@ def _full_disk_named(folder: Path) -> Iterator[None]:
 
 
 def cause_of(error: BaseException) -> str:
-    """Return why a run has no result, for people; a cause a line."""
+    """Return the reason why a run has no result, for people; a cause a line."""
     if isinstance(error, RunFailed):
         return str(error)
     if isinstance(error, KeyboardInterrupt):

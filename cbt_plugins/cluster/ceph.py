@@ -105,7 +105,7 @@ class Reply:
 
     @property
     def last(self) -> str:
-        """Return its last line of text, or how it ended."""
+        """Return the last line of the command's text, or its exit status."""
         ended = "the command did not end" if self.status is None else f"exit status {self.status}"
         return next((line.strip() for line in reversed(self.text.splitlines()) if line.strip()), ended)
 

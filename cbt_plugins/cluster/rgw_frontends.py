@@ -55,7 +55,7 @@ class Gateway:
         return not self.listeners and any(True for frontend in self.frontends for _ in listeners_of(frontend))
 
     def urls(self, scheme: str) -> List[str]:
-        """Return its URLs of "http" or "https"."""
+        """Return the URLs of a gateway, of "http" or "https"."""
         return [listener.url(self.host) for listener in self.listeners if listener.scheme == scheme]
 
 

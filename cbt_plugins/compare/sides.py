@@ -231,7 +231,7 @@ def are_same(base: Runs, new: Runs) -> bool:
 
 
 def _unreadable(run: RunRecord) -> Sequence[str]:
-    """Return why a run cannot be read; [] when it can."""
+    """Return the reason why a run cannot be read; [] when it can."""
     return [warning.text for warning in run.warnings if warning.code == UNREADABLE and not run.measurements]
 
 

@@ -221,7 +221,7 @@ class RolesSection(Strict):
     multipart: Optional[Buckets] = None
 
     def errors(self, names: Sequence[str]) -> List[FieldError]:
-        """Return where it speaks of buckets that are not among `names`."""
+        """Return the places that speak of buckets which are not among `names`."""
         return [error for op, chosen in self for error in errors_of_buckets((op,), chosen or (), names)]
 
     def to_plan(self, names: Sequence[str]) -> Dict[str, Tuple[str, ...]]:

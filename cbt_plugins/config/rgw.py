@@ -59,7 +59,7 @@ class RgwSection(Strict):
     )
 
     def errors(self, data: Mapping[str, Any]) -> List[FieldError]:
-        """Return its errors beside the section's other keys, which are those without errors."""
+        """Return the errors of a key beside the section's other keys, which are those without errors."""
         errors: List[FieldError] = []
         s3: Optional[S3Section] = data.get("s3")
         user = self.make_user or self.placement

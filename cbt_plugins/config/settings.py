@@ -180,7 +180,7 @@ class SettingsSection(Strict):
         return self
 
     def hidden(self, accept: Sequence[str]) -> List[str]:
-        """Return why the cluster would not see a fault that accepts these rules: a flag that hides it."""
+        """Return the reason why the cluster would not see a fault that accepts these rules: a flag that hides it."""
         flags = [flag for flag in self.flags if flag in plan.BLINDING_FLAGS]
         if not flags or "flags" in accept:
             return []

@@ -114,7 +114,7 @@ def _misspelt(source: YamlSource, path: Path, keys: FrozenSet[str], meant: Dict[
 
 
 def nothing_to_run(source: YamlSource, others: Mapping[str, Any]) -> Iterator[ErrorAt]:
-    """Yield why CBT would make no run of the sections that we do not check."""
+    """Yield the reasons why CBT would make no run of the sections that we do not check."""
     cluster = source.data["cluster"]
     iterations = cluster.get("iterations", 0)
     if not isinstance(iterations, int) or iterations < 1:

@@ -81,7 +81,7 @@ class Reducer:
         return self.ended
 
     def error(self):
-        """Return why its aggregates are not whole, None when they are."""
+        """Return the reason why its aggregates are not whole, None when they are."""
         if self.last_message.get("end") and self.process.returncode == 0:
             return None
         with open(self.messages, errors="replace") as file:

@@ -182,7 +182,7 @@ class HsbenchMode:
             yield "threads-lost", text % (self.good, self.orders["buckets"])
 
     def end(self):
-        """Return its last word."""
+        """Return the last message of the agent."""
         took = self.orders["objects"] is None or self.good + self.failed >= self.orders["objects"]
         all_ = self.total is not None and took and not (self.orders["mode"] == "p" and self.orders["objects"] is None)
         ended = self.began + self.total["Seconds"] if self.total else time.time()

@@ -89,7 +89,10 @@ def step_result(ladder: Ladder, load: float, summary: Mapping[str, Any], phase: 
 
 
 def _not_made(phase: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why the load of an open loop was not made; what starts late counts in the latency, from when it was due."""
+    """Yield the reasons why the load of an open loop was not made.
+
+    A request that starts late counts in the latency from the time at which it was due.
+    """
     left = number_at(phase, ("rate", "unstarted"))
     if left is not None and left > UNSTARTED:
         yield f"{percent(left, '.3g')} of the requests never started: all workers waited"

@@ -266,7 +266,7 @@ class PullRequestRun:
             put_aside(schedule.folder_of(planned))
 
     def _failure(self, trial: Trial) -> str:
-        """Return why a side cannot be tested, without what its commands have printed."""
+        """Return the reason why a side cannot be tested, without what its commands have printed."""
         names = [f"prepare-{number}" for number in range(1, len(self.request.section.prepare) + 1)]
         steps = dict(zip(names, [*(["clean"] if self.request.section.clean else []), "deploy"]))
         step = {**steps, CYCLE: "the cycle", UNDO: "the undo of an earlier cycle"}.get(trial.step, trial.step)

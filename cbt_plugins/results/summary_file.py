@@ -240,7 +240,7 @@ def run_state(summary: Mapping[str, Any]) -> str:
 
 
 def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
-    """Return why the numbers of a run directory must not be passed on as a result; None when they may."""
+    """Return the reason why the numbers of a run directory must not be passed on as a result; None when they may."""
     try:
         degraded = read_json(run / "complete").get("degraded")
     except FileNotFoundError:

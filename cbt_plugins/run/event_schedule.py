@@ -87,7 +87,7 @@ class EventSchedule:
             self.prepared = self._checked(first.inject)
 
     def refusal(self) -> str:
-        """Return why the first fault would be refused now, and note it; "" if it would not be refused.
+        """Return the reason why the first fault would be refused now, and note it; "" if it would not be refused.
 
         One that comes too soon for another check is checked then, and once more right before it.
         """

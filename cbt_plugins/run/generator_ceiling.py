@@ -111,7 +111,7 @@ class CeilingTrial:
         }
 
     def jobs(self, nodes: Sequence[str], ports: Mapping[str, Iterator[int]]) -> List[LoadJob]:
-        """Return its jobs on these nodes, each beside a server of its own on one of the node's ports."""
+        """Return the jobs on these nodes, each beside a server of its own on one of the node's ports."""
         plan = replace(self.plan, drivers=tuple(d for d in self.plan.drivers if d.node in nodes))
         names = {bucket.key: f"null-{number}" for number, bucket in enumerate(plan.buckets)}
         # listed: the server says what there is

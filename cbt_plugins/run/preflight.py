@@ -142,7 +142,7 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
 
 
 def violated_conditions(run: RunContext) -> List[str]:
-    """Return why the cluster's state does not allow a measurement, after some time to settle. Raises CephError."""
+    """Return the reasons why the cluster's state allows no measurement, after some time to settle. Raises CephError."""
     accepted = accepted_of(run.plan.settings)
     ours = of_own_faults(run.events.records)
     if ours and ours[-1][1] == float("inf"):  # of an invocation that was broken off

@@ -260,7 +260,7 @@ class Waiting:
             self._progress_at = time.monotonic()
 
     def _given_up(self, now: float) -> Optional[str]:
-        """Return why the wait is given up; None while it goes on."""
+        """Return the reason why the wait is given up; None while it goes on."""
         many = f"{self.not_clean} {self.condition}"
         if self.garbage is not None and self.garbage.error is not None:
             return self.garbage.error

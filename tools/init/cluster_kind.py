@@ -105,7 +105,7 @@ class Site:
 
 
 def _reason(result: Result) -> str:
-    """Return why a command failed: its last line of text, or its exit status."""
+    """Return the reason why a command failed: its last line of text, or its exit status."""
     lines = [line.strip() for line in result.stderr.splitlines() if line.strip()]
     return lines[-1] if lines else f"exit status {result.status}"
 

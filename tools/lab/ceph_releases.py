@@ -36,7 +36,7 @@ class Release:
         return cls(tuple(map(int, match.group(1, 2, 3))), match[4]) if match else None
 
     def refusal(self, newer: Release) -> str:
-        """Return why Ceph does not open this release's stores with another one; "" when it does."""
+        """Return the reason why Ceph does not open this release's stores with another one; "" when it does."""
         if newer.numbers < self.numbers:
             return f"Ceph {self} wrote it, and an older release ({newer}) cannot open it"
         if newer.numbers[0] - self.numbers[0] > STEPS:

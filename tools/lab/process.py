@@ -50,14 +50,14 @@ class LabProcess:
                 os.kill(self.pid, number)
 
     def command(self) -> List[str]:
-        """Return its argument list, empty when it is gone."""
+        """Return the arguments of the process; empty when the process is gone."""
         try:
             return Path(f"/proc/{self.pid}/cmdline").read_text(errors="replace").split("\0")[:-1]
         except OSError:
             return []
 
     def memory(self) -> int:
-        """Return its proportional set size in bytes: shared pages count once over all processes."""
+        """Return the proportional set size of the process in bytes: shared pages count once over all processes."""
         try:
             lines = Path(f"/proc/{self.pid}/smaps_rollup").read_text().splitlines()
         except OSError:

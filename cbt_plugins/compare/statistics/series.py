@@ -67,7 +67,7 @@ def estimate_series(values: np.ndarray, confidence: float = 0.95) -> Estimate:
 
 
 def series_warnings(values: np.ndarray) -> Tuple[StatisticsWarning, ...]:
-    """Return why the mean is not the level: short-series, autocorrelation, drift, not-steady, gaps."""
+    """Return the reason why the mean is not the level: short-series, autocorrelation, drift, not-steady, gaps."""
     return estimate_series(values).warnings
 
 

@@ -35,7 +35,7 @@ class Steps:
     unmeasured: int = 0
 
     def completed(self, requests: int, seconds: float, total: Optional[float]) -> Steps:
-        """Return them with a last stretch up to `seconds` for all requests and latencies (ns) that the steps lack."""
+        """Return the steps with a last stretch up to `seconds` for all requests and latencies that the steps lack."""
         if seconds - self.edges[-1] < 0.01:
             return self
         counts = np.append(self.counts, max(0.0, requests - self.counts.sum()))

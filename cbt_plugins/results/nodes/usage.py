@@ -276,7 +276,7 @@ def numbered(text: str) -> Tuple[int, str]:
 
 
 def rounded(value: Optional[float]) -> Optional[float]:
-    """Return it with four digits behind the point, or as many as a small number needs."""
+    """Return a number with four digits behind the point, or as many as a small number needs."""
     if value is None:
         return None
     return round(float(value), 4) if abs(value) >= 0.1 else float(f"{float(value):.3g}")

@@ -53,7 +53,7 @@ class EndpointStall:
     silent: float = 0.0  # seconds of all silences
 
     def text(self, start: float, length: float) -> str:
-        """Return it in words; `start` and `length` are those of the window."""
+        """Return a sentence about the endpoint; `start` and `length` are those of the window."""
         share = "" if self.share is None else f"answered {percent(self.share, '.0f')} of its share of the requests"
         if self.longest is None:
             return f"{self.endpoint} {share}"
