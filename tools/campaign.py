@@ -69,11 +69,11 @@ def _plan(args: argparse.Namespace) -> int:
     from cbt_plugins.campaigns.evaluation import expected
     from cbt_plugins.campaigns.output import plan_blocks, plan_data
     from cbt_plugins.campaigns.schedule import schedule_of
+    from cbt_plugins.compare.sides import former_runs
     from cbt_plugins.config.file_check import load_file
-    from cbt_plugins.results.record_reader import records_of
 
     schedule = schedule_of(load_file(args.file), Path("FOLDER"))
-    expectations = expected([run for path in args.history for run in records_of(path)], schedule)
+    expectations = expected(former_runs(args.history), schedule)
     put(args, {TEXT: lambda: plan_blocks(schedule, expectations), JSON: lambda: plan_data(schedule)})
     return OK
 

@@ -217,8 +217,8 @@ def _one_side(path: Path) -> CommandError:
 
 def rules(args: argparse.Namespace) -> Rules:
     """Return the rules of the comparison. Raises CommandError for a text that is no share, and Unreadable."""
+    from cbt_plugins.compare.sides import former_runs
     from cbt_plugins.compare.table import Rules
-    from cbt_plugins.results.record_reader import records_of
 
     alpha = parse_share("--alpha", args.alpha) if args.alpha else None
     confidence = parse_share("--confidence", args.confidence) if args.confidence else None
@@ -231,7 +231,7 @@ def rules(args: argparse.Namespace) -> Rules:
         paired=args.pairs,
         scatter=dict(map(_scatter, args.scatter)),
         scale=_scale(args.scale) if args.scale else None,
-        history=tuple(run for path in args.history for run in records_of(path)),
+        history=tuple(former_runs(args.history)),
     )
 
 

@@ -72,19 +72,17 @@ def run(args: argparse.Namespace) -> int:
 def _run(args: argparse.Namespace) -> int:
     from cbt_plugins.bisect.commit_history import GitError
     from cbt_plugins.campaigns.schedule import CampaignError
+    from cbt_plugins.compare.sides import former_runs
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several
     from cbt_plugins.journal import write_json, write_whole
     from cbt_plugins.pull_requests.comment import Report
     from cbt_plugins.pull_requests.session import PullRequestRun
-    from cbt_plugins.results.record_reader import records_of
 
     try:
         request = _request(args)
         folder = args.archive or Path(f"pr-{request.mark}")
-        pull_request = PullRequestRun(
-            request, folder, _tell, [record for path in args.history for record in records_of(path)]
-        )
+        pull_request = PullRequestRun(request, folder, _tell, former_runs(args.history))
         for side in request.sides:
             _tell(f"{side.arm}: {side}")
         if args.plan:

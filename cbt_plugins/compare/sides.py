@@ -179,12 +179,20 @@ def _read(paths: Sequence[Path]) -> List[RunRecord]:
     return records
 
 
+def former_runs(paths: Sequence[Path]) -> List[RunRecord]:
+    """Return runs that only show by how much repeated runs differ: their numbers, and no series. Raises Unreadable."""
+    return [_numbers_of(run) for path in paths for run in each_record(path)]
+
+
+def _numbers_of(run: RunRecord) -> RunRecord:
+    return replace(run, measurements=tuple(replace(measurement, series=None) for measurement in run.measurements))
+
+
 def without_series(run: RunRecord) -> RunRecord:
     """Return the run with what its series say in place of its series."""
     if not any(measurement.series for measurement in run.measurements):
         return run
-    measurements = tuple(replace(measurement, series=None) for measurement in run.measurements)
-    return replace(run, measurements=measurements, series_warnings=tuple(_warnings_of_series(run)))
+    return replace(_numbers_of(run), series_warnings=tuple(_warnings_of_series(run)))
 
 
 def sides_of(read: Sequence[Sequence[RunRecord]], paths: Sequence[Sequence[Path]]) -> List[Side]:
