@@ -398,7 +398,7 @@ def _service(
     if which != "process" and not unit:
         raise FaultError(f"{name} is not a unit of systemd on {node}; service_manager: process takes bare processes")
     if which == "process" and process is None:
-        users = "root, the owner of /var/lib/ceph or the login user"
+        users = "root, the user ceph, the owner of /var/lib/ceph or the login user"
         raise FaultError(f"{node}: {name} does not run as a process of {users}, and systemd has no unit of it")
     return Service(name, node, which, unit, process)
 
