@@ -50,9 +50,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--tied",
         action="store_true",
-        help="print when the clock of the events starts; end with standard input, not with the last event",
+        help="for a program that starts this one: print the start time, end when standard input is closed",
     )
-    parser.add_argument("--beside", metavar="ITERATION/ID", help="run of the archive that has these faults")
+    parser.add_argument("--beside", metavar="ITERATION/ID", help="the run in the archive that the faults accompany")
     parser.add_argument(
         "--dry-run", action="store_true",
         help="print the commands of each fault and the safety rules that refuse it; change nothing",

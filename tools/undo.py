@@ -57,7 +57,7 @@ log = logging.getLogger(__name__)
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Declare the verb's arguments."""
     examples = ("cbt-tools undo archive --dry-run", "cbt-tools undo archive")
-    open_text = "a change is still open, or may be; with --dry-run --data also: there is data to remove"
+    open_text = "a change is or may be still open; with --dry-run --data also: data of the run is still there"
     statuses = {FAILED: open_text, ANOTHER_CLUSTER: ""}
     explain(parser, examples, statuses)
     paragraphs = [textwrap.fill(text, 78) for text in (WITH_DATA, SCRATCH)]

@@ -1,12 +1,12 @@
 #!/bin/sh
-# Read the option tables of a cluster: one daemon of each kind, every option with daemons value and where that comes from.
+# Read the option tables of a cluster: one daemon of each kind, every option with its value and the source of the value.
 #   sh default_options.sh tables FOLDER CEPH...          writes FOLDER/{mon,mgr,osd,client}.json
 #   sh default_options.sh help FOLDER CEPH...            reads FOLDER/names, writes FOLDER/help.jsonl
 #   sh default_options.sh set FOLDER CEPH...             reads FOLDER/all and FOLDER/set: lines of "WHO OPTION [VALUE]"
 set -eu
 verb=$1 folder=$2
 shift 2
-ceph() { command "$@" </dev/null; } # one that reads daemons input, such as ssh, would take the lines of a loop
+ceph() { command "$@" </dev/null; } # a command that reads its input, such as ssh, would take the lines of a loop
 
 table() { # KIND DAEMON CEPH...
     kind=$1 daemon=$2

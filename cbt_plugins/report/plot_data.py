@@ -219,7 +219,7 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
     """Return for each operation the curves of these phases, and those of their failures' states.
 
     [{"op", "curves": [{"name", "colour": the phase's number or a name, "dash": 0: a complete phase, "ms"}]}]: the k-th
-    value of `ms` is that of the quantile 1 - 10^(-k/10), as analysis.tail has them.
+    value of `ms` is that of the quantile 1 - 10^(-k/10), as histogram.tail_quantiles has them.
     """
     impact = (summary["failure"] or {}).get("impact") or {"phases": ()}
     states = {line["phase"]: line["states"] for line in impact["phases"]}

@@ -146,7 +146,7 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
         "--osd-memory",
         type=_argument(parse_size),
         default=shape.osd_memory,
-        help=f"default {format_size(shape.osd_memory)}",
+        help=f"osd_memory_target of each OSD; default {format_size(shape.osd_memory)}",
     )
     parser.add_argument(
         "--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command"
