@@ -10,10 +10,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-import multiprocessing
 import os
 import re
-from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
@@ -27,6 +25,7 @@ from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, Measurement, ResultWarning, RunRecord
 from cbt_plugins.results.summary_file import FILE as SUMMARY
+from cbt_plugins.results.worker_processes import most_workers, worker_processes
 from cbt_plugins.warning_kinds import forbids_verdict
 
 #: 1: the first one. A change of what an entry has is a new number
@@ -190,11 +189,10 @@ def _state_of(run: Path) -> str:
 
 def _read(runs: Sequence[Path]) -> Iterator[List[_Plain]]:
     """Yield the records of each run as plain values."""
-    workers = os.cpu_count() or 1
-    if len(runs) < _FEW or workers == 1:
+    if len(runs) < _FEW or most_workers() == 1:
         yield from map(_plain_records, runs)
         return
-    with ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+    with worker_processes(most_workers(), threads=True) as pool:
         yield from pool.map(_plain_records, runs, chunksize=8)
 
 

@@ -330,7 +330,7 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     lots = job_files.lots_of
     monkeypatch.setattr(job_files, "MANY", 0)
     monkeypatch.setattr(job_files, "TASK_BYTES", 1)
-    monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
     monkeypatch.setattr(job_files, "lots_of", lambda tasks, *where: used.extend(tasks) or lots(tasks, *where))
     found = read(path)
     assert len(used) == 11

@@ -447,17 +447,17 @@ def test_the_same_with_several_processes(tmp_path: Path, monkeypatch: pytest.Mon
     used, begun = [], []
 
     class Pool(concurrent.futures.ProcessPoolExecutor):
-        def __init__(self, processes: int) -> None:
+        def __init__(self, processes: int, *more: Any, **options: Any) -> None:
             used.append(processes)
-            super().__init__(processes)
+            super().__init__(processes, *more, **options)
 
         def map(self, *work: Any) -> Any:
             begun.append(len(used))
             return super().map(*work)
 
     monkeypatch.setattr(job_files, "MANY", 0)
-    monkeypatch.setattr(job_files.os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(job_files.concurrent.futures, "ProcessPoolExecutor", Pool)
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    monkeypatch.setattr("concurrent.futures.ProcessPoolExecutor", Pool)
     assert dumps(summarize(directory)) == expected
     assert (used, begun) == ([2], [1, 1])
     begun.clear()

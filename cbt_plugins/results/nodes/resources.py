@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import os
 import re
 from fractions import Fraction
 from pathlib import Path
@@ -33,6 +31,7 @@ from cbt_plugins.results.nodes.usage import (
     rounded,
     without_doubles,
 )
+from cbt_plugins.results.worker_processes import most_workers, worker_processes
 
 #: share of the window that has to be known on a node
 WATCHED = 0.95
@@ -174,7 +173,7 @@ def _read_files(files: Sequence[Tuple[Path, str, float]]) -> List[Optional[NodeS
     sizes = [path.stat().st_size for path, _, _ in files if path.exists()]
     if sum(sizes) <= MANY or len(sizes) < 2:
         return [read_node(*file) for file in files]
-    with concurrent.futures.ProcessPoolExecutor(min(len(files), os.cpu_count() or 1)) as pool:
+    with worker_processes(min(len(files), most_workers())) as pool:
         return list(pool.map(read_node, *zip(*files)))
 
 

@@ -4,11 +4,10 @@ All processors read when there is much to read."""
 
 from __future__ import annotations
 
-import concurrent.futures
-import os
 import subprocess
 import tempfile
 from collections import deque
+from concurrent.futures import Executor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -22,6 +21,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.worker_processes import most_workers, worker_processes
 
 #: exit status of cbt-rows when a part of its input could not be read
 _UNREAD = 4
@@ -183,32 +183,12 @@ def _parts(frame_places: Sequence[Tuple[int, int]]) -> Iterator[Sequence[Tuple[i
 Results = List[Tuple[str, Union[JobAggregates, str]]]
 
 
-class Readers:
-    """One process for each processor of this machine, from the first use on until the `with` block ends."""
-
-    def __init__(self) -> None:
-        self.number = os.cpu_count() or 1
-        self._pool: Optional[concurrent.futures.Executor] = None
-
-    def __enter__(self) -> Readers:
-        return self
-
-    def __exit__(self, *error: object) -> None:
-        if self._pool:
-            self._pool.shutdown()
-
-    def begin(self, lots: Sequence[Sequence[Task]], grid: TimeGrid) -> Iterator[Tuple[Results, Timeline]]:
-        """Begin to read at once; yield the results of each lot."""
-        self._pool = self._pool or concurrent.futures.ProcessPoolExecutor(self.number)
-        return self._pool.map(_lot, [(lot, grid) for lot in lots])
-
-
-def lots_of(tasks: Sequence[Task], grid: TimeGrid, readers: Readers) -> Iterator[Tuple[Results, Timeline]]:
+def lots_of(tasks: Sequence[Task], grid: TimeGrid, pool: Executor) -> Iterator[Tuple[Results, Timeline]]:
     """Yield the results of all tasks, a lot for each process: a timeline is large, so that there should be few.
 
-    Few tasks are read here, when the results are asked for.
+    The processes begin at once. Few tasks are read here, when the results are asked for.
     """
-    number = min(len(tasks), readers.number)
+    number = min(len(tasks), most_workers())
     if sum(task.weight for task in tasks) <= MANY or number <= 1:
         return map(_lot, [(tasks, grid)])
     lots: List[List[Task]] = [[] for _ in range(number)]
@@ -217,7 +197,7 @@ def lots_of(tasks: Sequence[Task], grid: TimeGrid, readers: Readers) -> Iterator
         lightest = weights.index(min(weights))
         lots[lightest].append(task)
         weights[lightest] += task.weight
-    return readers.begin(lots, grid)
+    return pool.map(_lot, [(lot, grid) for lot in lots])
 
 
 def read_jobs(phases: Iterable[Tuple[ArchivedPhase, TimeGrid]]) -> Iterator[Read]:
@@ -225,10 +205,10 @@ def read_jobs(phases: Iterable[Tuple[ArchivedPhase, TimeGrid]]) -> Iterator[Read
 
     A long phase is read by other processes while the caller works on the phase before.
     """
-    with Readers() as readers:
+    with worker_processes(most_workers()) as pool:
         begun: Deque[_Begun] = deque()
         for phase, grid in phases:
-            begun.append(_begin(phase, grid, readers))
+            begun.append(_begin(phase, grid, pool))
             if len(begun) > _AHEAD:
                 yield _end(begun.popleft())
         while begun:
@@ -243,7 +223,7 @@ class _Begun(NamedTuple):
     lots: Iterator[Tuple[Results, Timeline]]
 
 
-def _begin(phase: ArchivedPhase, grid: TimeGrid, readers: Readers) -> _Begun:
+def _begin(phase: ArchivedPhase, grid: TimeGrid, pool: Executor) -> _Begun:
     outcome = Read(Timeline(grid))
     torn: Dict[str, str] = {}
     tasks: List[Task] = []
@@ -256,7 +236,7 @@ def _begin(phase: ArchivedPhase, grid: TimeGrid, readers: Readers) -> _Begun:
         tasks += job_tasks.tasks
         torn.update({job.id: job_tasks.torn} if job_tasks.torn else {})
         outcome.from_rows.update({job.id: job_tasks.from_rows} if job_tasks.from_rows else {})
-    return _Begun(outcome, torn, lots_of(tasks, grid, readers))
+    return _Begun(outcome, torn, lots_of(tasks, grid, pool))
 
 
 def _end(begun: _Begun) -> Read:

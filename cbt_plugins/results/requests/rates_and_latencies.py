@@ -82,7 +82,7 @@ def read_phase(phase: ArchivedPhase) -> PhaseAggregates:
 def read_phases(phases: Sequence[ArchivedPhase]) -> Iterator[PhaseAggregates]:
     """Read phase by phase; a long phase while the caller works on the one before."""
     grids = [TimeGrid.of(*phase.window, phase.block, phase.takes_all) for phase in phases]
-    for phase, grid, read in zip(phases, grids, read_jobs(zip(phases, grids))):
+    for read, phase, grid in zip(read_jobs(zip(phases, grids)), phases, grids):
         yield PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
 
 

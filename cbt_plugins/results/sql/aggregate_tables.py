@@ -2,10 +2,7 @@
 
 from __future__ import annotations
 
-import concurrent.futures
 import contextlib
-import multiprocessing
-import os
 from functools import lru_cache
 from itertools import zip_longest
 from pathlib import Path
@@ -20,6 +17,7 @@ from cbt_plugins.results.requests.accumulator import HistogramGroups
 from cbt_plugins.results.requests.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.sql.table import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
+from cbt_plugins.results.worker_processes import most_workers, worker_processes
 
 _WHERE = """
 phase VARCHAR name of the phase
@@ -180,12 +178,11 @@ _LONG = 1 << 22
 def _histograms(run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:
     for phase in phases(run.path) if run.ours else ():
         parts = [(phase, part, wanted) for part in _parts(phase, "block" in wanted)]
-        workers = min(len(parts), os.cpu_count() or 1)
+        workers = min(len(parts), most_workers())
         if workers <= 1 or sum(task.weight for _, part, _ in parts for _, task in part) <= MANY:
             yield from filter(None, map(_summed, parts))
             continue
-        # DuckDB has threads: a process that has them must not fork
-        with concurrent.futures.ProcessPoolExecutor(workers, multiprocessing.get_context("spawn")) as pool:
+        with worker_processes(workers, threads=True) as pool:
             yield from filter(None, pool.map(_summed, parts))
 
 
@@ -197,7 +194,7 @@ def _parts(phase: ArchivedPhase, by_block: bool) -> Iterator[Sequence[_Work]]:
         with contextlib.suppress(Unreadable):  # the run's warnings name the file
             jobs.append([(job, task) for task in tasks_of(job).tasks])
     works = [work for same_time in zip_longest(*jobs) for work in same_time if work]
-    most = sum(task.weight for _, task in works) / (os.cpu_count() or 1)
+    most = sum(task.weight for _, task in works) / most_workers()
     if by_block:
         most = min(most, _AT_ONCE)
     part: List[_Work] = []
