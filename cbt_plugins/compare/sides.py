@@ -101,12 +101,17 @@ def groups(runs: Sequence[RunRecord]) -> List[Runs]:
     """Return the runs in groups that can be compared with each other, in the order of the first of each group."""
     run_groups: List[List[RunRecord]] = []
     for run in runs:
-        group = next((candidate for candidate in run_groups if not conflicts(candidate[0], run)), None)
-        if group is None:
+        index = _comparable([group[0] for group in run_groups], run)
+        if index is None:
             run_groups.append([run])
         else:
-            group.append(run)
+            run_groups[index].append(run)
     return [tuple(group) for group in run_groups]
+
+
+def _comparable(runs: Sequence[RunRecord], run: RunRecord) -> Optional[int]:
+    """Return the place of the first of these runs that can be compared with a run."""
+    return next((i for i, candidate in enumerate(runs) if not conflicts(candidate, run)), None)
 
 
 def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str:
@@ -167,14 +172,14 @@ def _read(paths: Sequence[Path]) -> List[RunRecord]:
     series of a long run take more memory than all its numbers.
     """
     records: List[RunRecord] = []
-    first_of_groups: List[int] = []
+    places: List[int] = []  # of the first record of each configuration
     for record in (record for path in paths for record in each_record(path)):
-        first = next((i for i in first_of_groups if not conflicts(records[i], record)), None)
-        if first is None:
-            first_of_groups.append(len(records))
+        group = _comparable([records[place] for place in places], record)
+        if group is None:
+            places.append(len(records))
             records.append(record)
         else:
-            records[first] = without_series(records[first])
+            records[places[group]] = without_series(records[places[group]])
             records.append(without_series(record))
     return records
 

@@ -61,6 +61,13 @@ def test_only_one_run_of_a_configuration_keeps_its_series(tmp_path: Path) -> Non
     (of_several, of_single) = sides([[several], [single]])
     has_series = [[any(m.series for m in run.measurements) for run in side.runs] for side in (of_several, of_single)]
     assert has_series == [[False] * 3, [True]]
+    # a run that cannot be read has no configuration, and is no second run of one
+    for damaged in sorted(several.glob("results/*/id-*"))[:2]:
+        (damaged / "summary.json").unlink(missing_ok=True)
+        for part in (damaged / "manifest.json", *damaged.glob("phases/*/phase.json")):
+            part.write_text('{"version": 1}')
+    (of_damaged,) = sides([[several]])
+    assert len(of_damaged.unreadable) == 2 and any(m.series for m in of_damaged.runs[0].measurements)
 
 
 def test_means_of_seconds_are_weighted_by_their_requests(tmp_path: Path) -> None:
