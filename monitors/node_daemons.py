@@ -10,6 +10,8 @@ import os
 import resource
 import time
 
+from cbt_plugins.daemon_programs import TYPES, program_of
+
 #: seconds between two searches for new processes, and between two searches among all
 SEARCH, SEARCH_ALL = 10.0, 300.0
 #: seconds in which each sample searches: at the beginning, and when a daemon has gone
@@ -28,11 +30,7 @@ ENDED = (b"Z", b"X")
 READ_BYTES, WRITE_BYTES = 9, 11
 
 CLASSES = {
-    "ceph-osd": "osd",
-    "radosgw": "rgw",
-    "ceph-mon": "mon",
-    "ceph-mgr": "mgr",
-    "ceph-mds": "mds",
+    **TYPES,
     "warp": "generator",
     "cbt-load": "generator",
     "cbt-rows": "generator",
@@ -40,8 +38,6 @@ CLASSES = {
     "fio": "generator",
     "rados": "generator",
 }
-#: Reef's radosgw has the name of one of its threads
-RENAMED = "notif-worker"
 _NAMES = ("-i", "--id", "-n", "--name")
 
 
@@ -234,9 +230,8 @@ class Processes:
 
     def process_of(self, pid, mine):
         """Return the daemon that a pid is; None for another program, and for one that `mine` has already."""
-        name = text("/proc/%d/comm" % pid)
-        renamed = name.startswith(RENAMED)
-        name = "radosgw" if renamed else name
+        process_name = text("/proc/%d/comm" % pid)
+        name = program_of(process_name)
         if pid != self._me and name not in CLASSES:
             return None
         stat = read("/proc/%d/stat" % pid)
@@ -247,7 +242,7 @@ class Processes:
             return None
         words = (read("/proc/%d/cmdline" % pid) or b"").decode(errors="replace").split("\0")
         identity = ("monitor", "resources") if pid == self._me else recognize(name, words[1:])
-        if identity is None or (renamed and os.path.basename(words[0]) != name):
+        if identity is None or (name != process_name and os.path.basename(words[0]) != name):
             return None
         try:
             process = WatchedProcess(pid, identity[0], identity[1], ticks)

@@ -10,6 +10,7 @@ from typing import List, Union
 
 from pydantic import Field
 
+from cbt_plugins import daemon_programs
 from cbt_plugins.config.validate import Strict
 
 from . import node_daemons
@@ -30,7 +31,7 @@ class Resources(AgentMonitor):
 
     Section = ResourcesProfile
     _profile: ResourcesProfile
-    NAME, AGENT, PARTS = "resources", Path(__file__).parent / "resources_agent.py", (node_daemons,)
+    NAME, AGENT, PARTS = "resources", Path(__file__).parent / "resources_agent.py", (daemon_programs, node_daemons)
     DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
 
     def argument(self) -> str:

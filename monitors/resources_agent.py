@@ -1,7 +1,7 @@
 """Runs on a node: what its daemons, disks and interfaces did, as JSON lines on standard output, see docs/RESOURCES.md.
 
-Standard library only, Python 3.6; node_daemons.py comes with it. Everything is from /proc and /sys. Ends when standard
-input closes.
+Standard library only, Python 3.6; its monitor says what comes with it. Everything is from /proc and /sys. Ends when
+standard input closes.
 """
 
 # mypy: disallow-untyped-defs=False

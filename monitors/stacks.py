@@ -11,6 +11,7 @@ from typing import List, Literal, Union
 
 from pydantic import Field
 
+from cbt_plugins import daemon_programs
 from cbt_plugins.config.validate import Strict
 
 from . import numbered_output
@@ -34,7 +35,7 @@ class Stacks(AgentMonitor):
 
     Section = StacksProfile
     _profile: StacksProfile
-    NAME, AGENT, PARTS = "stacks", Path(__file__).parent / "stacks_agent.py", (numbered_output,)
+    NAME, AGENT, PARTS = "stacks", Path(__file__).parent / "stacks_agent.py", (daemon_programs, numbered_output)
     DEFAULT_NODES = ("osds", "rgws")
 
     def argument(self) -> str:

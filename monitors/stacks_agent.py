@@ -19,9 +19,9 @@ import subprocess
 import sys
 import time
 
+from cbt_plugins.daemon_programs import TYPES
 from cbt_plugins.monitors.numbered_output import write_limit, write_line
 
-DAEMONS = {"ceph-osd": "osd", "radosgw": "rgw", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"}
 #: time on a processor, which virtual machines can sample too
 EVENT = "cpu-clock"
 #: of one look, in the monitor's own folder
@@ -50,8 +50,8 @@ def daemons():
                 name = os.path.basename(file.read().split(b"\0")[0].decode(errors="replace"))
         except OSError:
             continue  # it has ended
-        if name in DAEMONS:
-            class_by_pid[int(path.split("/")[2])] = DAEMONS[name]
+        if name in TYPES:
+            class_by_pid[int(path.split("/")[2])] = TYPES[name]
     return class_by_pid
 
 

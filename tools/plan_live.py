@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys, Status
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.conditions import found_in
+from cbt_plugins.cluster_conditions import found_in
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.file_check import Config

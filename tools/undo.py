@@ -15,7 +15,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster.remote import RemoteError
-from cbt_plugins.conditions import PREPARED
+from cbt_plugins.cluster_conditions import PREPARED
 from cbt_plugins.faults import (
     FaultError,
     Injector,

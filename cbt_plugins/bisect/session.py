@@ -3,7 +3,7 @@
     archive/bisect.jsonl            what was done: builds, blocks, commits that are left out
     archive/cycle.yaml              the CBT file of the cycles
     archive/worktree/               a checkout of the repository
-    archive/builds/                 the builds (bisect.builds)
+    archive/builds/                 the builds (bisect.commit_builds)
     archive/blocks/0001/good/       a trial: the good commit, and beside it the other commit of this block
 """
 
@@ -21,7 +21,7 @@ from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 import yaml
 
-from cbt_plugins.bisect.builds import VERSION, Builds
+from cbt_plugins.bisect.commit_builds import VERSION, Builds
 from cbt_plugins.bisect.commit_history import Commit, GitError, Worktree, line
 from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding

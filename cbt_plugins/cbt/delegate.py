@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cbt import archive_layout, checkout
-from cbt_plugins.cbt.acceptance_door import check_of
 from cbt_plugins.cbt.cbt_session import monitors_of_tree, session
+from cbt_plugins.cbt.compare_check import check_of
 from cbt_plugins.cbt.execution import COMPLETE, execute
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.config.plan_preview import forecast

@@ -17,8 +17,8 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.cluster_conditions import is_clean
 from cbt_plugins.cluster_space import PoolSpace, Space
-from cbt_plugins.conditions import is_clean
 from cbt_plugins.config.cluster import DEFAULT_CONF
 from cbt_plugins.inventory import head_of
 

@@ -8,12 +8,32 @@ import subprocess
 from functools import cache
 from pathlib import Path
 
+from cbt_plugins import daemon_programs
+
 
 @cache
 def program_text(path: Path) -> str:
-    """Return a shell program of ours without its comments."""
+    """Return a shell program of ours without its comments; the functions take the place of `. ./ceph_processes.sh`."""
     lines = path.read_text(encoding="utf-8").splitlines()
-    return "".join(f"{line}\n" for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
+    return "".join(_ceph_processes() if line == ". ./ceph_processes.sh" else f"{line}\n" for line in code)
+
+
+def _ceph_processes() -> str:
+    """Return shell lines that define `daemon_program PID` and the functions of ceph_processes.sh."""
+    renamed = "".join(
+        f"    {begin}*) daemon_program={program}; grep -q {program} /proc/$1/cmdline || daemon_program= ;;\n"
+        for begin, program in daemon_programs.RENAMED.items()
+    )
+    return (
+        "daemon_program() {\n"
+        '  daemon_program=; { read -r daemon_program < "/proc/$1/comm"; } 2>/dev/null\n'
+        "  case $daemon_program in\n"
+        f"    {'|'.join(daemon_programs.TYPES)}) ;;\n{renamed}"
+        "    *) daemon_program= ;;\n"
+        "  esac 2>/dev/null\n"
+        "}\n" + program_text(Path(__file__).with_name("ceph_processes.sh"))
+    )
 
 
 #: defines the shell function `own_folder`

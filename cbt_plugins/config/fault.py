@@ -9,7 +9,7 @@ from typing import Annotated, Any, Dict, List, Literal, Mapping, Optional, Seque
 from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import plan
-from cbt_plugins.conditions import RECOVERY, SETTINGS
+from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
 from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean

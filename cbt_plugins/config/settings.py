@@ -7,7 +7,7 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tupl
 
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
-from cbt_plugins import conditions, plan
+from cbt_plugins import cluster_conditions, plan
 from cbt_plugins.config.shell_values import check_option_value
 from cbt_plugins.config.units import Duration, format_duration
 from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words, file_default
@@ -151,7 +151,7 @@ class SettingsSection(Strict):
     accept: Annotated[List[str], Field(min_length=1)] = Field(
         [],
         description="Conditions to begin with, which forbid no verdict: "
-        + ", ".join(f"`{name}`" for name in conditions.NAMES)
+        + ", ".join(f"`{name}`" for name in cluster_conditions.NAMES)
         + ".",
     )
     limits: LimitsSection = file_default(
@@ -165,7 +165,7 @@ class SettingsSection(Strict):
     def _check_words(cls, words: List[str], info: ValidationInfo) -> List[str]:
         allowed, text = {
             "flags": (plan.OSD_FLAGS, "not a flag that a run may set"),
-            "accept": (conditions.NAMES, "unknown condition"),
+            "accept": (cluster_conditions.NAMES, "unknown condition"),
         }[info.field_name or ""]
         errors = errors_of_words(words, allowed, text)
         if errors:

@@ -7,6 +7,7 @@
 daemons=${daemons:?}
 # shellcheck source=/dev/null
 . ./ceph_processes.sh
+daemon_program=
 for n in $daemons; do
   type=${n%%.*} id=${n#*.}
   if [ "$type" = rgw ]; then unit="ceph-radosgw@rgw.$id.service"; else unit="ceph-$type@$id.service"; fi
@@ -14,17 +15,12 @@ for n in $daemons; do
     while read -r u load active _; do [ "$load" != loaded ] || echo "unit $n $u $active"; done
 done
 for p in /proc/[0-9]*; do
-  c=; { read -r c < "$p/comm"; } 2>/dev/null
-  # Reef's radosgw has the name of one of its threads
-  case $c in
-    ceph-osd|ceph-mon|ceph-mgr|ceph-mds|radosgw) ;;
-    notif-worker*) c=radosgw; grep -q radosgw "$p/cmdline" 2>/dev/null || continue ;;
-    *) continue ;;
-  esac
+  daemon_program "${p#/proc/}"
+  [ -n "$daemon_program" ] || continue
   is_ours "${p#/proc/}" || continue
   files=$(sed -n 's/^Max open files *\([0-9]*\).*/\1/p' "$p/limits" 2>/dev/null)
   around=$({ owner "${p#/proc/}"; echo; readlink "$p/cwd"
              tr '\0' '\n' < "$p/environ" | grep -E '^(LD|TCMALLOC)_[A-Z0-9_]*='; } 2>/dev/null | base64 -w0)
-  echo "process $c ${p#/proc/} $(started "${p#/proc/}") ${files:-0} $(base64 -w0 < "$p/cmdline" 2>/dev/null) $around"
+  echo "process $daemon_program ${p#/proc/} $(started "${p#/proc/}") ${files:-0} $(base64 -w0 < "$p/cmdline" 2>/dev/null) $around"
 done
 true

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, List
 
-from cbt_plugins.conditions import PREPARED
+from cbt_plugins.cluster_conditions import PREPARED
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo_journal import UndoJournal
 

@@ -9,7 +9,7 @@ from operator import not_
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
+from cbt_plugins.cluster_conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
 from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock

@@ -17,6 +17,7 @@ from functools import cache
 from pathlib import Path
 from typing import Dict, Optional
 
+from cbt_plugins.cluster.shell_programs import program_text
 from cbt_plugins.faults.step import FaultError
 
 #: folder of our state on a node until it boots: below /run, or below /tmp for a user who may not write there. The name
@@ -41,12 +42,8 @@ def _checked(name: str) -> str:
     return name
 
 
-@cache
-def _text(program: str) -> str:
-    """Return a program without its comments; the text of another program takes the place of `. ./NAME.sh`."""
-    lines = (Path(__file__).parent / f"{program}.sh").read_text(encoding="utf-8").splitlines()
-    code = (line for line in lines if line.strip() and not line.lstrip().startswith("#"))
-    return "\n".join(_text(line[4:-3]) if line.startswith(". ./") else line for line in code)
+def _text(program_name: str) -> str:
+    return program_text(Path(__file__).parent / f"{program_name}.sh").rstrip("\n")
 
 
 def programs() -> Dict[str, str]:

@@ -2,19 +2,19 @@
 # Signal, start, restart or count bare processes of Ceph.
 #   action=signal: signal=TERM processes="PID:START ...": signal exactly these, and wait until they are gone; exit 3
 #                  without a signal when one of them has ended
-#   action=start:  program, pattern (of its command line), line, folder, files (its limit of open files), foreground:
+#   action=start:  programs, pattern (of its command line), line, folder, files (its limit of open files), foreground:
 #                  run the line unless the program runs already
 #   action=restart: the same as start, after what runs of it has ended in good order
-#   action=count:  program, pattern: print the number of processes
+#   action=count:  programs, pattern: print the number of processes
 action=${action:?}
 # shellcheck source=/dev/null
 . ./ceph_processes.sh
+daemon_program=
 list_processes() {
   for p in /proc/[0-9]*; do
-    c=; { read -r c < "$p/comm"; } 2>/dev/null
-    case $c in notif-worker*) c=radosgw ;; esac  # Reef's radosgw has the name of one of its threads
-    if [ "$c" = "${program:?}" ] && tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}" &&
-      is_ours "${p##*/}"; then
+    daemon_program "${p##*/}"
+    case " ${programs:?} " in *" $daemon_program "*) ;; *) continue ;; esac
+    if tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}" && is_ours "${p##*/}"; then
       echo "${p##*/}:$(started "${p##*/}")"; fi
   done
 }

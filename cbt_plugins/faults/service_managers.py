@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins import daemon_programs
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults.cluster_facts import DaemonName, names
@@ -19,11 +20,6 @@ from cbt_plugins.faults.node_shell import agent, in_folder, script
 from cbt_plugins.faults.scene import Scene
 from cbt_plugins.faults.step import Check, Command, FaultError
 
-#: program of Ceph -> type of its daemons
-PROGRAMS: Mapping[str, str] = {
-    **{"ceph-osd": "osd", "ceph-mon": "mon", "ceph-mgr": "mgr", "ceph-mds": "mds"},
-    "radosgw": "rgw",
-}
 #: daemons that cephadm's orchestrator itself needs: they are stopped and started by their units
 _ORCHESTRATOR = ("mon", "mgr")
 #: prefixes of the id of a gateway in its name as a client of the cluster
@@ -413,7 +409,7 @@ def _process(words: Sequence[str]) -> DaemonProcess:
 
 def daemon_of(program: str, argv: Sequence[str]) -> Optional[DaemonName]:
     """Return the daemon that a program was started for: -i 3, --id=3, -n osd.3, --name client.rgw.a."""
-    type = PROGRAMS.get(program)
+    type = daemon_programs.TYPES.get(program)
     for i, word in enumerate(argv[1:], 1):
         name, has, value = word.partition("=")
         if name in ("-i", "--id", "-n", "--name"):
@@ -462,13 +458,13 @@ def _counted(name: DaemonName) -> str:
 
 
 def _which(name: DaemonName) -> Dict[str, str]:
-    """Return how to find a daemon's bare process: its program, and a pattern of its command line."""
-    program = next(program for program, type in PROGRAMS.items() if type == name.type)
+    """Return how to find a daemon's bare process: programs of its type, and a pattern of its command line."""
+    programs = " ".join(program for program, type in daemon_programs.TYPES.items() if type == name.type)
     heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)
     client_pattern = "|".join(re.escape(f"client.{head}{name.id}") for head in heads)
     full = f"({client_pattern})" if name.type == "rgw" else re.escape(str(name))
-    return {"program": program, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
+    return {"programs": programs, "pattern": rf"-i ?({ids}) |--id[ =]({ids}) |(-n|--name)[ =]{full} "}
 
 
 def orchestrate(action: str, ceph: str, name: str, daemons: Sequence[DaemonName], pause: float) -> str:

@@ -7,7 +7,7 @@ import time
 from dataclasses import replace
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
-from cbt_plugins.conditions import PREPARED
+from cbt_plugins.cluster_conditions import PREPARED
 from cbt_plugins.faults.command_runner import Refused, Runner
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.faults.undo import Event, StillOpen, Undoer

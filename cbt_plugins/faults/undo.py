@@ -11,7 +11,7 @@ import time
 from dataclasses import dataclass
 from typing import Any, Callable, List, Optional, Sequence, Tuple
 
-from cbt_plugins.conditions import RECOVERY, SETTINGS
+from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Recovered, Runner
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import UndoRecord

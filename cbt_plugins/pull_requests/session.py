@@ -2,7 +2,7 @@
 
     FOLDER/pr.jsonl          what was done, and when: by that the time that is spent is known
     FOLDER/worktree/         a checkout of the repository
-    FOLDER/builds/           the builds (bisect.builds)
+    FOLDER/builds/           the builds (bisect.commit_builds)
     FOLDER/rehearsal/        a cycle of each side that counts for nothing but its time
     FOLDER/campaign.json     ... and all other files of a campaign (campaigns.schedule)
     FOLDER/pr.md, pr.json    the answer
@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins import signals
-from cbt_plugins.bisect.builds import Builds
+from cbt_plugins.bisect.commit_builds import Builds
 from cbt_plugins.bisect.commit_history import GitError, Worktree
 from cbt_plugins.campaigns.evaluation import evaluate
 from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed

@@ -29,7 +29,7 @@ from cbt_plugins.report.sweep import TOTAL, Sweep, differing_keys, left_out, swe
 from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import hardware
-from cbt_plugins.results.nodes import internals
+from cbt_plugins.results.nodes import perf_counters
 from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
 from cbt_plugins.results.recovery import client_losses, upgrade
 from cbt_plugins.results.recovery.milestones import in_order, titled
@@ -168,7 +168,7 @@ def run_page(
         tails=[tail["op"] for tail in plots["tails"]],
         resources=resources,
         cpu_time=cpu_time_rows(resources),
-        inside=internals.counter_rows(summary.get("internals")),
+        inside=perf_counters.counter_rows(summary.get("perf_counters")),
         ceilings=ceilings,
         network=network,
         planned=_planned(run),
@@ -201,7 +201,7 @@ def _contents(
         "engines": ("Engines", summary["engines"]),
         "ladders": ("Ladder", summary.get("ladders")),
         "resources": ("CPU", (summary.get("resources") or {}).get("phases")),
-        "internals": ("OSDs and gateways", (summary.get("internals") or {}).get("phases")),
+        "perf_counters": ("OSDs and gateways", (summary.get("perf_counters") or {}).get("phases")),
         "network": ("Network", network),
     }
     yield from ((key, name) for key, (name, content) in parts.items() if content)

@@ -23,7 +23,7 @@ from cbt_plugins.plan import split_op
 from cbt_plugins.report import scorecard
 from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
-from cbt_plugins.results.nodes import internals
+from cbt_plugins.results.nodes import perf_counters
 from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
 from cbt_plugins.results.record_reader import importers
 from cbt_plugins.results.recovery import impact, milestones, upgrade
@@ -51,7 +51,7 @@ def blocks(
     times = cpu_time_rows(resources)
     if times:
         parts.append(TitledBlocks("CPU time of daemons for each successful request", (_table(times),)))
-    inside = internals.counter_rows(summary.get("internals"))
+    inside = perf_counters.counter_rows(summary.get("perf_counters"))
     if inside:
         parts.append(TitledBlocks("counters of OSDs and gateways", (_table(inside, left=2),)))
     if summary["new_vs_aged"]:

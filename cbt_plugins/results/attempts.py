@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Iterator, Mapping, NamedTuple, Sequence, Set
 
-from cbt_plugins.conditions import UNDO_BY_USER
+from cbt_plugins.cluster_conditions import UNDO_BY_USER
 
 #: events after which all that was in force is undone, and not as the plan wants it
 _BREAKS = ("phase-broken-off", "run-failed", "run-interrupted", UNDO_BY_USER)

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
-from cbt_plugins.conditions import NO_FAULTS
+from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.formatting.progress_line import RateMeter, Remainder
 from cbt_plugins.journal import LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running

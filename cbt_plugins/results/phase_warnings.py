@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
-from cbt_plugins.conditions import LASTS, ConditionSpan, condition_spans, of_own_faults
+from cbt_plugins.cluster_conditions import LASTS, ConditionSpan, condition_spans, of_own_faults
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import split_op

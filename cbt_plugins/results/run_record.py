@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.conditions import NAMES
+from cbt_plugins.cluster_conditions import NAMES
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.nodes.thread_groups import name_of

@@ -20,7 +20,7 @@ from cbt_plugins.plan import Ladder, is_calibration, is_measurement
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.engines_of_archives import has_worker_groups, is_cbt_load, is_plain_warp
 from cbt_plugins.results.environment import environment
-from cbt_plugins.results.nodes import internals, resources
+from cbt_plugins.results.nodes import perf_counters, resources
 from cbt_plugins.results.phase_warnings import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.cluster_samples import Status, samples_of, status_by_phase
@@ -65,9 +65,9 @@ def numbers_of(
     used = resources.resources(run, phases)
     refused = resources.nodes_of_files(run.changed)
     warnings.extend(resources.resource_warnings(used, phases, resources.nodes_to_watch(path), refused))
-    inside = internals.internals(run, phases)
-    warnings.extend(internals.internals_warnings(inside))
-    warnings.extend(internals.limits(path))
+    inside = perf_counters.counters_of_phases(run, phases)
+    warnings.extend(perf_counters.counter_warnings(inside))
+    warnings.extend(perf_counters.limits(path))
     warnings.extend({"code": "damaged-lines", "text": text} for text in run.damage)
     ladder_lines = ladders(run, phases[:ended])
     warnings = list(_graded(run, warnings, ladder_lines))
@@ -88,7 +88,7 @@ def numbers_of(
         "scorecard": scorecard(run, failed),
         "upgrades": run_upgrades,
         "resources": used,
-        "internals": inside,
+        "perf_counters": inside,
         "environment": environment(run),
     }
 
@@ -211,7 +211,7 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
 
 
 #: files of a run without which its requests and its cluster are known: of attempts, and of monitors of nodes
-_BESIDE = re.compile(r"phases/[^/]+\.partial-|monitors/[^/]+/(resources|internals|backlog|stacks|collectl|nodes)\b")
+_BESIDE = re.compile(r"phases/[^/]+\.partial-|monitors/[^/]+/(resources|perf_counters|backlog|stacks|collectl|nodes)\b")
 #: changed files that a warning names
 _SHOWN = 5
 

@@ -10,7 +10,7 @@ from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.conditions import UNDO_BY_USER
+from cbt_plugins.cluster_conditions import UNDO_BY_USER
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.journal import Journal, JournalError, journal_lines
 from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket

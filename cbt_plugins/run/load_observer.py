@@ -13,7 +13,7 @@ from typing import Any, Callable, Dict, Mapping, Optional, Set
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.state_sampler import StatusFeed
-from cbt_plugins.conditions import found_in, of_own_faults
+from cbt_plugins.cluster_conditions import found_in, of_own_faults
 from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.progress_line import Now, RateMeter
 from cbt_plugins.journal import LineWriter

@@ -23,15 +23,18 @@ governor=$(cat /sys/devices/system/cpu/cpu*/cpufreq/scaling_governor 2>/dev/null
 pages=$(sed -n 's/.*\[\(.*\)\].*/\1/p' /sys/kernel/mm/transparent_hugepage/enabled 2>/dev/null)
 [ -n "$pages" ] && echo "hugepages $pages"
 
-# limits of its daemons; Reef's radosgw has the name of one of its threads
+# limits of its daemons; no process is started for each of thousands
+# shellcheck source=/dev/null
+. ./ceph_processes.sh
+daemon_program=
 for folder in /proc/[0-9]*; do
-  # no process for each of thousands
-  { read -r comm <"$folder/comm"; } 2>/dev/null || continue
-  case $comm in
+  daemon_program "${folder#/proc/}"
+  case $daemon_program in
     ceph-osd) name=osd ;;
-    radosgw | notif-worker*) name=rgw ;;
+    radosgw) name=rgw ;;
     *) continue ;;
   esac
+  is_ours "${folder#/proc/}" || continue
   # both limits of a line: soft/hard
   sed -n "s/^Max open files *\([^ ]*\) *\([^ ]*\).*/ulimit.$name.nofile \1\/\2/p
     s/^Max processes *\([^ ]*\) *\([^ ]*\).*/ulimit.$name.nproc \1\/\2/p

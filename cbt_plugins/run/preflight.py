@@ -22,8 +22,8 @@ from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import CephError, S3Keys
 from cbt_plugins.cluster.clock_offsets import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.shell_programs import find_own, own_here
-from cbt_plugins.conditions import CONDITIONS, found_in, of_own_faults
+from cbt_plugins.cluster.shell_programs import find_own, own_here, program_text
+from cbt_plugins.cluster_conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import registry
 from cbt_plugins.config.generator_abilities import generators_of, wants_ceiling
 from cbt_plugins.formatting import about_size, percent
@@ -48,8 +48,8 @@ _OLDEST = "3.6"
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
-#: prints what a node is, one `key value` a line
-FACTS = Path(__file__).parent / "node_facts.sh"
+#: shell text that prints what a node is, one `key value` a line
+FACTS = program_text(Path(__file__).parent / "node_facts.sh")
 
 class PreflightError(Exception):
     """All errors of the checks; nothing was changed."""
@@ -207,7 +207,7 @@ def _ourselves(host: CbtRun) -> Dict[str, Any]:
 
 
 def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
-    answers = remote.run(nodes, FACTS.read_text())
+    answers = remote.run(nodes, FACTS)
     facts = {}
     for node, result in answers.items():
         pairs = (line.split(None, 1) for line in result.stdout.splitlines() if line.strip())

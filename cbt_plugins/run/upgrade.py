@@ -9,7 +9,7 @@ import shlex
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
-from cbt_plugins.conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
+from cbt_plugins.cluster_conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import NodeCommand, Upgrade

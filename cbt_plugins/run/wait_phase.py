@@ -12,7 +12,7 @@ from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.state_sampler import StatusFeed
-from cbt_plugins.conditions import CLEAN
+from cbt_plugins.cluster_conditions import CLEAN
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.cluster_facts import not_clean
 from cbt_plugins.formatting.progress_line import NOTHING_AFTER, Now, Remainder

@@ -39,7 +39,7 @@ VERSIONS = {"before": cephadm_cluster.OLD.version, "after": cephadm_cluster.NEW.
 MONITORS: Dict[str, Any] = {
     "resources": {},
     "recovery": {},
-    "internals": {"interval": 2},
+    "perf_counters": {"interval": 2},
     "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
 }
 
@@ -146,7 +146,7 @@ def test_a_cycle_with_an_osd_stopped_by_the_orchestrator(containers: Containers,
     daemons = {f"{row['class']}.{row['id']}" for row in summary["resources"]["phases"]["load"]["daemons"]}
     assert {*(f"osd.{osd}" for osd in range(6)), *(f"mon.{node}" for node in NODES)} <= daemons, daemons
     assert sum(name.startswith(("mgr.", "rgw.")) for name in daemons) == 4, daemons
-    inside = summary["internals"]["phases"]
+    inside = summary["perf_counters"]["phases"]
     assert all(inside[name]["lines"] for name, phase in phases.items() if phase["jobs"])
     made = summary["failure"]["milestones"]
     (failed, returned) = made["episodes"]

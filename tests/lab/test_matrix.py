@@ -28,7 +28,7 @@ pytestmark = [pytest.mark.lab, pytest.mark.long]
 MONITORS: Dict[str, Any] = {
     "resources": {},
     "recovery": {},
-    "internals": {"interval": 2},
+    "perf_counters": {"interval": 2},
     "backlog": {"interval": 10},
     "collectl": {"args": "-sCD -i 1 -P -oz -F0 -f {collectl_dir}"},
 }
@@ -76,7 +76,7 @@ def test_cell(
         for node in ("node1", "rgw1", "client1"):
             files = cycle.folder.glob(f"monitors/*/{monitor}.{node}/*")
             assert any(path.stat().st_size for path in files), (monitor, node)
-    inside = summary["internals"]["phases"]
+    inside = summary["perf_counters"]["phases"]
     assert all(inside[name]["lines"] and inside[name]["backlog"]["gc"] for name, its in phases.items() if its["jobs"])
     watched = summary["resources"]["phases"]
     assert all(name in watched for name, phase in phases.items() if phase["jobs"]), list(watched)

@@ -32,7 +32,7 @@ with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run
     sys.stdin.read()
 """
 RUN = "/var/tmp/watched"  # each node has its own
-LEFT = r"(resources|internals|backlog)_agent[.]py|monitors/connections[.]py"
+LEFT = r"(resources|perf_counters|backlog)_agent[.]py|monitors/connections[.]py"
 NO_LOAD: Dict[str, Any] = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
 DAEMONS = {
     "node0": {"mon node0", "mgr node0"},
@@ -138,7 +138,7 @@ def test_a_busy_disk_of_osds_is_the_bottleneck(lab: RunningLab, tmp_path: Path) 
 def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None:
     hybrid = {"duration": "6s", "mix": {"get": 60, "put": 40}, "workers": {"get": 2, "put": 2}}
     phases = [{"fill": {"objects": 60}}, {"hybrid": hybrid}]
-    profiles = {"resources": {}, "internals": {"interval": 1}, "backlog": {"interval": 5}}
+    profiles = {"resources": {}, "perf_counters": {"interval": 1}, "backlog": {"interval": 5}}
     cycle = Cycle(lab, tmp_path, profiles, warp={"s3": S3, "workers": 4, "cycle": {"phases": phases}})
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
@@ -158,7 +158,7 @@ def test_a_cycle_has_its_cores_by_class(lab: RunningLab, tmp_path: Path) -> None
     assert all(times["osd", group] > 0 for group in ("messenger", "op-queue", "rocksdb"))
     assert times["rgw", "frontend"] > 0.3 * times["rgw", None]
     assert all(times.get((its, "ended"), 0.0) < 0.2 * times[its, None] for its in ("osd", "rgw"))
-    inside = summary["internals"]["phases"]["hybrid"]
+    inside = summary["perf_counters"]["phases"]["hybrid"]
     numbers = {its["name"]: its for its in inside["lines"]}
     assert numbers["op_w_latency"]["value"] > 0 and numbers["requests"]["value"] > 0
     assert all(0 < numbers["allocator_score"][at] < 1 for at in ("start", "end"))

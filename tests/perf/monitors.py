@@ -1,9 +1,9 @@
 """What all monitors together take of the throughput, and of the processors: stopped and continued by turns in one load.
 
-A run on a lab has resources, internals, backlog and recovery on. While its load goes on, the programs of the monitors
-on all nodes are stopped (SIGSTOP) and continued, SECONDS each, in the order A B B A: so near to each other in time
-the machine has the same speed for both. Prints the ratio on / off with its 95 % interval, the programs' CPU time, and
-what that shows. A slow monitor samples as often as ever, but only while it is on: the cost is rather too high.
+A run on a lab has resources, perf_counters, backlog and recovery on. While its load goes on, the programs of the
+monitors on all nodes are stopped (SIGSTOP) and continued, SECONDS each, in the order A B B A: so near to each other in
+time the machine has the same speed for both. Prints the ratio on / off with its 95 % interval, the programs' CPU time,
+and what that shows. A slow monitor samples as often as ever, but only while it is on: the cost is rather too high.
 Usage: ./run bench monitors [PAIRS [SECONDS]]
 """
 
@@ -47,7 +47,7 @@ def config(seconds: int) -> Dict[str, Any]:
     load = {"mix": {"get": 100}, "duration": f"{seconds}s"}
     return {
         "cluster": cluster(RGWS),
-        "monitoring_profiles": {"resources": {}, "internals": {}, "backlog": {}, "recovery": {}},
+        "monitoring_profiles": {"resources": {}, "perf_counters": {}, "backlog": {}, "recovery": {}},
         "benchmarks": {
             "warp": {
                 "s3": {"urls": [f"http://{rgw}:7480" for rgw in RGWS], "user": "cbt"},

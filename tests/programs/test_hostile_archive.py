@@ -169,7 +169,7 @@ def test_no_program_of_ours_imports_from_the_current_folder(module: str, tmp_pat
     for line, text in (
         ([sys.executable, *program.words()], program.text),
         ([sys.executable, *PROBE.words()], f'{PROBE.text}{{"urls": [], "keys": []}}\n'),
-        (["sh", "-c", FACTS.read_text()], ""),
+        (["sh", "-c", FACTS], ""),
     ):
         done = subprocess.run(line, cwd=tmp_path, input=text, capture_output=True, text=True, check=False)
         assert (done.returncode, "imported" in done.stdout) == (0, False), done.stderr

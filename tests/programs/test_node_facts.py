@@ -10,6 +10,8 @@ from pathlib import Path
 
 import pytest
 
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.service_managers import probe
 from cbt_plugins.run import preflight
 
 
@@ -20,7 +22,7 @@ def test_what_a_node_is(shell: str, tmp_path: Path) -> None:
     line = [str(daemon), "-S", "-c", "print(1, flush=True); input()"]
     with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
         assert running.stdout is not None and running.stdout.readline()
-        done = subprocess.run([shell, str(preflight.FACTS)], capture_output=True, text=True, check=True)
+        done = subprocess.run([shell, "-c", preflight.FACTS], capture_output=True, text=True, check=True)
         running.kill()
     assert done.stderr == ""
     facts = dict(row.split(" ", 1) for row in done.stdout.splitlines())
@@ -32,3 +34,19 @@ def test_what_a_node_is(shell: str, tmp_path: Path) -> None:
     assert "sysctl.vm.swappiness" in facts
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     assert f"ulimit.osd.nofile {soft}/{hard}" in done.stdout.splitlines()  # labs beside have limits of their own
+
+
+@pytest.mark.parametrize(("command_name", "is_daemon"), [("radosgw", True), ("other", False)])
+def test_the_gateway_that_has_the_name_of_a_thread(command_name: str, is_daemon: bool, tmp_path: Path) -> None:
+    """radosgw 18.2 is called notif-worker0; a process of this name that is another program does not count."""
+    program = tmp_path / command_name
+    program.symlink_to(os.path.realpath(sys.executable))
+    rename = "import ctypes; ctypes.CDLL(None).prctl(15, b'notif-worker0', 0, 0, 0); print(1, flush=True); input()"
+    line = [str(program), "-S", "-c", rename, "-n", "client.rgw.renamed"]
+    with subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as running:
+        assert running.stdout is not None and running.stdout.readline()
+        text = probe([DaemonName("rgw", "renamed")])
+        done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, check=True)
+        running.kill()
+    lines = [words for words in map(str.split, done.stdout.splitlines()) if words[2] == str(running.pid)]
+    assert [words[:2] for words in lines] == ([["process", "radosgw"]] if is_daemon else [])

@@ -22,7 +22,7 @@ from cbt_plugins.cluster import state_sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.state_sampler import ClusterWatch
-from cbt_plugins.conditions import LASTS
+from cbt_plugins.cluster_conditions import LASTS
 from cbt_plugins.config import registry
 from cbt_plugins.config.section_to_plan import section_of
 from cbt_plugins.config.validate import validate

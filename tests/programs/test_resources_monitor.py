@@ -19,7 +19,7 @@ from watched import lines, running
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.monitors import lifecycle, node_daemons, resources_agent
 from cbt_plugins.monitors.backlog import Backlog
-from cbt_plugins.monitors.internals import Internals
+from cbt_plugins.monitors.perf_counters import PerfCounters
 from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results.nodes import counters
@@ -410,10 +410,10 @@ def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Pat
     [
         (NodeProgram(Resources.AGENT, Resources.PARTS), "1"),
         (NodeProgram(Recovery.AGENT, Recovery.PARTS), '[{"interval": 1, "ceph": "false", "conf": "x"}]'),
-        (NodeProgram(Internals.AGENT, Internals.PARTS), "1"),
+        (NodeProgram(PerfCounters.AGENT, PerfCounters.PARTS), "1"),
         (NodeProgram(Backlog.AGENT, Backlog.PARTS), '{"interval": 1, "admin": "false"}'),
     ],
-    ids=["resources", "recovery", "internals", "backlog"],
+    ids=["resources", "recovery", "perf_counters", "backlog"],
 )
 def test_a_program_for_nodes_brings_its_parts_along(program: NodeProgram, argument: str, tmp_path: Path) -> None:
     """A Python without this project runs it to its end."""

@@ -117,7 +117,7 @@ def test_any_damage_is_said_or_changes_no_number(number: int, tmp_path: Path) ->
         assert peak(tmp_path / "x.jsonl")[0] == 0.5
 
 
-@pytest.mark.parametrize("agent", ["resources", "internals", "backlog", "stacks"])
+@pytest.mark.parametrize("agent", ["resources", "perf_counters", "backlog", "stacks"])
 def test_agents_number_their_lines(agent: str) -> None:
     folder = Path(__file__).parents[2] / "monitors"
     text = (folder / f"{agent}_agent.py").read_text()

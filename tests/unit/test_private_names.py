@@ -61,7 +61,7 @@ def test_private_names_of_others_have_a_reason() -> None:
     [
         "made._journal.open()",
         "from cbt_plugins.run.plan_runner import _report",
-        "from cbt_plugins._build import x",
+        "from cbt_plugins._build_backend import x",
         'monkeypatch.setattr(engine, "_plan", 1)',
         'monkeypatch.setattr("cbt_plugins.run.plan_runner._report", f)',
         'getattr(engine, "_plan")',

@@ -13,7 +13,7 @@ from cbt_plugins.cluster import state_sampler_agent, state_sampler_sources
 from cbt_plugins.config import registry
 from cbt_plugins.config.validate import validate
 from cbt_plugins.load import client_agent, generator_process, hsbench_agent
-from cbt_plugins.monitors import backlog_agent, internals_agent, node_daemons, numbered_output, resources_agent
+from cbt_plugins.monitors import backlog_agent, node_daemons, numbered_output, perf_counters_agent, resources_agent
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.run import bucket_agent
 
@@ -109,7 +109,7 @@ def test_only_new_processes_are_looked_at_between_two_looks_at_all(monkeypatch: 
         bucket_agent,
         generator_process,
         hsbench_agent,
-        internals_agent,
+        perf_counters_agent,
         node_daemons,
         numbered_output,
         resources_agent,

@@ -334,7 +334,7 @@ def test_a_node_without_samples_is_a_gap_and_makes_no_sum(watched: Path) -> None
     note = watched / "monitors" / "01" / lifecycle.NODES
     assert lifecycle.NODES == resources.NODES
     note.parent.mkdir(parents=True)
-    note.write_text(json.dumps({"resources": ["client1", "node1", "node2", "rgw1"], "internals": ["node3"]}))
+    note.write_text(json.dumps({"resources": ["client1", "node1", "node2", "rgw1"], "perf_counters": ["node3"]}))
     about = json.loads((watched / "cluster.json").read_text())
     about["cluster"]["osds"] = ["node1", "node2"]
     (watched / "cluster.json").write_text(json.dumps(about))

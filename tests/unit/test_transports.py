@@ -17,7 +17,7 @@ from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport_choice import TransportChoice
-from cbt_plugins.conditions import COMMAND
+from cbt_plugins.cluster_conditions import COMMAND
 from cbt_plugins.config import registry
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.faults import ClusterAccess, cluster_access, undo_seal

@@ -10,7 +10,7 @@ import archive_builder as made
 import pytest
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.conditions import of_own_faults
+from cbt_plugins.cluster_conditions import of_own_faults
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.fault_spans import event_text
 from cbt_plugins.config.section_to_plan import plan_of

@@ -9,7 +9,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.conditions import TimedSample, is_clean
+from cbt_plugins.cluster_conditions import TimedSample, is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import UNMEASURED, Clocks

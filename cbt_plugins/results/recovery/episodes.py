@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.conditions import NO_FAULTS
+from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.results.attempts import Attempt, attempts, broken_off
 
 #: undos that begin within so many seconds after the one before has ended are one return

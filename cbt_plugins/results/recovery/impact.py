@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
-from cbt_plugins.conditions import NO_FAULTS
+from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.formatting import NONE, count, percent, several
 from cbt_plugins.formatting.blocks import Block, TableGrid, Words
 from cbt_plugins.journal import json_lines

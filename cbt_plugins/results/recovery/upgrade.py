@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
-from cbt_plugins.conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
+from cbt_plugins.cluster_conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
 from cbt_plugins.formatting import seconds
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 from cbt_plugins.journal import json_lines

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 import numpy as np
 
-from cbt_plugins.conditions import is_clean
+from cbt_plugins.cluster_conditions import is_clean
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase

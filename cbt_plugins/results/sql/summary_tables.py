@@ -151,7 +151,7 @@ read_mib_s DOUBLE MiB/s read from disk
 write_mib_s DOUBLE MiB/s written to disk
 throttled DOUBLE share of periods in which its CPU limit stopped it
 """)
-_INTERNALS = columns_of("""
+_PERF_COUNTERS = columns_of("""
 phase VARCHAR name of the phase
 class VARCHAR osd, rgw
 name VARCHAR name of the counter
@@ -372,8 +372,8 @@ def _resources(run: TableRun, key: str, within: Optional[str] = None) -> Iterato
             yield {"phase": phase, **line}
 
 
-def _internals(run: TableRun) -> Iterator[Row]:
-    numbers_of_phase = (summary(run.path).get("internals") or {}).get("phases") or {} if run.ours else {}
+def _perf_counters(run: TableRun) -> Iterator[Row]:
+    numbers_of_phase = (summary(run.path).get("perf_counters") or {}).get("phases") or {} if run.ours else {}
     for phase, numbers in numbers_of_phase.items():
         for line in numbers["lines"]:
             yield {"phase": phase, **line, "at_start": line["start"], "at_end": line["end"], "daemon": line["of"]}
@@ -405,7 +405,7 @@ TABLES = (
     _table("daemons", "CPU, memory and disk I/O of each daemon", _DAEMONS, lambda run: _resources(run, "daemons")),
     _table("nodes", "CPU and memory of each node in a phase", _NODES, lambda run: _resources(run, "nodes")),
     _table("threads", "CPU time by groups of threads in a phase", _THREADS, _threads),
-    _table("internals", "counters of OSDs and gateways (perf counters) in a phase", _INTERNALS, _internals),
+    _table("perf_counters", "counters of OSDs and gateways (perf counters) in a phase", _PERF_COUNTERS, _perf_counters),
     _table("devices", "load of each disk in a phase", _DEVICES, lambda run: _resources(run, "devices")),
     _table("interfaces", "traffic of each network interface", _INTERFACES, lambda run: _resources(run, "interfaces")),
 )

@@ -15,10 +15,10 @@ from run_context import context
 
 from cbt_plugins.cluster.ceph import Status
 from cbt_plugins.cluster.state_sampler_agent import DaemonChanges
+from cbt_plugins.cluster_conditions import CLEAN, NAMES, condition_spans, found_in, of_own_faults
 from cbt_plugins.compare.sides import sides
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import compare
-from cbt_plugins.conditions import CLEAN, NAMES, condition_spans, found_in, of_own_faults
 from cbt_plugins.plan import S3, Goal, Phase, Plan, Settings
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.recovery.cluster_samples import status_by_phase
@@ -48,11 +48,11 @@ def test_nodes_of_monitors_with_agents_need_python() -> None:
     versions = {"h": "3.6.8", "c": "3.13.1", "o1": "", "o2": "3.5.2", "r": "", "m": ""}
     facts = {node: {"python": version} for node, version in versions.items()}
     assert preflight.python_errors(run, facts) == []
-    host.profiles = {"resources": {"nodes": ["osds"]}, "internals": None, "collectl": {}}
+    host.profiles = {"resources": {"nodes": ["osds"]}, "perf_counters": None, "collectl": {}}
     assert preflight.python_errors(run, facts) == [
-        "o1: python3 is not installed, but resources, internals need 3.6 or newer on this node",
-        "o2: python3 is 3.5.2, but resources, internals need 3.6 or newer on this node",
-        "r: python3 is not installed, but internals needs 3.6 or newer on this node",
+        "o1: python3 is not installed, but resources, perf_counters need 3.6 or newer on this node",
+        "o2: python3 is 3.5.2, but resources, perf_counters need 3.6 or newer on this node",
+        "r: python3 is not installed, but perf_counters needs 3.6 or newer on this node",
     ]
     facts["c"]["python"] = ""
     host.profiles = {}

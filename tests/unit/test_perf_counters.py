@@ -1,4 +1,4 @@
-"""The monitors `internals` and `backlog`: recorded samples of three releases, numbers of phases, what agents ask."""
+"""Monitors `perf_counters` and `backlog`: recorded samples of three releases, numbers of phases, what agents ask."""
 
 from __future__ import annotations
 
@@ -15,16 +15,16 @@ from typing import Any, Dict, Iterator, List, Tuple
 import pytest
 
 from cbt_plugins.cluster.stream import NodeProgram
-from cbt_plugins.monitors import backlog_agent, internals_agent
+from cbt_plugins.monitors import backlog_agent, perf_counters_agent
 from cbt_plugins.monitors.backlog import Backlog
-from cbt_plugins.monitors.internals import Internals
+from cbt_plugins.monitors.perf_counters import PerfCounters
 from cbt_plugins.results.archive import read_run
-from cbt_plugins.results.nodes import internals
-from cbt_plugins.results.nodes.internals import DaemonCounters, counter_rows, internals_warnings
+from cbt_plugins.results.nodes import perf_counters
+from cbt_plugins.results.nodes.perf_counters import DaemonCounters, counter_rows, counter_warnings
 from cbt_plugins.results.summary_file import summarize
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
-RECORDED = Path(__file__).parent.parent / "data" / "internals"
+RECORDED = Path(__file__).parent.parent / "data" / "perf_counters"
 T0 = 1_700_000_000.0
 #: a part of `radosgw-admin sync status`, as 20.2 prints it
 ZONE_BEHIND = """\
@@ -52,7 +52,7 @@ def archive(folder: Path, files: Dict[str, List[Dict[str, Any]]]) -> Path:
 def made_of(folder: Path, window: Tuple[float, float]) -> Dict[str, Any]:
     low, high = window
     phases = [{"name": "x", "window": {"start": T0 + low, "end": T0 + high}}]
-    return internals.internals(read_run(folder), phases) or {"phases": {}}
+    return perf_counters.counters_of_phases(read_run(folder), phases) or {"phases": {}}
 
 
 def samples(*values: Dict[str, Any]) -> List[Dict[str, Any]]:
@@ -66,12 +66,12 @@ def test_each_release_has_the_numbers(release: str) -> None:
     for line in (RECORDED / f"{release}.jsonl").read_text().splitlines():
         found.update(json.loads(line).get("d") or {})
     assert set(found) == {"osd.0", "osd.1", "client.rgw1"}
-    pools = {f"mempool_{name}_bytes" for name in internals_agent.POOLS}
+    pools = {f"mempool_{name}_bytes" for name in perf_counters_agent.POOLS}
     late = {"compactions"} if release.startswith("20") else set()
     for osd in ("osd.0", "osd.1"):
-        assert set(internals_agent.OF_OSDS) - set(found[osd]) <= late
+        assert set(perf_counters_agent.OF_OSDS) - set(found[osd]) <= late
         assert pools <= set(found[osd]) and 0 <= found[osd]["allocator_score"] < 1
-    assert set(found["client.rgw1"]) == set(internals_agent.OF_GATEWAYS)
+    assert set(found["client.rgw1"]) == set(perf_counters_agent.OF_GATEWAYS)
 
 
 def test_numbers_of_a_phase(tmp_path: Path) -> None:
@@ -80,7 +80,7 @@ def test_numbers_of_a_phase(tmp_path: Path) -> None:
     third = {"op_latency": [10, 0.5], "onode_hits": 500, "allocated_bytes": 3 * 2**20}  # it was restarted
     other = {"op_latency": [0, 0.0], "onode_hits": 0}
     lines = samples(*({"osd.1": its, "osd.2": other} for its in (first, second, third)))
-    folder = archive(tmp_path, {"internals.n1/n1.jsonl": lines})
+    folder = archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines})
     found = {line["name"]: line for line in made_of(folder, (0.0, 10.0))["phases"]["x"]["lines"]}
     assert found["op_latency"]["value"] == pytest.approx(5.0) and found["op_latency"]["of"] == "osd.1"
     assert (found["onode_hits"]["value"], found["onode_hits"]["unit"]) == (100.0, "1/s")
@@ -90,7 +90,8 @@ def test_numbers_of_a_phase(tmp_path: Path) -> None:
     assert again["onode_hits"]["value"] == pytest.approx((500 + 500) / 15, rel=1e-4)
     assert again["op_latency"]["value"] == pytest.approx(1000 * 1.0 / 110, rel=1e-4)
     lines = samples({"osd.1": {"op_latency": [0, 0.0]}}, {"osd.1": {"op_latency": [1, 0.5]}})
-    (rare,) = made_of(archive(tmp_path / "rare", {"internals.n1/n1.jsonl": lines}), (0.0, 1.0))["phases"]["x"]["lines"]
+    rare_folder = archive(tmp_path / "rare", {"perf_counters.n1/n1.jsonl": lines})
+    (rare,) = made_of(rare_folder, (0.0, 1.0))["phases"]["x"]["lines"]
     assert rare["highest"] == rare["value"] == 500.0  # a part of one operation
     assert made_of(folder, (100.0, 120.0)) == {"phases": {}}  # nobody looked
     rows = {row[0]: row[1:] for row in counter_rows(made_of(folder, (0.0, 10.0)))}
@@ -115,14 +116,14 @@ def test_an_outage_has_no_numbers() -> None:
 
 
 def test_a_long_run_is_sampled_less_often(tmp_path: Path) -> None:
-    assert (internals.FINE, internals.COARSER) == (internals_agent.FINE, internals_agent.COARSER)
-    assert internals.SELDOM == {"allocator_score": internals_agent.SCORE}
-    times = [*range(internals.FINE), *range(internals.FINE + 9, internals.FINE + 100, 10)]
+    assert (perf_counters.FINE, perf_counters.COARSER) == (perf_counters_agent.FINE, perf_counters_agent.COARSER)
+    assert perf_counters.SELDOM == {"allocator_score": perf_counters_agent.SCORE}
+    times = [*range(perf_counters.FINE), *range(perf_counters.FINE + 9, perf_counters.FINE + 100, 10)]
     lines: List[Dict[str, Any]] = [{"version": 1, "t": T0, "interval": 1}]
     lines += [{"t": T0 + t, "d": {"osd.1": {"onode_hits": 7 * t}}} for t in times]
     for line in (lines[1], lines[-1]):
         line["d"]["osd.1"]["allocator_score"] = 0.5
-    folder = archive(tmp_path, {"internals.n1/n1.jsonl": lines})
+    folder = archive(tmp_path, {"perf_counters.n1/n1.jsonl": lines})
     for window in ((100.0, 120.0), (350.0, 375.0), (401.0, 423.0)):
         found = {line["name"]: line["value"] for line in made_of(folder, window)["phases"]["x"]["lines"]}
         assert found == {"onode_hits": pytest.approx(7.0), "allocator_score": 0.5}
@@ -134,16 +135,16 @@ def test_warnings(tmp_path: Path) -> None:
     looks += [{"t": T0 - 5, "s": 1.0, "gc": 10, "reshard": ["before"], "sync": 0}]
     looks += [{"t": T0 + 5, "s": 1.0, "gc": 500, "reshard": ["b"], "sync": 3}]
     looks += [{"t": T0 + 15, "s": 1.0, "gc": 5000, "reshard": [], "sync": 4}]
-    files = {"internals.n1/n1.jsonl": lines, "backlog.n0/backlog.jsonl": looks}
+    files = {"perf_counters.n1/n1.jsonl": lines, "backlog.n0/backlog.jsonl": looks}
     made = made_of(archive(tmp_path, files), (0.0, 10.0))
-    found = {its["code"]: its["text"] for its in internals_warnings(made)}
+    found = {its["code"]: its["text"] for its in counter_warnings(made)}
     assert found == {
         "spillover": "RocksDB took 5.000 MiB more of slow devices, most on osd.1",
         "garbage-grew": "RGW's garbage grew from 10 to 5,000 entries: RGW collects it during the phases that follow",
         "resharded": "1 bucket had to be resharded: b",
         "sync-behind": "4 shards of this zone behind another zone at the end, 0 at the start",
     }
-    assert not list(internals_warnings(None))
+    assert not list(counter_warnings(None))
 
 
 def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
@@ -151,11 +152,11 @@ def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
     lines = [{"version": 1, "t": T0}, {"t": T0, "limit": closed}, {"t": T0, "d": {}}]
     stacks: List[Dict[str, Any]] = [{"version": 1, "t": T0, "hz": 49}, {"t": T0, "n": 1, "stacks": {"osd;limit": 1}}]
     stacks.append({"t": T0, "limit": full})
-    files = {"internals.n1/n1.jsonl": lines, "internals.n2/n2.jsonl": lines, "stacks.n3/n3.jsonl": stacks}
+    files = {"perf_counters.n1/n1.jsonl": lines, "perf_counters.n2/n2.jsonl": lines, "stacks.n3/n3.jsonl": stacks}
     folder = archive(tmp_path, files)
     found = [its["text"] for its in summarize(folder)["warnings"] if its["code"] == "monitor-limited"]
     assert found == [
-        f"internals could not watch all of its targets on 2 nodes: n1: {closed}; n2: {closed}",
+        f"perf_counters could not watch all of its targets on 2 nodes: n1: {closed}; n2: {closed}",
         f"stacks could not watch all of its targets on 1 node: n3: {full}",
     ]
 
@@ -194,22 +195,22 @@ def daemon(tmp_path: Path) -> Iterator[Tuple[Path, List[str]]]:
 
 def test_an_admin_socket_is_asked(daemon: Tuple[Path, List[str]], monkeypatch: pytest.MonkeyPatch) -> None:
     path, asked = daemon
-    assert internals_agent.ask(str(path), "perf dump") == {"of": "perf dump"}
-    assert internals_agent.ask(str(path), "dump_mempools") is None
+    assert perf_counters_agent.ask(str(path), "perf dump") == {"of": "perf dump"}
+    assert perf_counters_agent.ask(str(path), "dump_mempools") is None
     assert asked == ["perf dump", "dump_mempools"]
     (path.parent / "ceph-mon.a.asok").touch()
-    monkeypatch.setattr(internals_agent, "SOCKETS", (f"{path.parent}/*.asok",))
-    assert set(internals_agent.sockets()) == {"osd.3"}
-    assert internals_agent.ask(str(path.parent / "ceph-mon.a.asok"), "x") is None  # nobody is there
+    monkeypatch.setattr(perf_counters_agent, "SOCKETS", (f"{path.parent}/*.asok",))
+    assert set(perf_counters_agent.sockets()) == {"osd.3"}
+    assert perf_counters_agent.ask(str(path.parent / "ceph-mon.a.asok"), "x") is None  # nobody is there
 
 
 def replying(monkeypatch: pytest.MonkeyPatch, folder: Path, *names: str) -> None:
     """Gateways with these sockets, each of which has had as many requests as its name has characters."""
-    monkeypatch.setattr(internals_agent, "FOLDERS", (str(folder),))
-    monkeypatch.setattr(internals_agent, "SOCKETS", (f"{folder}/*.asok",))
+    monkeypatch.setattr(perf_counters_agent, "FOLDERS", (str(folder),))
+    monkeypatch.setattr(perf_counters_agent, "SOCKETS", (f"{folder}/*.asok",))
     for name in names:
         (folder / name).touch()
-    monkeypatch.setattr(internals_agent, "ask", lambda path, prefix: {"rgw": {"req": len(Path(path).name)}})
+    monkeypatch.setattr(perf_counters_agent, "ask", lambda path, prefix: {"rgw": {"req": len(Path(path).name)}})
 
 
 def test_only_what_ceph_appends_to_a_gateways_name_is_cut_off(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -226,18 +227,18 @@ def test_only_what_ceph_appends_to_a_gateways_name_is_cut_off(tmp_path: Path, mo
     )
     shared: Dict[str, str] = {}
     names = {"rgw1", "rgw.8000", "rgw.8080", "rgw.0", "rgw.1", "rgw.10.0.0.5", "rgw.10.0.0.6"}
-    assert set(internals_agent.sample(False, shared)) == {f"client.{name}" for name in names} and not shared
+    assert set(perf_counters_agent.sample(False, shared)) == {f"client.{name}" for name in names} and not shared
 
 
 def test_gateways_that_share_a_name_are_told_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     replying(monkeypatch, tmp_path, "ceph-client.rgw.a.7.94.asok", "ceph-client.rgw.a.12.94.asok")
     shared: Dict[str, str] = {}
     both = {"client.rgw.a.7.94": {"requests": 27}, "client.rgw.a.12.94": {"requests": 28}}
-    assert internals_agent.sample(False, shared) == both
+    assert perf_counters_agent.sample(False, shared) == both
     (text,) = shared.values()
     assert text == "several daemons are called client.rgw.a: each is named with its process"
     (tmp_path / "ceph-client.rgw.a.12.94.asok").unlink()
-    assert set(internals_agent.sample(False, shared)) == {"client.rgw.a.7.94"}  # as before
+    assert set(perf_counters_agent.sample(False, shared)) == {"client.rgw.a.7.94"}  # as before
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="becomes another user")
@@ -256,7 +257,7 @@ def closed_to_another_user(tmp_path: Path) -> None:
     (tmp_path / "containers" / "fsid").mkdir(mode=0o700)
     said = {}
     for folder in ("own", "containers", "none"):
-        text = NodeProgram(Internals.AGENT, Internals.PARTS).text.replace("/var/run/ceph", f"{tmp_path}/{folder}")
+        text = NodeProgram(PerfCounters.AGENT, PerfCounters.PARTS).text.replace("/var/run/ceph", f"{tmp_path}/{folder}")
         words = ["setpriv", "--reuid=65534", "--clear-groups", "/usr/bin/python3", "-c", f"import sys\n{text}", "1"]
         done = subprocess.run(words, input=b"", stdout=subprocess.PIPE, check=True, cwd="/")
         said[folder] = [its["limit"] for its in map(json.loads, done.stdout.splitlines()) if "limit" in its]
@@ -288,7 +289,7 @@ esac
     cluster = {"head": "h", "radosgw-admin_cmd": "podman exec r radosgw-admin", "osds": ["o1"], "rgws": ["r1"]}
     its = Backlog({"interval": 5}, cluster, {})
     assert json.loads(its.argument()) == {"admin": "podman exec r radosgw-admin -c /etc/ceph/ceph.conf", "interval": 5}
-    assert its.nodes == ["h"] and Internals({}, cluster, {}).nodes == ["o1", "r1"]
+    assert its.nodes == ["h"] and PerfCounters({}, cluster, {}).nodes == ["o1", "r1"]
     assert Backlog({"nodes": ["rgws", "osds"]}, cluster, {}).nodes == ["r1"]
     with pytest.raises(ValueError, match="backlog: no node from which the cluster can be asked; check nodes:"):
         Backlog({"nodes": "mgrs"}, cluster, {})
@@ -309,7 +310,7 @@ def test_garbage_that_was_not_counted_at_the_end_is_not_known(tmp_path: Path) ->
     looks += [{"t": T0 + 600 * i, "s": 121.0, "gc": None} for i in (1, 2, 3)]
     made = made_of(archive(tmp_path, {"backlog.n0/backlog.jsonl": looks}), (0.0, 1700.0))
     assert made["phases"]["x"]["backlog"]["gc"] == [10, None] and made["phases"]["x"]["backlog"]["sync"] == [2, None]
-    (warning,) = internals_warnings(made)
+    (warning,) = counter_warnings(made)
     assert warning["code"] == "garbage-unknown"
     assert warning["text"] == "RGW's garbage was 10 entries at the start, and could not be counted at the end"
     rows = {row[0]: row[1:] for row in counter_rows(made)}
@@ -318,7 +319,7 @@ def test_garbage_that_was_not_counted_at_the_end_is_not_known(tmp_path: Path) ->
     assert again["phases"]["x"]["backlog"]["gc"] == [10, 400]
     late = made_of(tmp_path, (700.0, 1700.0))
     assert late["phases"]["x"]["backlog"]["gc"] == [None, None]
-    (warning,) = internals_warnings(late)
+    (warning,) = counter_warnings(late)
     assert warning["text"] == "RGW's garbage could not be counted"
 
 

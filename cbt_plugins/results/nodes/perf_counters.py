@@ -1,4 +1,4 @@
-"""What the monitors `internals` (OSDs and gateways of themselves) and `backlog` (of RGW) saw in each phase."""
+"""What the monitors `perf_counters` (OSDs and gateways of themselves) and `backlog` (of RGW) saw in each phase."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from cbt_plugins.results.numbered_lines import numbered_lines
 _STATES = ("fragmentation_micros", "allocator_score", "queue", "active", "compact_queue", "rados_ops_active")
 #: what OSDs that use their slow device for RocksDB have more of, in bytes; entries of garbage that are many
 SPILLED, GARBAGE = 1 << 20, 1000
-#: seconds between samples where a file does not say; after FINE samples COARSER times that, as internals_agent.py does
+#: seconds between samples where a file does not say; then COARSER times that after FINE, as the agent does
 INTERVAL, FINE, COARSER = 10.0, 360, 10
 #: seconds between samples of what is asked less often
 SELDOM = {"allocator_score": 1800.0}
@@ -88,7 +88,7 @@ def _is_state(name: str) -> bool:
     return name.endswith("_bytes") or name in _STATES
 
 
-def internals(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
+def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return {"phases": {name: {"lines", "backlog"}}} of a run; None without these monitors. docs/RESOURCES.md."""
     offsets = Clocks.of(run).nodes
     daemons, backlog = _daemons(run, offsets), list(_backlog(run, offsets))
@@ -111,7 +111,7 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 
 def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
     daemons: Dict[str, DaemonCounters] = {}
-    for node, path in _files(run.path, "internals"):
+    for node, path in _files(run.path, "perf_counters"):
         configured_interval, samples = INTERVAL, 0
         for line in numbered_lines(path, run.damage):
             if "version" in line:  # also where the monitor was connected anew
@@ -188,9 +188,9 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
     return backlog
 
 
-def internals_warnings(internals_section: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
-    for phase, numbers in (internals_section or {"phases": {}})["phases"].items():
+    for phase, numbers in (counters_section or {"phases": {}})["phases"].items():
         of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")
         if slow and slow["end"] - slow["start"] > SPILLED:
@@ -225,7 +225,7 @@ def _unknown_garbage(low: Optional[int], high: Optional[int]) -> str:
 
 def limits(run: Path) -> Iterator[Dict[str, Any]]:
     """Yield a warning for each monitor that could not watch all of its targets on some nodes."""
-    for monitor in ("internals", "stacks"):
+    for monitor in ("perf_counters", "stacks"):
         limit_of_node: Dict[str, str] = {}  # node -> the first thing that it says
         for node, path in _files(run, monitor):
             limit = next(_limits_in(path), None)
@@ -251,9 +251,9 @@ def _limits_in(path: Path) -> Iterator[str]:
 _NOTHING = {"-", "0", "0 → 0", "- → -"}
 
 
-def counter_rows(internals_section: Optional[Mapping[str, Any]]) -> List[List[str]]:
+def counter_rows(counters_section: Optional[Mapping[str, Any]]) -> List[List[str]]:
     """Return a table of all phases: a head, then a line for each number; of states "begin -> end"."""
-    phases = (internals_section or {"phases": {}})["phases"]
+    phases = (counters_section or {"phases": {}})["phases"]
     cells: Dict[Tuple[str, str], Dict[str, str]] = {}
     for phase, numbers in phases.items():
         for line in numbers["lines"]:

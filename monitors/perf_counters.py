@@ -1,6 +1,6 @@
-"""The `internals` profile: latencies, caches and fragmentation as OSDs and gateways count them themselves.
+"""The `perf_counters` profile: latencies, caches and fragmentation as OSDs and gateways count them themselves.
 
-Samples arrive as monitors/internals.<node>/<node>.jsonl; docs/RESOURCES.md has their form.
+Samples arrive as monitors/perf_counters.<node>/<node>.jsonl; docs/RESOURCES.md has their form.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from . import numbered_output
 from .agent_monitor import AgentMonitor
 
 
-class InternalsProfile(Strict):
+class PerfCountersProfile(Strict):
     """The counters of OSDs and gateways, by admin socket."""
 
     interval: float = Field(10.0, ge=1, le=600, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` with nodes.")
 
 
-class Internals(AgentMonitor):
-    """Counters of daemons. The keys are those of `InternalsProfile`."""
+class PerfCounters(AgentMonitor):
+    """Counters of daemons. The keys are those of `PerfCountersProfile`."""
 
-    Section = InternalsProfile
-    _profile: InternalsProfile
-    NAME, AGENT, PARTS = "internals", Path(__file__).parent / "internals_agent.py", (numbered_output,)
+    Section = PerfCountersProfile
+    _profile: PerfCountersProfile
+    NAME, AGENT, PARTS = "perf_counters", Path(__file__).parent / "perf_counters_agent.py", (numbered_output,)
     DEFAULT_NODES = ("osds", "rgws")
 
     def argument(self) -> str:

@@ -1,5 +1,6 @@
 #!/bin/sh
-# For other programs of this folder: when a process has begun, who owns it, and whether that is root, Ceph or this user.
+# For other programs, whose text gets it from shell_programs.py, with a function `daemon_program PID` that sets the
+# variable of this name: when a process has begun, who owns it, and whether that is root, Ceph or this user.
 started() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f20; }
 # the real user and group; the folder below /proc belongs to root when the process does not want to be dumped
 owner() { sed -n 's/^[UG]id:[[:space:]]*\([0-9]*\).*/\1/p' "/proc/$1/status" 2>/dev/null | tr '\n' ' '; }
