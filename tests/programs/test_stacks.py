@@ -147,6 +147,14 @@ def test_cpu_time_per_request(tmp_path: Path) -> None:
     )
 
 
+def test_a_file_that_is_not_yet_fetched_does_not_count(tmp_path: Path) -> None:
+    """A file that comes from a node has a name with a dot until it is whole."""
+    path = archive(tmp_path, look(1, {QUEUE: 60}))
+    (file,) = path.rglob("stacks.node1/node1.jsonl")
+    file.with_name(".node1.jsonl").write_text(file.read_text())
+    assert profile_of([path]).samples == 60
+
+
 def test_the_difference_of_two_archives(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     old = archive(tmp_path / "old", look(1, {QUEUE: 600, SYNC: 100}))
     new = archive(tmp_path / "new", look(1, {QUEUE: 900, SYNC: 110}))

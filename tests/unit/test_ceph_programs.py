@@ -91,6 +91,17 @@ def test_another_conf_has_another_container(node: Dict[str, str], tmp_path: Path
 
 
 @needs_root
+def test_another_cluster_under_the_same_conf_has_another_container(node: Dict[str, str], tmp_path: Path) -> None:
+    """The container of a cluster that was removed is still open for some minutes."""
+    conf = tmp_path / "ceph.conf"
+    for fsid in ("0f0f-77", "1e1e-88"):
+        conf.write_text(f"[global]\nfsid = {fsid}\n")
+        run(node, f"{CephPrograms.of({'ceph': 'cephadm', 'conf_file': str(conf)}).ceph} fsid")
+        assert f"--fsid {fsid} -c {conf} -- sh" in (tmp_path / "options").read_text()
+    assert len(list(tmp_path.glob("cbt-plugins-shell*"))) == 2
+
+
+@needs_root
 @pytest.mark.parametrize(
     "line",
     [

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, Dict, Sequence, Tuple
+from typing import Any, Dict, Mapping, Optional, Sequence, Tuple
 
 import pytest
 from faults_judge import PACIFIC, judge, rules
@@ -19,15 +19,23 @@ NODES = tuple(f"node{n}" for n in range(9))
 
 
 class Said:
-    """Stands where `Ceph` does: `mon_osd_min_down_reporters` is 2."""
+    """Stands where `Ceph` does: `mon_osd_min_down_reporters` is 2. `addresses`: the reply of each node."""
 
     head, command = "node0", "ceph"
+
+    def __init__(self, addresses: Optional[Mapping[str, str]] = None) -> None:
+        self._addresses = addresses or {}
+
+    def port(self, node: str) -> int:
+        return 22
 
     @property
     def remote(self) -> Said:
         return self
 
     def run(self, nodes: Sequence[str], text: str, **_: Any) -> Dict[str, Result]:
+        if "ip -o addr" in text:
+            return {node: Result(self._addresses[node], "", 0) for node in nodes}
         assert "config show mon." in text and text.endswith("mon_osd_min_down_reporters")
         return {nodes[0]: Result("2\n", "", 0)}
 
@@ -86,3 +94,13 @@ def test_a_side_without_osds_is_what_its_users_lose() -> None:
 def test_far_ends_that_cannot_be_are_refused(peers: Sequence[str], says: str) -> None:
     with pytest.raises(FaultError, match=says):
         sides(["node1"], peers)
+
+
+def test_a_network_is_no_address_of_a_node() -> None:
+    """The far end of a link is dropped by its addresses: with 0.0.0.0/0 of a node that lies it would be everybody."""
+    ceph: Any = Said({"node1": "10.9.0.1\n", "node2": "0.0.0.0/0\n}; flush ruleset\n"})
+    scene = Scene(ceph, Facts(PACIFIC), NODES, "f")
+    kind = make("partition", {"peers": ["node2"]})
+    hit = Targets(("node1",), osd_names(scene.on_node("node1")), ("node1",))
+    with pytest.raises(FaultError, match="node2: no reply, or no address: the links to these nodes are unknown"):
+        kind.steps(scene, hit)
