@@ -6,6 +6,7 @@ import contextlib
 import itertools
 import json
 import logging
+import math
 import queue
 import shlex
 import threading
@@ -32,6 +33,8 @@ QUESTIONS: Dict[str, Tuple[str, Dict[str, str]]] = {
 _ANSWER = 10.0
 #: seconds from one connection to the next
 _REOPEN = 2.0
+#: seconds after which the same warning is logged again: a head may be away for hours
+_WARN_AGAIN = 600.0
 #: seconds after which the thread looks whether it is to end
 _LOOK = 0.2
 #: of an OSD map against the one before
@@ -102,6 +105,7 @@ class ClusterWatch:
         self._answers: Dict[int, queue.SimpleQueue[Dict[str, Any]]] = {}
         self._ended = threading.Event()
         self._thread: Optional[threading.Thread] = None
+        self._warned: Dict[str, float] = {}  # text -> time.monotonic() of its last warning, since the last sample
 
     def __enter__(self) -> ClusterWatch:
         for line in json_lines(self.file):
@@ -154,7 +158,7 @@ class ClusterWatch:
                     while not self._ended.is_set():
                         self._connect(writer)
             except OSError as error:  # no space in the archive, or no process to connect by
-                log.warning("no samples of the cluster from %s: %s; trying again", self.node, error)
+                self._warn(f"{error}; trying again")
                 self._ended.wait(_REOPEN)
 
     def _connect(self, writer: LineWriter) -> None:
@@ -170,8 +174,14 @@ class ClusterWatch:
                 self._stream = None
         if not self._ended.is_set():
             why = " | ".join(stream.messages[-2:]) or "the connection ended"
-            log.warning("no samples of the cluster from %s: %s; connecting again", self.node, why)
+            self._warn(f"{why}; connecting again")
         self._ended.wait(max(0.0, opened + _REOPEN - time.monotonic()))
+
+    def _warn(self, text: str) -> None:
+        now = time.monotonic()
+        if now - self._warned.get(text, -math.inf) >= _WARN_AGAIN:
+            self._warned[text] = now
+            log.warning("no samples of the cluster from %s: %s", self.node, text)
 
     def _open(self) -> Stream:
         """Connect; the agent tells what the OSD maps have done since the last sample, and how long none came."""
@@ -201,6 +211,7 @@ class ClusterWatch:
         except (KeyError, TypeError, IndexError):
             return
         self.latest, self.latest_at = status, time.monotonic()
+        self._warned.clear()
         for feed in list(self._feeds):
             feed.put(t - self.offset, status)
 

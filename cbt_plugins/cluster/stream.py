@@ -135,7 +135,7 @@ class Stream:
             text = row.decode(errors="replace")
             if kind == "out":
                 self._pending.append((node, text))
-            elif (message := self._message_of[node](text)) is not None:
+            elif (message := self._message_of[node](text.rstrip("\r"))) is not None:
                 self.messages = [*self.messages[-19:], message]
 
     def close(self, timeout: float = 5.0) -> None:

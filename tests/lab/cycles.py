@@ -40,11 +40,13 @@ class Done(NamedTuple):
 
 
 class Cycle:
-    """One YAML file and its archive, run in node0 of the lab."""
+    """One YAML file and its archive, run in a node of the lab."""
 
     #: those that were started since the last test
     started: ClassVar[List[Cycle]] = []
     cluster: ClassVar[Dict[str, Any]] = CLUSTER
+    #: the node that leads the run
+    leader: ClassVar[str] = "node0"
 
     def __init__(
         self, lab: RunningLab, folder: Path, profiles: Optional[Dict[str, Any]] = None, **benchmarks: Any
@@ -63,7 +65,7 @@ class Cycle:
     def start(self, *program: str) -> subprocess.Popen[bytes]:
         """In the background: our own loop, or `program` (a checkout's cbt.py)."""
         line = [self.lab.python, *(program or ("-m", "cbt_plugins")), "-a", str(self.archive), str(self.file)]
-        argv = self.lab.lab.enter("node0", ["sh", "-c", IN_HOME, str(self.lab.home), *line])
+        argv = self.lab.lab.enter(self.leader, ["sh", "-c", IN_HOME, str(self.lab.home), *line])
         with open(self.log, "ab") as file:
             self.process = subprocess.Popen(
                 argv, stdout=file, stderr=file, stdin=subprocess.DEVNULL, env=self.lab.lab.environment()
@@ -124,7 +126,7 @@ class Cycle:
     def undo(self, *options: str) -> subprocess.CompletedProcess[str]:
         """`cbt-tools undo`, from another shell."""
         line = [self.lab.python, "-m", "cbt_plugins.tools", "undo", str(self.archive), *options]
-        return self.lab.exec("node0", ["sh", "-c", IN_HOME, str(self.lab.home), *line], timeout=1200)
+        return self.lab.exec(self.leader, ["sh", "-c", IN_HOME, str(self.lab.home), *line], timeout=1200)
 
     def end(self) -> None:
         """End it in any case, in order if it can be."""

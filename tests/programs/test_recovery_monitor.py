@@ -18,10 +18,11 @@ import pytest
 from waiting import wait_for
 from watched import lines, running
 
-from cbt_plugins.cluster import state_sampler_agent
+from cbt_plugins.cluster import state_sampler, state_sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.state_sampler import ClusterWatch
+from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster_conditions import LASTS
 from cbt_plugins.config import registry
 from cbt_plugins.config.section_to_plan import section_of
@@ -369,6 +370,26 @@ def test_a_lost_connection_of_the_watch_is_made_anew(
         os.kill(int(Path(f"/proc/{first}/stat").read_text().rsplit(")", 1)[1].split()[1]), signal.SIGKILL)
         wait_for(lambda: sum("version" in line for line in lines(watch.file)) == 2)
     assert f"no samples of the cluster from {HERE}" in caplog.text
+
+
+def test_a_head_that_is_away_is_one_warning(
+    ceph: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It may be away for hours, and ssh ends its lines with a carriage return."""
+    opened: List[int] = []
+
+    def refused(self: state_sampler.ClusterWatch) -> Stream:
+        opened.append(1)
+        line = ["sh", "-c", "printf 'No route to host\\r\\n' >&2; exit 255"]
+        return Stream({self.node: line}, {self.node: lambda text: text})
+
+    monkeypatch.setattr(state_sampler, "_REOPEN", 0.05)
+    monkeypatch.setattr(state_sampler.ClusterWatch, "_open", refused)
+    with watch_of(ceph, tmp_path):
+        wait_for(lambda: len(opened) > 4)
+    assert [its.getMessage() for its in caplog.records if "no samples" in its.getMessage()] == [
+        f"no samples of the cluster from {HERE}: No route to host; connecting again"
+    ]
 
 
 def test_a_full_disk_of_the_archive_does_not_end_the_watch(
