@@ -1,0 +1,68 @@
+"""LIST of a bucket on a real gateway, by the number of its objects and by the number of its index shards.
+
+A bucket of 10^7 objects has 101 shards or more, since Ceph reshards at 100,000 objects for each shard. Needs root.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+import tempfile
+from pathlib import Path
+from typing import Any, Dict
+
+import yaml
+from inputs.labs import TOOLS, cluster
+from trust import labs
+
+from at_scale.costs import Curves
+
+OBJECTS, SHARDS = (5_000, 20_000, 80_000), (11, 101, 997)
+#: of the runs in which the other number grows
+SAME_OBJECTS, SAME_SHARDS = 20_000, 11
+SECONDS, WORKERS = 20, 4
+
+
+def main() -> None:
+    print(f"  {WORKERS} workers that list pages of 1000 keys for {SECONDS} s; objects of 4 KiB in one bucket")
+    formats = {"LIST p50 ms": ".1f", "p99 ms": ".1f", "LIST/s": ".0f"}
+    with tempfile.TemporaryDirectory() as scratch, labs(Path(scratch)) as (lab,):
+        curves = Curves("objects", formats)
+        for objects in OBJECTS:
+            curves.add(objects, **_listed(Path(scratch), lab, objects, SAME_SHARDS))
+        curves.end()
+        curves = Curves("shards", formats)
+        for shards in SHARDS:
+            curves.add(shards, **_listed(Path(scratch), lab, SAME_OBJECTS, shards))
+        curves.end()
+
+
+def _listed(folder: Path, lab: Path, objects: int, shards: int) -> Dict[str, float]:
+    """Fill a new bucket and list it; return the cost of a LIST."""
+    archive = folder / f"{objects}-{shards}"
+    section: Dict[str, Any] = {
+        "s3": {"urls": ["http://rgw1:7480"], "user": "cbt"},
+        "rgw": {"index_shards": shards},
+        "engine": "cbt-load",
+        "size": "4KiB",
+        "workers": WORKERS,
+        "cycle": {
+            "phases": [
+                {"fill": {"objects": objects}},
+                {"hybrid": {"duration": f"{SECONDS}s", "mix": {"list": 100}}, "name": "list"},
+            ]
+        },
+    }
+    file = archive.with_suffix(".yaml")
+    file.write_text(yaml.safe_dump({"cluster": cluster(["rgw1"]), "benchmarks": {"warp": section}}))
+    line = [*TOOLS, "lab", "exec", "--dir", str(lab), "node0", "--", sys.executable, "-m", "cbt_plugins"]
+    done = subprocess.run([*line, "-a", str(archive), str(file)], capture_output=True, text=True)
+    if done.returncode:
+        output = (done.stdout + done.stderr)[-3000:]
+        sys.exit(f"{objects} objects, {shards} shards: exit status {done.returncode}\n{output}")
+    (path,) = archive.glob("results/*/id-*/summary.json")
+    (phase,) = [phase for phase in json.loads(path.read_text())["phases"] if phase["name"] == "list"]
+    line_of_list = phase["ops"]["LIST"]
+    latency = line_of_list["latency_ms"]
+    return {"LIST_p50_ms": latency["p50"], "p99_ms": latency["p99"], "LIST_s": line_of_list["obj_per_s"]}
