@@ -112,13 +112,13 @@ def add_rules(parser: argparse.ArgumentParser) -> None:
 
 def run(args: argparse.Namespace) -> int:
     """Compare the archives and print the result; returns the exit status."""
-    from cbt_plugins.compare import output, releases, scorecard
+    from cbt_plugins.compare import output, releases_table, scorecard
 
     if args.releases and (args.phase or args.op or args.metric):
         raise CommandError("--releases has rows of its own: remove --phase, --op and --metric")
     with errors():
-        compared = compare(args, releases.CHOICE if args.releases else choice(args))
-        drawn = releases if args.releases else output
+        compared = compare(args, releases_table.CHOICE if args.releases else choice(args))
+        drawn = releases_table if args.releases else output
         forms = {
             TEXT: lambda: [
                 *_sentences(compared),

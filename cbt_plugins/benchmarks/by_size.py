@@ -267,5 +267,5 @@ class FailuresSection(BySizeSection):
     @staticmethod
     def check_rate(engine: Optional[str]) -> None:
         """Raise ValueError for an engine that has no open loop."""
-        if engine and "rate" not in generator(engine).takes:
-            raise ValueError(f"goes with engine: {engine_with('takes', 'rate')}, and the engine here is {engine}")
+        if engine and "rate" not in generator(engine).known_keys:
+            raise ValueError(f"goes with engine: {engine_with('known_keys', 'rate')}, and the engine here is {engine}")

@@ -343,7 +343,7 @@ def _own(
         yield FieldError((), text, of_key=True)
     if phase.hybrid and engine:
         yield from phase.hybrid.errors(engine)
-    knows_roles = engine is None or "roles" in generator(engine).takes
+    knows_roles = engine is None or "roles" in generator(engine).known_keys
     for path, load in phase.mixed.loads.items() if phase.mixed and knows_roles else ():
         yield from _placed(path, load, across, names)
     try:

@@ -216,11 +216,12 @@ class HybridSection(Strict):
     def errors(self, engine: Engine) -> List[FieldError]:
         """Return an error for each key that this engine cannot follow."""
         load_generator = generator(engine)
-        lacking = [key for key in _FOR_HYBRID if getattr(self, key) is not None and key not in load_generator.takes]
+        given = [key for key in _FOR_HYBRID if getattr(self, key) is not None]
+        lacking = [key for key in given if key not in load_generator.known_keys]
         errors = [
             FieldError(
                 (key,),
-                f"goes with engine: {engine_with('takes', key)}, and the engine of this phase is {engine}",
+                f"goes with engine: {engine_with('known_keys', key)}, and the engine of this phase is {engine}",
                 of_key=True,
             )
             for key in lacking

@@ -277,9 +277,9 @@ class OsdFailureSection(FailuresSection):
     @classmethod
     def _possible_shape(cls, shape: str, info: ValidationInfo) -> str:
         engine = info.data.get("engine")
-        if shape == "classic" and engine and "keys" not in generator(engine).takes:
+        if shape == "classic" and engine and "keys" not in generator(engine).known_keys:
             text = f"classic writes and deletes by ranges of keys, which {engine} does not: use engine:"
-            raise ValueError(f"{text} {engine_with('takes', 'keys')}")
+            raise ValueError(f"{text} {engine_with('known_keys', 'keys')}")
         return shape
 
     @field_validator("rate")

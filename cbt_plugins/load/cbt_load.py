@@ -88,7 +88,7 @@ class CbtLoadJobs(Generator):
     kinds = ("fill", "hybrid", "ladder", "verify", "delete")
     ops = ("get", "put", "stat", "delete", "list", "multipart")
     exact_mix = True
-    takes = ("rate", "arrivals", "ramp", "warmup", "keys", "roles", "works")
+    known_keys = ("rate", "arrivals", "ramp", "warmup", "keys", "roles", "works")
     features = ("sse", "versioned", "users", "objects")
     section_key = "cbt_load"
     across = True

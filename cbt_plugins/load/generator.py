@@ -183,7 +183,7 @@ class Generator(ABC):
     #: a hybrid phase is one closed loop per operation: LoadStart has only their worker_groups, by a calibration
     worker_groups: ClassVar[bool] = False
     #: keys of a hybrid phase that it knows, beside those of every generator
-    takes: ClassVar[Tuple[str, ...]] = ()
+    known_keys: ClassVar[Tuple[str, ...]] = ()
     #: parts of a plan that it follows: sse, versioned, users (of buckets), objects (of a group of buckets)
     features: ClassVar[Tuple[str, ...]] = ()
     #: the key of a benchmark's section that says how it works
@@ -296,7 +296,7 @@ def generator_of(engine: str) -> Type[Generator]:
     return generator
 
 
-def environment(
+def s3_key_environment(
     keys: Tuple[str, str, str],
     authority: Optional[str] = None,
     sse: str = "",

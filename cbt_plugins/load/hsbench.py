@@ -42,7 +42,7 @@ class HsbenchJobs(Generator):
     begins_at_go = True
     kinds = ("fill", "hybrid", "delete")
     ops = ("get", "list")
-    takes = ("keys",)
+    known_keys = ("keys",)
     across = True
     puts_whole = True
 

@@ -6,7 +6,7 @@ from collections import Counter
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
-from cbt_plugins.compare import output, releases, scorecard
+from cbt_plugins.compare import output, releases_table, scorecard
 from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
@@ -149,8 +149,8 @@ def _groups(compared: Compared) -> Iterator[Tuple[str, List[Tuple[str, Runs]]]]:
 
 def _releases(compared: Compared) -> List[Dict[str, Any]]:
     """Return the headings and tables of releases, whose rows are judged by themselves."""
-    release_comparison = compare(compared.base, compared.contenders, releases.CHOICE, compared.rules)
-    return _grids(releases.blocks(release_comparison))
+    release_comparison = compare(compared.base, compared.contenders, releases_table.CHOICE, compared.rules)
+    return _grids(releases_table.blocks(release_comparison))
 
 
 def _grids(blocks: Iterable[Block]) -> List[Dict[str, Any]]:

@@ -62,7 +62,7 @@ def document(
     The same input gives the same bytes. No text among the values is taken for markup.
     """
     style = _asset("uplot.min.css") + _asset("page.css")
-    script = "".join(map(_asset, ("uplot.min.js", "charts.js", *scripts)))
+    script = "".join(map(_asset, ("uplot.min.js", "chart_frame.js", *scripts)))
     # at least two pixels of a plot for each of the screen, so that it is sharp on paper too
     script = f"const devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}"
     script = f"(given, former, changed) => {{\n{script}}}"
@@ -135,7 +135,7 @@ def run_page(
     files = [{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()]
     return document(
         "page.html.j2",
-        ["page.js"],
+        ["run_charts.js"],
         plots,
         live,
         s=summary,

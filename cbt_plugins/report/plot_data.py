@@ -8,7 +8,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
 
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
-from cbt_plugins.results.requests.rates_and_latencies import rank
+from cbt_plugins.results.requests.rates_and_latencies import op_order
 from cbt_plugins.results.summary_file import measured
 
 #: points of a line in the page; of the lines of all phases together, so that a page of many phases stays small; of a
@@ -223,7 +223,7 @@ def tails(summary: Mapping[str, Any], phases: Sequence[Mapping[str, Any]]) -> Li
     """
     impact = (summary["failure"] or {}).get("impact") or {"phases": ()}
     states = {line["phase"]: line["states"] for line in impact["phases"]}
-    ops = sorted({op for phase in phases for op, line in phase["ops"].items() if line["requests"]}, key=rank)
+    ops = sorted({op for phase in phases for op, line in phase["ops"].items() if line["requests"]}, key=op_order)
     curves_by_op = []
     for op in ops:
         curves: List[Dict[str, Any]] = []

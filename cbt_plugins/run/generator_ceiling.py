@@ -20,7 +20,16 @@ from urllib.parse import urlsplit
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.config.generator_abilities import has_ceiling, wants_ceiling
 from cbt_plugins.journal import read_json, write_json
-from cbt_plugins.load.generator import CBT_LOAD, Counts, JobEnd, LoadJob, LoadStart, Memory, environment, generator_of
+from cbt_plugins.load.generator import (
+    CBT_LOAD,
+    Counts,
+    JobEnd,
+    LoadJob,
+    LoadStart,
+    Memory,
+    generator_of,
+    s3_key_environment,
+)
 from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession
 from cbt_plugins.load.worker_groups import WorkerGroup, by_share, fixed
 from cbt_plugins.plan import Goal, Keys, Payload, Phase, Plan
@@ -73,7 +82,7 @@ class CeilingTrial:
             trial_phase = replace(trial_phase, duration=None, goal=Goal(duration=seconds))
         elif phase.kind == "delete":
             trial_phase = replace(trial_phase, kind="hybrid", mix={"DELETE": 100.0})
-        if "keys" in generator_of(phase.engine).takes and (trial_phase.mix or {}).get("DELETE"):
+        if "keys" in generator_of(phase.engine).known_keys and (trial_phase.mix or {}).get("DELETE"):
             trial_phase = replace(trial_phase, keys=again)
         workers = int(phase.ladder.highest) if phase.ladder and phase.ladder.unit == "workers" else None
         buckets = None if phase.works else 1  # works differ by their buckets
@@ -258,7 +267,7 @@ class GeneratorCeilings:
         orders = LoadOrders(
             tuple(jobs),
             ready.programs,
-            environment(("null", "null-secret", ""), sse=run.plan.s3.sse),
+            s3_key_environment(("null", "null-secret", ""), sse=run.plan.s3.sse),
             ready.offsets,
             duration=trial.seconds + generator_of(trial.phase.engine).overlap,
             phase="ceiling",

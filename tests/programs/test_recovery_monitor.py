@@ -12,13 +12,13 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping, Tuple, cast
+from typing import Any, Dict, List, Mapping, Sequence, Tuple, cast
 
 import pytest
 from waiting import wait_for
 from watched import lines, running
 
-from cbt_plugins.cluster import state_sampler, state_sampler_agent
+from cbt_plugins.cluster import state_sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.state_sampler import ClusterWatch
@@ -378,15 +378,14 @@ def test_a_head_that_is_away_is_one_warning(
     """It may be away for hours, and ssh ends its lines with a carriage return."""
     opened: List[int] = []
 
-    def refused(self: state_sampler.ClusterWatch) -> Stream:
+    def refused(self: Remote, nodes: Sequence[str], *_: Any) -> Stream:
         opened.append(1)
         line = ["sh", "-c", "printf 'No route to host\\r\\n' >&2; exit 255"]
-        return Stream({self.node: line}, {self.node: lambda text: text})
+        return Stream({nodes[0]: line}, {nodes[0]: lambda text: text})
 
-    monkeypatch.setattr(state_sampler, "_REOPEN", 0.05)
-    monkeypatch.setattr(state_sampler.ClusterWatch, "_open", refused)
+    monkeypatch.setattr(Remote, "stream", refused)
     with watch_of(ceph, tmp_path):
-        wait_for(lambda: len(opened) > 4)
+        wait_for(lambda: len(opened) > 2)
     assert [its.getMessage() for its in caplog.records if "no samples" in its.getMessage()] == [
         f"no samples of the cluster from {HERE}: No route to host; connecting again"
     ]

@@ -13,7 +13,7 @@ from config_files import CLUSTER
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, environment
+from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, s3_key_environment
 from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
 
 NOTHING = Memory()
@@ -138,10 +138,10 @@ def test_encryption_and_versions_are_told_and_the_key_is_in_the_environment_only
     (first, _) = specs(made, FILL, Memory({"01-a": Path("/s"), "01": Path("/s")}))
     assert not first["versioned"]
     keys = ("access", "secret", "")
-    key = environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
-    assert len(base64.b64decode(key)) == 32 and key == environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
-    assert key not in environment(("access", "other", ""), sse="c").values()
-    assert "CBT_LOAD_SSE_KEY" not in environment(keys)
+    key = s3_key_environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
+    assert len(base64.b64decode(key)) == 32 and key == s3_key_environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
+    assert key not in s3_key_environment(("access", "other", ""), sse="c").values()
+    assert "CBT_LOAD_SSE_KEY" not in s3_key_environment(keys)
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ from typing import Any, Dict, Tuple
 import pytest
 from compare_records import noise, record, runs, side, warning
 
-from cbt_plugins.compare import output, releases
+from cbt_plugins.compare import output, releases_table
 from cbt_plugins.compare.configuration_differences import Scale
 from cbt_plugins.compare.scaling_gains import gains
 from cbt_plugins.compare.sides import ComparisonWarning
@@ -199,13 +199,13 @@ def study() -> Tuple[Compared, Dict[str, float]]:
     config = {"phase.age.role": "age"}
     base = record(run(100, 50, 80, 10), config=config)
     new = record(run(120, 60, 38, 9), config={**config, "version.ceph": "18.2.7 reef"})
-    made = compare(side("17.2.6 quincy", [base]), [side("18.2.7 reef", [new])], releases.CHOICE)
+    made = compare(side("17.2.6 quincy", [base]), [side("18.2.7 reef", [new])], releases_table.CHOICE)
     return made, {}
 
 
 def test_releases_side_by_side() -> None:
     made, _ = study()
-    lines = Terminal().text(releases.blocks(made)).splitlines()
+    lines = Terminal().text(releases_table.blocks(made)).splitlines()
     cells = [[cell for cell in line.split("  ") if cell] for line in lines]
     told = [[part.strip() for part in row] for row in cells]
     assert ["read", "measure-new", "MiB/s", "100.0", "120.0", "+20.0 %", "-", "inconclusive"] in told
@@ -221,7 +221,7 @@ def test_hours_keep_their_intervals() -> None:
     key = ("node-a return", "cluster", "recovery_s")
     hours = {"a": (79, 80, 81), "b": (39, 38, 37)}
     a, b = (side(name, runs({key: [3600.0 * hour for hour in its]})) for name, its in hours.items())
-    text = Terminal().text(releases.blocks(compare(a, [b], releases.CHOICE)))
+    text = Terminal().text(releases_table.blocks(compare(a, [b], releases_table.CHOICE)))
     assert "to active+clean  node-a return  h     80.00 ±3.1 %  38.00 ±6.7 %" in text
 
 
@@ -230,14 +230,14 @@ def test_new_and_aged_are_said_where_a_phase_has_aged_the_cluster(between: str) 
     values = {(phase, "GET", "mib_per_s"): 1.0 for phase in ("one", "two", "three")}
     config = {f"phase.{name}.role": "measure" for name in ("one", "two", "three")}
     both = side("a", [record(values, config={**config, "phase.two.role": between})])
-    text = Terminal().text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = Terminal().text(releases_table.blocks(compare(both, [both], releases_table.CHOICE)))
     assert ("one (new)" in text) == ("three (aged)" in text) == (between == "age") and "two (" not in text
 
 
 def test_the_only_state_of_a_phase_is_not_shown_once_more() -> None:
     rates = {"calm": 9.0, "calm / no failure": 9.0, "hurt": 5.0, "hurt / degraded": 4.0, "hurt / recovering": 6.0}
     both = side("a", [record({(phase, "GET", "mib_per_s"): rate for phase, rate in rates.items()})])
-    text = Terminal().text(releases.blocks(compare(both, [both], releases.CHOICE)))
+    text = Terminal().text(releases_table.blocks(compare(both, [both], releases_table.CHOICE)))
     assert [line.split("  ")[1].strip() for line in text.splitlines() if line.startswith("read")] == [
         "calm",
         "hurt",
@@ -254,7 +254,7 @@ def test_sides_say_which_runs_are_not_usable() -> None:
 
 def test_releases_as_csv_keep_seconds() -> None:
     made, _ = study()
-    head, *lines = releases.table(made)
+    head, *lines = releases_table.table(made)
     rows = [dict(zip(head, line)) for line in lines]
     (recovery,) = [row for row in rows if row["what"] == "to active+clean"]
     assert (recovery["base_value"], recovery["value"], recovery["unit"]) == ("288000", "136800", "s")

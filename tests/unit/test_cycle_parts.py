@@ -16,7 +16,7 @@ from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.formatting.progress_line import Now, Rate, RateMeter, clock
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
-from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, environment
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, s3_key_environment
 from cbt_plugins.plan import S3, Goal, Phase, Plan
 from cbt_plugins.run import fill_goal, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
@@ -440,9 +440,9 @@ def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert s3_keys(S3(("http://a",), profile="default"), ceph).all == ("A%1", "S/+=", "")
     keys = s3_keys(S3(("http://a",), profile="perf.lab"), ceph)
     assert keys.all == ("B", "T", "U") and "T" not in repr(keys)
-    given = environment(keys.all, "/x/ca.pem")
+    given = s3_key_environment(keys.all, "/x/ca.pem")
     assert given["AWS_SESSION_TOKEN"] == given["WARP_SESSION_TOKEN"] == "U" and given["SSL_CERT_FILE"] == "/x/ca.pem"
-    assert set(environment(("B", "T", ""))) == {
+    assert set(s3_key_environment(("B", "T", ""))) == {
         f"{name}_KEY" for name in ("WARP_ACCESS", "WARP_SECRET", "AWS_SECRET_ACCESS")
     } | {"AWS_ACCESS_KEY_ID"}
     for name, said in (("none", "no profile none; there are: default, half, perf.lab"), ("half", "no aws_secret")):

@@ -13,7 +13,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAggregates
 from cbt_plugins.results.requests.endpoint_stalls import EndpointStall, stalls
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
-from cbt_plugins.results.requests.series import MOST_ENDPOINTS, TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import MOST_ENDPOINTS, TimeGrid, Timeline
 
 RATES = (0.5, 1.7, 3.4)  # requests/s of an endpoint
 SECONDS = (60, 600, 7200)

@@ -19,7 +19,7 @@ from waiting import wait_for
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.generator_abilities import wants_ceiling
-from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory, environment
+from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory, s3_key_environment
 from cbt_plugins.load.hsbench import AGENT, HsbenchJobs
 from cbt_plugins.plan import Plan
 from cbt_plugins.programs import own_program
@@ -27,7 +27,7 @@ from cbt_plugins.results.aggregates_file import frames, places
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.accumulator import JobAccumulator
 from cbt_plugins.results.requests.rates_and_latencies import latency
-from cbt_plugins.results.requests.series import TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.phase_outcome import PhaseOutcome, window_of
 
@@ -112,7 +112,7 @@ def test_keys_are_in_no_argument(tmp_path: Path) -> None:
     made = plan(tmp_path)
     told = json.dumps([(job.argv, job.spec) for index in range(4) for job in jobs(made, index)])
     assert '"-a"' not in told and '"-s"' not in told
-    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(environment(("a", "s", "")))
+    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(s3_key_environment(("a", "s", "")))
 
 
 REFUSED = {

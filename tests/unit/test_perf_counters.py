@@ -10,7 +10,7 @@ import subprocess
 import tempfile
 import threading
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Tuple
+from typing import Any, Dict, Iterator, List, Set, Tuple
 
 import pytest
 
@@ -60,6 +60,10 @@ def samples(*values: Dict[str, Any]) -> List[Dict[str, Any]]:
     return [{"version": 1, "t": T0}, *({"t": T0 + 10 * i, "d": its} for i, its in enumerate(values))]
 
 
+#: counters of OSDs that the recorded samples do not have yet, by the begin of the release; "": of all releases
+NOT_RECORDED: Dict[str, Set[str]] = {"": set(), "20": {"compactions"}}
+
+
 @pytest.mark.parametrize("release", ["16.2.15", "18.2.7", "20.2.4"])
 def test_each_release_has_the_numbers(release: str) -> None:
     found: Dict[str, Dict[str, Any]] = {}
@@ -67,9 +71,9 @@ def test_each_release_has_the_numbers(release: str) -> None:
         found.update(json.loads(line).get("d") or {})
     assert set(found) == {"osd.0", "osd.1", "client.rgw1"}
     pools = {f"mempool_{name}_bytes" for name in perf_counters_agent.POOLS}
-    late = {"compactions"} if release.startswith("20") else set()
+    not_recorded = set().union(*(names for begin, names in NOT_RECORDED.items() if release.startswith(begin)))
     for osd in ("osd.0", "osd.1"):
-        assert set(perf_counters_agent.OF_OSDS) - set(found[osd]) <= late
+        assert set(perf_counters_agent.OF_OSDS) - set(found[osd]) <= not_recorded
         assert pools <= set(found[osd]) and 0 <= found[osd]["allocator_score"] < 1
     assert set(found["client.rgw1"]) == set(perf_counters_agent.OF_GATEWAYS)
 

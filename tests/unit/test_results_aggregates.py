@@ -25,7 +25,7 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates, kind
 from cbt_plugins.results.requests.job_files import Read, Task, frames_of_rows, read_jobs
-from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable
 
 T0, NS = made.T0 // 60 * 60, made.NS  # a whole minute

@@ -12,7 +12,7 @@ import pytest
 
 from cbt_plugins.formatting import size_class
 from cbt_plugins.results.requests import in_flight
-from cbt_plugins.results.requests.series import TimeGrid
+from cbt_plugins.results.requests.time_series import TimeGrid
 from cbt_plugins.results.run_record import result_warnings
 from cbt_plugins.results.summary_file import dumps, summarize
 from cbt_plugins.warning_kinds import KINDS

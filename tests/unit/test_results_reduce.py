@@ -16,7 +16,7 @@ from request_rows import rows_of
 
 from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAccumulator, JobAggregates, OpAggregates
 from cbt_plugins.results.requests.job_files import frames_of_rows
-from cbt_plugins.results.requests.series import TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 
 T0, NS = made.T0, made.NS
 DATA = made.DATA / "rows"

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.histogram import buckets
-from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
 
 
 def latencies(timeline: Timeline, block: int, values: Sequence[int], op: str = "GET") -> None:

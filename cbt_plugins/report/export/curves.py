@@ -18,7 +18,7 @@ from cbt_plugins.report.export.latency_seconds import latency_bins
 from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.requests.accumulator import JobAggregates, OpAggregates
-from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, rank, read_phase
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order, read_phase
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
 
@@ -125,7 +125,8 @@ def _suffixes(runs: Sequence[ArchivedRun]) -> List[List[str]]:
 def _points(aggregates: PhaseAggregates, summary: Mapping[str, Any]) -> Tuple[List[CurvePoint], List[str]]:
     """Return the points of a phase, and what has no place in them."""
     phase, left = aggregates.phase, []
-    others = sorted((op for op, of in aggregates.ops.items() if of.latency.n and op not in (_READ, _WRITE)), key=rank)
+    with_latency = (op for op, of in aggregates.ops.items() if of.latency.n)
+    others = sorted((op for op in with_latency if op not in (_READ, _WRITE)), key=op_order)
     if others:
         left.append(f"{phase.name}: {', '.join(others)}: the generators know reads and writes only")
     if not aggregates.length or not any(aggregates.ops[op].latency.n for op in (_READ, _WRITE) if op in aggregates.ops):

@@ -12,7 +12,7 @@ from cbt_plugins.results.aggregates_file import Frame, grouped
 from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_files import tasks_of
-from cbt_plugins.results.requests.series import TimeGrid
+from cbt_plugins.results.requests.time_series import TimeGrid
 
 #: bits of a key that hold the bucket of a histogram
 _BUCKET_BITS = 16

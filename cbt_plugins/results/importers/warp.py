@@ -28,7 +28,7 @@ from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import by_client
-from cbt_plugins.results.requests.series import TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import PackedFile, Unreadable
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
 

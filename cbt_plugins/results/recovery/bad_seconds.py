@@ -12,7 +12,7 @@ from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.histogram import rank
 from cbt_plugins.results.requests.endpoint_stalls import least_missed
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
-from cbt_plugins.results.requests.series import Blocks, Seconds, coarse_bucket, lowest_of
+from cbt_plugins.results.requests.time_series import Blocks, Seconds, coarse_bucket, lowest_of
 
 #: without an objective in the file: p99 of a second / that of the baseline, and the share of requests that succeed
 TIMES, SUCCESS = 3.0, 0.999

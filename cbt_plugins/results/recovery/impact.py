@@ -20,7 +20,7 @@ from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.recovery.rates import series as of_cluster
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, numbers_in
 from cbt_plugins.results.requests import in_flight
-from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, rank
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
 
 #: seconds of a state below which its rate says little
 SHORT = 10.0
@@ -50,7 +50,7 @@ def impact(
     ]
     calm = _calm(cut, baseline)
     usual = numbers_in(*calm, None) if calm else None
-    ops = sorted({op for aggregates, _ in cut for op in aggregates.timeline.seconds}, key=rank)
+    ops = sorted({op for aggregates, _ in cut for op in aggregates.timeline.seconds}, key=op_order)
     limits = second_limits(objective, usual, ops)
     bad = {aggregates.phase.name: bad_seconds(aggregates, limits) for aggregates, _ in cut}
     base = None

@@ -17,8 +17,8 @@ from cbt_plugins.results.recovery.rates import copies_made, recovered
 UNCHANGED = "unchanged"
 #: seconds for which a state must last to be called stable
 STABLE = 6.0
-#: seconds of clean PGs, by new statistics, after which a recovery is over: a change of an OSD is another event then
-OVER = 60.0
+#: seconds of clean PGs, by new statistics, after which a change of an OSD belongs to another event
+NEXT_EVENT_AFTER = 60.0
 
 _LASTS = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
 #: name -> (title, rule)
@@ -403,9 +403,9 @@ class _Search:
         return Milestone(reason=why)
 
     def _last_change(self) -> float:
-        """Return the time of the last map of the recovery: a map after OVER seconds of clean is another event."""
+        """Return the time of the last map of the recovery, before NEXT_EVENT_AFTER seconds of clean PGs."""
         for this, following in zip(self.changed, self.changed[1:]):
-            if self._stable(lambda sample: sample.clean, this, following, OVER).first:
+            if self._stable(lambda sample: sample.clean, this, following, NEXT_EVENT_AFTER).first:
                 return this
         return self.changed[-1] if self.changed else self.episode.begin
 

@@ -10,8 +10,8 @@ import numpy as np
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.recovery.episodes import Stretch
-from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, moves_data, rank
-from cbt_plugins.results.requests.series import SECOND, Blocks, Seconds, TimeGrid, coarse_bucket
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, moves_data, op_order
+from cbt_plugins.results.requests.time_series import SECOND, Blocks, Seconds, TimeGrid, coarse_bucket
 
 #: ns after which a request is one that waited
 WAITED = SECOND
@@ -70,7 +70,8 @@ def merged_numbers(parts: Sequence[LoadPart], base: Optional[Mapping[str, Any]])
         "seconds": round(sum(stretch.end - stretch.start for _, stretch, _ in parts), 3),
         "total": _compared(_line(None, everything), base["total"] if base else None),
         "ops": {
-            op: _compared(_line(op, by_op[op]), base["ops"].get(op) if base else None) for op in sorted(by_op, key=rank)
+            op: _compared(_line(op, by_op[op]), base["ops"].get(op) if base else None)
+            for op in sorted(by_op, key=op_order)
         },
     }
 

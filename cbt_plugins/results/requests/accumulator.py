@@ -10,7 +10,7 @@ import numpy as np
 
 from cbt_plugins.results.aggregates_file import Columns, Frame, grouped
 from cbt_plugins.results.histogram import WIDTH, Histogram
-from cbt_plugins.results.requests.series import Timeline
+from cbt_plugins.results.requests.time_series import Timeline
 
 _NEVER = np.iinfo(np.int64).max
 _SUMS = ("n", "failed", "objects", "bytes", "total", "failed_total", "ttfb_n", "ttfb_total")

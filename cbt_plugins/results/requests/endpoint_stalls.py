@@ -14,7 +14,7 @@ from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram, middles, rank
 from cbt_plugins.results.requests import in_flight
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, total
-from cbt_plugins.results.requests.series import MOST_ENDPOINTS
+from cbt_plugins.results.requests.time_series import MOST_ENDPOINTS
 
 #: seconds without a success after which an endpoint counts as stalled
 STALLED = 3.0

@@ -16,7 +16,7 @@ from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
 from cbt_plugins.results.requests.accumulator import JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
-from cbt_plugins.results.requests.series import TimeGrid
+from cbt_plugins.results.requests.time_series import TimeGrid
 
 
 def littles_law(aggregates: PhaseAggregates) -> Dict[str, Any]:

@@ -16,7 +16,7 @@ from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAggregates, OpAggregates
 from cbt_plugins.results.requests.job_files import read_jobs
-from cbt_plugins.results.requests.series import Seconds, TimeGrid, Timeline
+from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
 
 #: operations that move no data: a bandwidth would be a made-up number
 WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
@@ -42,7 +42,7 @@ class PhaseAggregates:
         for aggregates in self.jobs.values():
             for op, op_aggregates in aggregates.ops.items():
                 self.ops.setdefault(op, OpAggregates()).merge(op_aggregates)
-        self.ops = {op: self.ops[op] for op in sorted(self.ops, key=rank)}
+        self.ops = {op: self.ops[op] for op in sorted(self.ops, key=op_order)}
         self.all_ops: Seconds = self.timeline.all_ops()
 
     @property
@@ -59,7 +59,7 @@ class PhaseAggregates:
                 histogram.drop_buckets()
 
 
-def rank(op: str) -> Tuple[str, int, str]:
+def op_order(op: str) -> Tuple[str, int, str]:
     """Return a sort key: the usual operations in their usual order, then the others by name; works one after the other.
     """
     work, of_work = split_op(op)
@@ -171,7 +171,7 @@ def by_driver(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
             "workers": workers[driver],
             "ops": {
                 op: numbers(op, of, aggregates.length)
-                for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: rank(item[0]))
+                for op, of in sorted(merged.get(driver, {}).items(), key=lambda item: op_order(item[0]))
             },
             "size_classes": _size_classes(sizes.get(driver, {}), aggregates.length, job.sizes),
             "total": numbers(None, total(merged.get(driver, {}).values()), aggregates.length),
@@ -204,7 +204,7 @@ def _size_classes(
                     "latency_ms": latency(of.latency),
                     "ttfb_ms": latency(of.ttfb),
                 }
-                for op, of in sorted(ops.items(), key=lambda item: rank(item[0]))
+                for op, of in sorted(ops.items(), key=lambda item: op_order(item[0]))
             },
         }
         for size, ops in sorted(classes.items())
@@ -233,7 +233,7 @@ def by_endpoint(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
             "mean_ms": _ms(of.total / of.n) if of.n else None,
             "max_ms": _ms(of.max) if of.n else None,
         }
-        for (endpoint, op), of in sorted(merged.items(), key=lambda item: (item[0][0], rank(item[0][1])))
+        for (endpoint, op), of in sorted(merged.items(), key=lambda item: (item[0][0], op_order(item[0][1])))
         if of.n + of.failed
     ]
 
@@ -251,7 +251,7 @@ def mix(aggregates: PhaseAggregates) -> Dict[str, Any]:
         for op, of in aggregates.ops.items()
         if finished[split_op(op)[0]]
     }
-    asked_mix = {op: aggregates.phase.mix[op] for op in sorted(aggregates.phase.mix, key=rank)} or None
+    asked_mix = {op: aggregates.phase.mix[op] for op in sorted(aggregates.phase.mix, key=op_order)} or None
     return {"asked": asked_mix, "measured": measured}
 
 
@@ -265,7 +265,7 @@ def series(aggregates: PhaseAggregates, status: Sequence[Mapping[str, Any]] = ()
     grid, timeline = aggregates.grid, aggregates.timeline
     bin_seconds = grid.seconds_of_bins()
     ops: Dict[str, Any] = {}
-    for op in sorted(timeline.seconds, key=rank):
+    for op in sorted(timeline.seconds, key=op_order):
         seconds, blocks = timeline.seconds[op], timeline.blocks.get(op)
         n = seconds.binned("n")
         percentiles = blocks.quantiles(0.5, 0.99) if blocks else [[None] * grid.block_bins] * 2

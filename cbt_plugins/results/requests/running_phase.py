@@ -13,8 +13,8 @@ from typing import Any, Dict, List, Optional, Tuple
 from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, split
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
-from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, rank
-from cbt_plugins.results.requests.series import FINE, Blocks, TimeGrid, Timeline
+from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
+from cbt_plugins.results.requests.time_series import FINE, Blocks, TimeGrid, Timeline
 
 #: seconds by which a job may be behind the first one: cbt-rows writes every 10 s, and what comes later counts later
 LATE = 25
@@ -156,7 +156,7 @@ def recent(aggregates: PhaseAggregates, seconds: int = RECENT) -> Dict[str, Dict
             **_rates(aggregates, op, last),
             **dict(zip(("p50_ms", "p99_ms"), _percentiles(aggregates.timeline.blocks.get(op), bins))),
         }
-        for op in sorted(aggregates.timeline.seconds, key=rank)
+        for op in sorted(aggregates.timeline.seconds, key=op_order)
     }
 
 
