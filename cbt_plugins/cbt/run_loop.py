@@ -9,7 +9,7 @@ import sys
 from contextlib import AbstractContextManager
 from functools import partial
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, NoReturn, Optional, Sequence
+from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 
 from cbt_plugins import __version__
 from cbt_plugins.cbt import archive_layout, cbt_session, checkout
@@ -20,6 +20,8 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.cluster import DEFAULT_CONF
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.top_level import unknown_monitors
+from cbt_plugins.config.yaml_source import read
 from cbt_plugins.formatting.screen import printable_output
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.monitors import lifecycle
@@ -61,6 +63,9 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             return refuse(str(error).splitlines())
         of_cbt = sorted(set(config.data["benchmarks"]) - set(registry.names(registry.BENCHMARKS)), key=str)
         if not of_cbt:
+            unknown = list(unknown_monitors(read(Path(args.config_file)), set(_monitors())))
+            if unknown:
+                return refuse(list(map(str, unknown)))
             return RunLoop(args.archive, config.data, args.conf, Path(args.config_file).resolve(), args.live).run()
         if args.live:
             return refuse([f"--live: {', '.join(map(str, of_cbt))}: only benchmarks of cbt-plugins have a live page"])
@@ -71,6 +76,10 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
         if not tree:
             return refuse([_no_checkout(str(name)) for name in of_cbt])
     return _hand_over(tree, list(map(str, of_cbt)), args)
+
+
+def _monitors() -> Dict[str, Callable[[], Any]]:
+    return {"collectl": _collectl, **registry.loaders(registry.MONITORS)}
 
 
 def _no_checkout(name: str) -> str:
@@ -139,7 +148,7 @@ class RunLoop:
             self._cluster["conf_file"] = conf
         self._cluster.setdefault("conf_file", DEFAULT_CONF)
         self._load = registry.loaders(registry.BENCHMARKS)
-        self._monitors = {"collectl": _collectl, **registry.loaders(registry.MONITORS)}
+        self._monitors = _monitors()
 
     def run(self) -> int:
         runs = list(archive_layout.planned(self._benchmarks, self._cluster.get("iterations", 0)))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, FrozenSet, Iterator, List, Mapping, Set
+from typing import AbstractSet, Any, Dict, FrozenSet, Iterator, List, Mapping, Set
 
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ErrorAt, Path, near_miss
@@ -82,18 +82,31 @@ def misspelt_keys(source: YamlSource, meant: Dict[str, str]) -> Iterator[ErrorAt
     """
     yield from _misspelt(source, ("cluster",), _CLUSTER, meant)
     yield from _misspelt(source, ("common",), _COMMON, {})
-    monitors = frozenset([*_PROFILES, *registry.names(registry.MONITORS)])
-    yield from _misspelt(source, ("monitoring_profiles",), monitors, {})
+    yield from _misspelt(source, ("monitoring_profiles",), _monitors(), {})
+
+
+def _monitors() -> FrozenSet[str]:
+    return frozenset([*_PROFILES, *registry.names(registry.MONITORS)])
 
 
 def unknown_keys(source: YamlSource) -> Iterator[ErrorAt]:
-    """Yield the keys at the top and of `cluster:` that neither we nor any version of CBT read that we know of."""
+    """Yield the keys at the top and of `cluster:`, and the monitors, that neither we know nor any version of CBT."""
     named = {key for key in _watched(source.data.get("monitoring_profiles")) if isinstance(key, str)}
     for path, keys in (((), _SECTIONS), (("cluster",), _CLUSTER | named)):
         data = source.data if not path else source.data.get(path[0])
         for key in data if isinstance(data, dict) else ():
             if isinstance(key, str) and key not in keys:
                 yield source.error_at((*path, key), "unknown key: it has no effect; remove it", of_key=True)
+    yield from unknown_monitors(source, _monitors())
+
+
+def unknown_monitors(source: YamlSource, names: AbstractSet[str]) -> Iterator[ErrorAt]:
+    """Yield an error for each monitor of a file that is not one of `names`."""
+    profiles = source.data.get("monitoring_profiles")
+    for name in profiles if isinstance(profiles, dict) else ():
+        if isinstance(name, str) and name not in names:
+            text = f"unknown monitor; there is {', '.join(sorted(names))}"
+            yield source.error_at(("monitoring_profiles", name), text, of_key=True)
 
 
 def _watched(profiles: Any) -> Iterator[Any]:

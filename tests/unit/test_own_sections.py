@@ -6,8 +6,9 @@ from pathlib import Path
 from typing import List
 
 import pytest
-from config_files import stand_in_checkout
+from config_files import CLUSTER, CYCLE, WARP, stand_in_checkout
 
+from cbt_plugins.cbt import run_loop
 from cbt_plugins.cbt.unread_keys import unread_keys
 from cbt_plugins.config.yaml_source import read
 from cbt_plugins.tools.__main__ import main
@@ -56,6 +57,24 @@ def test_a_tree_that_cannot_be_read_says_nothing(tmp_path: Path, tree: Path) -> 
     (tree / "benchmark" / "hsbench.py").write_text("def (")
     assert all("newfio" in text for text in texts(tmp_path, tree, SECTIONS))
     assert texts(tmp_path, tree, "- benchmarks\n") == texts(tmp_path, tmp_path, SECTIONS) == []
+
+
+def test_a_monitor_that_nobody_has(tmp_path: Path, tree: Path) -> None:
+    sections = "monitoring_profiles: {perf: {}, resources: {}, internals: {}}\n"
+    (text,) = texts(tmp_path, tree, sections)
+    assert text.startswith("./f.yaml:1:48: monitoring_profiles.internals: unknown monitor; there is backlog, blktrace")
+    (tree / "monitoring").mkdir()
+    (tree / "monitoring" / "internals.py").write_text('NAME = "internals"\n')
+    assert texts(tmp_path, tree, sections) == []  # a newer CBT has it
+
+
+def test_our_loop_refuses_a_monitor_that_nobody_has(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Before it contacts a node; under cbt.py it is CBT that knows its monitors."""
+    path = tmp_path / "f.yaml"
+    path.write_text(f"monitoring_profiles:\n  collectl: {{}}\n  internals: {{}}\n{CLUSTER}{WARP}{CYCLE}")
+    assert run_loop.main(["-a", str(tmp_path / "archive"), str(path)]) == 2
+    assert f"{path}:3:3: monitoring_profiles.internals: unknown monitor; there is" in capsys.readouterr().err
+    assert not (tmp_path / "archive").exists()
 
 
 def test_plan_shows_them(

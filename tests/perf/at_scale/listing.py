@@ -18,9 +18,9 @@ from trust import labs
 
 from at_scale.costs import Curves
 
-OBJECTS, SHARDS = (5_000, 20_000, 80_000), (11, 101, 997)
+OBJECTS, SHARDS = (2_000, 8_000, 32_000), (11, 101, 997)
 #: of the runs in which the other number grows
-SAME_OBJECTS, SAME_SHARDS = 20_000, 11
+SAME_OBJECTS, SAME_SHARDS = 8_000, 11
 SECONDS, WORKERS = 20, 4
 
 
