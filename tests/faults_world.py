@@ -161,7 +161,7 @@ class Connections:
             return Result(self.names.get(node, node) + "\n", "", 0)
         if text.startswith("cat -- "):
             return Result(self.conf, "", 0)
-        if text.startswith("python3 -c "):
+        if text.startswith("python3 -I -c "):
             return Result(self.endpoints, "", 0)
         if text.startswith("daemons="):
             return Result(self.probe(node, text), "", 0)

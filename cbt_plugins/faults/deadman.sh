@@ -10,10 +10,13 @@ f="$d/$name" unit="cbt-plugins-$name"
 case $action in
   arm)
     printf %s "${program:?}" > "$f.recover"
-    rm -f "$f.fired"
+    rm -f "$f.fired" "$f.armed"
     if [ -d /run/systemd/system ]; then
-      systemd-run --quiet --unit="$unit" --on-active="${seconds:?}" --timer-property=AccuracySec=1s \
-        /bin/sh "$f.recover" "$f" && echo "systemd $unit" > "$f.armed"
+      # a switch that has given up leaves a failed unit; one that is armed already counts
+      systemctl reset-failed "$unit.service" 2>/dev/null
+      { systemctl is-active --quiet "$unit.timer" ||
+        systemd-run --quiet --unit="$unit" --on-active="${seconds:?}" --timer-property=AccuracySec=1s \
+          /bin/sh "$f.recover" "$f"; } && echo "systemd $unit" > "$f.armed"
     else
       # shellcheck disable=SC2016 # the inner shell expands them
       setsid sh -c 'sleep "$1"; exec sh "$2.recover" "$2"' sh "${seconds:?}" "$f" </dev/null >/dev/null 2>&1 &

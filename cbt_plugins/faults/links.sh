@@ -8,7 +8,13 @@
 #   action=unset_seen: print "recovered" when nothing of it is there
 #   action=effect: print "in effect" when a counter of the table has counted
 action=${action:?} table=${table:?} rules=${rules:-} peers=${peers:-} htb=${htb:-} leaf=${leaf:-} devices=${devices:-}
-ours() { tc qdisc show dev "$1" 2>/dev/null | grep -q '^qdisc htb cb: root'; }
+# where nft or tc does not answer, nobody knows what is there: that is an error, and not "nothing"
+ours() {
+  q=$(LC_ALL=C tc qdisc show dev "$1" 2>&1) ||
+    case $q in *'Cannot find device'*) return 1 ;; *) echo "tc qdisc show dev $1: $q" >&2; exit 1 ;; esac
+  printf '%s\n' "$q" | grep -q '^qdisc htb cb: root'
+}
+has_table() { t=$(nft list tables) || exit 1; printf '%s\n' "$t" | grep -qx "table inet $table"; }
 shape() {
   # shellcheck disable=SC2086 # words
   tc qdisc add dev "$1" root handle cb: htb default 0 && tc class add dev "$1" parent cb: classid cb:1 htb $htb &&
@@ -32,11 +38,11 @@ case $action in
   try) devices=${leaf:+lo} && set_all ;;
   set) set_all ;;
   unset)
-    ! nft list table inet "$table" >/dev/null 2>&1 || nft delete table inet "$table" || exit 1
+    ! has_table || nft delete table inet "$table" || exit 1
     for i in $devices; do ! ours "$i" || tc qdisc del dev "$i" root handle cb: || exit 1; done ;;
   unset_seen)
     for i in $devices; do ! ours "$i" || exit 1; done
-    nft list table inet "$table" >/dev/null 2>&1 || echo recovered ;;
+    has_table || echo recovered ;;
   effect)
     ! nft list counters table inet "$table" | grep -q 'packets [1-9]' || echo 'in effect' ;;
 esac

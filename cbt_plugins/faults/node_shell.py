@@ -73,7 +73,7 @@ def agent_text(program: str = "process_agent") -> str:
 
 def agent(verb: str, *words: str, program: str = "process_agent") -> str:
     """Return shell text that runs a Python program of this room with a verb and arguments."""
-    return shlex.join(["python3", "-c", agent_text(program), verb, *words])
+    return shlex.join(["python3", "-I", "-c", agent_text(program), verb, *words])
 
 
 def sudo(text: str) -> str:

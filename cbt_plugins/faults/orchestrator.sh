@@ -10,14 +10,18 @@
 # this node says which.
 action=${action:?} ceph=${ceph:?} daemons=${daemons:?} d=${d:?} name=${name:?} pause=${pause:?}
 run_ceph() { eval "$ceph \"\$@\""; }
+# status 2: Ceph did not reply
 is() {
   case $1 in
-    osd.*) run_ceph osd dump --format plain 2>/dev/null | grep -q "^osd\.${1#osd.} $2 " ;;
-    *) run_ceph orch ps --daemon_type "${1%%.*}" --daemon_id "${1#*.}" --refresh --format json 2>/dev/null |
-         grep -q "\"status_desc\": *\"$3\"" ;;
+    osd.*) reply=$(run_ceph osd dump --format plain 2>/dev/null) || return 2
+      printf '%s\n' "$reply" | grep -q "^osd\.${1#osd.} $2 " ;;
+    *) reply=$(run_ceph orch ps --daemon_type "${1%%.*}" --daemon_id "${1#*.}" --refresh --format json 2>/dev/null) ||
+         return 2
+      printf '%s\n' "$reply" | grep -Eq "\"status_desc\": *\"($3)\"" ;;
   esac
 }
-down() { is "$1" down stopped; }
+# error: its unit has failed, for example because the daemon did not end in time and was killed
+down() { is "$1" down 'stopped|error'; }
 up() { is "$1" up running; }
 order() { run_ceph orch daemon "$1" "$2" >/dev/null; }
 stopped() { n=0; until down "$1"; do n=$((n + 1)); [ $((n % 10)) != 0 ] || order stop "$1"; sleep "$pause"; done; }
@@ -29,16 +33,26 @@ case $action in
       order stop "$o" || { status=$?; rm -f "$d/$name.$o.stopping"; exit "$status"; }; done
     for o in $daemons; do stopped "$o"; rm -f "$d/$name.$o.stopping"; done ;;
   start)
-    for o in $daemons; do
-      if [ -e "$d/$name.$o.stopping" ] && order stop "$o"; then stopped "$o" && rm -f "$d/$name.$o.stopping"; fi; done
-    for o in $daemons; do if order start "$o"; then ordered="$ordered $o"; else status=$?; fi; done
-    for o in $ordered; do
-      n=0; until up "$o"; do n=$((n + 1)); [ $((n % 5)) != 0 ] || order start "$o"; sleep "$pause"; done; done ;;
+    # first those that no stop is pending for: one that does not stop keeps no other from its start
+    first='' last=''
+    for o in $daemons; do if [ -e "$d/$name.$o.stopping" ]; then last="$last $o"; else first="$first $o"; fi; done
+    for o in $first; do if order start "$o"; then ordered="$ordered $o"; else status=$?; fi; done
+    for o in $last; do
+      if order stop "$o"; then stopped "$o" && rm -f "$d/$name.$o.stopping"; fi
+      if order start "$o"; then ordered="$ordered $o"; else status=$?; fi; done
+    n=0
+    while [ -n "$ordered" ]; do
+      left=''; for o in $ordered; do up "$o" || left="$left $o"; done
+      ordered=$left n=$((n + 1))
+      if [ $((n % 5)) = 0 ]; then for o in $ordered; do order start "$o"; done; fi
+      [ -z "$ordered" ] || sleep "$pause"; done ;;
   settled)
     for o in $daemons; do [ ! -e "$d/$name.$o.stopping" ] || exit 0; done
     echo settled ;;
   count)
-    n=0; for o in $daemons; do ! up "$o" || n=$((n + 1)); done
+    n=0
+    for o in $daemons; do
+      up "$o"; case $? in 0) n=$((n + 1)) ;; 2) echo "ceph does not reply" >&2; exit 1 ;; esac; done
     echo "$n" ;;
 esac
 exit "$status"

@@ -24,7 +24,7 @@ case $action in
         sleep 0.05; done; done
     now=$(date +%s.%N)
     # shellcheck disable=SC2086 # each is a word
-    [ "$(python3 -c "${agent:?}" silent $processes)" = silent ] || { echo "a process still replies" >&2; exit 1; }
+    [ "$(python3 -I -c "${agent:?}" silent $processes)" = silent ] || { echo "a process still replies" >&2; exit 1; }
     echo "$now" > "$d/$name.paused" ;;
   resume)
     for p in $processes; do ! alive "$p" || kill -CONT "${p%:*}"; done ;;

@@ -33,7 +33,7 @@ case $action in
   start)
     read -r u _ < /proc/uptime
     n=0; while [ "$n" -lt "$cpus" ]; do launch busy sh -c "$busy" sh $((${u%.*} + seconds)); n=$((n + 1)); done
-    [ "$bytes" = 0 ] || launch full python3 -c "$full" "$bytes" "$seconds" ;;
+    [ "$bytes" = 0 ] || launch full python3 -I -c "$full" "$bytes" "$seconds" ;;
   stop)
     alive | while read -r p _; do kill -KILL "$p"; done
     n=0; until [ -z "$(alive)" ] || [ "$n" -ge 50 ]; do n=$((n + 1)); sleep 0.1; done

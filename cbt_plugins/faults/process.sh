@@ -15,7 +15,7 @@ list_processes() {
     daemon_program "${p##*/}"
     case " ${programs:?} " in *" $daemon_program "*) ;; *) continue ;; esac
     if tr '\0' ' ' < "$p/cmdline" 2>/dev/null | grep -Eq -e "${pattern:?}" && is_ours "${p##*/}"; then
-      echo "${p##*/}:$(started "${p##*/}")"; fi
+      s=$(started "${p##*/}"); [ -z "$s" ] || echo "${p##*/}:$s"; fi
   done
 }
 running() { list_processes | grep -c .; }

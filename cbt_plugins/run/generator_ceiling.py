@@ -233,7 +233,7 @@ class GeneratorCeilings:
     def try_out(self, trial: CeilingTrial, nodes: Sequence[str]) -> Dict[str, Any]:
         """Run a trial on all of these nodes at once. Raises LoadError and RemoteError."""
         most = len(trial.plan.drivers) * _MOST_JOBS
-        answers = self._run.remote.run(nodes, f"python3 -c {shlex.quote(_PORTS)} {most}")
+        answers = self._run.remote.run(nodes, f"python3 -I -c {shlex.quote(_PORTS)} {most}")
         jobs = trial.jobs(
             nodes, {node: iter([int(n) for n in result.stdout.split()]) for node, result in answers.items()}
         )

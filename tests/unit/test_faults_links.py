@@ -198,6 +198,25 @@ def test_a_qdisc_of_somebody_else_is_no_place_for_ours(pair: Pair) -> None:
     assert pair.near("look", **{**look, "leaf": ""}).split()[:2] == ["dev", "eth9"]  # nft alone harms no qdisc
 
 
+def test_nothing_has_recovered_where_the_programs_fail(pair: Pair) -> None:
+    """The drops are still in force when nft, or tc, is there but does not answer: the undo has not been made."""
+    given = values(make("rate", {"rate": 1e6}))
+    pair.near("set", **given)
+    own = {"table": given["table"], "devices": given["devices"]}
+
+    def all_fail(program: str, **values: str) -> None:
+        for action in ("unset", "unset_seen"):
+            text = f"{program}() {{ echo 'no memory' >&2; return 1; }}\n{script('links', action=action, **values)}"
+            done = pair.run("near", text)
+            assert (done.returncode, done.stdout) == (1, "") and "no memory" in done.stderr
+
+    all_fail("nft", **{**own, "devices": ""})
+    pair.run("near", f"nft delete table inet {own['table']}")
+    all_fail("tc", **own)
+    pair.near("unset", **own)
+    assert pair.near("unset_seen", **{**own, "devices": "gone9"}) == "recovered\n"  # a device may be gone
+
+
 def test_netem_is_told_what_it_understands(pair: Pair) -> None:
     """tc reads the arguments before the kernel is asked: a kernel without netem knows no such kind, and no usage."""
     given = values(make("delay", {"delay": 0.05}))

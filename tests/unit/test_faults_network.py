@@ -99,6 +99,8 @@ def test_dropped_packets_leave_ssh(node: Node) -> None:
     assert (said.returncode, said.stderr) == (0, "")
     assert said.stdout.startswith("recovered\ntable inet") and said.stdout.endswith("}\nrecovered\n")
     assert "tcp dport 22 accept" in said.stdout and said.stdout.count("policy drop") == 3
+    fails = "nft() { return 1; }\n"
+    assert node(fails + recover).returncode != 0 and node(fails + recovered).stdout == ""
 
 
 @pytest.mark.parametrize(

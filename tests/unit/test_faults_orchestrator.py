@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import List, Sequence
 
 import pytest
+from waiting import wait_for
 
 from cbt_plugins.faults.cluster_facts import DaemonName, osd_names
 from cbt_plugins.faults.service_managers import orchestrate
@@ -60,12 +61,12 @@ class Ordered:
     def given(self) -> List[str]:
         return self._given.read_text().split()
 
-    def _line(self, action: str, daemons: Sequence[DaemonName]) -> List[str]:
+    def line(self, action: str, daemons: Sequence[DaemonName]) -> List[str]:
         text = orchestrate(action, str(self.ceph), "f", daemons, 0.01)
         return ["sh", "-c", text.replace("/run/cbt-plugins", str(self._folder)).replace("[ -w /run ]", "true")]
 
     def run(self, action: str, *daemons: DaemonName) -> subprocess.CompletedProcess[str]:
-        line = self._line(action, daemons)
+        line = self.line(action, daemons)
         return subprocess.run(line, check=False, capture_output=True, text=True, timeout=600)
 
     @property
@@ -77,7 +78,7 @@ class Ordered:
 
     def stop_is_killed(self) -> None:
         """Once its order is given."""
-        process = subprocess.Popen(self._line("stop", osd_names([3])), start_new_session=True)
+        process = subprocess.Popen(self.line("stop", osd_names([3])), start_new_session=True)
         while self.order != "stop":
             assert process.poll() is None
             time.sleep(0.01)
@@ -126,3 +127,35 @@ def test_what_is_no_osd_is_asked_of_the_orchestrator(ordered: Ordered) -> None:
     names = (DaemonName("rgw", "a"), DaemonName("rgw", "b"))
     for daemons, number in [(names, 1), (names[1:], 0)]:
         assert ordered.run("count", *daemons).stdout == f"{number}\n"
+
+
+def test_a_daemon_whose_unit_has_failed_is_stopped(ordered: Ordered) -> None:
+    """One that does not end in time is killed: cephadm calls it "error", and a stop must not wait for ever."""
+    ordered.ceph.write_text('#!/bin/sh\necho \'[{"status_desc": "error"}]\'\n')
+    assert ordered.run("stop", DaemonName("rgw", "a")).returncode == 0 and ordered.settled
+
+
+def test_a_count_without_a_reply_is_an_error(ordered: Ordered) -> None:
+    ordered.ceph.write_text("#!/bin/sh\nexit 1\n")
+    for daemon in (DaemonName("rgw", "a"), *osd_names([3])):
+        done = ordered.run("count", daemon)
+        assert (done.returncode, done.stdout, done.stderr) == (1, "", "ceph does not reply\n")
+
+
+def test_one_that_does_not_come_up_keeps_no_other_down(ordered: Ordered) -> None:
+    """osd.3 never starts; the first order to osd.5 got lost, and is given again all the same."""
+    folder = ordered.ceph.parent
+    ordered.ceph.write_text(
+        f"""#!/bin/sh
+cd {folder}
+case "$1 $2" in
+  "osd dump") echo "osd.3 down in"; [ -e five ] && echo "osd.5 up in" || echo "osd.5 down in" ;;
+  "orch daemon") echo "$4" >> given; [ "$(grep -c osd.5 given)" -lt 2 ] || touch five ;;
+esac
+"""
+    )
+    process = subprocess.Popen(ordered.line("start", osd_names([3, 5])), start_new_session=True)
+    wait_for(lambda: (folder / "five").exists())
+    assert process.poll() is None  # it goes on with osd.3 until its limit
+    os.killpg(process.pid, signal.SIGKILL)
+    process.wait()

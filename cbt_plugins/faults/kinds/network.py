@@ -179,11 +179,13 @@ def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
         ),
     )
     rules = "\\n".join(lines)  # one transaction: nft applies all lines or none
-    table_exists = f"nft list table inet {table} >/dev/null 2>&1"
+    # where nft does not answer, nobody knows whether the table is there: that is not "recovered"
+    tables = "t=$(nft list tables)"
+    table_exists = f"printf '%s\\n' \"$t\" | grep -qx 'table inet {table}'"
     return _Cut(
         f"drop all packets except those of ssh (port {port})",
         f"printf {shlex.quote(rules)} | nft -f -",
-        f"! {table_exists} || nft delete table inet {table}",
-        f"{table_exists} || echo recovered",
+        f"{tables} && {{ ! {table_exists} || nft delete table inet {table}; }}",
+        f"{tables} && {{ {table_exists} || echo recovered; }}",
         {"table": table, "cuts_us_off": False},
     )
