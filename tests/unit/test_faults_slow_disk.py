@@ -47,6 +47,14 @@ def test_a_former_limit_is_set_back_and_none_is_max(tmp_path: Path) -> None:
     assert (tmp_path / "io.max").read_text() == f"{SDC} rbps=max wbps=max riops=max wiops=max\n"
 
 
+def test_a_disk_that_is_gone_has_no_limit(tmp_path: Path) -> None:
+    """The kernel refuses its number (ENODEV), as a folder refuses every text here; a disk that is there is an error."""
+    (tmp_path / "io.max").mkdir()
+    there = next(iter(sorted(path.name for path in Path("/sys/dev/block").iterdir())), None)
+    assert call("unset", tmp_path, numbers="4095:7").returncode == 0
+    assert there is None or call("unset", tmp_path, numbers=f"4095:7 {there}").returncode == 1
+
+
 def test_a_unit_that_is_gone_has_no_limits(tmp_path: Path) -> None:
     gone = tmp_path / "gone"
     assert call("unset", gone).returncode == 0 and call("unset_seen", gone).stdout == "recovered\n"
