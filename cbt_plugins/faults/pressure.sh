@@ -10,8 +10,14 @@
 action=${action:?} d=${d:?} name=${name:?} cpus=${cpus:-0} bytes=${bytes:-0} seconds=${seconds:-0}
 list="$d/$name.hogs"
 field() { sed 's/.*) //' "/proc/$1/stat" 2>/dev/null | cut -d' ' -f"$2"; }
+# without a new process: one that cannot be started, for lack of memory, must not make the others look gone
 alive() {
-  [ ! -e "$list" ] || while read -r p s hog; do [ "$(field "$p" 20)" != "$s" ] || echo "$p $hog"; done < "$list"; }
+  [ ! -e "$list" ] || while read -r p s hog; do
+    { read -r stat < "/proc/$p/stat"; } 2>/dev/null || continue
+    # shellcheck disable=SC2086 # words
+    set -- ${stat##*) }
+    [ "${20}" != "$s" ] || echo "$p $hog"; done < "$list"
+}
 launch() {
   hog=$1; shift
   # shellcheck disable=SC2016 # the inner shell expands them
