@@ -83,6 +83,11 @@ class Facts:
         return list(self.answers["osd dump"]["pools"])
 
     @property
+    def fsid(self) -> str:
+        """Return the ID of the cluster."""
+        return str(self.answers["osd dump"].get("fsid") or "")
+
+    @property
     def flags(self) -> List[str]:
         """Return the flags of the OSD map."""
         return list(self.answers["osd dump"]["flags_set"])

@@ -22,6 +22,8 @@ from cbt_plugins.faults.step import Check, Command, FaultError
 
 #: daemons that cephadm's orchestrator itself needs: they are stopped and started by their units
 _ORCHESTRATOR = ("mon", "mgr")
+#: a unit of cephadm: the ID of its cluster
+_CEPHADM_UNIT = re.compile(r"ceph-([0-9a-f-]{36})@.+\.service")
 #: prefixes of the id of a gateway in its name as a client of the cluster
 _CLIENTS = ("client.", "radosgw.", "rgw.")
 
@@ -273,8 +275,11 @@ def find(
         nodes.setdefault(scene.node(name), []).append(name)
     answers = ask_at_once(*(partial(scene.ask, node, probe(here), root=True) for node, here in nodes.items()))
     return {
-        node: [_with_endpoints(scene, service) for service in parse(node, here, answer, manager).values()]
-        for (node, here), answer in zip(nodes.items(), answers)
+        node: [_with_endpoints(scene, service) for service in of_node.values()]
+        for node, of_node in (
+            (node, parse(node, here, answer, manager, scene.facts.fsid))
+            for (node, here), answer in zip(nodes.items(), answers)
+        )
     }
 
 
@@ -349,9 +354,12 @@ def probe(daemons: Iterable[DaemonName]) -> str:
     return script("daemons", daemons=" ".join(map(str, sorted(daemons))))
 
 
-def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = "") -> Dict[DaemonName, Service]:
+def parse(
+    node: str, daemons: Sequence[DaemonName], answer: str, manager: str = "", fsid: str = ""
+) -> Dict[DaemonName, Service]:
     """Return the service of each daemon, by the reply to `probe`. `manager`: the required service manager.
 
+    A unit of cephadm has the ID of its cluster in its name; those of other clusters than `fsid` do not count.
     Raises FaultError for a daemon that does not run, or whose service manager is not clear.
     """
     units: Dict[str, List[str]] = {}
@@ -360,6 +368,9 @@ def parse(node: str, daemons: Sequence[DaemonName], answer: str, manager: str = 
     for line in answer.splitlines():
         words = line.split()
         if words[:1] == ["unit"] and len(words) == 4:
+            of_cluster = _CEPHADM_UNIT.match(words[2])
+            if of_cluster and fsid and of_cluster.group(1) != fsid:
+                continue
             runs = words[3] not in ("inactive", "failed")
             (units if runs else idle).setdefault(words[1], []).append(words[2])
         elif words[:1] == ["process"] and len(words) == 7:
@@ -383,7 +394,7 @@ def _service(
         if len(several) > 1:
             raise FaultError(f"{node} has {len(several)} {noun} of {name}, but there must be exactly one")
     unit, process = next(iter(units), ""), next(iter(processes), None)
-    cephadm = bool(re.fullmatch(rf"ceph-[0-9a-f-]{{36}}@{re.escape(str(name))}\.service", unit))
+    cephadm = bool(_CEPHADM_UNIT.fullmatch(unit))
     if manager == "process" and unit:
         raise FaultError(f"{name} is run by {unit} on {node}: a bare process would not be part of the unit")
     if manager == "cephadm" and unit and not cephadm:

@@ -17,7 +17,7 @@ from cbt_plugins.faults.kinds.maintenance import Maintenance
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 
-FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
+FSID = PACIFIC["osd dump"]["fsid"]
 HOST = "node1"
 
 

@@ -18,7 +18,7 @@ from cbt_plugins.config import registry
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview
 from cbt_plugins.faults.cluster_access import read
-from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.cluster_facts import DaemonName, osd_names
 from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.kind import Kind
 from cbt_plugins.faults.service_managers import DaemonProcess, Service, daemon_of, kill, parse
@@ -139,6 +139,16 @@ def test_how_daemons_are_run_is_found_out() -> None:
         run_by("osd.4", answer=answer)
     with pytest.raises(FaultError, match=r"2 processes of osd\.3, but there must"):
         run_by("osd.3", answer=answer + line(99, "ceph-osd", "-i", "3"))
+
+
+def test_a_unit_of_another_cluster_on_the_host_does_not_count() -> None:
+    """It has the name of our daemon: a stop of it would be the other cluster's."""
+    other = FSID.replace("35488bad", "12345678")
+    ours, others = (f"unit osd.2 ceph-{fsid}@osd.2.service active\n" for fsid in (FSID, other))
+    (service,) = parse("n", osd_names([2]), ours + others, fsid=FSID).values()
+    assert service.unit == f"ceph-{FSID}@osd.2.service"
+    with pytest.raises(FaultError, match="does not run as a process"):
+        parse("n", osd_names([2]), others, fsid=FSID)
 
 
 @pytest.mark.parametrize(("daemon", "manager"), [("mon.a", "systemd"), ("mgr.a.xyz", "systemd"), ("rgw.a", "cephadm")])
