@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import itertools
 import math
 import os
 from dataclasses import dataclass, field
@@ -145,10 +146,9 @@ def find_runs(path: Path) -> List[Path]:
     confine(path)
     if path.name.startswith("id-") or (path / "phases").is_dir():
         return [path]
-    root = path.resolve()
     for pattern in ("results/*/id-*", "*/id-*", "id-*"):
         # not through a link, which could lead anywhere
-        runs = sorted(p for p in path.glob(pattern) if p.is_dir() and p.resolve() == root / p.relative_to(path))
+        runs = sorted(p for p in path.glob(pattern) if p.is_dir() and not _through_link(path, p))
         if runs:
             return runs
     # a glob finds nothing where it may not look
@@ -156,6 +156,11 @@ def find_runs(path: Path) -> List[Path]:
         if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise Unreadable(f"{folder}: {NOT_ALLOWED}")
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
+
+
+def _through_link(folder: Path, path: Path) -> bool:
+    """Return whether a path below a folder is a symbolic link, or leads through one."""
+    return any(part.is_symlink() for part in itertools.takewhile(lambda part: part != folder, (path, *path.parents)))
 
 
 def read_run(path: Path, going_on: bool = False) -> ArchivedRun:

@@ -10,6 +10,8 @@ from run_context import runner_of
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.journal import archive_refusal
+from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.tools.__main__ import main
 
 SAID = "was written by cbt-plugins 0.1.0 (format 1), this is "
@@ -53,3 +55,18 @@ def test_a_newer_one_is_refused_and_a_damaged_one_left_to_its_readers(tmp_path: 
     assert "cbt-plugins 0.9 (format 3)" in (archive_refusal(tmp_path) or "")
     (tmp_path / "manifest.json").write_text("{")
     assert archive_refusal(tmp_path) is None
+
+
+@pytest.mark.parametrize("linked", ["results", "results/00000000", "results/00000000/id-1"])
+def test_a_run_is_not_found_through_a_link(linked: str, tmp_path: Path) -> None:
+    """A link could lead anywhere; that the archive itself is reached through a link is its user's affair."""
+    run = tmp_path / "elsewhere" / "results" / "00000000" / "id-1"
+    run.mkdir(parents=True)
+    assert find_runs(tmp_path / "elsewhere") == [run]
+    (tmp_path / "by-link").symlink_to(tmp_path / "elsewhere")
+    assert find_runs(tmp_path / "by-link") == [tmp_path / "by-link" / run.relative_to(tmp_path / "elsewhere")]
+    link = tmp_path / "archive" / linked
+    link.parent.mkdir(parents=True)
+    link.symlink_to(tmp_path / "elsewhere" / linked)
+    with pytest.raises(Unreadable, match="no run in it"):
+        find_runs(tmp_path / "archive")
