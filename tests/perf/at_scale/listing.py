@@ -18,7 +18,7 @@ from trust import labs
 
 from at_scale.costs import Curves
 
-OBJECTS, SHARDS = (2_000, 8_000, 32_000), (11, 101, 997)
+OBJECTS, SHARDS = (2_000, 8_000, 32_000), (11, 101)
 #: of the runs in which the other number grows
 SAME_OBJECTS, SAME_SHARDS = 8_000, 11
 SECONDS, WORKERS = 20, 4
