@@ -100,6 +100,19 @@ def test_many_values_are_not_counted_but_agree_with_counting(monkeypatch: pytest
     assert exact.shift_of_pairs(second, 0.05)[1] == pytest.approx(counted[3], abs=0.03)
 
 
+@pytest.mark.parametrize("digits", [0, 1, 9], ids=["many-ties", "ties", "no-ties"])
+def test_the_p_of_many_values_is_scipys(digits: int) -> None:
+    chance = np.random.default_rng(5)
+    first, second = (chance.normal(shift, 1, n).round(digits) for shift, n in ((0, 90), (0.2, 120)))
+    wanted = stats.mannwhitneyu(first, second, alternative="two-sided", method="asymptotic").pvalue
+    assert exact.rank_sum_p(first, second) == pytest.approx(wanted)
+    differences = chance.normal(0.15, 1, 400).round(digits)
+    left = differences[differences != 0]
+    assert len(left) > exact.COUNTED
+    assert exact.signed_rank_p(differences) == pytest.approx(stats.wilcoxon(left, correction=True).pvalue)
+    assert exact.rank_sum_p(np.ones(60), np.ones(60)) == 1
+
+
 @pytest.mark.parametrize("n", [3, 4, 5, 6])
 def test_floors_are_the_p_of_runs_that_are_all_apart(n: int) -> None:
     low, high = np.arange(n, dtype=float), 100 + np.arange(n, dtype=float)
