@@ -129,7 +129,7 @@ class HostTable:
             self._by_short_name.setdefault(short_name(host).lower(), []).append(host)
 
     def find(self, name: str) -> Optional[str]:
-        """Return which of the nodes, without its user, has this name; None when none or several may be meant."""
+        """Return the node, without its user, that has this name; None when none or several may be meant."""
         host = host_of(name)
         if host in self._hosts:
             return host

@@ -165,7 +165,7 @@ class LineWriter:
 
 
 def _torn_end(file: BinaryIO) -> Optional[int]:
-    """Return where the last line of a file begins when it has no end; None when it has one."""
+    """Return the offset of the last line of a file when it has no end; None when it has one."""
     end = size = os.fstat(file.fileno()).st_size
     while end:
         begin = max(0, end - LONGEST_LINE)

@@ -83,7 +83,7 @@ class S3:
     sse: str = ""  # "c": each request brings a key; "s3" or "kms:NAME": RGW has one
 
     def admin_name(self, bucket: str, user: str = "") -> str:
-        """Return how radosgw-admin names a bucket of this user, or of another: TENANT/BUCKET for TENANT$NAME."""
+        """Return radosgw-admin's name of a bucket of this user, or of another: TENANT/BUCKET for TENANT$NAME."""
         tenant, sign, _ = (user or self.user or "").partition("$")
         return f"{tenant}/{bucket}" if sign else bucket
 

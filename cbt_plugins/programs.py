@@ -30,7 +30,7 @@ def own_environment() -> Dict[str, str]:
 
 
 def own_program(name: str) -> Optional[Path]:
-    """Return where warp, cbt-load or cbt-rows is: of `cbt-tools build`, else on PATH; None when it is missing."""
+    """Return the path of warp, cbt-load or cbt-rows: of `cbt-tools build`, else on PATH; None when it is missing."""
     built = cache_dir() / "bin" / name
     path = str(built) if built.exists() else shutil.which(name)
     return Path(path) if path else None

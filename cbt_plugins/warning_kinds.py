@@ -270,7 +270,7 @@ def by_kind(warnings: Iterable[Mapping[str, Any]]) -> List[WarningGroup]:
 
 
 def counted(warnings: Iterable[Mapping[str, Any]]) -> str:
-    """Return how many kinds of warnings there are: "2 warnings, 1 note", "no warnings"."""
+    """Return the number of kinds of warnings, in words: "2 warnings, 1 note", "no warnings"."""
     severities = [group.severity for group in by_kind(warnings)]
     notes = severities.count(Severity.INFO)
     real = len(severities) - notes

@@ -57,7 +57,7 @@ def parsed(text):
 
 
 def behind(text):
-    """Return how many shards of this zone are behind others by `sync status`, None when it does not say."""
+    """Return the number of shards of this zone that are behind others by `sync status`, None when it does not say."""
     total = None
     for part in _PARTS.split(text):
         counts = [int(a or b) for a, b in _BEHIND.findall(part)]

@@ -102,7 +102,7 @@ class BenchmarkSection(Strict):
         return number
 
     def endpoints_plan(self, endpoints: Mapping[str, Any]) -> plan.S3:
-        """Return where the load goes."""
+        """Return the endpoints of the load."""
         s3 = self.s3.to_plan(endpoints)
         return replace(s3, urls=s3.urls[: self.use_endpoints])
 

@@ -232,7 +232,7 @@ def per_commit(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]
 
 
 def companions(session: BisectSession, now: SearchState) -> List[Dict[str, Any]]:
-    """Return which other numbers changed with the culprit: those that differ most clearly, as log ratios.
+    """Return the other numbers that changed with the culprit: those that differ most clearly, as log ratios.
 
     Of blocks with a commit from the culprit on: each number against that of the good commit in the same block.
     """

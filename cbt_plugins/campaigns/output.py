@@ -24,7 +24,7 @@ _HALF = 45
 
 
 def headline(evaluation: Evaluation) -> str:
-    """Return how far a campaign is, as one sentence."""
+    """Return the progress of a campaign, as one sentence."""
     of = f"{evaluation.blocks} of {several(evaluation.schedule.section.blocks, 'block')}"
     if evaluation.decided:
         return f"decided after {of}"
@@ -155,7 +155,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
 
 
 def left_set(evaluation: Evaluation) -> Iterator[str]:
-    """Yield how to remove the options that the last trial has set for its restart: they stay on the cluster."""
+    """Yield the commands that remove the options that the last trial set for its restart: they stay on the cluster."""
     for planned, _ in evaluation.trials[-1:]:
         commands = evaluation.schedule.put_back(planned.arm)
         if commands:

@@ -20,7 +20,7 @@ def is_checkout(path: Path) -> bool:
 
 
 def cache_path() -> Path:
-    """Return where a checkout is looked for without CBT_HOME."""
+    """Return the folder of a checkout without CBT_HOME."""
     cache = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
     return Path(cache) / "cbt-plugins" / "cbt"
 

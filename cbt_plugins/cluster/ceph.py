@@ -390,7 +390,7 @@ class Ceph:
         return self._parsed(self._text(f"{self._admin} {command}", timeout), f"radosgw-admin {command}")
 
     def garbage(self, timeout: float = 600.0) -> int:
-        """Return how many entries RGW's garbage has, also those that are not due. Raises CephError."""
+        """Return the number of entries of RGW's garbage, also those that are not due. Raises CephError."""
         count = "awk '/\"tag\":/ { n++ } /^failed$/ { f = 1 } END { print f ? \"failed\" : n + 0 }'"
         line = f"{{ {self._admin} gc list --include-all 2>/dev/null || echo failed; }} | {count}"
         output = self._text(line, timeout).strip()

@@ -58,7 +58,7 @@ class ObjectSample:
         return cls(fsid, seed, tuple(SampledObject(*name, digest) for name, digest in zip(names, hashes)))
 
     def differences(self, shell: Shell) -> List[str]:
-        """Return how the cluster differs from the sample, a line each; [] when fsid and objects are the same."""
+        """Return the differences between cluster and sample, a line each; [] when fsid and objects are the same."""
         fsid = shell("ceph fsid").strip()
         if fsid != self.fsid:
             return [f"fsid {fsid}, expected {self.fsid}"]

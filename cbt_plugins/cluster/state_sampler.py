@@ -234,7 +234,7 @@ class NoWatch(ClusterWatch):
 
 
 def _changed(line: Mapping[str, Any]) -> List[str]:
-    """Return which daemons ended and started, as text."""
+    """Return the daemons that ended and started, as text."""
     maps = line.get("map") or ()
     osds = [f"osd.{osd} {how}" for change in maps for how in _OSD_CHANGES for osd in change.get(how, ())]
     return [*osds, *(line.get("daemons") or ())]

@@ -47,7 +47,7 @@ class AlarmBudget:
 
     @staticmethod
     def looks(times: Sequence[float]) -> float:
-        """Return how often a year such runs are looked at."""
+        """Return the number of looks at such runs in a year."""
         span = max(times) - min(times) if times else 0.0
         return min(_DAYS, (len(times) - 1) * _DAYS * DAY / span) if span else _DAYS
 
@@ -230,7 +230,7 @@ def blocks(histories: Sequence[History]) -> List[Block]:
 
 
 def _promise(history: History) -> str:
-    """Return how often noise alone gives an alarm, in words."""
+    """Return the rate of alarms that noise alone gives, in words."""
     alpha, rows = f"{history.alpha:.2g}", len(history.tracks)
     look = f"the chance of a false change in one look is {alpha}, over {rows} {'row' if rows == 1 else 'rows'}"
     if history.budget.alpha is not None:

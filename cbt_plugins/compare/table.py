@@ -69,7 +69,7 @@ class Wanted(Protocol):
         """Return the row's own margin, if it has one."""
 
     def allowance(self, key: Key) -> Optional[Allowance]:
-        """Return how much worse a row may become, which it is tested against too; None without a limit."""
+        """Return the limit of a row, which it is tested against too; None without a limit."""
 
     def is_key(self, key: Key, section: Section) -> bool:
         """Return whether a row is one of the few that are decided first."""

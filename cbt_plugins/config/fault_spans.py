@@ -57,7 +57,7 @@ def fault_spans(plan: Plan) -> List[Span]:
 
 
 def known_length(phase: Phase) -> Optional[float]:
-    """Return how long a phase takes, in seconds; None when only the cluster can tell."""
+    """Return the duration of a phase, in seconds; None when only the cluster can tell."""
     duration = phase.goal.duration if phase.goal else phase.duration
     return None if duration is None else phase.ramp + phase.warmup + duration
 
@@ -89,7 +89,7 @@ def event_text(event: Event) -> str:
 
 
 def span_text(span: Span) -> str:
-    """Return when a fault is in force, and for how long."""
+    """Return the time at which a fault comes into force, and its duration."""
     ends = f"{format_duration(round(span.undone[1], 3))} of {span.undone[0]}" if span.undone else "the end of the run"
     lasts = "" if span.seconds is None else f" ({format_duration(round(span.seconds, 3))})"
     return f"{span.fault.label}: from {format_duration(round(span.at, 3))} of {span.phase} to {ends}{lasts}"

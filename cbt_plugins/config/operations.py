@@ -232,7 +232,7 @@ class RolesSection(Strict):
 
 
 def errors_of_buckets(path: Path, chosen: Sequence[Union[int, str]], names: Sequence[str]) -> List[FieldError]:
-    """Return where a list of buckets, which is at `path`, has one that is not among `names`, or one twice."""
+    """Return an error for each bucket of the list at `path` that is not among `names`, or is there twice."""
     errors = []
     taken: List[str] = []
     for index, bucket in enumerate(chosen):

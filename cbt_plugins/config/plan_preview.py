@@ -145,7 +145,7 @@ def _growth(phase: Phase) -> Iterator[str]:
 
 
 def _occupancy(phase: Phase, op: str) -> str:
-    """Return how full a range gets in the long run if PUT and DELETE choose numbers blindly, as COSBench does."""
+    """Return the share of a range that has objects at last if PUT and DELETE choose blindly, as COSBench does."""
     mix, keys, roles = phase.mix or {}, phase.keys, phase.roles
     delete, select = keys.get("DELETE"), keys[op].select
     if not (delete and delete.absent and delete.select == select and roles.get("DELETE") == roles.get(op)):

@@ -49,7 +49,7 @@ def exactly_one(names: Sequence[str]) -> Dict[str, Any]:
 
 
 def only_one(section: Strict, names: Tuple[str, ...]) -> str:
-    """Return which of the optional keys is given; ValueError unless it is exactly one."""
+    """Return the one of the optional keys that is given; ValueError unless it is exactly one."""
     given = [name for name in names if getattr(section, name) is not None]
     if len(given) == 1:
         return given[0]
@@ -112,7 +112,7 @@ def _schema_of(model: Type[BaseModel]) -> Mapping[str, Any]:
 
 
 def _nulls(path: Path, data: Any) -> Iterator[Path]:
-    """Yield where the data has a null, which YAML makes of `key:`; no key of ours means anything by it."""
+    """Yield the place of each null of the data, which YAML makes of `key:`; no key of ours means anything by it."""
     if data is None:
         yield path
     elif isinstance(data, (dict, list)):
@@ -226,7 +226,7 @@ def _keys_at(schema: Mapping[str, Any], loc: Sequence[Any]) -> List[str]:
 
 
 def _elsewhere(schema: Mapping[str, Any], loc: Sequence[Any]) -> str:
-    """Return where else a key belongs: inside keys that are known here, in lists inside them, or further out."""
+    """Return the places where a key belongs: inside keys that are known here, in lists inside them, or further out."""
     *here, key = loc
     below = [(*here, name) for name in _keys_at(schema, here)]
     inside = [str(place[-1]) for place in below if key in _keys_at(schema, place)]

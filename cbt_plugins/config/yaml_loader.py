@@ -102,7 +102,7 @@ def is_merge(node: yaml.Node) -> bool:
 
 
 def words_of(error: yaml.MarkedYAMLError) -> Tuple[Optional[yaml.Mark], str]:
-    """Return where PyYAML's error is, and what it means."""
+    """Return the place of PyYAML's error, and its meaning."""
     yaml_text = ", ".join(part for part in (error.context, error.problem) if part)
     if isinstance(error, NotTaken):
         return error.problem_mark, yaml_text

@@ -35,7 +35,7 @@ _LATER = ("machine", "folder")
 
 
 def started(pid: int) -> Optional[int]:
-    """Return when a process began, in clock ticks since boot; None when there is no such process."""
+    """Return the start time of a process, in clock ticks since boot; None when there is no such process."""
     try:
         return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
     except (OSError, ValueError, IndexError):

@@ -183,7 +183,7 @@ def is_in_quorum(process, epoch, without):
 
 
 def active_change(dump, without):
-    """Return when the active ceph-mgr became active, in epoch seconds; None if it is in `without`, or not ready."""
+    """Return the time the active ceph-mgr became active, epoch seconds; None if it is in `without`, or not ready."""
     if dump["active_name"] in ("", *without) or not dump["available"]:
         return None
     return datetime.datetime.strptime(dump["active_change"], "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()

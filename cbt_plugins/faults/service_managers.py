@@ -469,7 +469,7 @@ def _counted(name: DaemonName) -> str:
 
 
 def _which(name: DaemonName) -> Dict[str, str]:
-    """Return how to find a daemon's bare process: programs of its type, and a pattern of its command line."""
+    """Return the means to find a daemon's bare process: programs of its type, and a pattern of its command line."""
     programs = " ".join(program for program, type in daemon_programs.TYPES.items() if type == name.type)
     heads = ("rgw.", "radosgw.", "") if name.type == "rgw" else ("",)
     ids = "|".join(re.escape(head + name.id) for head in heads)

@@ -224,7 +224,7 @@ class CbtLoadJobs(Generator):
         return {"sets_n": True, **end, "ops": [self._op("PUT", 100.0, Keys("new"), driver, driver.buckets)]}
 
     def _part(self, objects: int, driver: Driver, bucket: str) -> int:
-        """Return how many of a bucket's objects a driver writes: at least one."""
+        """Return the number of a bucket's objects that a driver writes: at least one."""
         drivers = [d.id for d in self._plan.drivers if bucket in d.buckets]
         quotient, remainder = divmod(objects, len(drivers))
         return max(1, quotient + (drivers.index(driver.id) < remainder))

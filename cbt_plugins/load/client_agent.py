@@ -44,7 +44,7 @@ REDUCE_TIMEOUT = 60.0
 
 
 def born(pid):
-    """Return when a process started, as /proc counts it: pids are used again, a pid and its start time are not."""
+    """Return the start time of a process, as /proc counts it: pids are used again, a pid and its start time are not."""
     with open("/proc/%d/stat" % pid) as file:
         return file.read().rsplit(")", 1)[1].split()[START_TIME]
 
@@ -174,7 +174,7 @@ class Load:
                 job.terminate(now)
 
     def due(self, job):
-        """Return when a job must have ended."""
+        """Return the time at which a job must have ended."""
         if job.order["prepares"]:
             begun = job.began() or self.went + self.order["prepare_limit"]
         else:

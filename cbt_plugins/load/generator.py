@@ -262,7 +262,7 @@ class Generator(ABC):
 
     @classmethod
     def objects_written(cls, objects: int, drivers: int) -> int:
-        """Return how many objects a fill writes into a bucket of so many drivers, when it is asked for `objects`."""
+        """Return the number of objects that a fill of `objects` writes into a bucket of so many drivers."""
         return objects
 
     @classmethod

@@ -218,7 +218,7 @@ class GeneratorProcess:
         self.stderr.close()
 
     def began(self):
-        """Return when its measurement began: a generator that first writes its own objects says so by its rows."""
+        """Return the begin of its measurement: a generator that first writes its own objects says so by its rows."""
         measured = self.order["measures"]
         if measured is None:
             return self.first_row

@@ -140,7 +140,7 @@ class HsbenchJobs(Generator):
         }
 
     def _objects(self, phase: Phase, start: LoadStart, number: int, driver: Driver) -> Any:
-        """Return how many objects of its own a driver writes, reads or deletes; None: until the time is over."""
+        """Return the number of its own objects that a driver writes, reads or deletes; None: until the time is over."""
         if phase.goal is not None:
             if phase.goal.objects is None:
                 return None

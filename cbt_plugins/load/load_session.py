@@ -180,7 +180,7 @@ class LoadSession:
 
     @property
     def latest_end(self) -> Optional[float]:
-        """Return when everything must have ended, on the run's clock; None when the phase has no end of its own."""
+        """Return the time everything must have ended, on the run's clock; None when the phase has no end of its own."""
         if self.go_at is None or not self._orders.duration:
             return None
         preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
@@ -244,7 +244,7 @@ class LoadSession:
         self._agents.close()
 
     def ends(self) -> Dict[str, JobEnd]:
-        """Return how each job ended: {job id: JobEnd}; jobs of nodes that were lost are missing."""
+        """Return the end of each job: {job id: JobEnd}; jobs of nodes that were lost are missing."""
         return {job: JobEnd.parse(report) for reports in self.ended.values() for job, report in reports.items()}
 
     def collect(self, into: Path) -> None:

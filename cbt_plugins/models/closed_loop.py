@@ -16,7 +16,7 @@ def in_flight(operations: Iterable[Tuple[float, float]]) -> float:
 
 
 def deviation(in_flight: float, workers: float) -> Optional[float]:
-    """Return how far requests in flight are from the workers: 0.1 is 10 % too many; None without workers."""
+    """Return the relative excess of requests in flight over the workers: 0.1 is 10 % too many; None without workers."""
     return in_flight / workers - 1 if workers else None
 
 

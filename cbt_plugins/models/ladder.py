@@ -116,7 +116,7 @@ def _bounds(steps: Sequence[LadderStep]) -> Tuple[Optional[float], Optional[floa
 
 
 def _times(steps: Sequence[LadderStep], load: float, met: Optional[bool] = None) -> int:
-    """Return how many steps had this load, or how many of them met (or missed) the objective."""
+    """Return the number of steps that had this load, or of those that met (or missed) the objective."""
     return sum(step.load == load and met in (None, not step.missed) for step in steps)
 
 

@@ -40,7 +40,7 @@ def _signed(value: float) -> str:
 
 
 def _weight(now: Tuple[float, float], before: Tuple[float, float]) -> float:
-    """Return how far the difference is from chance, in its own unit: what one sample more could explain is nothing."""
+    """Return the distance of the difference from chance, in its own unit: one sample more explains a distance of 0."""
     return abs(now[0] - before[0]) - 2 * math.sqrt(now[1] + before[1])
 
 

@@ -296,7 +296,7 @@ def _planned(run: Path) -> List[Dict[str, Any]]:
 
 
 def _length(phase: Mapping[str, Any]) -> str:
-    """Return how long a planned phase lasts: until its goal, at most so long, or its duration."""
+    """Return the words for the length of a planned phase: until its goal, at most so long, or its duration."""
     goal = phase.get("goal") or {}
     if goal.get("objects") is not None:
         return f"{formatting.count(goal['objects'])} objects per bucket"

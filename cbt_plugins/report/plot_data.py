@@ -19,7 +19,7 @@ Values = Sequence[Optional[float]]
 
 
 def factor(length: int, points: int = POINTS) -> int:
-    """Return how many bins of a series become one point."""
+    """Return the number of bins of a series that become one point."""
     return max(1, math.ceil(length / points))
 
 

@@ -227,7 +227,7 @@ def _interval(row: Row, way: bool = False) -> str:
 
 
 def _scorecard(scorecard: Mapping[str, Any]) -> Iterator[Sentence]:
-    """Yield how many failures a scorecard has, and which of them cost clients most."""
+    """Yield the number of failures of a scorecard, and those that cost clients most."""
     values = {
         line["name"]: {(m.op, m.metric): m.value for m in of_failure(line)}
         for line in scorecard["failures"]

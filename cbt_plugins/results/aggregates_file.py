@@ -167,7 +167,7 @@ def frames(path: Path, where: Sequence[Tuple[int, int]]) -> Iterator[Optional[Fr
 
 
 def span(path: Path) -> Optional[Tuple[float, float]]:
-    """Return when the first request of a finished file began and the last one ended (run's clock); else None."""
+    """Return the begin of a finished file's first request and the end of its last one (run's clock); else None."""
     try:
         where, torn = places(path)
         last = list(frames(path, where[-1:]))

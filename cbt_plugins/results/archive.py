@@ -306,7 +306,7 @@ def _phase(directory: Path, data: Mapping[str, Any]) -> ArchivedPhase:
 
 
 def _exact(start: float, end: float, jobs: Sequence[ArchivedJob]) -> Tuple[float, float]:
-    """Return when the first request of all jobs began and the last one ended, else the times as the run has them.
+    """Return the begin of the first request of all jobs and the end of the last, else the times as the run has them.
 
     The run sees when rows come: the first one at the end of its request.
     """
@@ -354,7 +354,7 @@ def _job(directory: Path, data: Mapping[str, Any], engine: str) -> ArchivedJob:
 
 
 def _began(job: Mapping[str, Any]) -> Optional[float]:
-    """Return when a job could begin to send requests: before its first row, which comes when a request ends."""
+    """Return the time a job could begin to send requests: before its first row, which comes when a request ends."""
     end = job.get("driver_end") or {}
     if "span" in end:
         return _time(job.get("first_row"))

@@ -113,7 +113,7 @@ def _shape(facts: Mapping[str, Any]) -> str:
 
 
 def _osds(run: Path) -> Iterator[str]:
-    """Yield how many OSDs of each size and class there were before the run."""
+    """Yield the number of OSDs of each size and class before the run."""
     lines = _file(run / "cluster" / "before" / "osd_df.json").get("nodes")
     kinds: Counter[str] = Counter()
     for osd in lines if isinstance(lines, list) else ():

@@ -237,7 +237,7 @@ class LiveRun:
         return str(ends[-1].get("why") or "")
 
     def _of_phase(self, name: Optional[str], state: str) -> Dict[str, Any]:
-        """Return where the run is: its phase, the time left, rates and errors."""
+        """Return the state of the run: its phase, the time left, rates and errors."""
         number = next((i for i, phase in enumerate(self._planned, 1) if phase["name"] == name), None)
         go = next((e for e in reversed(self.events) if e.get("event") == "load-go" and e.get("phase") == name), None)
         begin = next((e for e in reversed(self.events) if e.get("event") == "phase-begin"), None)
@@ -291,7 +291,7 @@ def _time(event: Mapping[str, Any], key: str = "t") -> float:
 
 
 def _length(planned: Mapping[str, Any]) -> Optional[float]:
-    """Return how long the load of a planned phase takes; None when only the cluster can tell (config.fault_spans)."""
+    """Return the duration of a planned phase's load; None when only the cluster can tell (config.fault_spans)."""
     goal = planned.get("goal") or {}
     duration = goal.get("duration") if goal else planned.get("duration")
     if not isinstance(duration, (int, float)):

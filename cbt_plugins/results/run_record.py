@@ -212,7 +212,7 @@ def weighted_bins(counts: Sequence[float], means: Sequence[Optional[float]]) -> 
 
 
 def of_episode(episode: Mapping[str, Any]) -> Iterator[Measurement]:
-    """Yield how long a failure or a return took the cluster."""
+    """Yield the times that a failure or a return took the cluster."""
     phase = rows_of(episode)
     recovery = episode["recovery"] or {}
     seconds = {milestone["name"]: milestone["seconds"] for milestone in episode["milestones"]}
@@ -267,7 +267,7 @@ def of_failure(line: Mapping[str, Any]) -> Iterator[Measurement]:
 
 
 def _of_cluster(cluster: Mapping[str, Any]) -> Iterator[Measurement]:
-    """Yield how long the cluster took to recover, and what it moved; the name of the failure is not in them."""
+    """Yield the times of the cluster's recovery, and the data that it moved; the name of the failure is not in them."""
     for metric in from_source(MetricSource.EPISODE) if cluster["touched"] else ():
         if metric.key in cluster:
             yield Measurement("", CLUSTER, metric.key, cluster[metric.key])

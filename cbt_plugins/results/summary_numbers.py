@@ -302,7 +302,7 @@ def _ladder(ladder: Ladder, steps: Sequence[LadderStep], lines: Mapping[str, Map
 
 
 def _kinds(ops: Iterable[Mapping[str, Any]]) -> Dict[str, int]:
-    """Return how often each kind of error was among the most frequent ones: {"503": 12, "timeout": 3}."""
+    """Return the count of each kind of error among the most frequent ones: {"503": 12, "timeout": 3}."""
     kinds: Counter[str] = Counter()
     for line in ops:
         for kind in line["error_kinds"]:

@@ -35,7 +35,7 @@ def reached_before(ceph: Ceph, phases: Sequence[Phase]) -> List[str]:
 
 
 def share_text(goal: Goal, pool: Mapping[str, Any], df: Mapping[str, Any]) -> str:
-    """Return how far a fill by share came beside its goal, from `ceph df detail` at its end; "" for other goals.
+    """Return the share that a fill reached beside its goal, from `ceph df detail` at its end; "" for other goals.
 
     `pool` is the data pool as `reaching` noted it.
     """

@@ -144,7 +144,7 @@ class LoadObserver:
         return max(job.lead for job in self.session.jobs)
 
     def _load_begun(self) -> Optional[float]:
-        """Return when the load began, from which events are timed: at `go`, or with the first rows."""
+        """Return the begin of the load, from which events are timed: at `go`, or with the first rows."""
         at = self.session.go_at
         if at is None or time.time() < at:
             return None

@@ -67,7 +67,7 @@ def is_reported(folder: Path) -> bool:
 
 
 def _written(folder: Path) -> int:
-    """Return when the summary of a run was written, in ns; 0 when there is none."""
+    """Return the time at which the summary of a run was written, in ns; 0 when there is none."""
     try:
         return (folder / "summary.json").stat().st_mtime_ns
     except FileNotFoundError:

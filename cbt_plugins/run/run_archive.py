@@ -29,7 +29,7 @@ class RunArchive:
         self._phases = folder / "phases"
 
     def other_plan(self, plan: Plan) -> Optional[str]:
-        """Return where the plan that is kept here differs, "s3.urls"; None where it does not, or there is none.
+        """Return the first key of the kept plan that differs, "s3.urls"; None where it does not, or there is none.
 
         A field that only one of the two knows, of another version of ours, differs when it is set.
         """

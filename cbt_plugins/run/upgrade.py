@@ -189,7 +189,7 @@ class Upgrader:
         return about.get("ceph_version_short")
 
     def versions(self) -> Versions:
-        """Return how many daemons of each type run which version."""
+        """Return the number of daemons of each type and version."""
         versions: Versions = {}
         for kind, texts in self._ceph.json("versions", timeout=20.0).items():
             if kind not in ("overall", "rgw"):
@@ -213,7 +213,7 @@ def fits(version: str, wanted: str) -> bool:
 
 
 def change(before: Versions, after: Versions) -> str:
-    """Return which daemons have another version, in words: "1 of 3 mon"."""
+    """Return the daemons that have another version, in words: "1 of 3 mon"."""
     parts: List[str] = []
     for kind, counts in after.items():
         if counts != before.get(kind):

@@ -70,7 +70,7 @@ class Site:
         return gateways_of(facts.answers[DAEMON_QUESTIONS["rgw"]])
 
     def endpoints(self, gateways: Sequence[Gateway], ca_file: Optional[str]) -> Endpoints:
-        """Return where the load goes. Raises CommandError."""
+        """Return the endpoints of the load. Raises CommandError."""
         return Endpoints.of(gateways, ca_file)
 
     def keys(self, ceph: Ceph, user: Optional[str]) -> Optional[List[Entry]]:

@@ -45,7 +45,7 @@ class Transport:
         self.named = {name.host: name for name in names_of(cluster) if name.user or name.port}
 
     def user(self, node: str) -> Optional[str]:
-        """Return who logs in: the node's own user as the section names it, as CBT does it, else that of all."""
+        """Return the login user: the node's own user as the section names it, as CBT does it, else that of all."""
         name = self.named.get(node)
         return name.user if name and name.user else self.cluster.get("user") or None
 

@@ -251,7 +251,7 @@ def _moments(cells: np.ndarray, grid: _Grid) -> Tuple[float, float, float, float
 
 
 def _included(single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
-    """Return how likely a change for the worse is in each stretch."""
+    """Return the probability of a change for the worse in each stretch."""
     probability = single.copy()
     for share, table in zip(_SHARES, pairs):
         both = np.diag(table)
@@ -263,7 +263,7 @@ def _included(single: np.ndarray, pairs: np.ndarray) -> np.ndarray:
 
 
 def _second_change(pairs: np.ndarray, best: int) -> np.ndarray:
-    """Return how likely the other one of two changes is in each stretch when one is in the stretch `best`."""
+    """Return the probability of the other one of two changes in each stretch when one is in the stretch `best`."""
     both = pairs.sum(axis=0)
     probability = both[best, :] + both[:, best]
     probability[best] = 0.0  # two changes in one stretch are not told apart from one
@@ -312,7 +312,7 @@ def information(held: Belief) -> np.ndarray:
 
 
 def buildable(evidence: Evidence) -> np.ndarray:
-    """Return how likely each position 1..N can be built: near one that cannot, others cannot either."""
+    """Return the probability that each position 1..N can be built: near one that cannot, others cannot either."""
     chance = np.ones(evidence.last)
     positions = np.arange(1, evidence.last + 1)
     built = {observation.position for observation in evidence.seen}
@@ -380,7 +380,7 @@ def bits_left(held: Belief) -> float:
 
 
 def chances_of(evidence: Evidence, position: int, rules: SearchRules) -> Tuple[float, float]:
-    """Return how likely one commit is good and bad, of its own measurements and those of the bad commit only.
+    """Return the likelihoods that one commit is good and bad, of its own measurements and those of the bad commit only.
 
     Bad: at least half of the change. Both are small when the bad commit does not differ from the reference.
     """

@@ -52,13 +52,13 @@ class Chances(NamedTuple):
     inconclusive: float
 
     def true(self, change: float, margin: float) -> float:
-        """Return how often a true verdict is given: of less than the margin, but not 0, each of the first three is."""
+        """Return the probability of a true verdict: of less than the margin, but not 0, each of the first three is."""
         chance = self.found + self.small * (abs(change) < margin) if change else 0.0
         return chance + self.equivalent * (abs(change) < margin)
 
 
 def chances(runs: int, change: float, campaign: Campaign, rounds: int = ROUNDS, seed: int = 0) -> Chances:
-    """Return how often each verdict is given on a relative change with so many runs (or pairs) on each side.
+    """Return the probability of each verdict on a relative change with so many runs (or pairs) on each side.
 
     Random runs go through `compare_runs` and `decide_verdicts`.
     """
@@ -91,5 +91,5 @@ def minimum_runs(
 
 
 def gate_false_alarms(limit: float, scatter: float) -> float:
-    """Return how often a gate fails by chance that compares one run with one run and fails below (1 - limit) x base."""
+    """Return the probability of a false alarm of a gate of one run on one run, which fails below (1 - limit) x base."""
     return float(special.ndtr(math.log1p(-limit) / (scatter * math.sqrt(2))))

@@ -122,7 +122,7 @@ def _two_sided_normal(seen: float, mean: float, variance: float) -> float:
 
 
 def _outside(probabilities: np.ndarray, alpha: float) -> int:
-    """Return how many of the sorted differences are below the interval; 0 when no interval has the confidence."""
+    """Return the number of sorted differences below the interval; 0 when no interval has the confidence."""
     return int(np.searchsorted(np.cumsum(probabilities), alpha / 2 * (1 + 1e-9), side="right"))
 
 

@@ -48,7 +48,7 @@ class _Level(NamedTuple):
 
 
 def effective_size(values: np.ndarray) -> float:
-    """Return how many independent samples would give a mean as exact, between 1 and the number of samples.
+    """Return the number of independent samples that would give a mean as exact, between 1 and the number of samples.
 
     ValueError of less than two samples.
     """

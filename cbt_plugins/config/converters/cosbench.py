@@ -356,7 +356,7 @@ def _ratio(operation: ET.Element) -> float:
 
 
 def _keys(draft: _Draft, op: str, config: Mapping[str, str]) -> Optional[Any]:
-    """Return which objects an operation takes, counted by what the fill wrote; None: those that are there."""
+    """Return the objects that an operation takes, counted by what the fill wrote; None: those that are there."""
     text = config["objects"]
     form, first, last = _span(text, "objects")
     filled = {draft.containers[number].objects or draft.objects for number in _numbers(draft, config)}

@@ -172,7 +172,7 @@ def _start(part: Part) -> float:
 
 
 def _window(phase: str, parts: Sequence[Part]) -> Tuple[Optional[Window], List[ResultWarning]]:
-    """Return when all clients ran; None: never. A client that mixes operations is one client."""
+    """Return the time in which all clients ran; None: never. A client that mixes operations is one client."""
     spans: Dict[str, Window] = {}
     for part in parts:
         low, high = _start(part), _start(part) + part.seconds

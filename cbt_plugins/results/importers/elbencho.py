@@ -158,7 +158,7 @@ def _number(row: _Row, key: str) -> Optional[float]:
 
 
 def _start(row: _Row) -> Optional[float]:
-    """Return when a phase began, epoch seconds; None where the file does not give the time zone."""
+    """Return the begin of a phase, epoch seconds; None where the file does not give the time zone."""
     try:
         return datetime.strptime(row["ISO date"] or "", "%Y-%m-%dT%H:%M:%S.%f%z").timestamp()
     except (KeyError, ValueError):
@@ -194,7 +194,7 @@ def _parts(row: _Row, phase: str, client: str) -> Iterator[Part]:
 
 
 def _seconds(row: _Row, prefix: str) -> Tuple[float, float]:
-    """Return how long a phase was, and how wide the range is that it may be: JSON's bytes/s are finer than its ms."""
+    """Return the duration of a phase, and the width of its possible range: JSON's bytes/s are finer than its ms."""
     size, rate = _number(row, f"{prefix}bytes"), _number(row, f"{prefix}bytes/s")
     if size and rate:
         return size / rate, 0.0
@@ -204,7 +204,7 @@ def _seconds(row: _Row, prefix: str) -> Tuple[float, float]:
 
 
 def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
-    """Return how many were moved, and how wide the range is that it may be: the table has MiB, rounded down."""
+    """Return the bytes that were moved, and the width of their possible range: the table has MiB, rounded down."""
     size, mib = _number(row, f"{prefix}bytes"), _number(row, f"{prefix}MiB [last]")
     if size is not None or mib is None:
         return size, 0.0
@@ -215,8 +215,8 @@ def _bytes(row: _Row, prefix: str) -> Tuple[Optional[float], float]:
 
 
 def _requests(row: _Row, prefix: str, size: Optional[float], seconds: float) -> Tuple[Optional[int], str, float]:
-    """Return how many there were, what they are (entries, or blocks where it counts no entries), and how wide the range
-    is that it may be: rates are rounded down.
+    """Return the number of entries, or of blocks where it counts no entries, the word for them, and the width of the
+    possible range: rates are rounded down.
     """
     entries, block = _number(row, f"{prefix}entries [last]"), _number(row, "block size")
     if entries is not None:

@@ -162,7 +162,7 @@ def _options(data: Mapping[str, Any]) -> Dict[str, Any]:
 
 
 def _start(data: Mapping[str, Any], job: FioJob) -> Optional[float]:
-    """Return when a job began, epoch seconds: newer versions say so, of older ones it is the end less the time it took.
+    """Return the begin of a job, epoch seconds: newer versions have it, of older ones it is the end less the duration.
 
     Jobs of several groups ran one behind the other: only those of the last one ended at the end. `job_runtime` is no
     help: with group_reporting it is the sum of all processes (fio's stat.c: total_run_time).
@@ -211,7 +211,7 @@ def _sections(job: FioJob) -> Dict[str, Mapping[str, Any]]:
 
 
 def _requests(section: Mapping[str, Any]) -> Tuple[int, float]:
-    """Return how many requests a section has, and how far off that may be.
+    """Return the number of requests of a section, and its possible error.
 
     Of version 2.1 it is the number that bytes and rate agree in for a size that is a power of two; else the middle of
     what the rate allows.

@@ -54,7 +54,7 @@ class Importer(ABC):
         """Return the records of files that this importer has claimed. Raises Unreadable."""
 
     def queue_depth(self, record: RunRecord) -> Optional[int]:
-        """Return how many requests a record of this importer had under way, where its results say so; else None."""
+        """Return the number of requests that a record of this importer had in flight; None if it is not known."""
         return None
 
     def extra_text(self, source: Path) -> str:

@@ -304,7 +304,7 @@ class _Search:
         return "not recovered" if self.touched_anything else UNCHANGED
 
     def ended_early(self) -> Optional[Dict[str, Any]]:
-        """Return when an OSD of the fault came back before the undo, and which; None also where it is to."""
+        """Return the OSDs of the fault that came back before the undo first, and the time; None also where it is to."""
         episode = self.episode
         if not self.falls or episode.returns or episode.done is None:
             return None
@@ -317,7 +317,7 @@ class _Search:
         return None
 
     def flapped(self) -> Optional[Dict[str, Any]]:
-        """Return when an OSD that had returned went down again, and which."""
+        """Return the OSDs that had returned and went down again first, and the time."""
         if self.falls or not self.before or "down" not in self.before.state:
             return None
         osds = set(self.episode.osds)

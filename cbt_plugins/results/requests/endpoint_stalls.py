@@ -140,7 +140,7 @@ def _works(aggregates: PhaseAggregates) -> Iterator[JobWork]:
 
 
 def _begin(job: ArchivedJob, start: float) -> float:
-    """Return when a job began to send requests, else `start`. A warp process may prepare for minutes before."""
+    """Return the time a job began to send requests, else `start`. A warp process may prepare for minutes before."""
     measured = span(job.aggregates) if job.aggregates and not job.driver_end else None
     if measured:
         return measured[0]
@@ -291,7 +291,7 @@ def corrected_histogram(histogram: Histogram) -> Optional[Dict[str, Any]]:
 
 
 def _above(values: np.ndarray, counts: np.ndarray, interval: float, limit: float) -> float:
-    """Return how many requests took longer than `limit`, those included that were not asked."""
+    """Return the number of requests that took longer than `limit`, those included that were not asked."""
     hidden = np.floor((values - max(limit, interval)) / interval)
     if limit >= interval:  # what is just at the limit is not above it
         hidden = np.ceil((values - limit) / interval) - 1

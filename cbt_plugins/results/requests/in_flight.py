@@ -66,7 +66,7 @@ def littles_law(aggregates: PhaseAggregates) -> Dict[str, Any]:
 
 
 def _expected(aggregates: PhaseAggregates, job: JobAggregates, workers: int) -> float:
-    """Return how many workers had something to do, on the average of the window."""
+    """Return the number of workers that had something to do, on the average of the window."""
     if not aggregates.phase.takes_all or not job.last_end:
         return float(workers)
     return sum(max(0.0, end / 1e9 - aggregates.grid.start) for end in job.last_end.values()) / aggregates.length

@@ -94,7 +94,7 @@ class TimeGrid:
         return math.ceil((self.first + self.seconds - self.first_block) / self.block_step)
 
     def holds(self, low: np.ndarray, width: int) -> np.ndarray:
-        """Return which stretches of `width` seconds from `low` on lie in the window."""
+        """Return a mask of the stretches of `width` seconds from `low` on that lie in the window."""
         if not self.snapped:
             return np.ones(len(low), bool)
         return (low >= self.start) & (low + width <= self.end)
