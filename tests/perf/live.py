@@ -21,7 +21,7 @@ from typing import Any, Dict, List
 import numpy as np
 
 sys.path.insert(0, str(Path(__file__).parent))
-import report as frames  # the frames of tests/perf/report.py
+from inputs import long_runs
 
 from cbt_plugins.journal import Journal
 from cbt_plugins.report.live_page import LivePage
@@ -42,7 +42,7 @@ def begin(run: Path, now: int) -> Path:
     (run / "manifest.json").write_text(json.dumps({"version": 2, "run_id": "bench"}))
     jobs = [job(number) for number in range(DRIVERS)]
     record = {**phase, "version": 2, "index": 1, "status": "running", "window": {"start": now, "end": None}}
-    record.update(block=1, asked={"duration": LENGTH, "mix": {op: 25.0 for op in frames.OPS}}, jobs=jobs)
+    record.update(block=1, asked={"duration": LENGTH, "mix": {op: 25.0 for op in long_runs.OPS}}, jobs=jobs)
     (folder / "running.json").write_text(json.dumps(record))
     events: List[Dict[str, Any]] = [
         {"t": now - 1, "event": "phase-begin", "phase": "measure", "kind": "hybrid", "role": "measure"},
@@ -79,7 +79,7 @@ def second(run: Path, folder: Path, since: int, made: int, tables: List[Any]) ->
     if made % 10 == 0:
         for number in range(DRIVERS):
             with (folder / "aggregates" / f"{job(number)['id']}.aggregates").open("ab") as out:
-                out.write(frames.frame("counts", 1, tables[(made // 10 + number) % len(tables)], now - 10))
+                out.write(long_runs.frame("counts", 1, tables[(made // 10 + number) % len(tables)], now - 10))
 
 
 def follow(server: LiveServer, got: Dict[str, Any]) -> None:
@@ -94,7 +94,7 @@ def follow(server: LiveServer, got: Dict[str, Any]) -> None:
 
 def main(seconds: int) -> None:
     chance = np.random.default_rng(1)
-    tables = [frames.values(chance, 1) for _ in range(4)]
+    tables = [long_runs.values(chance, 1) for _ in range(4)]
     with tempfile.TemporaryDirectory() as top:
         run = Path(top) / "results" / "00000000" / "id-1a2b3c4d"
         since = int(time.time()) - 30

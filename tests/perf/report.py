@@ -9,137 +9,45 @@ from __future__ import annotations
 import json
 import os
 import resource
-import shutil
 import statistics
-import struct
 import subprocess
 import sys
 import tempfile
 import time
-import zlib
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, Dict, Tuple
 
 import numpy as np
+from inputs import long_runs
+from inputs.long_runs import DRIVERS, T0
 
 from cbt_plugins.journal import write_whole
 from cbt_plugins.report.page import run_page
-from cbt_plugins.results.aggregates_file import MAGIC, PREFIX, TABLES, VERSION
-from cbt_plugins.results.histogram import buckets
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 
 sys.path.append(str(Path(__file__).parents[1] / "programs"))
 
 from chromium import CHROMIUM, Browser
 
-T0 = 1_700_000_040  # a whole minute
-NS = 10**9
-DRIVERS = 5
-OPS = ("GET", "PUT", "STAT", "DELETE")
-ENDPOINTS = ("http://rgw1:7480", "http://rgw2:7480")
-RATE = 400  # requests a second of each driver and operation
-#: seconds between two frames, by block
-FRAMES = {1: 10, 60: 60}
 #: the page is opened so many times
 OPENED = 7
 #: classes of daemons that were watched
 CLASSES = ("osd", "rgw", "mon", "mgr", "generator")
-#: frames with values of their own; the others repeat them at other times
-DIFFERENT = 12
-
-Columns = Dict[str, np.ndarray]
-
-
-def values(chance: np.random.Generator, block: int) -> Dict[str, Columns]:
-    """The tables of one frame that begins at 0: latencies around 7 ms with a long tail, as in tests/perf/rows.py."""
-    length = FRAMES[block]
-    blocks, cells = length // block, length // block * len(OPS) * len(ENDPOINTS)
-    per_cell = RATE * block // len(ENDPOINTS)
-    took = (chance.lognormal(-5.0, 0.8, (cells, per_cell)) * NS).astype(np.int64)
-    key = np.arange(cells)
-    cell = {name: np.zeros(cells, np.int64) for name in TABLES["counts"]}
-    cell["block"] = key // (cells // blocks) * block
-    cell["op"] = key // len(ENDPOINTS) % len(OPS)
-    cell["endpoint"] = key % len(ENDPOINTS)
-    moves = cell["op"] < 2
-    cell.update(size=13 * moves, n=np.full(cells, per_cell), objects=np.full(cells, per_cell))
-    cell.update(bytes=4096 * per_cell * moves)
-    cell.update(total=took.sum(axis=1), min=took.min(axis=1), max=took.max(axis=1))
-    gets = cell["op"] == 0
-    first = took // 2
-    cell.update(ttfb_n=per_cell * gets, ttfb_total=first.sum(axis=1) * gets, ttfb_min=first.min(axis=1) * gets)
-    cell.update(ttfb_max=first.max(axis=1) * gets)
-    rows = length * len(OPS)
-    second = {name: np.zeros(rows, np.int64) for name in TABLES["seconds"]}
-    second["second"], second["op"] = np.divmod(np.arange(rows), len(OPS))
-    second.update(n=chance.poisson(RATE, rows), crossing=chance.poisson(4, rows), busy=chance.poisson(4 * NS, rows))
-    second.update(objects=second["n"], bytes=4096 * second["n"] * (second["op"] < 2), total=second["n"] * 9 * 10**6)
-    first_at = second["second"] * NS + 10**6
-    second.update(max=chance.poisson(10**8, rows), first=first_at, last=first_at + 998 * 10**6)
-    return {"counts": cell, "latency": counts(took, key), "ttfb": counts(first[gets], key[gets]), "seconds": second}
-
-
-def counts(took: np.ndarray, cell: np.ndarray) -> Columns:
-    keys, n = np.unique((cell[:, None] << 32) + buckets(took), return_counts=True)
-    return {"group": keys >> 32, "bucket": keys & 0xFFFFFFFF, "count": n}
-
-
-def frame(kind: str, block: int, tables: Dict[str, Columns], begin: int = 0) -> bytes:
-    about = []
-    columns: List[bytes] = []
-    for name, table in tables.items():
-        form = TABLES[name]
-        moved = dict(table)
-        for column, factor in (("block", 1), ("second", 1), ("first", NS), ("last", NS)):
-            if column in moved:
-                moved[column] = moved[column] + begin * factor
-        about.append({"name": name, "rows": len(next(iter(table.values()))), "columns": list(form.items())})
-        columns += [moved[column].astype("<" + dtype).tobytes() for column, dtype in form.items()]
-    header = {"kind": kind, "bits": 11, "block": block, "sources": [], "ops": OPS, "endpoints": ENDPOINTS}
-    header.update(errors=[], tables=about, totals=[])
-    head = json.dumps(header).encode()
-    packed = zlib.compress(struct.pack("<I", len(head)) + head + b"".join(columns), 1)
-    return PREFIX.pack(MAGIC, VERSION, 1, len(packed), zlib.crc32(packed)) + packed
-
-
 def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
-    """One phase of so many hours; returns the run's directory and the number of requests."""
+    """Write a run with one phase of so many hours; return the run's directory and the number of requests."""
     run = archive / "results" / "00000000" / "id-00000001"
     phase = run / "phases" / "01-age"
-    (phase / "aggregates").mkdir(parents=True)
+    end = T0 + int(hours * 3600)
+    requests = long_runs.write_phase(phase, 1, "age", (T0, end), block, long_runs.frames_of(block))
     (run / "complete").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": "age"}]}))
     (run / "manifest.json").write_text("{}")
-    length = int(hours * 3600)
-    chance = np.random.default_rng(1)
-    different = [values(chance, block) for _ in range(DIFFERENT)]
-    first = phase / "aggregates" / "d0.aggregates"
-    with first.open("wb") as out:
-        for number in range(length // FRAMES[block]):
-            begin = T0 + number * FRAMES[block]
-            out.write(frame("counts", block, different[number % DIFFERENT], begin))
-        out.write(frame("end", block, {}))
-    jobs, requests = [], length * RATE * len(OPS) * DRIVERS
-    for d in range(DRIVERS):
-        if d:
-            shutil.copyfile(first, phase / "aggregates" / f"d{d}.aggregates")
-        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
-        job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
-        jobs.append(job)
-    mix = {op: 100 / len(OPS) for op in OPS}
-    about: Dict[str, Any] = {"version": 2, "index": 1, "name": "age", "kind": "hybrid", "role": "age", "status": "ok"}
-    about.update(window={"start": T0, "end": T0 + length}, block=block, asked={"duration": length, "mix": mix})
-    about.update(engine="cbt-load")
-    (phase / "phase.json").write_text(json.dumps({**about, "jobs": jobs}))
-    with (phase / "status.jsonl").open("w") as status, (phase / "heartbeat.jsonl").open("w") as beats:
-        for t in range(T0, T0 + length, 2):
+    with (phase / "status.jsonl").open("w") as status:
+        for t in range(T0, end, 2):
             pgs = {"active+clean": 4000, "active+clean+scrubbing+deep": 7, "active+undersized+degraded": t % 3}
             sample = {"t": t, "pgs": pgs, "clean": False, "health": "HEALTH_WARN", "checks": {"PG_DEGRADED": "x"}}
             status.write(json.dumps({**sample, "raw_used": 0.5, "degraded": 7, "misplaced": 9, "osds_up": 99}) + "\n")
-        for t in range(T0, T0 + length):
-            for d in range(DRIVERS):
-                its = {"ops": t, "bytes": t * 4096, "errors": 0, "state": "running", "in_flight": 15, "oldest": 0.25}
-                beats.write(json.dumps({"t": t + d / 7, "node": f"client{d}", "jobs": {f"d{d}": its}}) + "\n")
+    long_runs.write_heartbeats(phase, range(T0, end))
     return run, requests
 
 

@@ -12,9 +12,10 @@ import tempfile
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
-import numpy as np
-import report as one_phase
+from inputs import long_runs
 from inputs.clusters import RECORDED
+from inputs.long_runs import T0
+from report import question
 
 from cbt_plugins import checksums
 from cbt_plugins.report.page import run_page
@@ -44,42 +45,22 @@ def write_run(archive: Path, hours: float) -> Path:
     run.mkdir(parents=True)
     (run / "manifest.json").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": name} for name in names]}))
-    chance = np.random.default_rng(1)
-    frames = [one_phase.values(chance, BLOCK) for _ in range(one_phase.DIFFERENT)]
+    frames = long_runs.frames_of(BLOCK)
     for index, name in enumerate(names, 1):
-        _write_phase(run / "phases" / f"{index:02}-{name}", index, name, frames)
+        folder, end = run / "phases" / f"{index:02}-{name}", T0 + index * PHASE
+        long_runs.write_phase(folder, index, name, (end - PHASE, end), BLOCK, frames)
+        long_runs.write_heartbeats(folder, range(end - PHASE, end, 10))
     length = len(names) * PHASE
     failures = max(1, round(hours * FAILURES_PER_HOUR))
-    begins = [one_phase.T0 + 600 + number * (length - 600) // failures for number in range(failures)]
+    begins = [T0 + 600 + number * (length - 600) // failures for number in range(failures)]
     events = [event for number, t in enumerate(begins) for event in _events(t, f"failure-{number}")]
-    events += [{"t": one_phase.T0 + 3600 * n, "event": "mark", "name": f"hour {n}"} for n in range(int(hours))]
+    events += [{"t": T0 + 3600 * n, "event": "mark", "name": f"hour {n}"} for n in range(int(hours))]
     _write_lines(run / "events.jsonl", sorted(events, key=lambda event: float(event["t"])))
     folder = run / "monitors" / "recovery.node0"
     folder.mkdir(parents=True)
-    _write_lines(folder / "recovery.jsonl", _samples(begins, one_phase.T0 + length))
-    checksums.end_run(run, {"t": one_phase.T0 + length, "run_id": "scale001", "degraded": []})
+    _write_lines(folder / "recovery.jsonl", _samples(begins, T0 + length))
+    checksums.end_run(run, {"t": T0 + length, "run_id": "scale001", "degraded": []})
     return run
-
-
-def _write_phase(folder: Path, index: int, name: str, frames: List[Dict[str, Any]]) -> None:
-    begin, jobs = one_phase.T0 + (index - 1) * PHASE, []
-    (folder / "aggregates").mkdir(parents=True)
-    text = b"".join(
-        one_phase.frame("counts", BLOCK, frames[n % len(frames)], begin + n * BLOCK) for n in range(PHASE // BLOCK)
-    )
-    requests = PHASE * one_phase.RATE * len(one_phase.OPS)
-    for d in range(one_phase.DRIVERS):
-        (folder / "aggregates" / f"d{d}.aggregates").write_bytes(text + one_phase.frame("end", BLOCK, {}))
-        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
-        job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests, sizes=[[4096, 4096, 1.0]])
-        jobs.append(job)
-    mix = {op: 100 / len(one_phase.OPS) for op in one_phase.OPS}
-    about: Dict[str, Any] = {"version": 2, "index": index, "name": name, "kind": "hybrid", "role": "age"}
-    about.update(window={"start": begin, "end": begin + PHASE}, block=BLOCK, asked={"duration": PHASE, "mix": mix})
-    (folder / "phase.json").write_text(json.dumps({**about, "status": "ok", "engine": "cbt-load", "jobs": jobs}))
-    beats = ({"t": t, "node": f"client{d}", "jobs": {f"d{d}": {"ops": t, "bytes": t, "errors": 0, "state": "running"}}}
-             for t in range(begin, begin + PHASE, 10) for d in range(one_phase.DRIVERS))  # fmt: skip
-    _write_lines(folder / "heartbeat.jsonl", beats)
 
 
 def _recorded(name: str) -> List[Dict[str, Any]]:
@@ -96,9 +77,9 @@ def _events(t: float, label: str) -> Iterator[Dict[str, Any]]:
 def _samples(begins: List[int], end: int) -> Iterator[Dict[str, Any]]:
     """Yield a line each second, and the recorded failure at its times."""
     head, *failure = (line for line in _recorded("one.jsonl") if "end" not in line)
-    yield {**head, "t": one_phase.T0}
-    yield {**failure[0], "t": one_phase.T0 + 0.5}
-    t = one_phase.T0 + 1
+    yield {**head, "t": T0}
+    yield {**failure[0], "t": T0 + 0.5}
+    t = T0 + 1
     for begin in [*begins, end]:
         yield from ({"t": second} for second in range(t, begin))
         if begin < end:
@@ -154,7 +135,7 @@ def _pages() -> None:
 def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     run = write_run(folder / "archive", hours)
     report = _checked(cost_of(TOOLS, "report", str(folder / "archive")))
-    sql = _checked(cost_of(TOOLS, "sql", str(folder / "archive"), one_phase.question()))
+    sql = _checked(cost_of(TOOLS, "sql", str(folder / "archive"), question()))
     summary = json.loads((run / "summary.json").read_text()) if (run / "summary.json").exists() else {}
     episodes = len(summary.get("failure", {}).get("milestones", {}).get("episodes", ()))
     pages = list(folder.rglob("report.html"))
@@ -172,7 +153,7 @@ def _of_many(folder: Path, runs: int) -> Dict[str, float]:
         write_runs(side, Load(seconds=10), runs=runs // 2, seed=seed)
         _checked(cost_of(TOOLS, "report", str(side)))  # makes the summaries
     costs: Dict[str, float] = {}
-    of_both, of_one = tuple(map(str, sides)), (str(sides[0]), one_phase.question())
+    of_both, of_one = tuple(map(str, sides)), (str(sides[0]), question())
     for name, words in {"compare": of_both, "history": of_both, "sql": of_one}.items():
         cost = cost_of(TOOLS, name, *words)
         assert cost.status in (0, 1, 3), cost.output[-2000:]

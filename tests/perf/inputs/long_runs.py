@@ -1,0 +1,120 @@
+"""Long runs: phases of a cycle with the aggregates of five busy drivers, written without a run."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import struct
+import zlib
+from pathlib import Path
+from typing import Any, Dict, Iterable, List, Sequence
+
+import numpy as np
+
+from cbt_plugins.results.aggregates_file import MAGIC, PREFIX, TABLES, VERSION
+from cbt_plugins.results.histogram import buckets
+
+T0 = 1_700_000_040  # a whole minute
+NS = 10**9
+DRIVERS = 5
+OPS = ("GET", "PUT", "STAT", "DELETE")
+ENDPOINTS = ("http://rgw1:7480", "http://rgw2:7480")
+RATE = 400  # requests a second of each driver and operation
+#: seconds between two frames, by block
+FRAMES = {1: 10, 60: 60}
+#: frames with values of their own; the others repeat them at other times
+DIFFERENT = 12
+
+Columns = Dict[str, np.ndarray]
+
+
+def values(chance: np.random.Generator, block: int) -> Dict[str, Columns]:
+    """Return the tables of one frame that begins at 0: latencies around 7 ms with a long tail (rows.py)."""
+    length = FRAMES[block]
+    blocks, cells = length // block, length // block * len(OPS) * len(ENDPOINTS)
+    per_cell = RATE * block // len(ENDPOINTS)
+    took = (chance.lognormal(-5.0, 0.8, (cells, per_cell)) * NS).astype(np.int64)
+    key = np.arange(cells)
+    cell = {name: np.zeros(cells, np.int64) for name in TABLES["counts"]}
+    cell["block"] = key // (cells // blocks) * block
+    cell["op"] = key // len(ENDPOINTS) % len(OPS)
+    cell["endpoint"] = key % len(ENDPOINTS)
+    moves = cell["op"] < 2
+    cell.update(size=13 * moves, n=np.full(cells, per_cell), objects=np.full(cells, per_cell))
+    cell.update(bytes=4096 * per_cell * moves)
+    cell.update(total=took.sum(axis=1), min=took.min(axis=1), max=took.max(axis=1))
+    gets = cell["op"] == 0
+    first = took // 2
+    cell.update(ttfb_n=per_cell * gets, ttfb_total=first.sum(axis=1) * gets, ttfb_min=first.min(axis=1) * gets)
+    cell.update(ttfb_max=first.max(axis=1) * gets)
+    rows = length * len(OPS)
+    second = {name: np.zeros(rows, np.int64) for name in TABLES["seconds"]}
+    second["second"], second["op"] = np.divmod(np.arange(rows), len(OPS))
+    second.update(n=chance.poisson(RATE, rows), crossing=chance.poisson(4, rows), busy=chance.poisson(4 * NS, rows))
+    second.update(objects=second["n"], bytes=4096 * second["n"] * (second["op"] < 2), total=second["n"] * 9 * 10**6)
+    first_at = second["second"] * NS + 10**6
+    second.update(max=chance.poisson(10**8, rows), first=first_at, last=first_at + 998 * 10**6)
+    return {"counts": cell, "latency": counts(took, key), "ttfb": counts(first[gets], key[gets]), "seconds": second}
+
+
+def counts(took: np.ndarray, cell: np.ndarray) -> Columns:
+    keys, n = np.unique((cell[:, None] << 32) + buckets(took), return_counts=True)
+    return {"group": keys >> 32, "bucket": keys & 0xFFFFFFFF, "count": n}
+
+
+def frame(kind: str, block: int, tables: Dict[str, Columns], begin: int = 0) -> bytes:
+    about = []
+    columns: List[bytes] = []
+    for name, table in tables.items():
+        form = TABLES[name]
+        moved = dict(table)
+        for column, factor in (("block", 1), ("second", 1), ("first", NS), ("last", NS)):
+            if column in moved:
+                moved[column] = moved[column] + begin * factor
+        about.append({"name": name, "rows": len(next(iter(table.values()))), "columns": list(form.items())})
+        columns += [moved[column].astype("<" + dtype).tobytes() for column, dtype in form.items()]
+    header = {"kind": kind, "bits": 11, "block": block, "sources": [], "ops": OPS, "endpoints": ENDPOINTS}
+    header.update(errors=[], tables=about, totals=[])
+    head = json.dumps(header).encode()
+    packed = zlib.compress(struct.pack("<I", len(head)) + head + b"".join(columns), 1)
+    return PREFIX.pack(MAGIC, VERSION, 1, len(packed), zlib.crc32(packed)) + packed
+
+
+def frames_of(block: int) -> List[Dict[str, Columns]]:
+    """Return the tables that the frames of a driver repeat."""
+    chance = np.random.default_rng(1)
+    return [values(chance, block) for _ in range(DIFFERENT)]
+
+
+def write_phase(
+    folder: Path, index: int, name: str, window: Sequence[int], block: int, frames: Sequence[Dict[str, Columns]]
+) -> int:
+    """Write the folder of an aging phase with its jobs and aggregates; return the number of requests."""
+    (folder / "aggregates").mkdir(parents=True)
+    begin, end = window
+    first = folder / "aggregates" / "d0.aggregates"
+    with first.open("wb") as out:
+        for number, start in enumerate(range(begin, end - FRAMES[block] + 1, FRAMES[block])):
+            out.write(frame("counts", block, frames[number % len(frames)], start))
+        out.write(frame("end", block, {}))
+    jobs, requests = [], (end - begin) * RATE * len(OPS) * DRIVERS
+    for d in range(DRIVERS):
+        if d:
+            shutil.copyfile(first, folder / "aggregates" / f"d{d}.aggregates")
+        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
+        job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
+        jobs.append(job)
+    mix = {op: 100 / len(OPS) for op in OPS}
+    about: Dict[str, Any] = {"version": 2, "index": index, "name": name, "kind": "hybrid", "role": "age"}
+    about.update(window={"start": begin, "end": end}, block=block, asked={"duration": end - begin, "mix": mix})
+    (folder / "phase.json").write_text(json.dumps({**about, "status": "ok", "engine": "cbt-load", "jobs": jobs}))
+    return requests
+
+
+def write_heartbeats(folder: Path, times: Iterable[int]) -> None:
+    """Write a heartbeat of each driver at these times."""
+    with (folder / "heartbeat.jsonl").open("w") as beats:
+        for t in times:
+            for d in range(DRIVERS):
+                job = {"ops": t, "bytes": t * 4096, "errors": 0, "state": "running", "in_flight": 15, "oldest": 0.25}
+                beats.write(json.dumps({"t": t + d / 7, "node": f"client{d}", "jobs": {f"d{d}": job}}) + "\n")
