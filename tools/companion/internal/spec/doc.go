@@ -1,5 +1,6 @@
 // Package spec is what a run of cbt-load is to do, read from JSON. Times are seconds, sizes bytes. All errors are reported
-// at once, each with its key. docs/CBT-LOAD.md has examples.
+// at once, each with its key. docs/CBT-LOAD.md has examples. The second column is the value of a key that is missing;
+// defaults.go has those of the keys without one here.
 //
 //	version                    1
 //	job                        a name, for people
@@ -14,12 +15,12 @@
 //	seed
 //	workers       1            requests under way at once, at most
 //	rate          0            requests/s of this process; 0: closed loop
-//	arrivals      poisson      of an open loop; even: at equal distances
+//	arrivals                   of an open loop: poisson, or even: at equal distances
 //	duration      0            from the start, ramp included; 0: no end by time
 //	objects       0            the run ends when each space that is written to has had so many successful PUTs (or as many as
 //	                           its own `objects` says)
 //	ramp          0            workers join one after the other; of an open loop: the rate rises linearly
-//	grace         5            what is under way at the end gets so long, and is then cut
+//	grace                      what is under way at the end gets so long, and is then cut
 //	make_buckets  false        makes buckets of numbered spaces that are missing
 //	versioned     false        with make_buckets: they keep all versions
 //	encryption    none         c (key: 32 bytes, base64, in CBT_LOAD_SSE_KEY), s3, kms
