@@ -7,8 +7,9 @@ import time
 from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple, Union
 
-from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys, Status
+from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster_conditions import found_in
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault_spans import fault_spans
@@ -23,8 +24,9 @@ from cbt_plugins.faults.node_shell import programs
 from cbt_plugins.formatting import percent, several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
-from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
+from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
 from cbt_plugins.run.preflight import accepted_of, condition_errors
+from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys
 
 from .command import CommandError
 

@@ -14,6 +14,7 @@ from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.cluster.ceph_programs import CephPrograms
 from cbt_plugins.cluster.kubernetes import Kubernetes
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster.shell_programs import subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
@@ -129,23 +130,6 @@ def json_values(text: str) -> List[Any]:
         except ValueError:
             return values
         values.append(value)
-
-
-@dataclass(frozen=True)
-class S3Keys:
-    """S3 keys; never printed."""
-
-    access: str
-    secret: str
-    token: str = ""  # of a session
-
-    @property
-    def all(self) -> Tuple[str, str, str]:
-        """Access key, secret key, and the token or ""."""
-        return self.access, self.secret, self.token
-
-    def __repr__(self) -> str:
-        return "S3Keys(...)"
 
 
 @dataclass(frozen=True)

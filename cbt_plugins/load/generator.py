@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import base64
 import dataclasses
-import hashlib
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -294,35 +292,3 @@ def generator_of(engine: str) -> Type[Generator]:
     """Return the class that `engine:` names."""
     generator: Type[Generator] = generator_abilities.generator(engine)
     return generator
-
-
-def s3_key_environment(
-    keys: Tuple[str, str, str],
-    authority: Optional[str] = None,
-    sse: str = "",
-    others: Sequence[Tuple[str, str, str]] = (),
-) -> Dict[str, str]:
-    """Return the variables from which the generators read their S3 keys: they are nowhere else.
-
-    `keys` are access key, secret key, and the token of a session or "". `authority` is the path on the client of a PEM
-    file, which Go's programs take instead of the system's. `sse` is that of the plan. `others` are the keys of its
-    `users`, which only cbt-load reads.
-    """
-    access_key, secret_key, token = keys
-    # a run that is resumed has the same again, and it is written nowhere
-    customer = base64.b64encode(hashlib.sha256(f"cbt-load SSE-C {secret_key}".encode()).digest()).decode()
-    numbered = {
-        f"{name}_{number}": value
-        for number, key in enumerate(others, 2)
-        for name, value in zip(("AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"), key)
-    }
-    return {
-        **numbered,
-        **({"CBT_LOAD_SSE_KEY": customer} if sse == "c" else {}),
-        **({"SSL_CERT_FILE": authority} if authority else {}),
-        **({"WARP_SESSION_TOKEN": token, "AWS_SESSION_TOKEN": token} if token else {}),
-        "WARP_ACCESS_KEY": access_key,
-        "WARP_SECRET_KEY": secret_key,
-        "AWS_ACCESS_KEY_ID": access_key,
-        "AWS_SECRET_ACCESS_KEY": secret_key,
-    }

@@ -18,18 +18,10 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.remote import RemoteError
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.generator_abilities import has_ceiling, wants_ceiling
 from cbt_plugins.journal import read_json, write_json
-from cbt_plugins.load.generator import (
-    CBT_LOAD,
-    Counts,
-    JobEnd,
-    LoadJob,
-    LoadStart,
-    Memory,
-    generator_of,
-    s3_key_environment,
-)
+from cbt_plugins.load.generator import CBT_LOAD, Counts, JobEnd, LoadJob, LoadStart, Memory, generator_of
 from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession
 from cbt_plugins.load.worker_groups import WorkerGroup, by_share, fixed
 from cbt_plugins.plan import Goal, Keys, Payload, Phase, Plan
@@ -267,7 +259,7 @@ class GeneratorCeilings:
         orders = LoadOrders(
             tuple(jobs),
             ready.programs,
-            s3_key_environment(("null", "null-secret", ""), sse=run.plan.s3.sse),
+            S3Keys("null", "null-secret").environment(sse=run.plan.s3.sse),
             ready.offsets,
             duration=trial.seconds + generator_of(trial.phase.engine).overlap,
             phase="ceiling",

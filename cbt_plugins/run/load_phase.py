@@ -15,7 +15,7 @@ from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.journal import insist_on_room
 from cbt_plugins.load import worker_groups
-from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, generator_of, s3_key_environment
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, generator_of
 from cbt_plugins.load.load_session import Agents, LoadOrders, LoadSession
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account, settled
@@ -94,12 +94,7 @@ class LoadPhase:
         orders = LoadOrders(
             tuple(jobs),
             self.ready.programs,
-            s3_key_environment(
-                self.ready.keys.all,
-                self.ready.authority,
-                self.context.plan.s3.sse,
-                [keys.all for keys in self.ready.others],
-            ),
+            self.ready.keys.environment(self.ready.authority, self.context.plan.s3.sse, self.ready.others),
             self.ready.offsets,
             duration=lasting(phase),
             phase=phase.name,

@@ -19,9 +19,10 @@ import yaml
 
 from cbt_plugins import __version__
 from cbt_plugins.cbt_run import CbtRun
-from cbt_plugins.cluster.ceph import CephError, S3Keys
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset, offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster.shell_programs import find_own, own_here, program_text
 from cbt_plugins.cluster_conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import registry
@@ -32,8 +33,9 @@ from cbt_plugins.load.generator import Generator
 from cbt_plugins.plan import Plan, Settings
 from cbt_plugins.programs import NULL_SERVER, cache_dir, own_program
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints, keys_of_users, owners_of, s3_keys
+from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
 from cbt_plugins.run.fill_goal import reached_before
+from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys
 from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)

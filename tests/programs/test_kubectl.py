@@ -18,7 +18,7 @@ from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.plan import S3
-from cbt_plugins.run.endpoints import s3_keys
+from cbt_plugins.run.s3_key_sources import s3_keys
 
 TOOLBOX, WORKER, CLIENT = "toolbox", "worker1", "client1"
 LIMIT = 60.0

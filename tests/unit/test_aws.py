@@ -14,7 +14,7 @@ from cbt_plugins.config.aws_profile import AwsError
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.plan import S3
-from cbt_plugins.run.endpoints import s3_keys
+from cbt_plugins.run.s3_key_sources import s3_keys
 
 DATA = Path(__file__).parents[1] / "data" / "aws" / "botocore.json"
 CASES: Dict[str, Any] = json.loads(DATA.read_text())["cases"]

@@ -10,10 +10,11 @@ from typing import Any, Dict, List
 import pytest
 from config_files import CLUSTER
 
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, s3_key_environment
+from cbt_plugins.load.generator import LoadJob, LoadStart, Memory
 from cbt_plugins.plan import S3, Bucket, CbtLoad, Driver, Goal, Keys, Phase, Plan
 
 NOTHING = Memory()
@@ -137,11 +138,11 @@ def test_encryption_and_versions_are_told_and_the_key_is_in_the_environment_only
     assert (first["encryption"], first["kms_key"], first["versioned"]) == ("kms", "a:b", True)
     (first, _) = specs(made, FILL, Memory({"01-a": Path("/s"), "01": Path("/s")}))
     assert not first["versioned"]
-    keys = ("access", "secret", "")
-    key = s3_key_environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
-    assert len(base64.b64decode(key)) == 32 and key == s3_key_environment(keys, sse="c")["CBT_LOAD_SSE_KEY"]
-    assert key not in s3_key_environment(("access", "other", ""), sse="c").values()
-    assert "CBT_LOAD_SSE_KEY" not in s3_key_environment(keys)
+    keys = S3Keys("access", "secret")
+    key = keys.environment(sse="c")["CBT_LOAD_SSE_KEY"]
+    assert len(base64.b64decode(key)) == 32 and key == keys.environment(sse="c")["CBT_LOAD_SSE_KEY"]
+    assert key not in S3Keys("access", "other").environment(sse="c").values()
+    assert "CBT_LOAD_SSE_KEY" not in keys.environment()
 
 
 @pytest.mark.parametrize(

@@ -14,18 +14,19 @@ from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.formatting.progress_line import Now, Rate, RateMeter, clock
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
-from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, s3_key_environment
+from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
 from cbt_plugins.plan import S3, Goal, Phase, Plan
 from cbt_plugins.run import fill_goal, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
-from cbt_plugins.run.endpoints import s3_keys
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.progress import remainder_of
 from cbt_plugins.run.run_archive import RunArchive
+from cbt_plugins.run.s3_key_sources import s3_keys
 
 
 def test_what_takes_long_is_named_when_it_begins(
@@ -440,9 +441,9 @@ def test_keys_of_a_profile(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     assert s3_keys(S3(("http://a",), profile="default"), ceph).all == ("A%1", "S/+=", "")
     keys = s3_keys(S3(("http://a",), profile="perf.lab"), ceph)
     assert keys.all == ("B", "T", "U") and "T" not in repr(keys)
-    given = s3_key_environment(keys.all, "/x/ca.pem")
+    given = keys.environment("/x/ca.pem")
     assert given["AWS_SESSION_TOKEN"] == given["WARP_SESSION_TOKEN"] == "U" and given["SSL_CERT_FILE"] == "/x/ca.pem"
-    assert set(s3_key_environment(("B", "T", ""))) == {
+    assert set(S3Keys("B", "T").environment()) == {
         f"{name}_KEY" for name in ("WARP_ACCESS", "WARP_SECRET", "AWS_SECRET_ACCESS")
     } | {"AWS_ACCESS_KEY_ID"}
     for name, said in (("none", "no profile none; there are: default, half, perf.lab"), ("half", "no aws_secret")):

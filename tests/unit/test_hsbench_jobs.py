@@ -17,9 +17,10 @@ from config_files import CLUSTER, errors_in, marked
 from waiting import wait_for
 
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.generator_abilities import wants_ceiling
-from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory, s3_key_environment
+from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory
 from cbt_plugins.load.hsbench import AGENT, HsbenchJobs
 from cbt_plugins.plan import Plan
 from cbt_plugins.programs import own_program
@@ -112,7 +113,7 @@ def test_keys_are_in_no_argument(tmp_path: Path) -> None:
     made = plan(tmp_path)
     told = json.dumps([(job.argv, job.spec) for index in range(4) for job in jobs(made, index)])
     assert '"-a"' not in told and '"-s"' not in told
-    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(s3_key_environment(("a", "s", "")))
+    assert {"AWS_ACCESS_KEY_ID", "AWS_SECRET_ACCESS_KEY"} <= set(S3Keys("a", "s").environment())
 
 
 REFUSED = {

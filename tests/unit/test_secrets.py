@@ -10,10 +10,12 @@ from typing import Any, Dict, Sequence, cast
 
 import pytest
 
-from cbt_plugins.cluster.ceph import Ceph, CephError, S3Keys
+from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Result
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.plan import S3
-from cbt_plugins.run.endpoints import authority_of, s3_keys
+from cbt_plugins.run.endpoints import authority_of
+from cbt_plugins.run.s3_key_sources import s3_keys
 
 NO_CLUSTER = cast(Any, None)
 

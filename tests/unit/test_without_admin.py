@@ -15,8 +15,9 @@ import archive_builder as archives
 import pytest
 from config_files import CLUSTER
 
-from cbt_plugins.cluster.ceph import CephError, S3Keys
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.faults.cluster_lock import NoLock

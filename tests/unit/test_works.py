@@ -11,6 +11,7 @@ import pytest
 from config_files import CLUSTER, WARP, errors_in, marked
 
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.plan_preview import changes, forecast, warnings
@@ -18,7 +19,7 @@ from cbt_plugins.faults.rgw_settings import GatewayMaker
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.load.cbt_load import CbtLoadJobs
-from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, s3_key_environment
+from cbt_plugins.load.generator import LoadJob, LoadStart, Memory
 from cbt_plugins.plan import Plan
 from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.configuration import configuration
@@ -155,7 +156,7 @@ def test_buckets_of_other_users(tmp_path: Path) -> None:
     names = {bucket.key: bucket.key for bucket in plan.buckets}
     (job, _) = CbtLoadJobs(plan, names, "1").jobs(plan.phases[1], LoadStart(memory=Memory()))
     assert job.spec and [space.get("keys") for space in job.spec["spaces"]] == [None, None, "2"]
-    own = s3_key_environment(("a", "s", "t"), others=[("b-access", "b-secret", "")])
+    own = S3Keys("a", "s", "t").environment(others=[S3Keys("b-access", "b-secret")])
     assert (own["AWS_ACCESS_KEY_ID_2"], own["AWS_SECRET_ACCESS_KEY_2"]) == ("b-access", "b-secret")
     assert own["AWS_ACCESS_KEY_ID"] == "a"
     for old, new, said in (

@@ -9,7 +9,7 @@ import time
 from pathlib import Path
 from typing import Dict, List, Mapping, Optional, Sequence, Tuple, Type
 
-from cbt_plugins.cluster.ceph import S3Keys
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load

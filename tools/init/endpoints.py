@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from typing import Iterator, List, Mapping, Optional, Sequence, Tuple
 from urllib.parse import urlsplit
 
-from cbt_plugins.cluster.ceph import CephError, S3Keys
+from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.rgw_frontends import DEFAULT_PORTS, Gateway
+from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.inventory import same_host
 from cbt_plugins.plan import S3
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints

@@ -1,0 +1,77 @@
+"""Sources of the S3 keys of a plan: an RGW user, an AWS profile, the environment, a file, a secret of Kubernetes."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Dict, Sequence, Tuple
+
+from cbt_plugins.archive_files import open_regular
+from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.kubernetes import KubernetesError
+from cbt_plugins.cluster.s3_keys import S3Keys
+from cbt_plugins.config import aws_profile
+from cbt_plugins.plan import S3, Plan
+
+#: bytes of the file of a key
+_LARGEST_SECRET = 64 << 10
+
+
+def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
+    """Return the keys from where the plan says. Raises CephError."""
+    if s3.user:
+        return ceph.user_keys(s3.user)
+    if s3.profile:
+        try:
+            return S3Keys(*aws_profile.keys_of(s3.profile))
+        except aws_profile.AwsError as error:
+            raise CephError(f"s3.profile: {error}") from None
+    names = ("access_key", "secret_key", "session_token")
+    sources = (s3.access_key_source, s3.secret_key_source, s3.session_token_source)
+    return S3Keys(*(_secret(source, name, ceph) for name, source in zip(names, sources) if source))
+
+
+def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
+    """Return the keys of the other owners of buckets. Raises CephError."""
+    return tuple(ceph.user_keys(user) for user in plan.users)
+
+
+def owners_of(plan: Plan, keys: S3Keys, others: Sequence[S3Keys]) -> Dict[str, S3Keys]:
+    """Return the keys of a plan by what an error calls their owner."""
+    s3 = plan.s3
+    owner = f"user {s3.user}" if s3.user else f"profile {s3.profile}" if s3.profile else "s3"
+    return {owner: keys, **{f"user {user}": of_user for user, of_user in zip(plan.users, others)}}
+
+
+def _secret(source: str, name: str, ceph: Ceph) -> str:
+    kind, _, place = source.partition(":")
+    if kind == "secret":
+        return _of_kubernetes(place, name, ceph)
+    try:
+        value = os.environ[place] if kind == "env" else _text_of(Path(place).expanduser()).strip()
+    except KeyError:
+        raise CephError(f"s3.{name}: environment variable {place} is not set") from None
+    except OSError as error:
+        raise CephError(f"s3.{name}: {place}: {error.strerror}") from error
+    except UnicodeDecodeError:
+        raise CephError(f"s3.{name}: {place}: is not text") from None
+    if not value:
+        raise CephError(f"s3.{name}: {place} is empty")
+    return value
+
+
+def _text_of(path: Path) -> str:
+    """Return the text of a regular file of at most 64 KiB: a pipe would be waited for. Raises OSError."""
+    with open_regular(path, _LARGEST_SECRET) as file:
+        return file.read().decode()
+
+
+def _of_kubernetes(place: str, name: str, ceph: Ceph) -> str:
+    """Return the value of [NAMESPACE/]NAME/KEY. Raises CephError; no text has a value."""
+    if ceph.kubernetes is None:
+        raise CephError(f"s3.{name}: secret:{place} needs cluster: kubernetes: {{context: NAME}}")
+    *namespace, secret, key = place.split("/")
+    try:
+        return ceph.kubernetes.secret(secret, key, *namespace)
+    except KubernetesError as error:
+        raise CephError(f"s3.{name}: {error}") from error
