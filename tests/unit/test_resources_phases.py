@@ -348,6 +348,24 @@ def test_a_node_without_samples_is_a_gap_and_makes_no_sum(watched: Path) -> None
     assert found == {"new": f"{text}node2 (0 %)", "aged": f"{text}none of the 4 nodes"}
 
 
+def test_osds_that_nobody_watched_beside_others_make_no_sum(watched: Path) -> None:
+    """As on Rook, where each OSD has a pod of its own, and the node of the file is the first of them."""
+    tree = watched / "cluster" / "before" / "osd_tree.json"
+    osds = [{"id": osd, "type": "osd", "status": "up" if osd < 9 else "down"} for osd in (1, 2, 7, 8, 9)]
+    tree.write_text(json.dumps({"nodes": [{"id": -1, "type": "host", "name": "node1"}, *osds]}))
+    summary = summarize(watched)
+    jsonschema.validate(summary, json_schema())
+    made = summary["resources"]["phases"]["new"]
+    assert made["unwatched"] == ["osd.7", "osd.8"]
+    assert list(made["classes"]) == ["rgw", "generator"] and made["ops_per_core"] is None
+    assert {daemon["id"] for daemon in made["daemons"] if daemon["class"] == "osd"} == {"1", "2"}
+    texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
+    assert texts == ["2 OSDs of the cluster had no samples, so OSDs have no sums: osd.7, osd.8"]
+    for content in ("{", "[]", '{"nodes": [{"type": "osd", "id": []}]}', json.dumps({"nodes": osds[:2]})):
+        tree.write_text(content)
+        assert "osd" in summarize(watched)["resources"]["phases"]["new"]["classes"]
+
+
 def test_a_node_whose_file_is_refused_is_no_gap_of_the_monitor(watched: Path) -> None:
     note = watched / "monitors" / "01" / lifecycle.NODES
     note.parent.mkdir(parents=True)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence
 
-from cbt_plugins.formatting import percent
+from cbt_plugins.formatting import percent, several
 
 GENERATOR, CLIENT_NETWORK, CLUSTER_NETWORK = "generator", "client network", "cluster network"
 MEDIA, RGW_CPU, OSD_CPU = "media", "RGW CPU", "OSD CPU"
@@ -202,6 +202,8 @@ def _missing(line: Line) -> Iterator[str]:
             yield f"{', '.join(short)}: watched for less than {percent(WATCHED, '.0f')} of the time"
     if line.get("missing"):
         yield f"{', '.join(line['missing'])}: not watched"
+    if line.get("unwatched"):
+        yield f"{several(len(line['unwatched']), 'OSD')}: not watched"
     unknown = sorted({net["node"] for net in line["interfaces"] if net["side"] and not net["speed_mbit"]})
     if unknown:
         yield f"the speed of the network is not known: {', '.join(unknown)}"

@@ -6,7 +6,7 @@ import contextlib
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -67,10 +67,46 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
             names = {node.name for node in nodes}
             seen = {node.name: roles_at(node, roles) for node in phase_nodes}
             missing = {name: seen.get(name) or roles.get(name) or () for name in wanted if name not in names}
-            usage_of_phase[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, missing)
+            unseen = Unseen(missing, unwatched_osds(run.path, phase_nodes))
+            usage_of_phase[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, unseen)
             for node in nodes:
                 node_lines.setdefault(node.name, _about(node, nodes, roles))
     return {"nodes": list(node_lines.values()), "phases": usage_of_phase} if usage_of_phase else None
+
+
+class Unseen(NamedTuple):
+    """The blind spots of a phase: nodes without samples with their roles, and OSDs that were not watched as others."""
+
+    nodes: Mapping[str, Sequence[str]]
+    osds: Sequence[str]
+
+    @property
+    def classes(self) -> AbstractSet[str]:
+        """Classes of daemons that are known in part only: a sum would be too small."""
+        classes = {daemon_class for roles in self.nodes.values() for daemon_class in _classes_of(roles)}
+        return classes | {"osd"} if self.osds else classes
+
+    def named(self) -> Dict[str, List[str]]:
+        """Return the names as the summary has them; no key for none."""
+        names = {"missing": list(self.nodes), "unwatched": list(self.osds)}
+        return {key: blind for key, blind in names.items() if blind}
+
+
+_ALL_SEEN = Unseen({}, ())
+
+
+def unwatched_osds(run: Path, nodes: Sequence[NodeSamples]) -> List[str]:
+    """Return the OSDs that were up before the run and have no sample, where others have samples: "osd.3".
+
+    So it is where a node of the file is one pod of a Kubernetes node with several, or where the file lacks OSD nodes.
+    """
+    seen = {f"osd.{daemon.id}" for node in nodes for daemon in node.daemons if daemon.daemon_class == "osd"}
+    try:
+        tree = read_json(run / "cluster" / "before" / "osd_tree.json")["nodes"]
+        up = [f"osd.{int(osd['id'])}" for osd in tree if osd["type"] == "osd" and osd.get("status") == "up"]
+    except (OSError, ValueError, LookupError, TypeError, AttributeError):
+        return []
+    return [osd for osd in up if osd not in seen] if seen else []
 
 
 def nodes_to_watch(run: Path) -> List[str]:
@@ -123,6 +159,7 @@ def resource_warnings(
         if node.get("clock"):
             text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
             warnings.append({"code": "resources-gap", "text": text})
+    warnings += _of_unwatched_osds(watched)
     for name, line in watched.items():
         shares = {n["node"]: n["watched"] for n in line["nodes"] if n["watched"] < WATCHED}
         shares.update(dict.fromkeys(line.get("missing") or (), 0.0))
@@ -146,6 +183,14 @@ def resource_warnings(
             text = _BOUND + line["bottleneck"]["evidence"][0]
             warnings.append({"code": "generator-bound", "text": text, "phase": name})
     return warnings
+
+
+def _of_unwatched_osds(watched: Mapping[str, Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
+    osds = list(dict.fromkeys(osd for line in watched.values() for osd in line.get("unwatched") or ()))
+    if osds:
+        names = ", ".join([*osds[:_SHOWN], *(["..."] if len(osds) > _SHOWN else [])])
+        text = f"{several(len(osds), 'OSD')} of the cluster had no samples, so OSDs have no sums: {names}"
+        yield {"code": "monitor-limited", "text": text}
 
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
@@ -225,14 +270,14 @@ def of_window(
     load: Mapping[str, Any],
     roles: Mapping[str, Sequence[str]],
     networks: Networks,
-    missing: Optional[Mapping[str, Sequence[str]]] = None,
+    unseen: Unseen = _ALL_SEEN,
 ) -> Dict[str, Any]:
     """Return one phase: `window` on the run's clock, `load` {"made", "per_s", "bytes_per_s", "ops": {op: rate}}.
 
-    With "served", a Counter of requests, also the CPU time of thread groups for each. `missing`: nodes without samples,
-    and their roles: of the classes of daemons that they may have there are no sums.
+    With "served", a Counter of requests, also the CPU time of thread groups for each. Of the classes of `unseen` there
+    are no sums.
     """
-    partial = {daemon_class for roles_of_one in (missing or {}).values() for daemon_class in _classes_of(roles_of_one)}
+    partial = unseen.classes
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
@@ -275,8 +320,7 @@ def of_window(
             },
         },
     }
-    if missing:
-        usage["missing"] = list(missing)
+    usage.update(unseen.named())
     usage["bottleneck"] = bottleneck(usage, load)
     return usage
 
