@@ -167,13 +167,18 @@ def choice(args: argparse.Namespace) -> Choice:
 
 def compare(args: argparse.Namespace, wanted: Choice) -> Compared:
     """Read the sides and compare them. Raises Unreadable, Incomparable, ValueError, CommandError."""
-    from cbt_plugins.compare.table import compare
+    from cbt_plugins.compare.table import Choice, compare
 
     base, *contenders = read_sides(paths(args))
     compared = compare(base, contenders, wanted, rules(args))
     if not compared.rows and not any(section.missing for section in compared.sections):
         phases = dict.fromkeys(measurement.phase for run in base.runs for measurement in run.measurements)
         raise CommandError(f"nothing to compare: no row matches; the phases are {', '.join(phases)}")
+    for pattern in getattr(args, "key", ()):
+        # else other rows than those that were meant would share the chance of a false verdict
+        choice_of_key = Choice(keys=(pattern,))
+        if not any(choice_of_key.is_key(key, section) for section in compared.sections for key in section.all_keys):
+            raise CommandError(f"--key {pattern}: no row matches; write [PHASE.]OPERATION.METRIC, such as total.p99_ms")
     return compared
 
 

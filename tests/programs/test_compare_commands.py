@@ -124,6 +124,8 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "slow", "--releases", "--op", "GET"], 2, "rows of its own"),
         (["base", "slow", "--margin", "30%"], 0, "surely within ±30 %"),
         (["base", "slow", "--margin", "5"], 2, "--margin 5: give a share"),
+        (["base", "slow", "--key", "nosuch"], 2, "--key nosuch: no row matches"),
+        (["base", "slow", "--key", "total.p99_ms", "--key", "PUTT.p99_ms"], 2, "--key PUTT.p99_ms: no row matches"),
         (["base", "slow", "--pairs"], 0, "5 pairs"),
         (["base", "slow", "--releases"], 0, "read   measure  MiB/s"),
         (["base"], 2, "or two of its 5 runs, such as base/results/00000000/id-1a2b3c4d base/results/00000001/id"),
