@@ -263,6 +263,17 @@ def test_what_is_wrong_is_said_in_words(
     assert said in capsys.readouterr().err
 
 
+def test_what_is_no_result_has_no_empty_tables(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    os.mkfifo(tmp_path / "fifo")
+    (tmp_path / "broken.json").write_text("{")
+    (tmp_path / "empty").mkdir()
+    said = {"fifo": "no directory", "broken.json": "not the result of a known program", "empty": "no run in it"}
+    for name, text in said.items():
+        for table in ("phases", "seconds", "nodes", "runs"):
+            assert main(["sql", str(tmp_path / name), f"SELECT count(*) FROM {table}"]) == 4
+            assert text in capsys.readouterr().err
+
+
 def test_without_duckdb_it_says_what_to_install(
     archive: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
