@@ -63,7 +63,9 @@ def errors_of_case(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield each transport that is not installed or lacks its keys, and each node that the section does not have."""
-    value, hosts = cluster.get("transport"), nodes_of(cluster)
+    # a key of the user's own names more nodes for monitors
+    own_keys = [key for key, value in cluster.items() if key not in ROLES and isinstance(value, list)]
+    value, hosts = cluster.get("transport"), nodes_of(cluster, *ROLES, *own_keys)
     by_place = {(node,): name for node, name in value.items()} if isinstance(value, dict) else {(): value}
     names = registry.names(registry.TRANSPORTS)
     for place, name in by_place.items() if value is not None else ():
@@ -205,7 +207,10 @@ def errors_of_watched(nodes: Any, cluster: Mapping[str, Any]) -> Iterator[FieldE
         yield FieldError(("nodes",), "must be a key of `cluster:`, or a list of them")
         return
     for index, name in enumerate(named):
+        path = ("nodes", index) if isinstance(nodes, list) else ("nodes",)
         if name not in ROLES and name not in cluster:
             hint = did_you_mean(name, ROLES) or f"; known are {', '.join(ROLES)}"
-            path = ("nodes", index) if isinstance(nodes, list) else ("nodes",)
             yield FieldError(path, f"no key of `cluster:`: {name!r}{hint}")
+        elif name not in ROLES:
+            for error in node_errors(cluster, [name]):
+                yield FieldError(path, f"cluster.{name}: {error.text}")

@@ -99,11 +99,13 @@ class RookLab:
         """The section `cluster:` of a file."""
         osds = [node.name for node in self.lab.nodes.values() if node.osds]
         rgws = [node.name for node in self.lab.nodes.values() if node.rgw]
+        osd_pods = {osd: f"osd-{osd}" for node in self.lab.nodes.values() for osd in node.osds}
         pods = {
             "toolbox": "deploy/rook-ceph-tools",
             "node0": "app=rook-ceph-mon",
             **{node: "app=rook-ceph-osd" for node in osds},
             **{node: "app=rook-ceph-rgw" for node in rgws},
+            **{name: f"deploy/rook-ceph-osd-{osd}" for osd, name in osd_pods.items()},
         }
         kubeconfig = str(self.api.kubeconfig(self.folder))
         return {
@@ -113,6 +115,7 @@ class RookLab:
             "osds": osds,
             "mons": ["node0"],
             "rgws": rgws,
+            "osd_pods": list(osd_pods.values()),
             "use_existing": True,
             "iterations": 1,
             "tmp_dir": "/var/tmp/cbt-rook",

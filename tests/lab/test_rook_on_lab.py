@@ -43,7 +43,8 @@ class PodCycle(Cycle):
     """A run that this machine leads."""
 
     def __init__(self, rook: RookLab, folder: Path, **benchmarks: Any) -> None:
-        super().__init__(rook.lab, folder, {"resources": {}, "recovery": {}}, **benchmarks)
+        resources = {"nodes": ["clients", "osd_pods", "rgws"]}
+        super().__init__(rook.lab, folder, {"resources": resources, "recovery": {}}, **benchmarks)
         document = yaml.safe_load(self.file.read_text())
         self.file.write_text(yaml.safe_dump({**document, "cluster": rook.cluster()}, sort_keys=False))
 
@@ -91,6 +92,10 @@ def test_a_node_fails_and_comes_back_to_a_report(rook: RookLab, tmp_path: Path) 
     for path in filter(Path.is_file, cycle.archive.rglob("*")):
         assert keys["secret_key"].encode() not in path.read_bytes(), path
     assert "node-a" in (cycle.folder / "report.html").read_text()
+    summary = json.loads((cycle.folder / "summary.json").read_text())
+    osds = [daemon for daemon in rook.daemons if daemon.startswith("osd.")]
+    assert summary["resources"]["phases"]["no-failure"]["classes"]["osd"]["daemons"] == len(osds)
+    assert not [warning for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
 
 
 def test_a_run_that_is_killed_in_its_fault_is_undone(rook: RookLab, tmp_path: Path) -> None:
