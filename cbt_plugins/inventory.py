@@ -10,8 +10,8 @@ import ipaddress
 import re
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Tuple
 
-#: keys of the `cluster:` section that name nodes
-ROLES = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds")
+#: keys of the `cluster:` section that name nodes; `watched`: nodes that only monitors need
+ROLES = ("head", "clients", "osds", "mons", "rgws", "mgrs", "mdss", "mds", "watched")
 
 _NAME = re.compile(r"(?:[A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?(?::[0-9]{1,5})?")
 _LABEL = re.compile(r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?")

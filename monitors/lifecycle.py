@@ -215,7 +215,8 @@ def _nodes_of_monitors(monitors: Iterable[Any], cluster: Mapping[str, Any]) -> L
         if own is None:
             return everywhere
         wanted.update(own)
-    return [node for node in everywhere if node in wanted]
+    # a key of the user's own may name nodes that no other key has
+    return [node for node in dict.fromkeys([*everywhere, *sorted(wanted)]) if node in wanted]
 
 
 def fetch_files(

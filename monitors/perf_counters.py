@@ -20,7 +20,7 @@ class PerfCountersProfile(Strict):
     """The counters of OSDs and gateways, by admin socket."""
 
     interval: float = Field(10.0, ge=1, le=600, description="Seconds between samples.")
-    nodes: Union[str, List[str]] = Field(["osds", "rgws"], description="Keys of `cluster:` with nodes.")
+    nodes: Union[str, List[str]] = Field(["osds", "rgws", "watched"], description="Keys of `cluster:` with nodes.")
 
 
 class PerfCounters(AgentMonitor):
@@ -29,7 +29,7 @@ class PerfCounters(AgentMonitor):
     Section = PerfCountersProfile
     _profile: PerfCountersProfile
     NAME, AGENT, PARTS = "perf_counters", Path(__file__).parent / "perf_counters_agent.py", (numbered_output,)
-    DEFAULT_NODES = ("osds", "rgws")
+    DEFAULT_NODES = ("osds", "rgws", "watched")
 
     def argument(self) -> str:
         return f"{self._profile.interval:g}"

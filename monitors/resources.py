@@ -22,7 +22,7 @@ class ResourcesProfile(Strict):
 
     interval: float = Field(1.0, ge=0.1, le=60, description="Seconds between samples.")
     nodes: Union[str, List[str]] = Field(
-        ["clients", "osds", "mons", "rgws", "mgrs", "head"], description="Keys of `cluster:` with nodes."
+        ["clients", "osds", "mons", "rgws", "mgrs", "head", "watched"], description="Keys of `cluster:` with nodes."
     )
 
 
@@ -32,7 +32,7 @@ class Resources(AgentMonitor):
     Section = ResourcesProfile
     _profile: ResourcesProfile
     NAME, AGENT, PARTS = "resources", Path(__file__).parent / "resources_agent.py", (daemon_programs, node_daemons)
-    DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head")
+    DEFAULT_NODES = ("clients", "osds", "mons", "rgws", "mgrs", "head", "watched")
 
     def argument(self) -> str:
         return f"{self._profile.interval:g}"

@@ -63,9 +63,7 @@ def errors_of_case(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
 
 def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield each transport that is not installed or lacks its keys, and each node that the section does not have."""
-    # a key of the user's own names more nodes for monitors
-    own_keys = [key for key, value in cluster.items() if key not in ROLES and isinstance(value, list)]
-    value, hosts = cluster.get("transport"), nodes_of(cluster, *ROLES, *own_keys)
+    value, hosts = cluster.get("transport"), nodes_of(cluster)
     by_place = {(node,): name for node, name in value.items()} if isinstance(value, dict) else {(): value}
     names = registry.names(registry.TRANSPORTS)
     for place, name in by_place.items() if value is not None else ():
@@ -98,6 +96,7 @@ class ClusterSection(BaseModel):
     osds: NodesOrMapping = Field(description="Nodes with OSDs.")
     mons: NodesOrMapping = Field(description="Nodes with ceph-mons.")
     rgws: Optional[NodesOrMapping] = Field(None, description="Nodes with gateways.")
+    watched: Optional[NodesOrMapping] = Field(None, description="More nodes for monitors, such as pods of OSDs.")
     iterations: int = Field(ge=1, le=10_000, description="Repetitions of every run.")
     use_existing: bool = Field(True, description="Must be true.", json_schema_extra={"const": True})
     rebuild_every_test: bool = Field(False, description="Must be false.", json_schema_extra={"const": False})

@@ -115,7 +115,7 @@ class RookLab:
             "osds": osds,
             "mons": ["node0"],
             "rgws": rgws,
-            "osd_pods": list(osd_pods.values()),
+            "watched": list(osd_pods.values()),
             "use_existing": True,
             "iterations": 1,
             "tmp_dir": "/var/tmp/cbt-rook",

@@ -43,8 +43,7 @@ class PodCycle(Cycle):
     """A run that this machine leads."""
 
     def __init__(self, rook: RookLab, folder: Path, **benchmarks: Any) -> None:
-        resources = {"nodes": ["clients", "osd_pods", "rgws"]}
-        super().__init__(rook.lab, folder, {"resources": resources, "recovery": {}}, **benchmarks)
+        super().__init__(rook.lab, folder, {"resources": {}, "recovery": {}}, **benchmarks)
         document = yaml.safe_load(self.file.read_text())
         self.file.write_text(yaml.safe_dump({**document, "cluster": rook.cluster()}, sort_keys=False))
 

@@ -168,14 +168,19 @@ def test_keys_come_from_a_secret(api: KubeApi, tmp_path: Path) -> None:
     assert "s3cr3t" not in " ".join(api.requests)
 
 
-def test_a_key_of_the_users_own_names_pods_for_monitors(tmp_path: Path) -> None:
+def test_pods_that_only_monitors_need(tmp_path: Path) -> None:
     section = f"{CLUSTER}  transport: kubectl\n  kubernetes: {{context: a, pods: {{osd-0: deploy/rook-ceph-osd-0}}}}\n"
-    monitors = "monitoring_profiles: {resources: {nodes: [clients, osd_pods]}}\n"
-    assert errors_in(tmp_path, f"{section}  osd_pods: [osd-0]\n{monitors}{RGWTEST}") == []
-    (error,) = errors_in(tmp_path, f"{section}  osd_pods: [osd-0, ../x]\n{monitors}{RGWTEST}")
-    assert "monitoring_profiles.resources.nodes[1]: cluster.osd_pods: '../x' is not a host name" in error
-    (error,) = errors_in(tmp_path, f"{section}{monitors}{RGWTEST}")[:1]
+    assert errors_in(tmp_path, f"{section}  watched: [osd-0]\n{RGWTEST}") == []
+    (error,) = errors_in(tmp_path, f"{section}  watched: [osd-0, ../x]\n{RGWTEST}")
+    assert "cluster.watched[1]: '../x' is not a host name" in error
+    (error,) = errors_in(tmp_path, f"{section}{RGWTEST}")
     assert "kubernetes.pods.osd-0: the section has no node 'osd-0'" in error
+
+
+def test_nodes_of_a_key_of_the_users_own_have_names(tmp_path: Path) -> None:
+    monitors = "monitoring_profiles: {resources: {nodes: [clients, mine]}}\n"
+    (error,) = errors_in(tmp_path, f"{CLUSTER}  mine: [../x]\n{monitors}{RGWTEST}")
+    assert "monitoring_profiles.resources.nodes[1]: cluster.mine: '../x' is not a host name" in error
 
 
 @pytest.mark.parametrize(
