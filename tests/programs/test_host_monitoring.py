@@ -72,6 +72,16 @@ def test_files_arrive_under_the_name_of_their_node_and_leave_the_node(tmp_path: 
     assert list((tmp_path / "node").iterdir()) == []
 
 
+@pytest.mark.parametrize("key", ["watched", "mine"])
+def test_nodes_that_only_monitors_name_are_prepared_and_their_files_arrive(key: str, tmp_path: Path) -> None:
+    cluster = {**CLUSTER, key: ["localhost"]}
+    monitor = Noting({"name": "a", "nodes": [key]}, cluster, {})
+    with lifecycle.watch(lambda: [monitor], cluster, {}, str(tmp_path / "node"), tmp_path / "local"):
+        pass
+    assert [path.name for path in (tmp_path / "local").iterdir()] == ["a.localhost"]
+    assert list((tmp_path / "node").iterdir()) == []
+
+
 def test_what_acts_begins_after_all_that_watches_and_ends_before_it(tmp_path: Path) -> None:
     def make() -> List[Monitor]:
         return [Acting({"name": "a"}, CLUSTER, {}), Noting({"name": "b"}, CLUSTER, {})]
