@@ -79,6 +79,20 @@ def test_each_release_has_the_numbers(release: str) -> None:
     assert of_gateways - not_recorded <= set(found["client.rgw1"]) <= of_gateways
 
 
+def test_osds_that_were_not_asked_beside_others_are_named(tmp_path: Path) -> None:
+    values = {"osd.1": {"allocated_bytes": 1}, "client.rgw1": {"allocated_bytes": 1}}
+    folder = archive(tmp_path, {"perf_counters.n1/n1.jsonl": samples(values, values)})
+    assert "unwatched" not in made_of(folder, (0.0, 10.0))
+    tree = folder / "cluster" / "before" / "osd_tree.json"
+    tree.parent.mkdir(parents=True)
+    tree.write_text(json.dumps({"nodes": [{"id": i, "type": "osd", "status": "up"} for i in range(1, 9)]}))
+    made = made_of(folder, (0.0, 10.0))
+    (warning,) = counter_warnings(made)
+    names = "osd.2, osd.3, osd.4, osd.5, osd.6, ..."
+    text = f"perf_counters did not watch 7 OSDs of the cluster, so sums are of the others: {names}"
+    assert (warning["code"], warning["text"]) == ("monitor-limited", text)
+
+
 def test_numbers_of_a_phase(tmp_path: Path) -> None:
     first = {"op_latency": [100, 1.0], "onode_hits": 1000, "allocated_bytes": 2**20, "allocator_score": 0.1}
     second = {"op_latency": [300, 2.0], "onode_hits": 2000, "allocated_bytes": 3 * 2**20, "allocator_score": 0.3}

@@ -360,7 +360,7 @@ def test_osds_that_nobody_watched_beside_others_make_no_sum(watched: Path) -> No
     assert list(made["classes"]) == ["rgw", "generator"] and made["ops_per_core"] is None
     assert {daemon["id"] for daemon in made["daemons"] if daemon["class"] == "osd"} == {"1", "2"}
     texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
-    assert texts == ["2 OSDs of the cluster had no samples, so OSDs have no sums: osd.7, osd.8"]
+    assert texts == ["resources did not watch 2 OSDs of the cluster, so OSDs have no sums: osd.7, osd.8"]
     for content in ("{", "[]", '{"nodes": [{"type": "osd", "id": []}]}', json.dumps({"nodes": osds[:2]})):
         tree.write_text(content)
         assert "osd" in summarize(watched)["resources"]["phases"]["new"]["classes"]

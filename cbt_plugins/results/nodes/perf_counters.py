@@ -15,6 +15,7 @@ from cbt_plugins.formatting import plain, several
 from cbt_plugins.journal import lines_of
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
+from cbt_plugins.results.nodes.unwatched_osds import text_of, unwatched_osds
 from cbt_plugins.results.numbered_lines import numbered_lines
 
 #: names of numbers that are a state, and no counter, beside all that end with "_bytes"
@@ -89,7 +90,7 @@ def _is_state(name: str) -> bool:
 
 
 def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
-    """Return {"phases": {name: {"lines", "backlog"}}} of a run; None without these monitors. docs/RESOURCES.md."""
+    """Return {"phases": {name: {"lines", "backlog"}}, "unwatched": OSDs} of a run; None without these monitors."""
     offsets = Clocks.of(run).nodes
     daemons, backlog = _daemons(run, offsets), list(_backlog(run, offsets))
     numbers_of_phase: Dict[str, Any] = {}
@@ -99,7 +100,9 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
             numbers = {"lines": list(_lines(daemons, window)), "backlog": _backlog_in(backlog, window)}
             if numbers["lines"] or numbers["backlog"]:
                 numbers_of_phase[line["name"]] = numbers
-    return {"phases": numbers_of_phase} if numbers_of_phase else None
+    unwatched = unwatched_osds(run.path, daemons)
+    named = {"unwatched": unwatched} if unwatched else {}
+    return {"phases": numbers_of_phase, **named} if numbers_of_phase else None
 
 
 def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
@@ -190,6 +193,10 @@ def _backlog_in(samples: Sequence[Mapping[str, Any]], window: Window) -> Optiona
 
 def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
+    unwatched = (counters_section or {}).get("unwatched")
+    if unwatched:
+        text = text_of("perf_counters", unwatched, "sums are of the others")
+        yield {"code": "monitor-limited", "text": text}
     for phase, numbers in (counters_section or {"phases": {}})["phases"].items():
         of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")

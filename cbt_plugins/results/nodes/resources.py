@@ -18,6 +18,7 @@ from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling, bottleneck
 from cbt_plugins.results.nodes.counters import FOLDER, Counter, NodeSamples, read_node
 from cbt_plugins.results.nodes.cpu_time import cpu_time
+from cbt_plugins.results.nodes.unwatched_osds import text_of, unwatched_osds
 from cbt_plugins.results.nodes.usage import (
     CLASSES,
     Networks,
@@ -67,7 +68,8 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
             names = {node.name for node in nodes}
             seen = {node.name: roles_at(node, roles) for node in phase_nodes}
             missing = {name: seen.get(name) or roles.get(name) or () for name in wanted if name not in names}
-            unseen = Unseen(missing, unwatched_osds(run.path, phase_nodes))
+            watched = {f"{daemon.daemon_class}.{daemon.id}" for node in phase_nodes for daemon in node.daemons}
+            unseen = Unseen(missing, unwatched_osds(run.path, watched))
             usage_of_phase[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, unseen)
             for node in nodes:
                 node_lines.setdefault(node.name, _about(node, nodes, roles))
@@ -93,20 +95,6 @@ class Unseen(NamedTuple):
 
 
 _ALL_SEEN = Unseen({}, ())
-
-
-def unwatched_osds(run: Path, nodes: Sequence[NodeSamples]) -> List[str]:
-    """Return the OSDs that were up before the run and have no sample, where others have samples: "osd.3".
-
-    So it is where a node of the file is one pod of a Kubernetes node with several, or where the file lacks OSD nodes.
-    """
-    seen = {f"osd.{daemon.id}" for node in nodes for daemon in node.daemons if daemon.daemon_class == "osd"}
-    try:
-        tree = read_json(run / "cluster" / "before" / "osd_tree.json")["nodes"]
-        up = [f"osd.{int(osd['id'])}" for osd in tree if osd["type"] == "osd" and osd.get("status") == "up"]
-    except (OSError, ValueError, LookupError, TypeError, AttributeError):
-        return []
-    return [osd for osd in up if osd not in seen] if seen else []
 
 
 def nodes_to_watch(run: Path) -> List[str]:
@@ -188,9 +176,7 @@ def resource_warnings(
 def _of_unwatched_osds(watched: Mapping[str, Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     osds = list(dict.fromkeys(osd for line in watched.values() for osd in line.get("unwatched") or ()))
     if osds:
-        names = ", ".join([*osds[:_SHOWN], *(["..."] if len(osds) > _SHOWN else [])])
-        text = f"{several(len(osds), 'OSD')} of the cluster had no samples, so OSDs have no sums: {names}"
-        yield {"code": "monitor-limited", "text": text}
+        yield {"code": "monitor-limited", "text": text_of("resources", osds, "OSDs have no sums")}
 
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
