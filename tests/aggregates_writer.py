@@ -20,7 +20,9 @@ from request_rows import STREAMED
 
 NS = 10**9
 CODES = {"u1": "B", "u2": "H", "u4": "I", "i8": "q"}
-HISTOGRAM = [["group", "u4"], ["bucket", "u4"], ["count", "u4"]]
+HISTOGRAM = [["group", "u4"], ["step", "u2"], ["count", "u4"]]
+#: of frames of version 2
+OF_BUCKETS = [["group", "u4"], ["bucket", "u4"], ["count", "u4"]]
 COUNTS = [["block", "i8"], ["source", "u2"], ["op", "u1"], ["endpoint", "u2"], ["size", "u1"]]
 COUNTS += [["n", "u4"], ["failed", "u4"]]
 COUNTS += [[name, "i8"] for name in ("objects", "bytes", "total", "min", "max")]
@@ -71,7 +73,8 @@ def frame(
         for i, (_, dtype) in enumerate(columns):
             payload += struct.pack(f"<{len(rows)}{CODES[dtype]}", *(row[i] for row in rows))
     packed = zlib.compress(payload)
-    return struct.pack("<4sBBII", b"CBTF", 2, 1, len(packed), zlib.crc32(packed)) + packed
+    version = 2 if any(columns == OF_BUCKETS for columns, _ in tables.values()) else 3
+    return struct.pack("<4sBBII", b"CBTF", version, 1, len(packed), zlib.crc32(packed)) + packed
 
 
 def counts_frame(requests: Sequence[Request], block: int = 1) -> bytes:
@@ -102,15 +105,24 @@ def counts_frame(requests: Sequence[Request], block: int = 1) -> bytes:
     for table in (latency, ttfb, failed):
         if chance.random() < 0.5:
             chance.shuffle(table)
+    histogram = OF_BUCKETS if chance.random() < 0.5 else HISTOGRAM
+    if histogram == HISTOGRAM:
+        latency, ttfb, failed = map(_steps, (latency, ttfb, failed))
     tables = {
         "counts": (COUNTS, rows),
-        "latency": (HISTOGRAM, latency),
-        "ttfb": (HISTOGRAM, ttfb),
-        "failed": (HISTOGRAM, failed),
+        "latency": (histogram, latency),
+        "ttfb": (histogram, ttfb),
+        "failed": (histogram, failed),
         "seconds": (SECONDS, [[s, 0, op, *(its.get(n, 0) for n in names)] for (s, op), its in sorted(seconds.items())]),
         "errors": (ERRORS, [[at, 0, op, endpoint, e, n] for (at, op, endpoint, e), n in sorted(kinds.items())]),
     }
     return frame("counts", block, {"ops": ops, "endpoints": endpoints, "errors": errors}, tables)
+
+
+def _steps(table: Sequence[Sequence[int]]) -> List[List[int]]:
+    """The rows of a histogram with the steps between its buckets, modulo 65536."""
+    buckets = [0, *(row[1] for row in table)]
+    return [[row[0], (row[1] - before) % 65536, row[2]] for row, before in zip(table, buckets)]
 
 
 def _sums(values: Sequence[int]) -> List[int]:
@@ -200,7 +212,8 @@ def frames(path: Path) -> Iterator[Tuple[Dict[str, Any], Dict[str, Dict[str, Any
     while at + 14 <= len(data):
         magic, version, packing, length, crc = struct.unpack_from("<4sBBII", data, at)
         packed = data[at + 14 : at + 14 + length]
-        if (magic, version, packing) != (b"CBTF", 2, 1) or len(packed) < length or zlib.crc32(packed) != crc:
+        known = (magic, packing) == (b"CBTF", 1) and version in (2, 3)
+        if not known or len(packed) < length or zlib.crc32(packed) != crc:
             return  # torn
         at += 14 + length
         payload = zlib.decompress(packed)
@@ -213,6 +226,8 @@ def frames(path: Path) -> Iterator[Tuple[Dict[str, Any], Dict[str, Dict[str, Any
             for name, kind in table["columns"]:
                 columns[name] = np.frombuffer(payload, "<" + kind, table["rows"], place)
                 place += columns[name].nbytes
+            if "step" in columns:
+                columns["bucket"] = np.cumsum(columns.pop("step"), dtype=np.uint16)
         yield header, tables
 
 

@@ -25,7 +25,9 @@ from cbt_plugins.results.result_file import Unreadable
 MAGIC = b"CBTF"
 #: magic, version, compression, length of the payload, its CRC-32
 PREFIX = struct.Struct("<4sBBII")
-VERSION = 2
+VERSION = 3
+#: the buckets of its frames have a column of their own in place of steps
+_OLDEST = 2
 _ZLIB = 1
 #: latency entries of a joined frame: as many as a processor's cache holds; and frames in it
 _LARGE = 1 << 18
@@ -134,9 +136,9 @@ def places(path: Path, begin: int = 0, most: Optional[int] = None) -> Tuple[List
                 if len(head) < PREFIX.size:
                     return frame_places, "its last frame is torn"
                 _, version, packing, length, _ = PREFIX.unpack(head)
-                if version < VERSION:
+                if version < _OLDEST:
                     raise Unreadable(f"{path}: written by an older version of cbt-rows (file format {version})")
-                if version != VERSION or packing != _ZLIB:
+                if version > VERSION or packing != _ZLIB:
                     text = f"version {version}, compression {packing}; this program reads {VERSION} and {_ZLIB}"
                     raise Unreadable(f"{path}: {text}")
                 if at + PREFIX.size + length > size:
@@ -264,6 +266,8 @@ def parse(data: bytes) -> Frame:
                 values = np.frombuffer(payload, _DTYPES[dtype], rows, at)
                 columns[name] = values
                 at += values.nbytes
+            if "step" in columns:  # modulo 65536, as the sums of this type are
+                columns["bucket"] = np.cumsum(columns.pop("step"), dtype=np.uint16)
         frame = Frame(
             block=int(header["block"]),
             ops=header["ops"],

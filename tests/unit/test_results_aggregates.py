@@ -256,11 +256,25 @@ def test_both_ways_to_unpack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, wh
     assert read(path).jobs["j"].damaged == 1
 
 
+@pytest.mark.parametrize("columns", [aggregates_writer.HISTOGRAM, aggregates_writer.OF_BUCKETS])
+def test_buckets_of_both_versions_are_the_same(tmp_path: Path, columns: List[List[str]]) -> None:
+    names = {"ops": ["GET"], "endpoints": ["a"], "errors": []}
+    groups = [[T0 + i, 0, 0, 0, 13, 2, 0, 2, 8192, 9, 4, 5] + [0] * 7 for i in range(2)]
+    buckets = [[0, 7, 1], [0, 50_000, 1], [1, 3, 1], [1, 40_000, 1]]  # the third step is negative
+    steps = [[0, 7, 1], [0, 49_993, 1], [1, 65536 - 49_997, 1], [1, 39_997, 1]]
+    rows = steps if columns == aggregates_writer.HISTOGRAM else buckets
+    tables = {"counts": (aggregates_writer.COUNTS, groups), "latency": (columns, rows)}
+    path = tmp_path / "f"
+    path.write_bytes(aggregates_writer.frame("counts", 1, names, tables))
+    (frame,) = frames(path, places(path)[0])
+    assert frame is not None and frame.table("latency")["bucket"].tolist() == [7, 50_000, 3, 40_000]
+
+
 def test_a_frame_that_points_nowhere_is_damaged(tmp_path: Path) -> None:
     names = {"ops": ["GET"], "endpoints": ["a"], "errors": []}
     group = [T0, 0, 0, 0, 13, 1, 0, 1, 4096, 5, 5, 5] + [0] * 7
     good = {"counts": (aggregates_writer.COUNTS, [group]), "latency": (aggregates_writer.HISTOGRAM, [[0, 5, 1]])}
-    bad_values = (("counts", 2, 1), ("counts", 3, 1), ("latency", 0, 1), ("latency", 1, 10**6), ("", 0, 0))
+    bad_values = (("counts", 2, 1), ("counts", 3, 1), ("latency", 0, 1), ("latency", 1, 60_000), ("", 0, 0))
     for table, column, value in bad_values:
         bad = {name: (columns, [list(rows[0])]) for name, (columns, rows) in good.items()}
         if table:
@@ -294,7 +308,7 @@ def test_other_files_are_refused(tmp_path: Path) -> None:
     path = tmp_path / "f"
     for data, why in (
         (b"idx\tthread\n", "no aggregates file"),
-        (struct.pack("<4sBBII", b"CBTF", 3, 1, 0, 0), "version 3, compression 1; this program reads 2 and 1"),
+        (struct.pack("<4sBBII", b"CBTF", 4, 1, 0, 0), "version 4, compression 1; this program reads 3 and 1"),
         (struct.pack("<4sBBII", b"CBTF", 1, 1, 0, 0), "written by an older version of cbt-rows (file format 1)"),
         (bits(12), "histograms of 12 significant bits"),
     ):

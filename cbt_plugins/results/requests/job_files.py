@@ -148,7 +148,7 @@ class Read:
 
 
 def tasks_of(job: ArchivedJob) -> JobTasks:
-    """Return the reader of a job's files. Raises Unreadable, whose text does not name the file."""
+    """Return the tasks that read a job's files. Raises Unreadable, whose text does not name the file."""
     unused = None
     if job.aggregates is not None:
         try:

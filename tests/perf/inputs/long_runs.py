@@ -71,6 +71,9 @@ def frame(kind: str, block: int, tables: Dict[str, Columns], begin: int = 0) -> 
         for column, factor in (("block", 1), ("second", 1), ("first", NS), ("last", NS)):
             if column in moved:
                 moved[column] = moved[column] + begin * factor
+        if "bucket" in form:
+            form = {"group": "u4", "step": "u2", "count": "u4"}
+            moved["step"] = np.diff(moved["bucket"], prepend=0) % 65536
         about.append({"name": name, "rows": len(next(iter(table.values()))), "columns": list(form.items())})
         columns += [moved[column].astype("<" + dtype).tobytes() for column, dtype in form.items()]
     header = {"kind": kind, "bits": 11, "block": block, "sources": [], "ops": OPS, "endpoints": ENDPOINTS}

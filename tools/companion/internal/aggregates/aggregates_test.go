@@ -9,6 +9,7 @@ import (
 	"os"
 	"path/filepath"
 	"reflect"
+	"slices"
 	"strings"
 	"testing"
 )
@@ -189,4 +190,41 @@ func FuzzReader(f *testing.F) {
 			Merge(path+"m", []string{path})
 		}
 	})
+}
+
+func TestBucketsOfBothVersionsAreTheSame(t *testing.T) {
+	want := []int64{7, 50_000, 3, 40_000}
+	steps, buckets := sampleFrame(KindCounts), sampleFrame(KindCounts)
+	for f, columns := range map[*Frame][][2]string{steps: writtenHistogram, buckets: histogram} {
+		at := slices.IndexFunc(f.Tables, func(def TableDef) bool { return def.Name == TableLatency })
+		f.Tables[at] = TableDef{TableLatency, len(want), columns}
+		size, before := width(columns[1][1]), int64(0)
+		data := [][]byte{make([]byte, 4*len(want)), make([]byte, size*len(want)), make([]byte, 4*len(want))}
+		for i, bucket := range want {
+			value := bucket
+			if f == steps {
+				value = bucket - before
+			}
+			Column{data[1], size}.Set(i, value)
+			before = bucket
+		}
+		f.Columns[at] = data
+		raw := encodedFrames(t, f)
+		if f == buckets {
+			raw[4] = oldest
+		}
+		got, err := NewReader(bytes.NewReader(raw)).Next()
+		if err != nil {
+			t.Fatal(err)
+		}
+		table, rows, err := got.Of(TableLatency)
+		if err != nil || rows != len(want) {
+			t.Fatal(err, rows)
+		}
+		for i, bucket := range want {
+			if table[histogramBucket].At(i) != bucket {
+				t.Errorf("version %d: bucket %d is %d, not %d", raw[4], i, table[histogramBucket].At(i), bucket)
+			}
+		}
+	}
 }

@@ -129,15 +129,17 @@ func (b *Builder) histograms(f *Frame, name string) {
 		}
 	}
 	table := f.Table(name, n)
-	group, bucket, count := table[histogramGroup].Data(), table[histogramBucket].Data(), table[histogramCount].Data()
-	little := binary.LittleEndian
-	for i, at := 0, 0; i < len(keys); at += 4 {
+	group, step, count := table[histogramGroup].Data(), table[histogramBucket].Data(), table[histogramCount].Data()
+	little, before := binary.LittleEndian, uint16(0)
+	for i, row := 0, 0; i < len(keys); row++ {
 		begin, k := i, keys[i]
 		for i++; i < len(keys) && keys[i] == k; i++ {
 		}
-		little.PutUint32(group[at:], k>>bucketWidth)
-		little.PutUint32(bucket[at:], k&bucketMask)
-		little.PutUint32(count[at:], uint32(i-begin))
+		bucket := uint16(k & bucketMask)
+		little.PutUint32(group[4*row:], k>>bucketWidth)
+		little.PutUint16(step[2*row:], bucket-before)
+		little.PutUint32(count[4*row:], uint32(i-begin))
+		before = bucket
 	}
 }
 

@@ -7,7 +7,7 @@
 // a frame of the kind "end". A torn last frame is left out. All numbers are little endian:
 //
 //	4 bytes  CBTF
-//	1        version: 2
+//	1        version: 3; version 2 has a column bucket u4 in place of step
 //	1        compression: 1 = zlib (RFC 1950)
 //	4        length of the compressed payload
 //	4        CRC-32 (IEEE) of the compressed payload
@@ -32,8 +32,9 @@
 //	failed_total, _min, _max  i8   the same for the failed requests
 //	ttfb_n u4, ttfb_total, ttfb_min, ttfb_max i8   start to first byte
 //
-// latency, ttfb, failed: histograms of these groups. group u4 is a row number in counts of the same frame, bucket u4,
-// count u4. The bucket of v is v below 2048; else, with e = bit length of v - 11, it is e * 1024 + (v >> e).
+// latency, ttfb, failed: histograms of these groups. group u4 is a row number in counts of the same frame, step u2,
+// count u4. The bucket of a row is the sum of all steps of the table up to the row, modulo 65536. The bucket of v is v
+// below 2048; else, with e = bit length of v - 11, it is e * 1024 + (v >> e).
 //
 // seconds, by second i8, source u2, op u1:
 //

@@ -11,7 +11,9 @@ import (
 
 const (
 	magic   = "CBTF"
-	version = 2
+	version = 3
+	// frames of this version have buckets in place of steps
+	oldest  = 2
 	packing = 1 // zlib
 	prefix  = 4 + 1 + 1 + 4 + 4
 	// more than this in one frame is no frame of ours
@@ -82,7 +84,7 @@ func NewFrame(kind string, block int64, sources []Source) *Frame {
 
 // Table adds an empty table of so many rows, and returns its columns to be filled in.
 func (f *Frame) Table(name string, rows int) Table {
-	def := TableDef{Name: name, Rows: rows, Columns: tables[name]}
+	def := TableDef{Name: name, Rows: rows, Columns: written(name)}
 	data, columns := make([][]byte, len(def.Columns)), make(Table, len(def.Columns))
 	for i, column := range def.Columns {
 		data[i] = make([]byte, rows*width(column[1]))
@@ -162,15 +164,40 @@ func (f *Frame) Of(name string) (Table, int, error) {
 		}
 		table := make(Table, len(tables[name]))
 		for i, want := range tables[name] {
-			at := slices.IndexFunc(def.Columns, func(c [2]string) bool { return c[0] == want[0] })
-			if at < 0 {
+			column, ok := f.column(t, want[0])
+			if !ok && want[0] == "bucket" {
+				if column, ok = f.column(t, "step"); ok {
+					column = summed(column, def.Rows)
+				}
+			}
+			if !ok {
 				return nil, 0, fmt.Errorf("table %s has no column %s", name, want[0])
 			}
-			table[i] = Column{f.Columns[t][at], width(def.Columns[at][1])}
+			table[i] = column
 		}
 		return table, def.Rows, f.check(name, table, def.Rows)
 	}
 	return nil, 0, nil
+}
+
+// column returns a column of the t-th table.
+func (f *Frame) column(t int, name string) (Column, bool) {
+	def := f.Tables[t]
+	at := slices.IndexFunc(def.Columns, func(c [2]string) bool { return c[0] == name })
+	if at < 0 {
+		return Column{}, false
+	}
+	return Column{f.Columns[t][at], width(def.Columns[at][1])}, true
+}
+
+// summed makes the buckets of steps: a bucket is the sum of all steps up to its row, modulo 1<<16.
+func summed(steps Column, rows int) Column {
+	buckets, bucket := Column{make([]byte, 2*rows), 2}, int64(0)
+	for i := range rows {
+		bucket += steps.At(i)
+		buckets.Set(i, bucket)
+	}
+	return buckets
 }
 
 // check makes sure that the indexes in a table have something to point at.
@@ -244,7 +271,20 @@ const (
 	TableThreads = "threads"
 )
 
-var histogram = [][2]string{{"group", "u4"}, {"bucket", "u4"}, {"count", "u4"}}
+var (
+	histogram = [][2]string{{"group", "u4"}, {"bucket", "u4"}, {"count", "u4"}}
+	// steps are small and compress well
+	writtenHistogram = [][2]string{{"group", "u4"}, {"step", "u2"}, {"count", "u4"}}
+)
+
+// written are the columns of a table as a frame has them.
+func written(name string) [][2]string {
+	switch name {
+	case TableLatency, TableTTFB, TableFailed:
+		return writtenHistogram
+	}
+	return tables[name]
+}
 
 // Places of the columns that this package reads, in `tables`.
 const (

@@ -20,7 +20,7 @@ type packer struct {
 var (
 	// for columns that repeat
 	matching = sync.Pool{New: func() any { return writer(flate.BestSpeed) }}
-	// for buckets: which value comes next says nothing about, only how often it comes
+	// for steps: which value comes next says nothing, only how often it comes
 	entropy = sync.Pool{New: func() any { return writer(flate.HuffmanOnly) }}
 )
 
@@ -39,7 +39,7 @@ func newPacker(out []byte) *packer {
 func (p *packer) text(data []byte) { p.add(&matching, data) }
 
 func (p *packer) column(name string, data []byte) {
-	if name == "bucket" {
+	if name == "step" {
 		p.add(&entropy, data)
 	} else {
 		p.add(&matching, data)

@@ -51,10 +51,10 @@ func (r *Reader) NextRaw() ([]byte, error) {
 	if err != nil {
 		return nil, err
 	}
-	if r.raw[4] < version {
+	if r.raw[4] < oldest {
 		return nil, fmt.Errorf("written by an older version of cbt-rows (file format %d; this program reads %d)", r.raw[4], version)
 	}
-	if r.raw[4] != version || r.raw[5] != packing {
+	if r.raw[4] > version || r.raw[5] != packing {
 		return nil, fmt.Errorf("a frame of version %d, packing %d; this program reads version %d", r.raw[4], r.raw[5], version)
 	}
 	length := int64(binary.LittleEndian.Uint32(r.raw[6:]))
