@@ -1,6 +1,7 @@
 """How much the same failure scatters on one cluster, and how often a gate on it is wrong: A/A pairs on a lab.
 
     ./run bench failures [PAIRS [MINUTES [FAILURE ...]]]
+    ./run bench failures table tests/data/failures/*.jsonl
 
 `./run bench failures 20 400 all` makes 20 pairs of each of ten failures. Without words: 10 pairs in at most 40 minutes
 of the three shortest failures. An archive is a run of `resilience:` that repeats each failure REPEAT times. Two
@@ -8,7 +9,8 @@ repetitions one after the other are a pair of equal arms: nothing differs betwee
 after the other: what it calls a regression is a false alarm. Gates of repetitions that are drawn from all archives are
 counted too, in a line of their own: their repetitions are real, the archives are not.
 
-Each score is written to failures.jsonl in the folder of the archives, which is kept if it is given in ARCHIVES.
+Each score is written to failures.jsonl in the folder of the archives, which is kept if it is given in ARCHIVES. `table`
+prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of one lab.
 """
 
 from __future__ import annotations
@@ -44,6 +46,8 @@ REFUSED = ("rack down", "datacenter down", "slow disk")
 #: what is judged: (operation, metric) -> the limit of a gate
 LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ratio"): "50%"}
 ADDITIVE = ("bad_s", "longest_gap_s")
+#: a change of the p99 that a gate should find
+DOUBLED = 2
 #: gates of repetitions that are drawn
 DRAWN = 1000
 SHAPE = ["--mons", "3", "--mgrs", "2", "--clients", "1"]
@@ -157,34 +161,50 @@ def against_limit(metric: str, base: Sequence[float], new: Sequence[float]) -> C
     return compare_runs([value * (1 + number / 100) for value in base], new)
 
 
-def pair_differences(made: Sequence[Score], failure: str, metric: str) -> List[float]:
+def pair_differences(labs: Sequence[Sequence[Score]], failure: str, metric: str) -> List[float]:
     """Return new - base of each pair, or the log of their ratio: two repetitions one after the other are a pair."""
-    values = [score.value for score in made if (score.failure, score.metric) == (failure, metric)]
-    couples = zip(values[::2], values[1::2])
+    of_labs = [[score.value for score in made if (score.failure, score.metric) == (failure, metric)] for made in labs]
+    couples = [couple for values in of_labs for couple in zip(values[::2], values[1::2])]
     if metric in ADDITIVE:
         return [b - a for a, b in couples]
     return [math.log(b / a) for a, b in couples if a > 0 and b > 0]
 
 
-def table(made: Sequence[Score], failures: Sequence[str]) -> str:
+def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
     """Return for each failure the number of pairs and how its numbers scatter."""
-    lines = [
-        "scatter: standard deviation of the differences of pairs / sqrt(2); p99 ratio: of the logarithms",
-        f"{'failure':14} pairs  bad s: median, scatter  longest gap s: median, scatter  p99 ratio: median, scatter",
-    ]
+    names = ("bad s", "longest gap s", "p99 ratio", f"{DOUBLED}x p99")
+    lines = [f"{'failure':14}{'pairs':>7}" + "".join(f"{name:>20}" for name in names)]
     for failure in failures:
         cells = []
+        needed = ""
         for _, metric in LIMITS:
-            values = [score.value for score in made if (score.failure, score.metric) == (failure, metric)]
-            differences = pair_differences(made, failure, metric)
+            values = [s.value for made in labs for s in made if (s.failure, s.metric) == (failure, metric)]
+            differences = pair_differences(labs, failure, metric)
             if len(differences) < 2:
                 cells.append((len(differences), "-"))
                 continue
-            scatter = statistics.stdev(differences) / math.sqrt(2)
+            # both sides are equal: the mean of the differences is known to be 0
+            scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
             shown = f"{scatter:.2f} s" if metric in ADDITIVE else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
-        lines.append(f"{failure:14} {cells[0][0]:5}  " + "  ".join(f"{text:22}" for _, text in cells))
+            needed = "" if metric in ADDITIVE else f"{repetitions(scatter)}"
+        texts = [text for _, text in cells] + [needed]
+        lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>20}" for text in texts))
+    lines += [
+        "median, scatter: sqrt(mean square of the differences of pairs / 2); of a ratio, of the logarithms",
+        f"{DOUBLED}x p99: repetitions of each side by which a gate finds it in 90 %; computed",
+    ]
     return "\n".join(lines)
+
+
+def repetitions(scatter: float) -> int:
+    """Return how many repetitions of each side tell a p99 DOUBLED from its limit in 90 %, by the normal distribution.
+
+    `scatter`: the standard deviation of the logarithm.
+    """
+    limit = 1 + float(LIMITS["total", "p99_ratio"].rstrip("%")) / 100
+    sides = statistics.NormalDist().inv_cdf(0.95) + statistics.NormalDist().inv_cdf(0.9)
+    return max(REPEAT, math.ceil(2 * (sides * scatter / math.log(DOUBLED / limit)) ** 2))
 
 
 def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minutes: float) -> None:
@@ -212,15 +232,35 @@ def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minut
             status, last = gate(archives[-2], archive, list(failures))
             print(f"  gate on the last two: {last}", flush=True)
             gates, alarms, inconclusive = gates + 1, alarms + (status == 1), inconclusive + (status == 3)
-    print(table(made, list(failures)))
+    print(table([made], list(failures)))
     print(f"{len(archives)} archives, {failed} failed runs, {(time.monotonic() - begin) / 60:.0f} min")
     print(f"gates on two archives one after the other: {gates}; false alarms {alarms}; inconclusive {inconclusive}")
-    share = drawn(made, list(failures))
+    print_drawn(made, list(failures))
+
+
+def print_drawn(made: Sequence[Score], failures: Sequence[str]) -> None:
+    share = drawn(made, failures)
     if share is not None:
         print(f"gates on repetitions that were drawn from all archives: {DRAWN}; false alarms {100 * share:.1f} %")
 
 
+def print_recorded(files: Sequence[str]) -> None:
+    """Print the table of recorded scores; a line without a score says where they are from."""
+    labs = []
+    for file in files:
+        lines = list(map(json.loads, Path(file).read_text().splitlines()))
+        labs.append([Score(**line) for line in lines if "failure" in line])
+    failures = list(dict.fromkeys(score.failure for made in labs for score in made))
+    print(table(labs, failures))
+    for file, made in zip(files, labs):
+        print(file)
+        print_drawn(made, failures)
+
+
 def main(args: Sequence[str]) -> int:
+    if args[:1] == ["table"]:
+        print_recorded(args[1:])
+        return 0
     lacking, _ = missing(ssh=True)
     if lacking:
         print(f"no lab on this machine: {'; '.join(lacking)}")
