@@ -61,7 +61,7 @@ _MOVES = {"recovering", "recovery_wait", "recovery_toofull", "backfilling", "bac
 
 @lru_cache(maxsize=1000)
 def is_clean(state: str) -> bool:
-    """Return whether a PG is active+clean, also while it is being scrubbed."""
+    """Return whether a PG is active+clean, also with more words: scrubbing, or another condition."""
     return {"active", "clean"} <= set(state.split("+"))
 
 

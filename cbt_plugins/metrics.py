@@ -10,7 +10,8 @@ To add a metric:
    it for what clients lost by them; and results/summary.schema.json.
 2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line; only the columns of the time
    to first byte are written by hand (report/result_text.py, report/page.html.j2, results/sql/summary_tables.py).
-3. Name it in the table of docs/SUMMARY.md.
+3. Add its row to the table of metrics in docs/SUMMARY.md, and its name to docs/CBT.md where `acceptable:` takes it: a
+   test says which row is missing.
 """
 
 from __future__ import annotations

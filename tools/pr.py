@@ -13,7 +13,7 @@ from cbt_plugins.formatting.blocks import Block, Words
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.results.result_file import Unreadable
 
-from .command import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain
+from .command import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, UNUSABLE, CommandError, explain
 from .format_option import JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:
@@ -31,6 +31,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         OK: "no regression beyond the limit",
         FAILED: "a regression",
         INCONCLUSIVE: "inconclusive",
+        UNUSABLE: "a run of --history cannot be read",
         CANNOT: "a side could not be built, deployed or measured; or this program failed",
         INTERRUPTED: "interrupted: the same command resumes",
     }

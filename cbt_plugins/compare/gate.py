@@ -131,7 +131,8 @@ def limit(key: str, value: str) -> Limit:
     *place, metric = key.strip().split(".")
     if metric not in METRICS:
         near = difflib.get_close_matches(metric, METRICS, 1)
-        raise ValueError(f"unknown metric {metric}" + (f": did you mean {near[0]}?" if near else ""))
+        hint = f"did you mean {near[0]}?" if near else f"the metrics are {', '.join(METRICS)}"
+        raise ValueError(f"unknown metric {metric}: {hint}")
     # names of failures and returns have a space, operations have none
     everything = CLUSTER if METRICS[metric].source is MetricSource.EPISODE else TOTAL
     op = everything if place and " " in place[-1] else place.pop() if place else None

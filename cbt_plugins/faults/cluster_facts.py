@@ -268,7 +268,7 @@ def transient(states: Mapping[str, int]) -> int:
     return sum(n for state, n in states.items() if _TRANSIENT.intersection(state.split("+")))
 
 
-def not_clean(states: Mapping[str, int], beside_faults: bool) -> Dict[str, int]:
+def unclean_states(states: Mapping[str, int], beside_faults: bool) -> Dict[str, int]:
     """Return state -> PGs for the states that the rule `clean` refuses.
 
     PGs that are active+clean pass, scrubbing or not. `beside_faults` of this run, PGs pass too that only lack the

@@ -16,10 +16,10 @@ from cbt_plugins.faults.cluster_facts import (
     down_otherwise,
     names,
     needed,
-    not_clean,
     osd_names,
     shape_of,
     transient,
+    unclean_states,
 )
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_capacity import Filling
@@ -92,7 +92,7 @@ def _states(facts: Facts) -> Mapping[str, int]:
 
 def _clean(case: FaultCase) -> Iterator[Finding]:
     """Find PGs that are not active+clean. Beside open faults of this run, PGs may lack the OSDs of these faults."""
-    states = not_clean(_states(case.facts), bool(case.around.held))
+    states = unclean_states(_states(case.facts), bool(case.around.held))
     if states:
         many = ", ".join(f"{n} {s}" for s, n in sorted(states.items(), key=lambda i: (-i[1], i[0])))
         total = len(case.facts.pgs)

@@ -14,7 +14,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, Status
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.cluster_conditions import CLEAN
 from cbt_plugins.faults import node_shell
-from cbt_plugins.faults.cluster_facts import not_clean
+from cbt_plugins.faults.cluster_facts import unclean_states
 from cbt_plugins.formatting.progress_line import NOTHING_AFTER, Now, Remainder
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Phase, Plan
@@ -29,7 +29,8 @@ log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
-#: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long
+#: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
+#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestones.STABLE
 STABLE = 13.0
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0
@@ -88,7 +89,7 @@ def wait_for_clean(run: RunContext, index: int, phase: Phase, beside_faults: boo
 
     `beside_faults`: the run has faults in force. The limits are those of the plan's wait for active+clean.
     """
-    waiting = Waiting(phase.name, lambda status: sum(not_clean(status.pgs, beside_faults).values()))
+    waiting = Waiting(phase.name, lambda status: sum(unclean_states(status.pgs, beside_faults).values()))
     waiting.at_most, waiting.stalled = wait_limits(run.plan, index)
     waiting.note = "until the PGs are active+clean"
     with run.watch.feed() as watch:
