@@ -36,5 +36,5 @@ def test_each_metric_has_its_row() -> None:
 def test_an_unknown_metric_of_a_limit_is_answered_with_the_known_ones() -> None:
     with pytest.raises(ValueError, match="unknown metric p99ms: did you mean p99_ms"):
         limit("GET.p99ms", "10%")
-    with pytest.raises(ValueError, match="unknown metric foo: the metrics are obj_per_s, mib_per_s, .*rgw_osd_ratio"):
+    with pytest.raises(ValueError, match=r"unknown metric foo: the metrics are obj_per_s, mib_per_s, .*rgw_osd_ratio"):
         limit("foo", "10%")
