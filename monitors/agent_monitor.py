@@ -18,7 +18,7 @@ from cbt_plugins.config.validate import Strict, values_of
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.monitor import Monitor
 
-from . import connections
+from . import agent_connections
 from .lifecycle import stop_by_pid_files
 
 _START = Path(__file__).parent / "start_agent.sh"
@@ -61,7 +61,7 @@ class AgentMonitor(Monitor):
             line, lost = self._remote.command(node, f"exec {command}"), self._remote.lost_statuses(node)
             connections_by_node[node] = {"command": line, "lost": lost}
         self.connections_process = subprocess.Popen(
-            [sys.executable, "-IS", connections.__file__],
+            [sys.executable, "-IS", agent_connections.__file__],
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
             # Ctrl-C at the terminal reaches the run first, which ends this in order
@@ -97,7 +97,7 @@ def _ended(process: subprocess.Popen[bytes]) -> Dict[str, Dict[str, Any]]:
     out = b""
     try:
         # closes its input, then waits for its answer
-        out, _ = process.communicate(timeout=2 * connections.LAST_LINE)
+        out, _ = process.communicate(timeout=2 * agent_connections.LAST_LINE)
     except subprocess.TimeoutExpired:
         process.kill()
         process.communicate()

@@ -32,7 +32,7 @@ with watch(lambda: [Resources({"interval": 0.5}, cluster, {})], cluster, {}, run
     sys.stdin.read()
 """
 RUN = "/var/tmp/watched"  # each node has its own
-LEFT = r"(resources|perf_counters|backlog)_agent[.]py|monitors/connections[.]py"
+LEFT = r"(resources|perf_counters|backlog)_agent[.]py|monitors/agent_connections[.]py"
 NO_LOAD: Dict[str, Any] = {"made": False, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
 DAEMONS = {
     "node0": {"mon node0", "mgr node0"},

@@ -37,7 +37,7 @@ LEAST = 4
 #: seconds before the first turn: the first look at everything has ended
 BEGIN = 10
 #: of the command line of each of their programs, and of what keeps their connections
-AGENT, CONNECTIONS = "_agent.py", "connections.py"
+AGENT, CONNECTIONS = "_agent.py", "agent_connections.py"
 #: of /proc/PID/stat behind the name: user and system time, the same of children that have ended
 TICKS = slice(11, 15)
 

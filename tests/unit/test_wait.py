@@ -39,7 +39,7 @@ NO_WAITS = {
     "tools/watch.py: loop": 2,
     "tools/watch.py: sleep": 2,
     # connections are kept, until the input ends
-    "monitors/connections.py: loop": 2,
+    "monitors/agent_connections.py: loop": 2,
     # sent to nodes, where nothing of ours can be imported
     "cbt_plugins/cluster/state_sampler_sources.py: loop": 1,
     "cbt_plugins/run/endpoint_probe.py: loop": 1,

@@ -24,7 +24,7 @@ from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Set
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster.transports.transport import Result
-from cbt_plugins.monitors import connections
+from cbt_plugins.monitors import agent_connections
 from cbt_plugins.monitors.lifecycle import fetch_files
 
 from .costs import Curves
@@ -122,7 +122,7 @@ def _check(answers: Mapping[str, Result], dead: Collection[str]) -> None:
 def _watched(remote: Remote, nodes: List[str]) -> Dict[str, float]:
     """Keep a connection to each node, as a monitor does; return what that takes."""
     by_node = {n: {"command": remote.command(n, "exec cat >/dev/null"), "lost": [255]} for n in nodes}
-    line = [sys.executable, "-IS", connections.__file__]
+    line = [sys.executable, "-IS", agent_connections.__file__]
     begun = time.monotonic()
     process = subprocess.Popen(line, stdin=subprocess.PIPE, stdout=subprocess.PIPE)
     assert process.stdin is not None
