@@ -12,7 +12,7 @@ import sys
 import time
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, List, Mapping, Sequence, Tuple, cast
+from typing import Any, Dict, List, Mapping, Sequence, cast
 
 import pytest
 from waiting import wait_for
@@ -410,80 +410,6 @@ def test_a_full_disk_of_the_archive_does_not_end_the_watch(
         wait_for(lambda: sum("pgs" in line for line in lines(watch.file)[before:]))
     assert read_samples([watch.file]).samples[-1].clean
     wait_for(lambda: not any(map(running, pids_of(ceph))))
-
-
-def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
-    reports = state_sampler_agent.Reports(5.0)
-    reports.begin(100.0)
-    ups = {0: 7, 1: 9}
-
-    def look(now: float, *numbers: Tuple[int, int]) -> bool:
-        if reports.wanted(now):
-            reports.look(now, ups, [{"osd": i, "seq": (e << 32) + n} for i, (e, n) in enumerate(numbers)])
-        reports.wait(now)
-        return bool(reports.settled)
-
-    assert not look(101.0, (7, 10), (9, 10))  # too early: their maps may be old
-    assert not look(102.0, (7, 11), (8, 50))  # osd.1 has not reported since it is up again
-    assert not look(105.0, (7, 12), (9, 1))
-    assert not look(110.0, (7, 13), (9, 2))  # the mgr knows, the monitors not yet
-    assert not look(115.0, (7, 14), (9, 3))
-    assert look(115.5, (7, 14), (9, 3))
-    reports.begin(120.0)
-    assert not look(125.0, (7, 14), (9, 3))
-
-
-def dump(epoch: int, up: List[int], inside: List[int]) -> Dict[str, Any]:
-    osds = [{"osd": i, "up": up[i], "in": inside[i], "up_from": 1} for i in range(len(up))]
-    return {"epoch": epoch, "modified": f"2026-11-21T13:56:{epoch:02d}.5+0000", "osds": osds}
-
-
-def test_every_map_between_two_samples_is_looked_at() -> None:
-    states = {1: ([1, 1], [1, 1]), 2: ([0, 1], [1, 1]), 3: ([1, 1], [1, 1]), 4: ([1, 1], [0, 1])}
-    maps = {epoch: dump(epoch, *state) for epoch, state in states.items()}
-    asked: List[int] = []
-    fails = [3]
-
-    def ask(question: Dict[str, Any]) -> Dict[str, Any]:
-        asked.append(question["epoch"])
-        if question["epoch"] in fails:
-            fails.clear()
-            raise state_sampler_agent.NoReply("busy")
-        return maps[question["epoch"]]
-
-    def status(epoch: int, up: int, since: int) -> Dict[str, Any]:
-        return {"epoch": epoch, "num_osds": 2, "num_up_osds": up, "num_in_osds": 2, "osd_up_since": since}
-
-    osds = state_sampler_agent.Osds(None)
-    assert osds.follow(status(1, 2, 1), ask) == []
-    with pytest.raises(state_sampler_agent.NoReply):
-        osds.follow(status(4, 2, 3), ask)
-    begin = 1795269360.5
-    assert osds.follow(status(4, 2, 3), ask) == [
-        {"epoch": 2, "t": begin + 2, "down": [0]},
-        {"epoch": 3, "t": begin + 3, "up": [0]},
-        {"epoch": 4, "t": begin + 4, "out": [0]},
-    ]
-    assert asked == [1, 2, 3, 3, 4]
-    assert osds.follow(status(9, 2, 3), ask) == [] and len(asked) == 5  # only placements changed
-
-
-def test_maps_that_are_trimmed_are_left_out_but_for_the_newest_one() -> None:
-    maps = {5: dump(5, [1, 1], [1, 1]), 6: dump(6, [0, 1], [1, 1])}
-
-    def ask(question: Dict[str, Any]) -> Dict[str, Any]:
-        if question["epoch"] not in maps:
-            raise state_sampler_agent.NoReply(f"osd dump: there is no map for epoch {question['epoch']}")
-        return maps[question["epoch"]]
-
-    def status(epoch: int) -> Dict[str, Any]:
-        return {"epoch": epoch, "num_osds": 2, "num_up_osds": 1, "num_in_osds": 2, "osd_up_since": 1}
-
-    osds = state_sampler_agent.Osds(2)
-    assert [change["down"] for change in osds.follow(status(6), ask)] == [[0]]
-    assert osds.missed == "OSD maps up to 4 are trimmed" and osds.ids == [0, 1]
-    with pytest.raises(state_sampler_agent.NoReply):  # the monitor that is asked does not have it yet
-        state_sampler_agent.Osds(None).follow(status(7), ask)
 
 
 @pytest.mark.parametrize(
