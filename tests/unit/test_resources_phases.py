@@ -356,7 +356,7 @@ def test_osds_that_nobody_watched_beside_others_make_no_sum(watched: Path) -> No
     summary = summarize(watched)
     jsonschema.validate(summary, json_schema())
     made = summary["resources"]["phases"]["new"]
-    assert made["unwatched"] == ["osd.7", "osd.8"]
+    assert made["unwatched"] == 2 and summary["resources"]["unwatched"] == ["osd.7", "osd.8"]
     assert list(made["classes"]) == ["rgw", "generator"] and made["ops_per_core"] is None
     assert {daemon["id"] for daemon in made["daemons"] if daemon["class"] == "osd"} == {"1", "2"}
     texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]

@@ -203,7 +203,7 @@ def _missing(line: Line) -> Iterator[str]:
     if line.get("missing"):
         yield f"{', '.join(line['missing'])}: not watched"
     if line.get("unwatched"):
-        yield f"{several(len(line['unwatched']), 'OSD')}: not watched"
+        yield f"{several(line['unwatched'], 'OSD')}: not watched"
     unknown = sorted({net["node"] for net in line["interfaces"] if net["side"] and not net["speed_mbit"]})
     if unknown:
         yield f"the speed of the network is not known: {', '.join(unknown)}"

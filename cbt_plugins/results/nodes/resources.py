@@ -6,7 +6,7 @@ import contextlib
 import re
 from fractions import Fraction
 from pathlib import Path
-from typing import AbstractSet, Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -56,31 +56,34 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     wanted = nodes_to_watch(run.path)
     node_lines: Dict[str, Dict[str, Any]] = {}
     usage_of_phase: Dict[str, Any] = {}
-    for phase, line in zip(run.phases, phases):
+    # a phase's own folder: archives of before the monitors ran across phases
+    of_phases = [read_nodes(phase.path / "monitors", offsets) for phase, _ in zip(run.phases, phases)]
+    every = [*of_run, *(node for nodes in of_phases for node in nodes)]
+    unwatched = unwatched_osds(run.path, {f"{d.daemon_class}.{d.id}" for node in every for d in node.daemons})
+    for phase, line, of_phase in zip(run.phases, phases, of_phases):
         window = (line["window"]["start"], line["window"]["end"])
         if window[1] <= window[0]:
             continue
-        # a phase's own folder: archives of before the monitors ran across phases
-        phase_nodes = [*of_run, *read_nodes(phase.path / "monitors", offsets)]
+        phase_nodes = [*of_run, *of_phase]
         run.damage.update(dict.fromkeys(text for node in phase_nodes for text in node.damage))
         nodes = [node for node in phase_nodes if node.processors.meets(*window)]
         if nodes:
             names = {node.name for node in nodes}
             seen = {node.name: roles_at(node, roles) for node in phase_nodes}
             missing = {name: seen.get(name) or roles.get(name) or () for name in wanted if name not in names}
-            watched = {f"{daemon.daemon_class}.{daemon.id}" for node in phase_nodes for daemon in node.daemons}
-            unseen = Unseen(missing, unwatched_osds(run.path, watched))
+            unseen = Unseen(missing, len(unwatched))
             usage_of_phase[phase.name] = of_window(nodes, window, _load(phase, line), roles, networks, unseen)
             for node in nodes:
                 node_lines.setdefault(node.name, _about(node, nodes, roles))
-    return {"nodes": list(node_lines.values()), "phases": usage_of_phase} if usage_of_phase else None
+    named = {"unwatched": unwatched} if unwatched else {}
+    return {"nodes": list(node_lines.values()), "phases": usage_of_phase, **named} if usage_of_phase else None
 
 
 class Unseen(NamedTuple):
-    """The blind spots of a phase: nodes without samples with their roles, and OSDs that were not watched as others."""
+    """The blind spots of a phase: nodes without samples with their roles, and the number of unwatched OSDs."""
 
     nodes: Mapping[str, Sequence[str]]
-    osds: Sequence[str]
+    osds: int
 
     @property
     def classes(self) -> AbstractSet[str]:
@@ -88,13 +91,12 @@ class Unseen(NamedTuple):
         classes = {daemon_class for roles in self.nodes.values() for daemon_class in _classes_of(roles)}
         return classes | {"osd"} if self.osds else classes
 
-    def named(self) -> Dict[str, List[str]]:
-        """Return the names as the summary has them; no key for none."""
-        names = {"missing": list(self.nodes), "unwatched": list(self.osds)}
-        return {key: blind for key, blind in names.items() if blind}
+    def plain(self) -> Dict[str, Any]:
+        """Return the blind spots as the summary of a phase has them; no key for none."""
+        return {key: blind for key, blind in {"missing": list(self.nodes), "unwatched": self.osds}.items() if blind}
 
 
-_ALL_SEEN = Unseen({}, ())
+_ALL_SEEN = Unseen({}, 0)
 
 
 def nodes_to_watch(run: Path) -> List[str]:
@@ -147,7 +149,9 @@ def resource_warnings(
         if node.get("clock"):
             text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
             warnings.append({"code": "resources-gap", "text": text})
-    warnings += _of_unwatched_osds(watched)
+    unwatched = (resources_section or {}).get("unwatched")
+    if unwatched:
+        warnings.append({"code": "monitor-limited", "text": text_of("resources", unwatched, "OSDs have no sums")})
     for name, line in watched.items():
         shares = {n["node"]: n["watched"] for n in line["nodes"] if n["watched"] < WATCHED}
         shares.update(dict.fromkeys(line.get("missing") or (), 0.0))
@@ -171,12 +175,6 @@ def resource_warnings(
             text = _BOUND + line["bottleneck"]["evidence"][0]
             warnings.append({"code": "generator-bound", "text": text, "phase": name})
     return warnings
-
-
-def _of_unwatched_osds(watched: Mapping[str, Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
-    osds = list(dict.fromkeys(osd for line in watched.values() for osd in line.get("unwatched") or ()))
-    if osds:
-        yield {"code": "monitor-limited", "text": text_of("resources", osds, "OSDs have no sums")}
 
 
 def read_nodes(folder: Path, offsets: Mapping[str, float]) -> List[NodeSamples]:
@@ -306,7 +304,7 @@ def of_window(
             },
         },
     }
-    usage.update(unseen.named())
+    usage.update(unseen.plain())
     usage["bottleneck"] = bottleneck(usage, load)
     return usage
 
