@@ -64,7 +64,7 @@ def capacity(args: argparse.Namespace) -> Answer:
     if args.fill is not None:
         if available is None or not sizes or not data["mean_size"]:
             raise ValueError("--fill needs sizes (--sizes) and space (--raw and --pool, --available or --df)")
-        each = capacity_model.number_of_objects(available, args.fill, data["mean_size"], args.buckets)
+        each = capacity_model.objects_per_bucket(available, args.fill, data["mean_size"], args.buckets)
         objects = each * args.buckets
         data.update(fill=args.fill, objects_per_bucket=each, objects=objects)
         of = f"{percent(args.fill)} of the available space"

@@ -31,9 +31,9 @@ from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
-from cbt_plugins.run.abandoned_run import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
+from cbt_plugins.run.undo_by_user import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
 
 from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say, warn
 

@@ -11,11 +11,11 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from cbt_plugins.cluster_conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
 from cbt_plugins.faults import node_shell
+from cbt_plugins.faults.changes_left_open import ChangesLeftOpen
 from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
 from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock
 from cbt_plugins.faults.cluster_settings import SettingsMaker
 from cbt_plugins.faults.command_runner import Runner
-from cbt_plugins.faults.earlier_process import EarlierProcess
 from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.prepared_fault import Prepared, Preparer
 from cbt_plugins.faults.safety_judge import Judge
@@ -75,7 +75,7 @@ class Injector:
         preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
         self._judge = Judge(self.journal, preparer, self.lock, self._limits, self._performer.clock)
         self._hold = Hold(self.journal, self.lock, access.run_id)
-        self._earlier = EarlierProcess(self.journal)
+        self._left_open = ChangesLeftOpen(self.journal)
 
     # ---- one run per cluster ----
 
@@ -179,7 +179,7 @@ class Injector:
         Raises FaultError after the undo of a part that could not be made.
         """
         self._may_begin()
-        left = self.undo(self._earlier.half_made())
+        left = self.undo(self._left_open.half_made())
         if left:
             raise FaultError("not undone: " + "; ".join(map(str, left)))
         for label, make in parts:
@@ -188,7 +188,7 @@ class Injector:
 
     def no_longer_set_up(self) -> List[str]:
         """Return the labels of parts of `set_up` whose undo has begun or ended."""
-        return self._earlier.no_longer_made()
+        return self._left_open.no_longer_made()
 
     def speed_up_recovery(self) -> None:
         """Set `Settings.recovery`, unless it is in force; the first `inject` calls this."""
@@ -209,14 +209,14 @@ class Injector:
 
         Raises FaultError when the fault is refused; because of PGs in a transient state only after some seconds.
         """
-        self._earlier.refuse_before_undo()
+        self._left_open.refuse_before_undo()
         self.speed_up_recovery()
         return self._judge.ready(fault)
 
     def inject_ready(self, prepared: Prepared, wait: bool = True) -> Prepared:
         """Inject a fault that is `ready`. Raises FaultError as `inject` does."""
         fault = prepared.fault
-        self._earlier.refuse_before_undo()
+        self._left_open.refuse_before_undo()
         if not fault.targets:
             self.journal.say("chosen", label=fault.label, seed=fault.seed, targets=list(prepared.targets.named))
         if prepared.assessment.findings:
@@ -259,7 +259,7 @@ class Injector:
         return self._performer.undo_all(prepared)
 
     def _may_begin(self) -> None:
-        self._earlier.refuse_before_undo()
+        self._left_open.refuse_before_undo()
         self.lock.check()
 
     def _set(self, label: str, steps: Sequence[Step]) -> None:

@@ -45,7 +45,7 @@ def mean_size(sizes: Sizes) -> float:
     return sum((low + high) / 2 * weight for low, high, weight in sizes) / _total(sizes)
 
 
-def number_of_objects(capacity: float, fill: float, mean: float, buckets: int = 1) -> int:
+def objects_per_bucket(capacity: float, fill: float, mean: float, buckets: int = 1) -> int:
     """Return the objects per bucket that fill this share of the capacity: capacity x fill / mean / buckets, cut off."""
     return int(capacity * fill / mean / buckets)
 

@@ -19,8 +19,8 @@ from cbt_plugins.checksums import check_sums, sum_of_sums
 from cbt_plugins.journal import read_json, read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
+from cbt_plugins.results.compiled_schema import Matches, compile_schema
 from cbt_plugins.results.result_file import Unreadable, reading
-from cbt_plugins.results.schema_acceptor import Accepts, acceptor_of
 
 FILE = "summary.json"
 #: 1 (a development version): phases by warp and cbt-hybrid. 2 (0.2.0): the terms of docs/GLOSSARY.md
@@ -43,7 +43,7 @@ def check(data: Any) -> None:
 
     Beyond JSON Schema, NaN is no number. ImportError: jsonschema, which says where, is missing.
     """
-    if _acceptor()(data):
+    if _matches_schema()(data):
         return
     errors = [f"{error.json_path}: {error.message[:200]}" for error in islice(validator().iter_errors(data), 5)]
     if errors:
@@ -51,8 +51,8 @@ def check(data: Any) -> None:
 
 
 @lru_cache(maxsize=1)
-def _acceptor() -> Accepts:
-    return acceptor_of(json_schema())
+def _matches_schema() -> Matches:
+    return compile_schema(json_schema())
 
 
 @lru_cache(maxsize=1)

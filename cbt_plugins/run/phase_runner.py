@@ -18,12 +18,12 @@ from cbt_plugins.plan import Phase, Plan, Settings
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
+from cbt_plugins.run.killed_run_files import set_aside
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.phase_start_state import restore_state
 from cbt_plugins.run.preflight import Ready
-from cbt_plugins.run.rescue import set_aside
 from cbt_plugins.run.upgrade import Upgrader
 from cbt_plugins.run.wait_phase import wait
 

@@ -32,10 +32,10 @@ from cbt_plugins.run import cluster_preparation
 from cbt_plugins.run.buckets import Buckets, BucketsByS3
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
+from cbt_plugins.run.killed_run_files import rescue
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.reporting import is_reported, summarize
-from cbt_plugins.run.rescue import rescue
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import ScratchFolder
 from cbt_plugins.run.wait_phase import after_phases

@@ -12,7 +12,7 @@ from cbt_plugins.models.capacity import (
     as_cosbench_draws,
     max_avail,
     mean_size,
-    number_of_objects,
+    objects_per_bucket,
     parse_cosbench,
     per_day,
     per_second,
@@ -44,15 +44,15 @@ def test_the_mean_of_the_study() -> None:
     ("mean", "number"), [(62e6, 353_262), (62 * MIB, 336_897), (63_498_100, 344_927), (53_012_350, 413_154)]
 )
 def test_numobj_of_the_study(mean: float, number: int) -> None:
-    assert number_of_objects(332 * TIB, 0.3, mean, 5) == number
+    assert objects_per_bucket(332 * TIB, 0.3, mean, 5) == number
 
 
 def test_numobj_of_the_older_tool() -> None:
     usable = max_avail(174e12, THREE, full=1.0)
     assert usable == pytest.approx(58e12)
-    assert number_of_objects(usable, 1.0, 1e6, 10) == 5_800_000
-    assert [number_of_objects(usable, fill, 1e6, 10) for fill in (0.25, 0.5)] == [1_450_000, 2_900_000]
-    assert [number_of_objects(usable, fill, 1e6) for fill in (0.25, 0.5)] == [14_500_000, 29_000_000]
+    assert objects_per_bucket(usable, 1.0, 1e6, 10) == 5_800_000
+    assert [objects_per_bucket(usable, fill, 1e6, 10) for fill in (0.25, 0.5)] == [1_450_000, 2_900_000]
+    assert [objects_per_bucket(usable, fill, 1e6) for fill in (0.25, 0.5)] == [14_500_000, 29_000_000]
 
 
 def cosbench(weights: Sequence[int]) -> List[int]:

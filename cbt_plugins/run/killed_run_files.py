@@ -1,4 +1,4 @@
-"""Rescue of what a killed invocation left behind: rows and monitor files from the nodes, its phase as partial."""
+"""Files of a killed invocation: rows and monitor files are fetched from the nodes, its phase is kept as partial."""
 
 from __future__ import annotations
 

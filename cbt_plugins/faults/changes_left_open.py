@@ -1,4 +1,4 @@
-"""Resume of a run: open changes of an earlier process are undone first; its pools and users are used again."""
+"""Changes that a killed process of this run has left open: undone before new faults, but pools and users are kept."""
 
 from __future__ import annotations
 
@@ -9,16 +9,16 @@ from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo_journal import UndoJournal
 
 
-class EarlierProcess:
-    """Earlier processes of this run, known from the journal."""
+class ChangesLeftOpen:
+    """Changes of earlier processes of this run that the journal has as open, when this process begins."""
 
     def __init__(self, journal: UndoJournal) -> None:
         self._journal = journal
-        self._left_open = {record.id for record in journal.still_open() if record.kind != PREPARED}
+        self._ids = {record.id for record in journal.still_open() if record.kind != PREPARED}
 
     def refuse_before_undo(self) -> None:
         """Raise FaultError while a fault or a setting of an earlier process is open: no fault is injected then."""
-        left = [record for record in self._journal.still_open() if record.id in self._left_open]
+        left = [record for record in self._journal.still_open() if record.id in self._ids]
         if left:
             many = "; ".join(f"{record.label}: {record.step.what}" for record in left)
             raise FaultError(f"an earlier process left open changes: {many}; run `cbt-tools undo` first")

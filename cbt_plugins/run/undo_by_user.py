@@ -1,4 +1,4 @@
-"""A run that will not be resumed: the events of its undo, and the removal of its buckets, by its archive alone."""
+"""`cbt-tools undo` of a run that will not be resumed: the events of its undo, and the removal of its buckets."""
 
 from __future__ import annotations
 

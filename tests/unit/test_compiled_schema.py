@@ -1,4 +1,4 @@
-"""The quick look at a summary accepts what jsonschema accepts, and nothing else."""
+"""The quick look at a summary matches what jsonschema matches, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import Any, Iterator, List, Tuple
 import archive_builder
 import pytest
 
-from cbt_plugins.results.schema_acceptor import acceptor_of
+from cbt_plugins.results.compiled_schema import compile_schema
 from cbt_plugins.results.summary_file import dumps, json_schema, summarize, validator
 
 pytest.importorskip("jsonschema")
@@ -35,14 +35,14 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> Any:
 
 
 def test_a_summary_is_accepted_and_a_tuple_is_a_list(summary: Any) -> None:
-    accepts = acceptor_of(json_schema())
-    assert accepts(summary)
-    assert accepts({**summary, "warnings": tuple(summary["warnings"])})
+    matches = compile_schema(json_schema())
+    assert matches(summary)
+    assert matches({**summary, "warnings": tuple(summary["warnings"])})
 
 
 def test_it_accepts_nothing_that_the_validator_refuses(summary: Any) -> None:
     """One value of a summary is another, one is missing, or one is new; a float that is whole may be left to it."""
-    accepts, chance, refused = acceptor_of(json_schema()), random.Random(1), 0
+    matches, chance, refused = compile_schema(json_schema()), random.Random(1), 0
     spots = list(places(summary))
     for _ in range(600):
         container, key = chance.choice(spots)
@@ -55,7 +55,7 @@ def test_it_accepts_nothing_that_the_validator_refuses(summary: Any) -> None:
         else:
             container[key] = chance.choice(VALUES)
         is_valid = validator().is_valid(summary)
-        assert accepts(summary) == is_valid, (key, former, container)
+        assert matches(summary) == is_valid, (key, former, container)
         refused += not is_valid
         container.clear()
         container.update(former) if isinstance(container, dict) else container.extend(former)
@@ -64,4 +64,4 @@ def test_it_accepts_nothing_that_the_validator_refuses(summary: Any) -> None:
 
 def test_an_unknown_keyword_is_named() -> None:
     with pytest.raises(ValueError, match="pattern"):
-        acceptor_of({"properties": {"a": {"pattern": "x"}}})
+        compile_schema({"properties": {"a": {"pattern": "x"}}})

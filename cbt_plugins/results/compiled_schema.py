@@ -8,7 +8,7 @@ from __future__ import annotations
 from typing import Any, Callable, Dict, FrozenSet, Mapping, Sequence, Set
 
 #: whether a value is what a schema says; False may also mean that jsonschema has to look
-Accepts = Callable[[Any], bool]
+Matches = Callable[[Any], bool]
 
 _TYPES: Mapping[str, Set[type]] = {
     "integer": {int},
@@ -28,18 +28,18 @@ _OF_NUMBERS = {"type", "minimum"}
 _DEFS = "#/$defs/"
 
 
-def acceptor_of(schema: Mapping[str, Any]) -> Accepts:
-    """Return the function that accepts what the schema says; NaN is no number there, and a tuple is an array.
+def compile_schema(schema: Mapping[str, Any]) -> Matches:
+    """Return the function that matches what the schema says; NaN is no number there, and a tuple is an array.
 
     Raises ValueError for a keyword that is not known here.
     """
-    defs: Dict[str, Accepts] = {}
+    defs: Dict[str, Matches] = {}
     for name, part in schema.get("$defs", {}).items():
         defs[_DEFS + name] = _compiled(part, defs)
     return _compiled(schema, defs)
 
 
-def _compiled(schema: Any, defs: Mapping[str, Accepts]) -> Accepts:
+def _compiled(schema: Any, defs: Mapping[str, Matches]) -> Matches:
     if isinstance(schema, bool):
         return lambda value: schema
     keywords = {key: of for key, of in schema.items() if key not in _WITHOUT_MEANING}
@@ -55,7 +55,7 @@ def _compiled(schema: Any, defs: Mapping[str, Accepts]) -> Accepts:
     return _all_of(checks)
 
 
-def _all_of(checks: Sequence[Accepts]) -> Accepts:
+def _all_of(checks: Sequence[Matches]) -> Matches:
     if len(checks) == 1:
         return checks[0]
     if len(checks) == 2:
@@ -64,8 +64,8 @@ def _all_of(checks: Sequence[Accepts]) -> Accepts:
     return lambda value: all(check(value) for check in checks)
 
 
-def _object(properties: Mapping[str, Accepts], required: FrozenSet[str], additional: Accepts) -> Accepts:
-    def accepts(value: Any) -> bool:
+def _object(properties: Mapping[str, Matches], required: FrozenSet[str], additional: Matches) -> Matches:
+    def matches(value: Any) -> bool:
         if not isinstance(value, dict):
             return True
         for name, part in value.items():
@@ -73,51 +73,51 @@ def _object(properties: Mapping[str, Accepts], required: FrozenSet[str], additio
                 return False
         return required <= value.keys()
 
-    return accepts
+    return matches
 
 
-def _type(names: Any, _: Mapping[str, Accepts]) -> Accepts:
+def _type(names: Any, _: Mapping[str, Matches]) -> Matches:
     kinds: Set[type] = set().union(*(_TYPES[name] for name in ([names] if isinstance(names, str) else names)))
     return lambda value: type(value) in kinds and (type(value) is not float or value == value)
 
 
-def _constants(values: Any, _: Mapping[str, Accepts]) -> Accepts:
+def _constants(values: Any, _: Mapping[str, Matches]) -> Matches:
     typed_values = {(type(value), value) for value in values}
     return lambda value: type(value) in _CONSTANTS and (type(value), value) in typed_values
 
 
-def _any_of(schemas: Any, defs: Mapping[str, Accepts]) -> Accepts:
+def _any_of(schemas: Any, defs: Mapping[str, Matches]) -> Matches:
     ways = [_compiled(schema, defs) for schema in schemas]
     return lambda value: any(way(value) for way in ways)
 
 
-def _items(schema: Any, defs: Mapping[str, Accepts]) -> Accepts:
-    accepts_item = _compiled(schema, defs)
+def _items(schema: Any, defs: Mapping[str, Matches]) -> Matches:
+    item_matches = _compiled(schema, defs)
     of_numbers = schema.keys() - _WITHOUT_MEANING <= _OF_NUMBERS
 
-    def accepts(value: Any) -> bool:
+    def matches(value: Any) -> bool:
         if not isinstance(value, (list, tuple)):
             return True
         one_of_each = {type(item): item for item in value} if of_numbers else {}
         if not one_of_each or not one_of_each.keys() <= {*_NUMBERS, type(None)}:
-            return all(map(accepts_item, value))
+            return all(map(item_matches, value))
         numbers = value if type(None) not in one_of_each else [item for item in value if item is not None]
-        if numbers and (sum(numbers) != sum(numbers) or not accepts_item(min(numbers))):  # a sum with a NaN is one
+        if numbers and (sum(numbers) != sum(numbers) or not item_matches(min(numbers))):  # a sum with a NaN is one
             return False
-        return all(map(accepts_item, one_of_each.values()))
+        return all(map(item_matches, one_of_each.values()))
 
-    return accepts
+    return matches
 
 
-def _of_number(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Mapping[str, Accepts]], Accepts]:
-    def acceptor(limit: Any, _: Mapping[str, Accepts]) -> Accepts:
+def _of_number(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Mapping[str, Matches]], Matches]:
+    def check_of_limit(limit: Any, _: Mapping[str, Matches]) -> Matches:
         return lambda value: type(value) not in _NUMBERS or holds(value, limit)
 
-    return acceptor
+    return check_of_limit
 
 
-#: keyword of a schema -> what makes the function that accepts values by it
-_KEYWORDS: Mapping[str, Callable[[Any, Mapping[str, Accepts]], Accepts]] = {
+#: keyword of a schema -> what makes the function that matches values by it
+_KEYWORDS: Mapping[str, Callable[[Any, Mapping[str, Matches]], Matches]] = {
     "type": _type,
     "$ref": lambda name, defs: lambda value: defs[name](value),  # a schema may be within itself
     "enum": _constants,
