@@ -33,6 +33,8 @@ from chromium import CHROMIUM, Browser
 OPENED = 7
 #: classes of daemons that were watched
 CLASSES = ("osd", "rgw", "mon", "mgr", "generator")
+
+
 def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
     """Write a run with one phase of so many hours; return the run's directory and the number of requests."""
     run = archive / "results" / "00000000" / "id-00000001"
