@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import itertools
 import math
 import os
 from dataclasses import dataclass, field
@@ -146,21 +145,35 @@ def find_runs(path: Path) -> List[Path]:
     confine(path)
     if path.name.startswith("id-") or (path / "phases").is_dir():
         return [path]
-    for pattern in ("results/*/id-*", "*/id-*", "id-*"):
-        # not through a link, which could lead anywhere
-        runs = sorted(p for p in path.glob(pattern) if p.is_dir() and not _through_link(path, p))
+    for places in _places_of_runs(path):
+        runs = [Path(run) for place in places for run in _folders_in(place, "id-")]
         if runs:
             return runs
-    # a glob finds nothing where it may not look
     for folder in (path, path / "results", *path.glob("results/*"), *path.glob("[0-9]*")):
         if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
             raise Unreadable(f"{folder}: {NOT_ALLOWED}")
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
 
 
-def _through_link(folder: Path, path: Path) -> bool:
-    """Return whether a path below a folder is a symbolic link, or leads through one."""
-    return any(part.is_symlink() for part in itertools.takewhile(lambda part: part != folder, (path, *path.parents)))
+def _places_of_runs(path: Path) -> Iterator[List[str]]:
+    """Yield the folders that may have the runs of an archive, then those of its results/, then those of an iteration.
+    """
+    results = os.path.join(path, "results")
+    if not os.path.islink(results):
+        yield _folders_in(results)
+    yield _folders_in(str(path))
+    yield [str(path)]
+
+
+def _folders_in(folder: str, prefix: str = "") -> List[str]:
+    """Return the folders in a folder, sorted; [] if it cannot be read. A link is left out: it could lead anywhere."""
+    try:
+        with os.scandir(folder) as entries:
+            return sorted(
+                entry.path for entry in entries if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
+            )
+    except OSError:
+        return []
 
 
 def read_run(path: Path, going_on: bool = False) -> ArchivedRun:
