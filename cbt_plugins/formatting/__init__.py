@@ -9,11 +9,13 @@ NONE = "-"
 
 
 def plain(value: Optional[float]) -> str:
-    """Format a number: 1.234 12.34 123.4 1234 12,345, by the printed form, so that 999.96 does not become 1000.0."""
+    """Format a number: 0.0004 1.234 12.34 123.4 1234 12,345, by the printed form: 999.96 does not become 1000.0."""
     if value is None:
         return NONE
     if value == 0:
         return "0"
+    if abs(value) < 0.0005:
+        return f"{value:.1g}"
     for digits in (3, 2, 1):
         text = f"{value:.{digits}f}"
         if len(text.lstrip("-").replace(".", "")) <= 4:

@@ -1,6 +1,7 @@
 """How much the same failure scatters on one cluster, and how often a gate on it is wrong: A/A pairs on a lab.
 
     ./run bench failures [PAIRS [MINUTES [FAILURE ...]]]
+    ./run bench failures planted [SLEEP [MINUTES]]
     ./run bench failures table tests/data/failures/*.jsonl
 
 `./run bench failures 20 400 all` makes 20 pairs of each of ten failures. Without words: 10 pairs in at most 40 minutes
@@ -8,6 +9,9 @@ of the three shortest failures. An archive is a run of `resilience:` that repeat
 repetitions one after the other are a pair of equal arms: nothing differs between them. A gate compares two archives one
 after the other: what it calls a regression is a false alarm. Gates of repetitions that are drawn from all archives are
 counted too, in a line of their own: their repetitions are real, the archives are not.
+
+`planted` makes archives in turns, base and new, new and base, of `node down`. In those of new, OSDs sleep SLEEP seconds
+after each object that they recover. A gate compares each base with its new on the time until active+clean.
 
 Each score is written to failures.jsonl in the folder of the archives, which is kept if it is given in ARCHIVES. `table`
 prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of one lab.
@@ -82,6 +86,11 @@ CONFIG: Dict[str, Any] = {
 }
 
 
+#: of `planted`: the failure, the metric, and the limit of its gate; objects, so that recovery takes long enough
+PLANTED, RECOVERY, RECOVERY_LIMIT, PLANTED_OBJECTS = "node down", ("cluster", "recovery_s"), "10%", 4000
+SLEEP = 0.2
+
+
 class Score(NamedTuple):
     """A number of one repetition."""
 
@@ -92,10 +101,10 @@ class Score(NamedTuple):
     value: float
 
 
-def run(folder: Path, lab: Path, number: int, failures: Dict[str, Any]) -> Path:
-    """Run `resilience:` once; return the archive."""
+def run(folder: Path, lab: Path, number: int, failures: Dict[str, Any], **keys: Any) -> Path:
+    """Run `resilience:` once, with more keys of the section; return the archive."""
     config = json.loads(json.dumps(CONFIG))
-    config["benchmarks"]["resilience"]["failures"] = failures
+    config["benchmarks"]["resilience"].update(failures=failures, **keys)
     file, archive = folder / f"run{number}.yaml", folder / f"archive{number}"
     file.write_text(yaml.safe_dump(config, sort_keys=False))
     line = [*TOOLS, "lab", "exec", "--dir", str(lab), "node0", "--", sys.executable, "-m", "cbt_plugins"]
@@ -238,6 +247,42 @@ def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minut
     print_drawn(made, list(failures))
 
 
+def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minutes: float) -> None:
+    """Make archives with and without a slower recovery until the next block would end after `minutes`; print both."""
+    slower = {"settings": {"config": {"osd": {"osd_recovery_sleep": sleep}}}}
+    begin, longest, number, found, ratios = time.monotonic(), 0.0, 0, 0, []
+    while time.monotonic() - begin + longest < 60 * minutes:
+        start, sides = time.monotonic(), {}
+        for side in ("base", "new") if len(ratios) % 2 == 0 else ("new", "base"):
+            number += 1
+            keys = slower if side == "new" else {}
+            sides[side] = run(folder, lab, number, failures, fill={"objects": PLANTED_OBJECTS}, **keys)
+        longest = max(longest, time.monotonic() - start)
+        seconds = {side: recovery_seconds(archive) for side, archive in sides.items()}
+        if not all(seconds.values()):
+            print(f"block {len(ratios) + 1}: a side did not recover: {seconds}", flush=True)
+            return
+        ratios.append(statistics.median(seconds["new"]) / statistics.median(seconds["base"]))
+        limit = f"--limit={PLANTED}.{'.'.join(RECOVERY)}={RECOVERY_LIMIT}"
+        line = [*TOOLS, "gate", str(sides["base"]), str(sides["new"]), limit]
+        done = subprocess.run(line, capture_output=True, text=True, check=False)
+        found += done.returncode == 1
+        last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
+        print(f"block {len(ratios)}: {seconds}, ratio {ratios[-1]:.2f}; gate: {' '.join(last)}", flush=True)
+    print(f"{len(ratios)} blocks, median ratio {statistics.median(ratios):.2f}, found by the gate in {found}")
+
+
+def recovery_seconds(archive: Path) -> List[float]:
+    """Return the seconds until active+clean of each repetition of PLANTED."""
+    return [
+        value
+        for record in records_of(archive)
+        for measurement in record.measurements
+        if (measurement.phase, measurement.op, measurement.metric) == (PLANTED, *RECOVERY)
+        for value in measurement.repeats or ()
+    ]
+
+
 def print_drawn(made: Sequence[Score], failures: Sequence[str]) -> None:
     share = drawn(made, failures)
     if share is not None:
@@ -267,11 +312,13 @@ def main(args: Sequence[str]) -> int:
         return 0
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     catalogue: Dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
-    names = list(args[2:]) or list(SHORTEST)
+    plants = args[:1] == ["planted"]
+    numbers = [float(word) for word in (args[1:3] if plants else args[:2])]
+    names = [PLANTED] if plants else list(args[2:]) or list(SHORTEST)
     if names == ["all"]:
         names = [name for name in catalogue if name not in REFUSED]
     failures = {name: catalogue[name] for name in names}
-    pairs, minutes = int(args[0]) if args else 10, float(args[1]) if len(args) > 1 else 40.0
+    minutes = numbers[1] if numbers[1:] else 40.0
     kept = os.environ.get("ARCHIVES")
     folder = Path(kept or tempfile.mkdtemp(dir=os.environ.get("TMPDIR", "/var/tmp"), prefix="failures-")).resolve()
     folder.mkdir(parents=True, exist_ok=True)
@@ -279,7 +326,10 @@ def main(args: Sequence[str]) -> int:
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}; {', '.join(failures)}", flush=True)
     try:
         subprocess.run([*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE], check=True)
-        measure(folder, lab, failures, pairs, minutes)
+        if plants:
+            plant(folder, lab, failures, numbers[0] if numbers else SLEEP, minutes)
+        else:
+            measure(folder, lab, failures, int(numbers[0]) if numbers else 10, minutes)
     finally:
         subprocess.run([*TOOLS, "lab", "down", "--wipe", "--dir", str(lab)], check=False, capture_output=True)
         if not kept:
