@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from cbt_plugins import __version__
+from cbt_plugins.exit_status import STATUSES
 from cbt_plugins.formatting.screen import printable_output
 
-from .command import STATUSES, CommandError, Parser, call, explain
+from .command import CommandError, Parser, call, explain
 
 #: each verb is a module of this package with `add_arguments` and `run`; its docstring's first line is the verb's help
 VERBS = (

@@ -9,7 +9,9 @@ import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
-from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, CommandError, explain, say
+from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK
+
+from .command import CommandError, explain, say
 from .format_option import JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:

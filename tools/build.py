@@ -13,9 +13,10 @@ import sys
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Tuple
 
+from cbt_plugins.exit_status import FAILED, OK
 from cbt_plugins.programs import cache_dir
 
-from .command import FAILED, OK, CommandError, explain
+from .command import CommandError, explain
 
 MODULE = Path(__file__).resolve().parent / "companion"
 

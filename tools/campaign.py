@@ -7,7 +7,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Iterator
 
-from .command import FAILED, INCONCLUSIVE, INTERRUPTED, OK, USAGE_OF_COMPARISON, CommandError, explain, say
+from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK
+
+from .command import USAGE_OF_COMPARISON, CommandError, explain, say
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, put
 
 _STATUSES = {

@@ -8,23 +8,10 @@ import sys
 import textwrap
 from typing import Callable, Iterator, Mapping, NoReturn, Sequence
 
+from cbt_plugins.exit_status import INTERRUPTED, OK, STATUSES, UNREAD, UNUSABLE, USAGE
 from cbt_plugins.formatting.screen import RED, YELLOW, NoReader, discard, painted, paper_of, printable, write_coloured
 from cbt_plugins.results.result_file import NOT_ALLOWED, NotThere, Unreadable
 
-OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER = 0, 1, 2, 3, 4, 5
-CANNOT, INTERRUPTED, UNREAD = 125, 130, 141
-#: exit statuses of all verbs; the help of a verb lists the statuses that it may return
-STATUSES = {
-    OK: "done",
-    FAILED: "the verb failed, or a check was not passed",
-    USAGE: "an error in the command line or in a file that it names; or a missing path",
-    INCONCLUSIVE: "inconclusive",
-    UNUSABLE: "a run is incomplete, unusable or unreadable; the result has the other runs",
-    ANOTHER_CLUSTER: "the cluster was recreated after the run",
-    CANNOT: "a side of a pull request could not be tested",
-    INTERRUPTED: "interrupted",
-    UNREAD: "the reader of the output ended early, such as `head`",
-}
 #: exit status 2 of a verb that compares runs
 USAGE_OF_COMPARISON = {USAGE: f"{STATUSES[USAGE]}; or runs that cannot be compared"}
 #: optional Python package -> the extra of cbt-plugins that installs it

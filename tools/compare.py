@@ -8,9 +8,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Iterator, List, Sequence, Tuple
 
 from cbt_plugins.config.units import format_percent
+from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
-from .command import OK, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain, help_text, say
+from .command import USAGE_OF_COMPARISON, CommandError, explain, help_text, say
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, put
 
 if TYPE_CHECKING:

@@ -6,9 +6,10 @@ import argparse
 import sys
 from pathlib import Path
 
+from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.results.result_file import Unreadable, reading
 
-from .command import OK, UNUSABLE, CommandError, explain, say, warn
+from .command import CommandError, explain, say, warn
 from .export_cbt import export_curves
 from .format_option import CSV, add_formats, add_renamed, format_of, is_file, put
 

@@ -5,9 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Set
 
+from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.journal import read_text
 
-from .command import OK, UNUSABLE, CommandError, warn
+from .command import CommandError, warn
 
 if TYPE_CHECKING:
     from cbt_plugins.report.export.curves import ArchivedCurves

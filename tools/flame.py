@@ -5,7 +5,9 @@ from __future__ import annotations
 import argparse
 from pathlib import Path
 
-from .command import OK, UNUSABLE, CommandError, explain, warn
+from cbt_plugins.exit_status import OK, UNUSABLE
+
+from .command import CommandError, explain, warn
 from .format_option import HTML, MD, TEXT, add_formats, format_of, put
 
 FOLDED = "folded"

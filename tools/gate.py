@@ -6,10 +6,11 @@ import argparse
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, UNUSABLE
 from cbt_plugins.metrics import ALPHA
 
 from . import compare
-from .command import FAILED, INCONCLUSIVE, UNUSABLE, USAGE_OF_COMPARISON, CommandError, explain
+from .command import USAGE_OF_COMPARISON, CommandError, explain
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:

@@ -8,8 +8,10 @@ import os
 from pathlib import Path
 from typing import TYPE_CHECKING, Optional, Sequence
 
+from cbt_plugins.exit_status import OK, UNUSABLE
+
 from . import compare
-from .command import OK, UNUSABLE, CommandError, explain, say, warn
+from .command import CommandError, explain, say, warn
 from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, is_file, put
 
 if TYPE_CHECKING:

@@ -10,8 +10,9 @@ from typing import Callable, List, Mapping, Tuple
 from cbt_plugins.config.converters import cosbench, elbencho
 from cbt_plugins.config.converters.conversion import ConversionError
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.exit_status import OK
 
-from .command import OK, CommandError, explain, warn
+from .command import CommandError, explain, warn
 
 #: program -> function that returns the text of a YAML file, and the parts that could not be converted
 _PROGRAMS: Mapping[str, Callable[[Path], Tuple[str, List[str]]]] = {

@@ -22,6 +22,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.fault_spans import event_text
+from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, Prepared
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal, JournalError
@@ -29,7 +30,7 @@ from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.wait import Clock, wait_until
 
-from .command import FAILED, INTERRUPTED, OK, CommandError, explain, say
+from .command import CommandError, explain, say
 
 #: printed with `--tied` when the settings are in force and the clock of the events starts
 BEGUN = "begun"

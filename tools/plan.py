@@ -30,13 +30,14 @@ from cbt_plugins.config.plan_preview import (
 )
 from cbt_plugins.config.units import about_rate, format_duration, written_ranges
 from cbt_plugins.config.yaml_source import YamlSource, read
+from cbt_plugins.exit_status import FAILED, OK, USAGE
 from cbt_plugins.formatting import about_size, percent, several, size_range
 from cbt_plugins.formatting.formats.terminal import table_lines
 from cbt_plugins.inventory import HostTable, head_of, nodes_of
 from cbt_plugins.models.ladder import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
-from .command import FAILED, OK, USAGE, CommandError, explain, say, warn
+from .command import CommandError, explain, say, warn
 from .format_option import JSON, TEXT, add_formats, add_renamed, columns_of, put
 from .plan_live import LiveAnswers, look
 

@@ -9,11 +9,12 @@ import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, List
 
+from cbt_plugins.exit_status import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, UNUSABLE
 from cbt_plugins.formatting.blocks import Block, Words
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.results.result_file import Unreadable
 
-from .command import CANNOT, FAILED, INCONCLUSIVE, INTERRUPTED, OK, UNUSABLE, CommandError, explain
+from .command import CommandError, explain
 from .format_option import JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:

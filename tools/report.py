@@ -6,11 +6,12 @@ import argparse
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.journal import write_whole
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import NotThere, Unreadable, reading
 
-from .command import OK, UNUSABLE, CommandError, explain, is_optional, missing, say, warn
+from .command import CommandError, explain, is_optional, missing, say, warn
 from .export_cbt import write_curves
 from .format_option import CSV, HTML, JSON, MD, TEXT, Printer, add_formats, add_renamed
 

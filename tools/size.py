@@ -6,11 +6,12 @@ import argparse
 from typing import Any, Callable, Dict, List, Tuple
 
 from cbt_plugins.config import units
+from cbt_plugins.exit_status import OK
 from cbt_plugins.models.capacity import FULL, MIN_ALLOC, parse_cosbench
 from cbt_plugins.models.pools import TARGET, Redundancy
 
 from . import size_answers
-from .command import OK, CommandError, explain, help_text
+from .command import CommandError, explain, help_text
 from .format_option import JSON, TEXT, add_formats, add_renamed, put
 
 

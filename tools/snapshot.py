@@ -13,10 +13,11 @@ import yaml
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.object_sample import OBJECTS, ObjectSample, Shell
 from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.exit_status import FAILED, OK
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import write_json
 
-from .command import FAILED, OK, CommandError, explain
+from .command import CommandError, explain
 
 #: seconds for one script: some hundred commands on a slow cluster
 _LIMIT = 1800.0

@@ -10,9 +10,10 @@ import sys
 from pathlib import Path
 from typing import Any, Dict, List, Sequence, Tuple
 
+from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 
-from .command import OK, UNUSABLE, CommandError, explain, say
+from .command import CommandError, explain, say
 from .format_option import CSV, JSON, MD, TEXT, add_formats, add_renamed, put
 
 

@@ -16,6 +16,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.cluster_conditions import PREPARED
+from cbt_plugins.exit_status import ANOTHER_CLUSTER, FAILED, OK
 from cbt_plugins.faults import (
     FaultError,
     Injector,
@@ -35,7 +36,7 @@ from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
 from cbt_plugins.run.undo_by_user import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
 
-from .command import ANOTHER_CLUSTER, FAILED, OK, CommandError, explain, say, warn
+from .command import CommandError, explain, say, warn
 
 UNDONE, OPEN = OK, FAILED
 

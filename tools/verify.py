@@ -6,9 +6,10 @@ import argparse
 from pathlib import Path
 
 from cbt_plugins.checksums import check_sums, sum_of_sums
+from cbt_plugins.exit_status import FAILED, OK, UNUSABLE
 from cbt_plugins.results.archive import find_runs
 
-from .command import FAILED, OK, UNUSABLE, explain
+from .command import explain
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:

@@ -11,11 +11,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Mapping, Optional, Protocol, Set, Tuple
 
 from cbt_plugins.config.units import parse_listen
+from cbt_plugins.exit_status import FAILED, OK, UNUSABLE
 from cbt_plugins.formatting.screen import discard, redraw
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import Unreadable
 
-from .command import FAILED, OK, UNUSABLE, CommandError, explain
+from .command import CommandError, explain
 
 if TYPE_CHECKING:
     from cbt_plugins.report.live_page import LivePage

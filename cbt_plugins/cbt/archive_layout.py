@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 
 import yaml
 
+from cbt_plugins import exit_status
 from cbt_plugins.config import registry
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load
@@ -22,9 +23,6 @@ from cbt_plugins.config.yaml_loader import MOST_BYTES
 from cbt_plugins.config.yaml_source import read, sweep
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import json_lines, write_whole
-
-#: exit status for an error in the file or the command line
-USAGE = 2
 
 
 @dataclass(frozen=True)
@@ -104,7 +102,7 @@ def refuse(errors: Sequence[str]) -> int:
     """Print the errors of a file or a command line; returns the exit status."""
     count = f"{len(errors)} errors" if len(errors) > 1 else "1 error"
     print(f"Error: {count}; nothing was run", *map(printable, errors), sep="\n", file=sys.stderr)
-    return USAGE
+    return exit_status.USAGE
 
 
 def has_ours(path: Path) -> bool:

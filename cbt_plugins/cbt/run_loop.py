@@ -11,7 +11,7 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Sequence
 
-from cbt_plugins import __version__
+from cbt_plugins import __version__, exit_status
 from cbt_plugins.cbt import archive_layout, cbt_session, checkout
 from cbt_plugins.cbt.archive_layout import refuse
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
@@ -34,7 +34,7 @@ class _Parser(argparse.ArgumentParser):
 
     def error(self, message: str) -> NoReturn:
         self.print_usage(sys.stderr)
-        self.exit(archive_layout.USAGE, f"Error: {message}\n")
+        self.exit(exit_status.USAGE, f"Error: {message}\n")
 
 
 def arguments() -> argparse.ArgumentParser:
@@ -157,7 +157,7 @@ class RunLoop:
         begun = not archive_layout.write_once(saved, self.saved)
         if begun and _placeless(archive_layout.saved_file(saved)) != _placeless(self.saved):
             logger.warning("%s: this archive was started with another file", saved)
-        status = 1
+        status = exit_status.FAILED
         try:
             for run in runs:
                 try:
@@ -167,9 +167,9 @@ class RunLoop:
                     if isinstance(error, RunFailed):
                         break
                     raise
-            status = 0 if ledger.fulfilled else 1
+            status = exit_status.OK if ledger.fulfilled else exit_status.FAILED
         except KeyboardInterrupt:
-            status = 130
+            status = exit_status.INTERRUPTED
         except Exception:
             logger.exception("internal error of a plug-in")
         if ledger.fulfilled:

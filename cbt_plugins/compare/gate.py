@@ -10,6 +10,7 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
+from cbt_plugins import exit_status
 from cbt_plugins.compare import output
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
@@ -161,10 +162,10 @@ def limit(key: str, value: str) -> Limit:
 class GateOutcome(Enum):
     """The outcome of a row or of the whole gate; the value is the exit status."""
 
-    OK = 0
-    REGRESSION = 1
-    INCONCLUSIVE = 3
-    UNUSABLE = 4
+    OK = exit_status.OK
+    REGRESSION = exit_status.FAILED
+    INCONCLUSIVE = exit_status.INCONCLUSIVE
+    UNUSABLE = exit_status.UNUSABLE
 
     @property
     def word(self) -> str:

@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Optional
 
+from cbt_plugins import exit_status
 from cbt_plugins.campaigns.evaluation import Evaluation, RowState
 from cbt_plugins.campaigns.output import change_text, headline
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -17,10 +18,10 @@ from cbt_plugins.metrics import METRICS, Direction
 class Outcome(Enum):
     """The outcome of a row or of all; the value is the exit status."""
 
-    OK = 0
-    REGRESSION = 1
-    INCONCLUSIVE = 3
-    CANNOT = 125
+    OK = exit_status.OK
+    REGRESSION = exit_status.FAILED
+    INCONCLUSIVE = exit_status.INCONCLUSIVE
+    CANNOT = exit_status.CANNOT
 
     @property
     def word(self) -> str:

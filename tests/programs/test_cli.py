@@ -13,8 +13,8 @@ from typing import Iterator, List
 import pytest
 
 from cbt_plugins import __version__
+from cbt_plugins.exit_status import STATUSES
 from cbt_plugins.tools.__main__ import VERBS, main, parser_of
-from cbt_plugins.tools.command import STATUSES
 
 HEAVY = ("numpy", "scipy", "jinja2", "pydantic", "yaml", "duckdb", "matplotlib", "argcomplete")
 

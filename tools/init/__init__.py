@@ -14,10 +14,11 @@ from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load
 from cbt_plugins.config.yaml_source import YamlSource
+from cbt_plugins.exit_status import FAILED
 from cbt_plugins.inventory import check_name, head_of, nodes_of, split_names
 
 from .. import plan
-from ..command import FAILED, CommandError, Parser, explain, warn
+from ..command import CommandError, Parser, explain, warn
 from .cephadm import CephadmSite
 from .cluster_kind import Site, user_entry
 from .discovery import Discovery

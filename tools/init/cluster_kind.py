@@ -10,10 +10,11 @@ from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.rgw_frontends import Gateway, gateways_of
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
+from cbt_plugins.exit_status import FAILED
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts
 from cbt_plugins.inventory import NodeName, check_name
 
-from ..command import FAILED, CommandError
+from ..command import CommandError
 from .endpoints import Endpoints
 from .entry import Entry
 

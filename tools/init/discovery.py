@@ -12,11 +12,12 @@ from cbt_plugins.cluster.rgw_frontends import Gateway
 from cbt_plugins.cluster.rgw_zones import Zone
 from cbt_plugins.cluster_conditions import found_in
 from cbt_plugins.cluster_space import PoolSpace, Space
+from cbt_plugins.exit_status import FAILED
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts, ask, domain_members, needed
 from cbt_plugins.inventory import check_name
 
-from ..command import FAILED, CommandError
+from ..command import CommandError
 from .cluster_kind import Site
 
 _QUESTIONS = (

@@ -11,9 +11,10 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.kubernetes import CLIENT_LABEL, TRANSPORT, Kubernetes, KubernetesError
 from cbt_plugins.cluster.rgw_frontends import Gateway
 from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.exit_status import FAILED
 from cbt_plugins.formatting import several
 
-from ..command import FAILED, CommandError
+from ..command import CommandError
 from .cluster_kind import Site
 from .endpoints import Endpoints
 from .entry import Entry

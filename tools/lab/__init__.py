@@ -11,10 +11,11 @@ from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
 from cbt_plugins.config.units import format_size, parse_size
+from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK, USAGE
 from cbt_plugins.formatting import about_size
 from cbt_plugins.wait import wait_until
 
-from ..command import FAILED, INTERRUPTED, OK, USAGE, CommandError, explain
+from ..command import CommandError, explain
 from ..format_option import JSON, TEXT, add_formats, add_renamed, put
 from .ceph_releases import root_of
 from .cluster import Lab, as_text, status_of, to_stderr
