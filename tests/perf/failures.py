@@ -54,6 +54,9 @@ ADDITIVE = ("bad_s", "longest_gap_s")
 DOUBLED = 2
 #: gates of repetitions that are drawn
 DRAWN = 1000
+#: of `planted`: the failure, the metric and the limit of its gate; objects, and the sleep after each, in seconds
+PLANTED, RECOVERY, RECOVERY_LIMIT = "node down", ("cluster", "recovery_s"), "10%"
+PLANTED_OBJECTS, SLEEP = 4000, 0.2
 SHAPE = ["--mons", "3", "--mgrs", "2", "--clients", "1"]
 CONFIG: Dict[str, Any] = {
     "cluster": {
@@ -84,11 +87,6 @@ CONFIG: Dict[str, Any] = {
         }
     },
 }
-
-
-#: of `planted`: the failure, the metric, and the limit of its gate; objects, so that recovery takes long enough
-PLANTED, RECOVERY, RECOVERY_LIMIT, PLANTED_OBJECTS = "node down", ("cluster", "recovery_s"), "10%", 4000
-SLEEP = 0.2
 
 
 class Score(NamedTuple):
