@@ -29,7 +29,7 @@ _DEFS = "#/$defs/"
 
 
 def compile_schema(schema: Mapping[str, Any]) -> Matches:
-    """Return the function that matches what the schema says; NaN is no number there, and a tuple is an array.
+    """Return the function that tells whether a value is what the schema says. NaN is no number; a tuple is an array.
 
     Raises ValueError for a keyword that is not known here.
     """
@@ -116,7 +116,7 @@ def _of_number(holds: Callable[[Any, Any], bool]) -> Callable[[Any, Mapping[str,
     return check_of_limit
 
 
-#: keyword of a schema -> what makes the function that matches values by it
+#: keyword of a schema -> what makes the function that checks a value by it
 _KEYWORDS: Mapping[str, Callable[[Any, Mapping[str, Matches]], Matches]] = {
     "type": _type,
     "$ref": lambda name, defs: lambda value: defs[name](value),  # a schema may be within itself

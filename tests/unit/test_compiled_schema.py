@@ -1,4 +1,4 @@
-"""The quick look at a summary matches what jsonschema matches, and nothing else."""
+"""The compiled schema of a summary accepts what jsonschema accepts, and nothing else."""
 
 from __future__ import annotations
 
