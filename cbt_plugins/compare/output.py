@@ -18,6 +18,8 @@ from cbt_plugins.warning_kinds import Severity, severity_of
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration differences", "base", "new")
+#: archives of a side that are all named
+_FEW = 6
 
 
 def blocks(compared: Compared) -> List[Block]:
@@ -55,10 +57,15 @@ def side_lines(compared: Compared) -> Iterator[str]:
 
 
 def _side(which: str, side: Side) -> str:
-    places = f" in {', '.join(side.given)}" if side.given != (side.name,) else ""
+    places = f" in {_places(side.given)}" if side.given != (side.name,) else ""
     bad = sum(not run.usable for run in side.runs)
     warning = f", {bad} unusable" if bad else ""
     return f"{which + ':':<5} {side.name}, {len(side.runs)} {'run' if len(side.runs) == 1 else 'runs'}{places}{warning}"
+
+
+def _places(given: Sequence[str]) -> str:
+    """Return the paths of a side; of many paths the number, the first and the last."""
+    return ", ".join(given) if len(given) <= _FEW else f"{len(given)} archives, from {given[0]} to {given[-1]}"
 
 
 def _scale(section: Section, rules: Rules) -> Iterator[Block]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any, Dict, Tuple
 
 import pytest
@@ -26,6 +27,15 @@ def compared(**more: Any) -> Compared:
     base = runs({GET: [100.0, 101.0, 99.0], P99: [20.0, 20.2, 19.9]})
     new = runs({GET: [80.0, 81.0, 79.5], P99: [20.1, 20.0, 20.3]}, begin=0.5, config={"version.ceph": "18.2.7 reef"})
     return compare(side("old", base), [side("young", new)], **more)
+
+
+@pytest.mark.parametrize(
+    ("archives", "text"), [(6, "a0, a1, a2, a3, a4, a5"), (32, "32 archives, from a0 to a31")]
+)
+def test_many_archives_of_a_side_are_not_all_named(archives: int, text: str) -> None:
+    base = replace(side("old", runs({GET: [1.0, 2.0]})), given=tuple(f"a{n}" for n in range(archives)))
+    (line,) = output.side_lines(Compared(base, (), (), (), Rules()))
+    assert line == f"base: old, 2 runs in {text}"
 
 
 def as_json(made: Compared) -> Any:
