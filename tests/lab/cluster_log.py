@@ -9,7 +9,7 @@ from datetime import datetime
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from running_lab import RunningLab
-from waiting import wait_for
+from waiting import busy, wait_for
 
 #: seconds by which a milestone may differ from the log
 EXACT = 0.5
@@ -49,8 +49,9 @@ def assert_as_logged(
 ) -> int:
     """Compare the failure and the return of a node with the log; returns how many milestones were compared.
 
-    What a sample shows has come after the sample before it, so a milestone may be as late as these are apart. Their
-    times are `samples`; PGs that move after `until`, when the run has put its settings back, are no recovery.
+    What a sample shows has come after the sample before it, so a milestone may be as late as these are apart, and on a
+    machine with other work as much later as all takes longer. Their times are `samples`; PGs that move after `until`,
+    when the run has put its settings back, are no recovery.
     tests/lab/test_milestones.py has the strict comparison, with a sampler of its own.
     """
 
@@ -85,6 +86,6 @@ def assert_as_logged(
                 continue
             apart = t - max((sample for sample in samples if sample < t), default=t)
             late = f"{episode['kind']}: {name} {t - logged:+.2f} s from the log, samples {apart:.2f} s apart"
-            assert -EXACT <= t - logged <= EXACT + apart, late
+            assert -EXACT <= t - logged <= EXACT * busy() + apart, late
             compared += 1
     return compared
