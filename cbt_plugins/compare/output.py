@@ -18,7 +18,7 @@ from cbt_plugins.warning_kinds import Severity, severity_of
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
 DIFFERENCES = ("configuration differences", "base", "new")
-#: archives of a side that are all named
+#: paths of a side that are all named
 _FEW = 6
 
 
@@ -65,7 +65,7 @@ def _side(which: str, side: Side) -> str:
 
 def _places(given: Sequence[str]) -> str:
     """Return the paths of a side; of many paths the number, the first and the last."""
-    return ", ".join(given) if len(given) <= _FEW else f"{len(given)} archives, from {given[0]} to {given[-1]}"
+    return ", ".join(given) if len(given) <= _FEW else f"{len(given)} paths, from {given[0]} to {given[-1]}"
 
 
 def _scale(section: Section, rules: Rules) -> Iterator[Block]:

@@ -136,7 +136,7 @@ class ArchivedRun:
 def find_runs(path: Path) -> List[Path]:
     """Return the run directories of an archive, of its results/, of one iteration, or the one that `path` is.
 
-    Raises Unreadable when there is none; NotThere.
+    Raises Unreadable when there is none, or a folder of the archive cannot be read; NotThere.
     """
     if not path.exists():
         raise NotThere(f"{path}: no such file or directory")
@@ -149,9 +149,6 @@ def find_runs(path: Path) -> List[Path]:
         runs = [Path(run) for place in places for run in _folders_in(place, "id-")]
         if runs:
             return runs
-    for folder in (path, path / "results", *path.glob("results/*"), *path.glob("[0-9]*")):
-        if folder.is_dir() and not os.access(folder, os.R_OK | os.X_OK):
-            raise Unreadable(f"{folder}: {NOT_ALLOWED}")
     raise Unreadable(f"{path}: no run in it (looked for results/*/id-*)")
 
 
@@ -161,19 +158,28 @@ def _places_of_runs(path: Path) -> Iterator[List[str]]:
     results = os.path.join(path, "results")
     if not os.path.islink(results):
         yield _folders_in(results)
-    yield _folders_in(str(path))
+    # another folder that is not ours to read, such as lost+found, is no iteration
+    yield [
+        folder for folder in _folders_in(str(path))
+        if os.path.basename(folder).isdigit() or os.access(folder, os.R_OK | os.X_OK)
+    ]  # fmt: skip
     yield [str(path)]
 
 
 def _folders_in(folder: str, prefix: str = "") -> List[str]:
-    """Return the folders in a folder, sorted; [] if it cannot be read. A link is left out: it could lead anywhere."""
+    """Return the folders in a folder, sorted; [] if it is no folder. Raises Unreadable.
+
+    A link is left out: it could lead anywhere.
+    """
     try:
         with os.scandir(folder) as entries:
             return sorted(
                 entry.path for entry in entries if entry.name.startswith(prefix) and entry.is_dir(follow_symlinks=False)
             )
-    except OSError:
+    except (FileNotFoundError, NotADirectoryError):
         return []
+    except OSError as e:
+        raise Unreadable(f"{folder}: {NOT_ALLOWED if isinstance(e, PermissionError) else e.strerror or e}") from e
 
 
 def read_run(path: Path, going_on: bool = False) -> ArchivedRun:

@@ -1,6 +1,10 @@
 """An archive of another format is refused with one sentence, by everything that reads one."""
 
+import errno
 import json
+import os
+import re
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,7 +15,7 @@ from run_context import runner_of
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.journal import archive_refusal
 from cbt_plugins.results.archive import find_runs
-from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.result_file import NOT_ALLOWED, Unreadable
 from cbt_plugins.tools.__main__ import main
 
 SAID = "was written by cbt-plugins 0.1.0 (format 1), this is "
@@ -70,3 +74,38 @@ def test_a_run_is_not_found_through_a_link(linked: str, tmp_path: Path) -> None:
     link.symlink_to(tmp_path / "elsewhere" / linked)
     with pytest.raises(Unreadable, match="no run in it"):
         find_runs(tmp_path / "archive")
+
+
+@pytest.mark.parametrize("error", [errno.EACCES, errno.EIO, errno.ESTALE])
+@pytest.mark.parametrize("unread", ["results", "results/00000001"])
+def test_a_folder_that_cannot_be_read_is_no_run_less(
+    unread: str, error: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for iteration in ("00000000", "00000001"):
+        (tmp_path / "results" / iteration / "id-1").mkdir(parents=True)
+    listing = os.scandir
+
+    def scandir(folder: str) -> Any:
+        if folder == str(tmp_path / unread):
+            raise OSError(error, os.strerror(error), folder)
+        return listing(folder)
+
+    monkeypatch.setattr(os, "scandir", scandir)
+    text = NOT_ALLOWED if error == errno.EACCES else os.strerror(error)
+    with pytest.raises(Unreadable, match=re.escape(f"{tmp_path / unread}: {text}")):
+        find_runs(tmp_path)
+
+
+def test_a_folder_of_others_beside_iterations_is_passed_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    run = tmp_path / "00000000" / "id-1"
+    for folder in (run, tmp_path / "lost+found"):
+        folder.mkdir(parents=True)
+    monkeypatch.setattr(os, "access", lambda folder, _: "lost" not in str(folder))
+    monkeypatch.setattr(os, "scandir", partial(_forbid, os.scandir, str(tmp_path / "lost+found")))
+    assert find_runs(tmp_path) == [run]
+
+
+def _forbid(listing: Any, forbidden: str, folder: str) -> Any:
+    if folder == forbidden:
+        raise PermissionError(errno.EACCES, "no", folder)
+    return listing(folder)

@@ -29,11 +29,9 @@ def compared(**more: Any) -> Compared:
     return compare(side("old", base), [side("young", new)], **more)
 
 
-@pytest.mark.parametrize(
-    ("archives", "text"), [(6, "a0, a1, a2, a3, a4, a5"), (32, "32 archives, from a0 to a31")]
-)
-def test_many_archives_of_a_side_are_not_all_named(archives: int, text: str) -> None:
-    base = replace(side("old", runs({GET: [1.0, 2.0]})), given=tuple(f"a{n}" for n in range(archives)))
+@pytest.mark.parametrize(("paths", "text"), [(6, "a0, a1, a2, a3, a4, a5"), (32, "32 paths, from a0 to a31")])
+def test_many_paths_of_a_side_are_not_all_named(paths: int, text: str) -> None:
+    base = replace(side("old", runs({GET: [1.0, 2.0]})), given=tuple(f"a{n}" for n in range(paths)))
     (line,) = output.side_lines(Compared(base, (), (), (), Rules()))
     assert line == f"base: old, 2 runs in {text}"
 
