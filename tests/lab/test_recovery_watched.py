@@ -13,6 +13,7 @@ import pytest
 from cluster_log import assert_as_logged
 from cycles import CLUSTER, IN_HOME
 from running_lab import RunningLab
+from second_sampler import second_sampler
 from waiting import end_of, wait_for
 
 from cbt_plugins.results.recovery.cluster_samples import FILE, Samples, read_samples
@@ -84,7 +85,7 @@ def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path)
     def note(name: str) -> None:
         events.append({"t": time.time(), "event": f"fault-{name}", "label": "node4", "kind": "stop", "osds": [6, 7]})
 
-    with watched(lab, tmp_path, interval=0.25) as its:
+    with second_sampler(lab, tmp_path / "second") as second, watched(lab, tmp_path, interval=0.25) as its:
         wait_for(lambda: its.samples().samples[-1].clean, "all PGs clean")
 
         def recovered() -> bool:
@@ -99,7 +100,7 @@ def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path)
         assert lab.tool("start-osds", "node4").returncode == 0
         note("undone")
         wait_for(recovered, "recovery with node4", 180)
-        samples = its.close()
+        samples, seen = its.close(), second.glimpses()
     assert samples.via == "librados" and not samples.gaps
     made = milestones(samples, events)
     failure, back = made["episodes"]
@@ -113,7 +114,7 @@ def test_a_node_fails_and_returns(lab: RunningLab, filled: None, tmp_path: Path)
     assert failure["recovery"]["copies"] > 0 and failure["recovery"]["objects"] > 0
 
     times = [sample.t for sample in samples.samples]
-    assert_as_logged(lab, made, (6, 7), since=events[0]["t"] - 0.5, samples=times)
+    assert_as_logged(lab, made, (6, 7), since=events[0]["t"] - 0.5, samples=times, seen=seen)
     assert at["clean"] is not None and returned["clean"] is not None
 
 
