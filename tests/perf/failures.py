@@ -13,8 +13,8 @@ counted too, in a line of their own: their repetitions are real, the archives ar
 `planted` makes archives in turns, base and new, new and base, of `node down`. In those of new, OSDs sleep SLEEP seconds
 after each object that they recover. A gate compares each base with its new on the time until active+clean.
 
-Each score is written to failures.jsonl in the folder of the archives, which is kept if it is given in ARCHIVES. `table`
-prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of one lab.
+The folder of the archives is kept if it is given in ARCHIVES. Each score of A/A pairs is written to failures.jsonl in
+this folder. `table` prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of one lab.
 """
 
 from __future__ import annotations
@@ -57,6 +57,8 @@ DRAWN = 1000
 #: of `planted`: the failure, the metric and the limit of its gate; objects, and the sleep after each, in seconds
 PLANTED, RECOVERY, RECOVERY_LIMIT = "node down", ("cluster", "recovery_s"), "10%"
 PLANTED_OBJECTS, SLEEP = 4000, 0.2
+#: a longer recovery that a gate should find
+LONGER = 1.3
 SHAPE = ["--mons", "3", "--mgrs", "2", "--clients", "1"]
 CONFIG: Dict[str, Any] = {
     "cluster": {
@@ -194,7 +196,9 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
             scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
             shown = f"{scatter:.2f} s" if metric in ADDITIVE else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
-            needed = "" if metric in ADDITIVE else f"{repetitions(scatter)}"
+            if metric not in ADDITIVE:
+                limit = 1 + float(LIMITS["total", metric].rstrip("%")) / 100
+                needed = f"{repetitions(scatter, DOUBLED, limit)}"
         texts = [text for _, text in cells] + [needed]
         lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>20}" for text in texts))
     lines += [
@@ -204,14 +208,13 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def repetitions(scatter: float) -> int:
-    """Return how many repetitions of each side tell a p99 DOUBLED from its limit in 90 %, by the normal distribution.
+def repetitions(scatter: float, change: float, limit: float) -> int:
+    """Return how many repetitions of each side tell a change from the limit in 90 %, by the normal distribution.
 
-    `scatter`: the standard deviation of the logarithm.
+    `scatter`: the standard deviation of the logarithm; `change`, `limit`: ratios of new and base.
     """
-    limit = 1 + float(LIMITS["total", "p99_ratio"].rstrip("%")) / 100
     sides = statistics.NormalDist().inv_cdf(0.95) + statistics.NormalDist().inv_cdf(0.9)
-    return max(REPEAT, math.ceil(2 * (sides * scatter / math.log(DOUBLED / limit)) ** 2))
+    return max(REPEAT, math.ceil(2 * (sides * scatter / math.log(change / limit)) ** 2))
 
 
 def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minutes: float) -> None:
@@ -248,7 +251,9 @@ def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minut
 def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minutes: float) -> None:
     """Make archives with and without a slower recovery until the next block would end after `minutes`; print both."""
     slower = {"settings": {"config": {"osd": {"osd_recovery_sleep": sleep}}}}
-    begin, longest, number, found, ratios = time.monotonic(), 0.0, 0, 0, []
+    begin, longest, number, found = time.monotonic(), 0.0, 0, 0
+    ratios: List[float] = []
+    logs: List[List[float]] = []
     while time.monotonic() - begin + longest < 60 * minutes:
         start, sides = time.monotonic(), {}
         for side in ("base", "new") if len(ratios) % 2 == 0 else ("new", "base"):
@@ -261,13 +266,32 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minut
             print(f"block {len(ratios) + 1}: a side did not recover: {seconds}", flush=True)
             return
         ratios.append(statistics.median(seconds["new"]) / statistics.median(seconds["base"]))
+        logs.append([math.log(value) for value in seconds["base"]])
         limit = f"--limit={PLANTED}.{'.'.join(RECOVERY)}={RECOVERY_LIMIT}"
         line = [*TOOLS, "gate", str(sides["base"]), str(sides["new"]), limit]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         found += done.returncode == 1
         last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
         print(f"block {len(ratios)}: {seconds}, ratio {ratios[-1]:.2f}; gate: {' '.join(last)}", flush=True)
+    if not ratios:
+        print(f"no block in {minutes:g} minutes")
+        return
     print(f"{len(ratios)} blocks, median ratio {statistics.median(ratios):.2f}, found by the gate in {found}")
+    print_needed(logs)
+
+
+def print_needed(logs: Sequence[Sequence[float]]) -> None:
+    """Print what a recovery that is longer by LONGER takes, by the scatter of the base; `logs`: of each archive."""
+    values = [value for archive in logs for value in archive]
+    if len(values) < 2:
+        return
+    scatter, limit = statistics.stdev(values), 1 + float(RECOVERY_LIMIT.rstrip("%")) / 100
+    needed = repetitions(scatter, LONGER, limit)
+    print(
+        f"{len(values)} repetitions of the base scatter by {100 * math.expm1(scatter):.0f} %: a gate finds a recovery of "
+        f"{LONGER} times the base in 90 % with {needed} repetitions of each side, {math.ceil(needed / REPEAT)} blocks "
+        "(computed)"
+    )
 
 
 def recovery_seconds(archive: Path) -> List[float]:
