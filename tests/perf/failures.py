@@ -14,7 +14,8 @@ counted too, in a line of their own: their repetitions are real, the archives ar
 after each object that they recover. A gate compares each base with its new on the time until active+clean.
 
 The folder of the archives is kept if it is given in ARCHIVES. Each score of A/A pairs is written to failures.jsonl in
-this folder. `table` prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of one lab.
+this folder. `table` prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of
+one lab.
 """
 
 from __future__ import annotations
@@ -196,6 +197,7 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
             scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
             shown = f"{scatter:.2f} s" if metric in ADDITIVE else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
+            needed = ""
             if metric not in ADDITIVE:
                 limit = 1 + float(LIMITS["total", metric].rstrip("%")) / 100
                 needed = f"{repetitions(scatter, DOUBLED, limit)}"
@@ -288,9 +290,9 @@ def print_needed(logs: Sequence[Sequence[float]]) -> None:
     scatter, limit = statistics.stdev(values), 1 + float(RECOVERY_LIMIT.rstrip("%")) / 100
     needed = repetitions(scatter, LONGER, limit)
     print(
-        f"{len(values)} repetitions of the base scatter by {100 * math.expm1(scatter):.0f} %: a gate finds a recovery of "
-        f"{LONGER} times the base in 90 % with {needed} repetitions of each side, {math.ceil(needed / REPEAT)} blocks "
-        "(computed)"
+        f"{len(values)} repetitions of the base scatter by {100 * math.expm1(scatter):.0f} %: a gate finds a recovery "
+        f"of {LONGER} times the base in 90 % with {needed} repetitions of each side, {math.ceil(needed / REPEAT)} "
+        "blocks (computed)"
     )
 
 
