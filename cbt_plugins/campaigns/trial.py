@@ -266,10 +266,10 @@ def _run(line: str, log: Path, environment: Mapping[str, str], limit: Optional[f
                 process = _start(line, log, environment, output)
             return process.wait(limit)
         except subprocess.TimeoutExpired:
-            _end_command(process, log.parent, grace)
+            _end_command(process, grace)
             return None
         except BaseException:
-            _end_command(process, log.parent, grace)
+            _end_command(process, grace)
             raise
 
 
@@ -285,10 +285,12 @@ def _start(line: str, log: Path, environment: Mapping[str, str], output: BinaryI
     )
 
 
-def _end_command(process: Optional[subprocess.Popen[bytes]], folder: Path, grace: float) -> None:
+def _end_command(process: Optional[subprocess.Popen[bytes]], grace: float) -> None:
+    """End a command that is our child: its group is surely ours until we wait for it, whatever its environment."""
     if process is not None:
-        _end(process.pid, folder, grace)
-        process.wait()
+        _end(process.pid, None, grace)
+        with contextlib.suppress(subprocess.TimeoutExpired):  # the kernel does not end it: it is in state D
+            process.wait(_END_GRACE)
 
 
 def _output(log: Path) -> BinaryIO:
@@ -301,13 +303,13 @@ def _output(log: Path) -> BinaryIO:
         return open(os.devnull, "ab")
 
 
-def _end(group: int, folder: Path, grace: float) -> None:
+def _end(group: int, folder: Optional[Path], grace: float) -> None:
     """End a command: SIGTERM, again for each further signal to us, and SIGKILL after `grace` seconds."""
     _signal_until_gone(group, folder, signal.SIGTERM, grace)
     _signal_until_gone(group, folder, signal.SIGKILL, _END_GRACE)
 
 
-def _signal_until_gone(group: int, folder: Path, number: int, limit: float) -> None:
+def _signal_until_gone(group: int, folder: Optional[Path], number: int, limit: float) -> None:
     """Send a signal to a command, and again for each signal to us, until no process of it is left or for `limit` s."""
     again = True
 
@@ -337,11 +339,16 @@ def _end_orphans(folder: Path) -> None:
         _end(int((folder / GROUP).read_text()), folder, _UNDO_GRACE)
 
 
-def _members(group: int, folder: Path) -> Iterator[int]:
-    """Yield the processes of a group that have this trial in their environment: a number may be somebody else's now."""
+def _members(group: int, folder: Optional[Path]) -> Iterator[int]:
+    """Yield the processes of a group; with a folder, those that have this trial in their environment.
+
+    The number of a group whose first process is gone may be somebody else's now.
+    """
     word = f"{FOLDER}={folder}".encode()
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            if int(fields[2]) == group and fields[0] != b"Z" and word in (entry / "environ").read_bytes().split(b"\0"):
+            if int(fields[2]) != group or fields[0] == b"Z":
+                continue
+            if folder is None or word in (entry / "environ").read_bytes().split(b"\0"):
                 yield int(entry.name)

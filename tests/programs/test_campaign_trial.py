@@ -67,6 +67,14 @@ def test_a_command_over_its_limit_is_ended_with_its_children(tmp_path: Path) -> 
     assert processes(tmp_path) == []
 
 
+def test_a_command_over_its_limit_is_ended_without_our_environment(tmp_path: Path) -> None:
+    line = f"echo $$ >{tmp_path / 'pid'}; exec env -i sleep 987"
+    trial = run_trial(Cycle("A", Path("x"), (line,), limit=0.5), tmp_path / "01-A")
+    assert trial.status is None
+    with pytest.raises(ProcessLookupError):
+        os.kill(int((tmp_path / "pid").read_text()), 0)
+
+
 def test_an_archive_without_a_result_is_no_result(tmp_path: Path) -> None:
     trial = run_trial(Cycle("A", Path("x"), program="true"), tmp_path / "01-A")
     assert "archive cannot be read" in str(trial.reason)
