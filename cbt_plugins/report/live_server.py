@@ -31,8 +31,9 @@ _LAST = 10.0
 _RETRY = 2000
 #: seconds for a request to come, and for a browser to take what it gets
 _TIMEOUT = 30.0
-#: browsers that follow at once
+#: browsers that follow at once; connections at once, each of which has a thread and a file descriptor
 _MOST = 64
+_CONNECTIONS = 256
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -117,6 +118,29 @@ class _Server(ThreadingHTTPServer):
     """Writes nothing to the terminal, which is the run's: also not that a browser has gone."""
 
     daemon_threads = True
+    request_queue_size = _MOST  # with 5, the default, browsers that come at once wait for seconds
+
+    def __init__(self, *args: Any) -> None:
+        self._free = threading.BoundedSemaphore(_CONNECTIONS)
+        super().__init__(*args)
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Answer in a thread; above the limit the connection is closed: descriptors are the archive's too."""
+        if not self._free.acquire(blocking=False):
+            self.shutdown_request(request)
+            return
+        try:
+            super().process_request(request, client_address)
+        except BaseException:
+            self._free.release()
+            raise
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Answer one connection."""
+        try:
+            super().process_request_thread(request, client_address)
+        finally:
+            self._free.release()
 
     def handle_error(self, *_: Any) -> None:
         if not isinstance(sys.exc_info()[1], OSError):

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import http.client
 import json
+import select
 import shutil
 import socket
 import struct
@@ -69,6 +71,19 @@ def ask(server: LiveServer, path: str, **headers: str) -> Tuple[int, Dict[str, s
         connection.request("GET", path, headers={"Host": f"127.0.0.1:{port}", **headers})
         answer = connection.getresponse()
         return answer.status, dict(answer.getheaders()), answer.read()
+
+
+def test_connections_that_send_nothing_take_no_more_than_their_number(server: LiveServer) -> None:
+    with contextlib.ExitStack() as opened:
+        silent = [opened.enter_context(socket.create_connection(("127.0.0.1", server.port))) for _ in range(258)]
+        wait_for(lambda: len(select.select(silent, [], [], 0)[0]) == 2, "two connections that are closed")
+    wait_for(lambda: _answers(server), "an answer after the connections have gone")
+
+
+def _answers(server: LiveServer) -> bool:
+    with contextlib.suppress(OSError, http.client.HTTPException):
+        return ask(server, "/metrics")[0] == 200
+    return False
 
 
 class Events:
