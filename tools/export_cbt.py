@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from shlex import quote
 from typing import TYPE_CHECKING, Dict, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.exit_status import OK, UNUSABLE
@@ -108,22 +109,27 @@ def _print_left(archived_curves: ArchivedCurves) -> None:
 def _print_commands(written: Mapping[Path, Set[str]]) -> None:
     """Print CBT's commands for the last directory, and for comparing it with the first one that shares a file."""
     last = list(written)[-1]
+    last_path = quote(str(last))
     print("in a CBT checkout of that branch:")
     for program in ("performance", "timeseries_performance"):
         if program == "performance" or any(name.endswith("_timeseries.json") for name in written[last]):
-            print(f"    PYTHONPATH=. tools/generate_{program}_report.py --archive={last} --output_directory=OUT")
+            print(f"    PYTHONPATH=. tools/generate_{program}_report.py --archive={last_path} --output_directory=OUT")
     for first, names in written.items():
         if first != last and names & written[last]:
             tool = "PYTHONPATH=. tools/generate_comparison_performance_report.py"
-            print(f"    {tool} --baseline={first} --archives={last} --output_directory=OUT")
+            print(f"    {tool} --baseline={quote(str(first))} --archives={last_path} --output_directory=OUT")
             break
 
 
 def _cbt_config(archive: Path) -> Optional[str]:
-    """Return CBT's copy of the configuration, from the archive or from a folder above one of its runs."""
+    """Return CBT's copy of the configuration, from the archive or, for one of its runs, from a folder above.
+
+    What is above another folder is somebody else's.
+    """
     resolved = archive.resolve()
-    for directory in (resolved / "results", resolved, *resolved.parents[:2]):
+    above = list(resolved.parents)[:2] if resolved.name.startswith("id-") else []
+    for directory in (resolved / "results", resolved, *above):
         path = directory / "cbt_config.yaml"
-        if path.is_file():
+        if path.is_file() and not (directory in above and path.is_symlink()):
             return read_text(path)
     return None

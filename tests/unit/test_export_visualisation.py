@@ -232,6 +232,17 @@ def test_the_configuration_comes_along(tmp_path: Path, capsys: pytest.CaptureFix
     assert f"--archive={tmp_path / 'out' / 'main' / 'A-measure-new'}" in capsys.readouterr().out
 
 
+def test_no_configuration_comes_from_above_an_archive(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive, out = tmp_path / "A", tmp_path / "out; touch B"
+    aa.cbt_run(archive, CONFIG)
+    (tmp_path / "cbt_config.yaml").write_text("of somebody else")
+    (archive / "results" / "cbt_config.yaml").unlink(missing_ok=True)
+    assert export(archive, out, "--dialect", "main") == 0
+    (copy,) = out.rglob("cbt_config.yaml")
+    assert copy.read_text() == ""
+    assert f"--archive='{copy.parents[1]}'" in capsys.readouterr().out
+
+
 def test_the_generators_cpu_is_there_when_somebody_watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     aa.cbt_run(tmp_path / "A", CONFIG)
 
