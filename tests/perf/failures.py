@@ -39,6 +39,7 @@ from inputs.labs import TOOLS
 
 from cbt_plugins.benchmarks.resilience import CATALOGUE
 from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, decide_verdicts
+from cbt_plugins.config.units import parse_percent
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.lab.requirements import missing
@@ -197,10 +198,8 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
             scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
             shown = f"{scatter:.2f} s" if metric in ADDITIVE else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
-            needed = ""
-            if metric not in ADDITIVE:
-                limit = 1 + float(LIMITS["total", metric].rstrip("%")) / 100
-                needed = f"{repetitions(scatter, DOUBLED, limit)}"
+            limit = LIMITS["total", metric]
+            needed = "" if metric in ADDITIVE else f"{repetitions(scatter, DOUBLED, limit)}"
         texts = [text for _, text in cells] + [needed]
         lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>20}" for text in texts))
     lines += [
@@ -210,13 +209,13 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
     return "\n".join(lines)
 
 
-def repetitions(scatter: float, change: float, limit: float) -> int:
+def repetitions(scatter: float, change: float, limit: str) -> int:
     """Return how many repetitions of each side tell a change from the limit in 90 %, by the normal distribution.
 
-    `scatter`: the standard deviation of the logarithm; `change`, `limit`: ratios of new and base.
+    `scatter`: the standard deviation of the logarithm; `change`: new / base; `limit`: a percentage, as a gate has it.
     """
     sides = statistics.NormalDist().inv_cdf(0.95) + statistics.NormalDist().inv_cdf(0.9)
-    return max(REPEAT, math.ceil(2 * (sides * scatter / math.log(change / limit)) ** 2))
+    return max(REPEAT, math.ceil(2 * (sides * scatter / math.log(change / (1 + parse_percent(limit)))) ** 2))
 
 
 def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minutes: float) -> None:
@@ -255,7 +254,7 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minut
     slower = {"settings": {"config": {"osd": {"osd_recovery_sleep": sleep}}}}
     begin, longest, number, found = time.monotonic(), 0.0, 0, 0
     ratios: List[float] = []
-    logs: List[List[float]] = []
+    of_base: List[float] = []
     while time.monotonic() - begin + longest < 60 * minutes:
         start, sides = time.monotonic(), {}
         for side in ("base", "new") if len(ratios) % 2 == 0 else ("new", "base"):
@@ -268,7 +267,7 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minut
             print(f"block {len(ratios) + 1}: a side did not recover: {seconds}", flush=True)
             return
         ratios.append(statistics.median(seconds["new"]) / statistics.median(seconds["base"]))
-        logs.append([math.log(value) for value in seconds["base"]])
+        of_base += seconds["base"]
         limit = f"--limit={PLANTED}.{'.'.join(RECOVERY)}={RECOVERY_LIMIT}"
         line = [*TOOLS, "gate", str(sides["base"]), str(sides["new"]), limit]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
@@ -279,18 +278,15 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minut
         print(f"no block in {minutes:g} minutes")
         return
     print(f"{len(ratios)} blocks, median ratio {statistics.median(ratios):.2f}, found by the gate in {found}")
-    print_needed(logs)
+    print_needed(of_base)
 
 
-def print_needed(logs: Sequence[Sequence[float]]) -> None:
-    """Print what a recovery that is longer by LONGER takes, by the scatter of the base; `logs`: of each archive."""
-    values = [value for archive in logs for value in archive]
-    if len(values) < 2:
-        return
-    scatter, limit = statistics.stdev(values), 1 + float(RECOVERY_LIMIT.rstrip("%")) / 100
-    needed = repetitions(scatter, LONGER, limit)
+def print_needed(of_base: Sequence[float]) -> None:
+    """Print how many repetitions find a recovery of LONGER times the base; `of_base`: its seconds, two at least."""
+    scatter = statistics.stdev(map(math.log, of_base))
+    needed = repetitions(scatter, LONGER, RECOVERY_LIMIT)
     print(
-        f"{len(values)} repetitions of the base scatter by {100 * math.expm1(scatter):.0f} %: a gate finds a recovery "
+        f"{len(of_base)} repetitions of the base scatter by {100 * math.expm1(scatter):.0f} %: a gate finds a recovery "
         f"of {LONGER} times the base in 90 % with {needed} repetitions of each side, {math.ceil(needed / REPEAT)} "
         "blocks (computed)"
     )
