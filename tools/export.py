@@ -7,6 +7,7 @@ import sys
 from pathlib import Path
 
 from cbt_plugins.exit_status import OK, UNUSABLE
+from cbt_plugins.formatting import several
 from cbt_plugins.results.result_file import Unreadable, reading
 
 from .command import CommandError, explain, say, warn
@@ -14,6 +15,7 @@ from .export_cbt import export_curves
 from .format_option import CSV, add_formats, add_renamed, format_of, is_file, put
 
 PARQUET = "parquet"
+_NOTHING = "no run of cbt-plugins: results of other programs cannot be exported"
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -69,8 +71,10 @@ def _files(args: argparse.Namespace) -> int:
     from cbt_plugins.results.sql.summary_tables import summary
     from cbt_plugins.results.summary_file import why_unusable
 
-    folder, complete, status = ParquetFolder(Path(args.output)), 0, OK
     every = [(archive, run) for archive in args.archives for run in runs_of(archive)]
+    if not any(run.ours for _, run in every):
+        raise CommandError(_NOTHING, UNUSABLE)
+    folder, complete, status = ParquetFolder(Path(args.output)), 0, OK
     for archive, run in every:
         if not run.ours:
             warn(f"{run.path}: left out: it is a result of CBT's own benchmark or of another program")
@@ -79,7 +83,9 @@ def _files(args: argparse.Namespace) -> int:
             with reading(run.path):
                 why = why_unusable(run.path, summary(run.path))
             if why:
-                warn(f"{run.path}: left out: {why}")
+                files = folder.remove(run)
+                removed = f"; {several(files, 'file')} of an earlier export removed" if files else ""
+                warn(f"{run.path}: left out: {why}{removed}")
                 status = UNUSABLE
                 continue
             folder.add(archive, run)
@@ -101,7 +107,7 @@ def _numbers(args: argparse.Namespace) -> int:
     every = [run for archive in args.archives for run in find_runs(archive)]
     paths = [run for run in every if is_ours(run)]
     if not paths:
-        raise CommandError("no run of cbt-plugins: results of other programs cannot be exported", UNUSABLE)
+        raise CommandError(_NOTHING, UNUSABLE)
     runs, reasons = [], []
     for path in list(paths):
         try:

@@ -129,12 +129,23 @@ def put(args: argparse.Namespace, contents: Mapping[str, Callable[[], Any]]) -> 
         printer.show(contents[printer.content if printer.content in contents else TEXT]())
 
 
+def remove_earlier(args: argparse.Namespace) -> None:
+    """Remove the file of -o, which an earlier command wrote: nobody shall take it for the result of this one."""
+    if is_file(args) and is_replaced(Path(args.output)):
+        Path(args.output).unlink(missing_ok=True)
+
+
+def is_replaced(path: Path) -> bool:
+    """Tell whether a new file takes the place of a path: no device, pipe or link, such as /dev/null."""
+    return not path.exists() or (path.is_file() and not path.is_symlink())
+
+
 def _write(path: Path, text: str) -> None:
     """Write a file in one step, or write to a device or a pipe such as /dev/null. Raises CommandError."""
     from cbt_plugins.journal import write_whole
 
     try:
-        if path.exists() and (path.is_symlink() or not path.is_file()):
+        if not is_replaced(path):
             path.write_bytes(text.encode("utf-8", "backslashreplace"))
         elif not path.parent.is_dir():
             raise CommandError(f"cannot write {path}: no such directory: {path.parent}")

@@ -15,7 +15,7 @@ from cbt_plugins.formatting.screen import printable
 from cbt_plugins.results.result_file import Unreadable
 
 from .command import CommandError, explain
-from .format_option import JSON, MD, TEXT, add_formats, put
+from .format_option import JSON, MD, TEXT, add_formats, put, remove_earlier
 
 if TYPE_CHECKING:
     from cbt_plugins.pull_requests.comment import Report
@@ -79,7 +79,7 @@ def _run(args: argparse.Namespace) -> int:
     from cbt_plugins.formatting import several
     from cbt_plugins.journal import write_json, write_whole
     from cbt_plugins.pull_requests.comment import Report
-    from cbt_plugins.pull_requests.session import PullRequestRun
+    from cbt_plugins.pull_requests.session import COMMENT, DATA, PullRequestRun
 
     try:
         request = _request(args)
@@ -91,6 +91,7 @@ def _run(args: argparse.Namespace) -> int:
             plan = pull_request.plan()
             put(args, {TEXT: lambda: [Words(tuple(plan))], JSON: lambda: {"plan": plan}})
             return OK
+        remove_earlier(args)
         answer = pull_request.run()
     except ConfigError as e:
         raise CommandError(f"{several(len(e.errors), 'error')}; nothing was run\n{e}") from None
@@ -99,8 +100,8 @@ def _run(args: argparse.Namespace) -> int:
     except OSError as e:
         raise CommandError(f"{e}; the same command resumes", CANNOT) from None
     report = Report(request, answer)
-    write_whole(folder / "pr.md", report.comment())
-    write_json(folder / "pr.json", report.data())
+    write_whole(folder / COMMENT, report.comment())
+    write_json(folder / DATA, report.data())
     put(args, {TEXT: lambda: _blocks(report), JSON: report.data, MD: report.comment})
     return answer.outcome.value
 

@@ -95,7 +95,7 @@ class Report:
         yield ""
         yield f"- head: {_side(head)}"
         yield f"- base: {_side(base)}{', the merge base of both' if base.sha else ''}"
-        yield from map("- {}".format, self._method())
+        yield from map("- {}".format, self._method(most))
         yield from _table(("row", "base", "head", "change", "outcome"), list(self._cells()), most)
         yield from self._cpu_lines(most)
         head_line = ("configuration difference", "base", "head")
@@ -108,7 +108,7 @@ class Report:
         yield ""
         yield f"Repeat it with the same file: {code(self._command(), _LONG)}"
 
-    def _method(self) -> Iterator[str]:
+    def _method(self, most: int) -> Iterator[str]:
         section, state = self.request.section, self.answer.state
         yield (
             f"limit {short_percent(section.limit)}; the chance of a false regression is at most "
@@ -119,7 +119,7 @@ class Report:
                 f"{several(state.blocks, 'block')} of at most {state.schedule.section.blocks}, each of base and head "
                 "in turns (A B B A), on one machine"
             )
-            for row in state.rows:
+            for row in state.rows[:most]:
                 text = seen_text(row, len(state.rows), state.schedule)
                 if text:
                     yield f"{code(row.id.text)}: with the scatter of these blocks, {text}"

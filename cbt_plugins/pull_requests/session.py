@@ -40,6 +40,8 @@ from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, is_re
 from cbt_plugins.results.run_record import RunRecord
 
 JOURNAL, VERSION = "pr.jsonl", 1
+#: files of the answer
+COMMENT, DATA = "pr.md", "pr.json"
 #: in the environment of build and deploy, beside those of a commit and of a trial
 REVISION = "CBT_PLUGINS_REVISION"
 #: blocks of a campaign
@@ -117,6 +119,8 @@ class PullRequestRun:
         with closing(journal), signals.handled(), machine(self.folder):
             self._journal = journal
             self._check_folder()
+            for name in (COMMENT, DATA):  # one that ends by an error has no answer
+                (self.folder / name).unlink(missing_ok=True)
             self._spent = spent(journal.records)
             journal.write("start")
             for line in plan:

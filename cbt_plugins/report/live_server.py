@@ -10,6 +10,7 @@ import hmac
 import ipaddress
 import json
 import logging
+import re
 import secrets
 import socket
 import sys
@@ -34,6 +35,8 @@ _TIMEOUT = 30.0
 #: browsers that follow at once; connections at once, each of which has a thread and a file descriptor
 _MOST = 64
 _CONNECTIONS = 256
+#: a header Host: a name or address, and a port
+_HOST = re.compile(r"[\w.:\[\]-]*", re.ASCII)
 _HEADERS = {
     "Cache-Control": "no-store",
     "Referrer-Policy": "no-referrer",
@@ -76,6 +79,8 @@ class LiveServer:
 
     def is_own_name(self, host: str) -> bool:
         """Tell whether the header Host of a request is a name of this server: no name of the DNS that others have."""
+        if not _HOST.fullmatch(host):
+            return False
         try:
             name = urlsplit(f"//{host}").hostname or ""
         except ValueError:

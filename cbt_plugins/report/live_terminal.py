@@ -36,7 +36,7 @@ def _state(moment: Mapping[str, Any]) -> str:
         return f"{place}{state}"
     return {
         COMPLETE: "complete",
-        FAILED: f"failed: {moment['why']}",
+        FAILED: f"failed: {moment['why'] or 'without a reason'}",
         INTERRUPTED: "interrupted; the same command resumes it",
         GONE: f"the run has ended without a result: it has no process on this machine and wrote nothing for "
         f"{moment['silent_s']:.0f} s; `cbt-tools undo` undoes its faults, the same command resumes it",
@@ -54,7 +54,7 @@ def now_of(moment: Mapping[str, Any]) -> Any:
         elapsed=moment["elapsed_s"] or 0.0,
         left=moment["left_s"],
         rate=Rate(moment["obj_per_s"], moment["mib_per_s"]) if moment["obj_per_s"] is not None else None,
-        errors=moment["errors"],
+        errors=moment["errors"] or 0,
         not_clean=moment["pgs_not_clean"],
         after=Remainder(moment["after_s"], moment["after_is_exact"]) if has_phases_left else NOTHING_AFTER,
     )

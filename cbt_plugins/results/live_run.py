@@ -6,6 +6,7 @@ with the run.
 
 from __future__ import annotations
 
+import math
 import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
@@ -14,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster_conditions import NO_FAULTS
-from cbt_plugins.formatting.progress_line import RateMeter, Remainder
+from cbt_plugins.formatting.progress_line import Rate, RateMeter, Remainder
 from cbt_plugins.journal import LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
@@ -30,7 +31,7 @@ GOING_ON, COMPLETE, FAILED, INTERRUPTED, GONE = "going on", "complete", "failed"
 _ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPLETE}
 #: seconds without a new line after which a run of which no process is seen here is gone: it may be another machine's
 SILENT = 60.0
-#: seconds for which the last sample of the cluster says how it is
+#: seconds for which the last sample of the cluster says how it is, and the last heartbeats how fast the load is
 _FRESH = 30.0
 #: a look at all that is new comes after so many times the processor time that the last one took
 SPARED = 130
@@ -48,19 +49,38 @@ class _Heartbeats:
     tail: LineTail
     meter: RateMeter = field(default_factory=RateMeter)
     errors: Dict[str, int] = field(default_factory=dict)  # of each job
+    _heard: Dict[str, float] = field(default_factory=dict)  # of each job: time.monotonic()
 
     def read(self) -> int:
         """Take the new heartbeats; return how many there were."""
-        beats = self.tail.read()
+        at = time.monotonic() if self._heard else _written(self.tail.path)
+        beats = [beat for beat in self.tail.read() if _is_time(beat.get("t")) and isinstance(beat.get("jobs"), dict)]
+        newest = max((beat["t"] for beat in beats), default=0.0)
         for beat in beats:
-            jobs, t = beat.get("jobs"), beat.get("t")
-            if not isinstance(jobs, dict) or not isinstance(t, (int, float)):
-                continue
-            for job, line in jobs.items():
+            for job, line in beat["jobs"].items():
                 if isinstance(line, dict):
-                    self.meter.take(str(job), t, _number(line.get("ops")), _number(line.get("bytes")))
-                    self.errors[str(job)] = _number(line.get("errors"))
+                    self.meter.take(job, beat["t"], _number(line.get("ops")), _number(line.get("bytes")))
+                    self.errors[job] = _number(line.get("errors"))
+                    self._heard[job] = at - (newest - beat["t"])
         return len(beats)
+
+    @property
+    def rate(self) -> Optional[Rate]:
+        """The rate of all jobs; None while one of them is not heard."""
+        silent = any(time.monotonic() - heard > _FRESH for heard in self._heard.values())
+        return None if silent else self.meter.rate()
+
+
+def _written(path: Path) -> float:
+    """Return when a file was written last, of time.monotonic()."""
+    try:
+        return time.monotonic() - max(0.0, time.time() - path.stat().st_mtime)
+    except OSError:
+        return time.monotonic()
+
+
+def _is_time(value: Any) -> bool:
+    return isinstance(value, (int, float)) and math.isfinite(value)
 
 
 def _number(value: Any) -> int:
@@ -188,14 +208,16 @@ class LiveRun:
         return self._load.read()
 
     def _read_samples(self) -> int:
-        for path in files_of(self.path) if not self._files else ():
+        late = not self._files  # it is not known when the first lines came
+        for path in files_of(self.path) if late else ():
             self._files[path] = LineTail(path), SampleReader(self._samples)
         new = 0
-        for tail, reader in self._files.values():
+        for path, (tail, reader) in self._files.items():
+            at = _written(path) if late else time.monotonic()
             lines = tail.read()
             reader.add(lines)
             new += len(lines)
-        self._sampled = time.monotonic() if new else self._sampled
+            self._sampled = max(self._sampled, at) if lines else self._sampled
         clean = [sample.clean for sample in self._samples.samples]
         self._turns += len(self._samples.changes) + sum(a != b for a, b in zip(clean, clean[1:]))
         del self._samples.samples[:-1], self._samples.changes[:]
@@ -207,7 +229,7 @@ class LiveRun:
         ended = any(event.get("event") in ("phase-end", "phase-broken-off") for event in self._since(begin))
         phase = str(begin.get("phase")) if begin and not ended else None
         latest = self._samples.samples[-1] if self._samples.samples else None
-        fresh = latest is not None and time.monotonic() - self._sampled < _FRESH
+        fresh = latest is not None and time.monotonic() - self._sampled <= _FRESH
         return {
             "t": round(time.time(), 3),
             "run": f"{self.path.resolve().parent.name}/{self.path.resolve().name}",
@@ -230,11 +252,11 @@ class LiveRun:
         at = next(i for i, event in enumerate(self.events) if event is begin)
         return self.events[at + 1 :]
 
-    def _why(self, state: str) -> str:
+    def _why(self, state: str) -> Optional[str]:
         if state not in (FAILED, INTERRUPTED):
-            return ""
+            return None
         ends = [event for event in self.events if _ENDS.get(str(event.get("event"))) == state]
-        return str(ends[-1].get("why") or "")
+        return str(ends[-1]["why"]) if ends[-1].get("why") else None
 
     def _of_phase(self, name: Optional[str], state: str) -> Dict[str, Any]:
         """Return the state of the run: its phase, the time left, rates and errors."""
@@ -245,22 +267,24 @@ class LiveRun:
         began = _time(go, "at") if go else None
         if go is None and begin is not None and begin.get("kind") == "wait":
             began = _time(begin)
-        elapsed = max(0.0, time.time() - began) if began is not None else 0.0
-        left = max(0.0, lasting - elapsed) if lasting is not None and began is not None else None
+        going_on = state == GOING_ON
+        now = time.time() - (0.0 if going_on else self.silent)
+        elapsed = max(0.0, now - began) if began is not None else 0.0
+        left = max(0.0, lasting - elapsed) if lasting is not None and began is not None and going_on else None
         after = Remainder.of([_length(phase) for phase in self._planned[number:]]) if number else None
-        rate = self._load.meter.rate() if self._load else None
+        rate = self._load.rate if self._load and going_on else None
         doing = "starting" if began is None else "ending" if left == 0 else "running"
         return {
             "phase": name,
             "number": number,
-            "doing": doing if name and state == GOING_ON else None,
+            "doing": doing if name and going_on else None,
             "elapsed_s": round(elapsed, 1) if name else None,
             "left_s": round(left, 1) if left is not None and name else None,
             "after_s": after.seconds if after else None,
             "after_is_exact": after.exact if after else None,
             "obj_per_s": round(rate.objects_per_second, 1) if rate else None,
             "mib_per_s": round(rate.mib_per_second, 2) if rate else None,
-            "errors": sum(self._load.errors.values()) if self._load else 0,
+            "errors": sum(self._load.errors.values()) if self._load and self._load.errors else None,
         }
 
     def _faults(self) -> List[Dict[str, Any]]:
@@ -271,7 +295,8 @@ class LiveRun:
             if event.get("kind") in NO_FAULTS:
                 continue
             if name == "fault-inject-begin":
-                targets = [str(target) for target in event.get("targets") or ()]
+                listed = event.get("targets")
+                targets = [str(target) for target in listed] if isinstance(listed, list) else []
                 faults[label] = {"label": label, "kind": event.get("kind"), "targets": targets}
                 faults[label].update(since=_time(event), until=None)
             elif name == "fault-undone" and label in faults:

@@ -285,7 +285,7 @@ class LoadObserver:
                 state="starting" if begun is None else "stopping" if self._stopping else "running",
                 elapsed=elapsed,
                 left=left,
-                rate=self._meter.rate(),
+                rate=None if self._silent else self._meter.rate(),
                 errors=total.failed,
                 not_clean=self.watch.latest.not_clean if fresh and self.watch.latest else None,
                 note="; ".join(f"{condition} {', '.join(whom)}" for condition, whom in notes.items() if whom),

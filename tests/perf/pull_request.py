@@ -3,18 +3,20 @@
     ./run bench pull_request found                 the smallest change that is found with power 0.9, simulated
     ./run bench pull_request blocks FILE [NUMBER]  make blocks of equal sides on a lab, 50 s each; adds them to FILE
     ./run bench pull_request verdicts FILE [DRAWN] verdicts that are drawn from these blocks, 1000 a line
-    ./run bench pull_request planted [WITHIN [SHARE]]   one real `cbt-tools pr` whose head has slower OSDs
+    ./run bench pull_request planted [WITHIN [SHARE [LOAD]]]   one real `cbt-tools pr` whose head has slower OSDs
 
 A block is A B B A of phases of 3 s in one run, as those of trust.py: without what differs from deployment to
 deployment. `verdicts` draws campaigns from them. Each block of a campaign is the mean of as many blocks of FILE as its
 cycles are longer than 3 s, each with its sides exchanged or not. That is a simulation: the hours are not there, the
 numbers are real. A change of the head is added to the throughput of each block; p99 stays as it was. The last change of
 a kind is the one that `cbt-tools pr` says it finds with power 0.9, by the scatter of the blocks. `planted` delays a
-share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle.
+share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle with a
+load of LOAD.
 """
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import os
@@ -124,7 +126,7 @@ def design_of(most: int, limit: float) -> Design:
     return Design(campaign["blocks"], *percents, campaign["spending"])
 
 
-def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", name: str = "16.2") -> None:
+def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", load: str = "6s", name: str = "16.2") -> None:
     """Run a verdict whose head has slower OSDs (share 0: equal sides)."""
     with labs(scratch) as (lab,):
         places = f"--dir {lab} --snapshots {scratch / 'snapshots'}"
@@ -139,7 +141,9 @@ def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", name: str =
             "through": f"{tool} lab exec --dir {lab} node0 --",
         }
         file = scratch / "pr.yaml"
-        file.write_text(yaml.safe_dump({**CONFIG, "monitoring_profiles": {"resources": {}}, "pr": section}))
+        config = copy.deepcopy({**CONFIG, "monitoring_profiles": {"resources": {}}, "pr": section})
+        config["benchmarks"]["warp"]["cycle"]["phases"][-1]["hybrid"]["duration"] = load
+        file.write_text(yaml.safe_dump(config))
         words = [*TOOLS, "pr", name, name, "--config", str(file), "--within", within, "-a", str(scratch / "pr")]
         done = subprocess.run([*words, "--format", "md"], cwd=scratch, check=False)
         print(f"exit status {done.returncode}")

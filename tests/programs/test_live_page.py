@@ -121,7 +121,8 @@ def test_the_page_is_served_and_nothing_else(server: LiveServer, page: LivePage)
 
 
 def test_another_hosts_name_is_refused(server: LiveServer) -> None:
-    for host in ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "192.0.2.1", "[::2]"):
+    foreign = ("evil.example", "127.0.0.1.evil.example", "localhost.evil.example:80", "", "192.0.2.1", "[::2]")
+    for host in (*foreign, "evil.example@127.0.0.1"):
         assert ask(server, "/", Host=host)[0] == 403, host
         assert ask(server, "/events", Host=host)[0] == 403, host
     for host in ("localhost", "localhost:9999", "127.0.0.1", "[::1]:80"):  # ssh -L has a port of its own

@@ -63,6 +63,38 @@ def test_a_run_that_is_exported_again_is_there_once(archive: Path, tmp_path: Pat
     assert len(first) == len(TABLES)
 
 
+def test_a_run_under_two_paths_is_there_once(archive: Path, tmp_path: Path) -> None:
+    (tmp_path / "link").symlink_to(archive)
+    for path in (archive, tmp_path / "link", next(archive.glob("results/*/*"))):
+        assert main(["export", str(path), "--format", "parquet", "-o", str(tmp_path / "lake")]) == 0
+    for table in TABLES:
+        assert len(list((tmp_path / "lake" / table).glob("*/*"))) == 1, table
+
+
+def test_files_of_a_run_that_is_left_out_now_are_removed(
+    archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    run = sql_archive.sql_run(tmp_path / "again")
+    words = ["export", str(archive), str(tmp_path / "again"), "--format", "parquet", "-o", str(tmp_path / "lake")]
+    assert main(words) == 0 and len(lines(tmp_path / "lake", "runs", "archive")) == 2
+    (run / "complete").unlink()
+    assert main(words) == 4
+    assert f"{len(TABLES)} files of an earlier export removed" in capsys.readouterr().err
+    for table in TABLES:
+        assert lines(tmp_path / "lake", table, "DISTINCT archive") == [(str(archive),)], table
+
+
+def test_an_export_without_a_run_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    other = tmp_path / "archive" / "results" / "00000000" / "id-11111111"
+    other.mkdir(parents=True)
+    (other / "output.0.json").write_text("{}")
+    for name in ("csv", "parquet"):
+        words = ["export", str(tmp_path / "archive"), "--format", name, "-o", str(tmp_path / f"out.{name}")]
+        assert main(words) == 4, name
+        assert "no run of cbt-plugins" in capsys.readouterr().err
+        assert not (tmp_path / f"out.{name}").exists()
+
+
 def test_incomplete_and_unreadable_runs_are_named_and_left_out(
     archive: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

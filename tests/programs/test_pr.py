@@ -203,6 +203,23 @@ def test_it_resumes_without_half_a_block(world: World, monkeypatch: pytest.Monke
     assert world.run("a", "b") == 1, "what is decided stays"
 
 
+def test_an_error_leaves_no_earlier_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    output = world.folder / "comment.md"
+    world.write()
+    assert world.run("a", "b", "-o", str(output)) == 0
+    assert output.read_text() == world.comment
+
+    def broken(_: Any) -> None:
+        raise OSError("no disk")
+
+    monkeypatch.setattr(session.PullRequestRun, "_verdict", broken)
+    assert world.run("a", "c", "-o", str(output)) == 2  # the folder of another verdict
+    assert not output.exists() and world.answer["outcome"] == "no regression"
+    output.write_text("of an earlier verdict")
+    assert world.run("a", "b", "-o", str(output)) == 125
+    assert not output.exists() and not [*world.state.glob("pr.md"), *world.state.glob("pr.json")]
+
+
 def test_too_little_time_is_refused_beforehand_and_ends_it(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:

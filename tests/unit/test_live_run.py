@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, List
+from typing import Any, Iterator, List, Tuple
 
 import pytest
 from archive_builder import COPIED, HALF
@@ -40,6 +42,8 @@ def half(tmp_path: Path) -> Path:
 def held(half: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Path]:
     """The half archive as it was then: a process has its journal."""
     monkeypatch.setattr("time.time", lambda: COPIED)
+    for path in half.rglob("*"):
+        os.utime(path, (COPIED, COPIED))
     with closing(Journal(half / "journal.jsonl")) as journal:
         journal.write("invocation")
         yield half
@@ -71,6 +75,53 @@ def test_a_moment_says_where_the_run_is(held: Path) -> None:
     assert "not-recovered" not in text and "resources-gap" not in text  # the end decides
     line = json.loads(json.dumps(data(moment, run.summary())))
     assert line["version"] == 1 and {m["milestone"] for m in line["milestones"]} >= {"injected", "all-down"}
+
+
+def test_a_load_that_is_not_heard_has_no_rate(held: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    begun = time.monotonic()
+    now = [begun]
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    run, beats = LiveRun(held), held / "phases" / "04-one-down.running" / "heartbeat.jsonl"
+    last = {line["node"]: line for line in map(json.loads, beats.read_text().splitlines())}
+
+    def seen(*nodes: str) -> Tuple[Any, Any]:
+        with beats.open("a") as file:
+            for node in nodes:
+                file.write(json.dumps({**last[node], "t": last[node]["t"] + now[0] - begun}) + "\n")
+        moment = run.moment()
+        return moment["obj_per_s"], moment["pgs_not_clean"]
+
+    rate, not_clean = seen()
+    assert rate > 50 and not_clean > 0
+    now[0] += 16.0
+    assert seen("client1", "client2")[0] is not None
+    now[0] += 16.0
+    assert seen("client1") == (0.0, None)  # client2 was heard 16 s ago, the cluster 32 s ago
+    now[0] += 16.0
+    assert seen("client1") == (None, None)
+    for _ in range(2):
+        now[0] += 16.0
+        rate, _ = seen("client1", "client2")
+    assert rate == 0.0
+    # one who comes late: the files say when they were written
+    now[0] += 1000.0
+    assert LiveRun(held).moment()["obj_per_s"] is not None
+    os.utime(beats, (COPIED - 31, COPIED - 31))
+    late = LiveRun(held).moment()
+    assert late["obj_per_s"] is None and late["errors"] == 0 and late["pgs_not_clean"] > 0
+
+
+def test_a_value_that_is_not_known_is_null(held: Path) -> None:
+    for path in held.rglob("heartbeat.jsonl"):
+        path.unlink()
+    moment = LiveRun(held).moment()
+    assert (moment["errors"], moment["obj_per_s"], moment["why"]) == (None, None, None)
+    with (held / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"t": COPIED, "event": "fault-inject-begin", "label": "x", "targets": 5}) + "\n")
+        file.write(json.dumps({"t": COPIED + 1, "event": "run-failed"}) + "\n")
+    moment = LiveRun(held).moment()
+    assert moment["why"] is None and moment["faults"][-1]["targets"] == []
+    assert moment_lines(moment)[0].endswith("failed: without a reason")
 
 
 def test_the_running_phase_is_in_the_summary_and_compared_with_nothing(held: Path) -> None:
@@ -130,7 +181,9 @@ def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
     assert "the run has ended without a result" in out and "cbt-tools undo" in out
     assert "fault node-a (stop node4) since" in out
     assert "02 no-failure" in out
-    assert LiveRun(half).moment()["state"] == GONE
+    moment = LiveRun(half).moment()
+    assert moment["state"] == GONE and moment["obj_per_s"] is None and moment["left_s"] is None
+    assert moment["elapsed_s"] == pytest.approx(moment["t"] - moment["silent_s"] - 1795614172, abs=0.2)
     # of another machine, whose locks are not seen here
     monkeypatch.setattr(live_run.LiveRun, "silence", lambda self: 2.0)
     elsewhere = LiveRun(half)

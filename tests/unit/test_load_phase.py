@@ -15,6 +15,7 @@ from run_context import context
 
 from cbt_plugins import journal
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.formatting.progress_line import Now
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts, JobEnd, LoadStart
 from cbt_plugins.load.load_session import Beat, LoadError
@@ -110,6 +111,17 @@ def test_a_client_that_is_away_is_waited_for_and_told_of(
         session.silence = [{}]
         with pytest.raises(LoadError, match="did not end"):
             observer.until_over()
+
+
+def test_no_rate_is_shown_while_a_client_is_away(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shown: List[Now] = []
+    progress = SimpleNamespace(show=shown.append, close=lambda: None)
+    monkeypatch.setattr(load_observer, "Progress", lambda _: progress)
+    with closing(observer_of(tmp_path, Session({}, {"c1": 31.0}, {}))) as observer:
+        for second in range(10):
+            observer.take(replace(beat_of(100 * second, 0, 95.0), counted_at={"a": 100.0 + second}))
+        observer.until_over()
+    assert [now.rate.objects_per_second if now.rate else None for now in shown] == [100.0, None, 100.0]
 
 
 def test_a_heartbeat_without_room_costs_no_phase(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

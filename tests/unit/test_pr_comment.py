@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
-from typing import List, Tuple
+from types import SimpleNamespace
+from typing import Any, List, Tuple
 
 import pytest
 from config_files import CLUSTER, CYCLE, WARP, errors_in, marked
@@ -55,6 +57,20 @@ def test_the_comment_is_short_enough_with_any_number_of_rows(monkeypatch: pytest
     assert 1000 < len(text) <= MOST == 65_535
     assert "980 more rows are in pr.json" in text and "980 more warnings" in text
     assert comment.code("é" * 300) in text and "Repeat it" in text
+
+
+def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: pytest.MonkeyPatch) -> None:
+    row = SimpleNamespace(id=SimpleNamespace(text="p" * 300))
+    state: Any = SimpleNamespace(
+        blocks=4, schedule=SimpleNamespace(section=SimpleNamespace(blocks=16)), rows=[row] * 1000, compared=None
+    )
+    monkeypatch.setattr(comment, "seen_text", lambda *_: "a change of 5.0 % is found with a power of 0.9")
+    monkeypatch.setattr(Report, "_cells", lambda _: iter([("`x`",) * 5] * 1000))
+    monkeypatch.setattr(Report, "warnings", lambda _: iter(()))
+    made = report("x", Outcome.OK)
+    text = replace(made, answer=replace(made.answer, state=state)).comment()
+    assert 1000 < len(text) <= MOST
+    assert text.count("with the scatter of these blocks") in (5, 20, 60) and "more rows are in pr.json" in text
 
 
 @pytest.mark.parametrize(

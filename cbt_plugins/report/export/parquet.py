@@ -2,8 +2,9 @@
 
     OUT/TABLE/month=2026-03/RUN.parquet     TABLE: runs, measurements, seconds, histograms, episodes
 
-One file for each table and run: a run that is exported again replaces its own. The columns are those of `cbt-tools sql`
-(results/sql), and before them `archive`, the folder as it was given: it and `run` tell runs apart in all tables.
+One file for each table and run, named after the real path of the run: a run that is exported again replaces its own.
+The columns are those of `cbt-tools sql` (results/sql), and before them `archive`, the folder as it was given: it and
+`run` tell runs apart in all tables.
 Months are those of the begin of a run (UTC), times have the zone UTC.
 """
 
@@ -50,7 +51,6 @@ class ParquetFolder:
             if left_out:
                 raise Unreadable(left_out[0])
             month = _month(next((record.started for record in records(run.path)), None))
-            name = hashlib.sha256(f"{archive}\0{run.name}".encode("utf-8", "surrogateescape")).hexdigest()[:20]
             for table in tables:
                 columns = ", ".join(
                     f'CAST("{column.name}" AS TIMESTAMPTZ) AS "{column.name}"'
@@ -59,9 +59,16 @@ class ParquetFolder:
                     for column in (RUN, *table.columns)
                 )
                 query = f'SELECT {quoted(str(archive))} AS archive, {columns} FROM "{table.name}"'
-                self._write(con, query, Path(table.name, f"month={month}", f"{name}.parquet"))
+                self._write(con, query, Path(table.name, f"month={month}", _file_name(run)))
         finally:
             con.close()
+
+    def remove(self, run: TableRun) -> int:
+        """Remove the files of a run; return how many there were. Raises OSError."""
+        files = [file for table in TABLES for file in (self.path / table).glob(f"*/{_file_name(run)}")]
+        for file in files:
+            file.unlink()
+        return len(files)
 
     def _write(self, con: Any, query: str, name: Path) -> None:
         """Write a file completely or not at all, and remove the one of the same run in another month."""
@@ -78,6 +85,11 @@ class ParquetFolder:
         for former in (self.path / name.parts[0]).glob(f"*/{name.name}"):
             if former != file:
                 former.unlink()
+
+
+def _file_name(run: TableRun) -> str:
+    path = str(run.path.resolve())
+    return f"{hashlib.sha256(path.encode('utf-8', 'surrogateescape')).hexdigest()[:20]}.parquet"
 
 
 def _month(started: Optional[float]) -> str:
