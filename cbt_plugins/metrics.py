@@ -74,7 +74,7 @@ class Metric:
     margin: float = MARGIN  # a change within it is equivalent, unless the user says otherwise; relative, or if ...
     additive: bool = False  # ... it may be 0, so that differences are compared and not ratios: in the unit
     prometheus: str = ""  # name there, in the base unit; "" where it is not exported
-    order: int = 0  # place in the registry
+    order: int = 0  # place in METRICS
 
     @property
     def needs(self) -> int:

@@ -29,7 +29,7 @@ from cbt_plugins.campaigns.default_options import stored as stored_options
 from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
 from cbt_plugins.compare.table import Rules
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.section_to_plan import our_sections
@@ -139,7 +139,7 @@ class Schedule:
     def data_of(self, arm: str) -> Dict[str, Any]:
         """Return the CBT file of an arm."""
         data = file_of(self.config.data, self.section.arms[self.code_of(arm)])
-        for name in self._options(arm) and our_sections(registry.BENCHMARKS):
+        for name in self._options(arm) and our_sections(plugins.BENCHMARKS):
             section = data["benchmarks"].get(name)
             if section is not None:
                 settings = dict(section.get("settings") or {})

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Sequence
 import yaml
 
 from cbt_plugins import exit_status
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load
 from cbt_plugins.config.top_level import is_ours
@@ -133,5 +133,5 @@ def _names_ours(path: Path) -> bool:
             text = file.read(MOST_BYTES).decode("utf-8", "replace").replace("\0", "")  # UTF-16 too, as it happens
     except OSError:
         return False
-    names = [*registry.names(registry.BENCHMARKS), *registry.names(registry.MONITORS)]
+    names = [*plugins.names(plugins.BENCHMARKS), *plugins.names(plugins.MONITORS)]
     return re.search(rf"\b({'|'.join(map(re.escape, names))})['\"]?\s*:", text) is not None

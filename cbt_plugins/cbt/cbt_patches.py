@@ -18,7 +18,7 @@ from cbt_plugins.cbt.archive_layout import RequestedRun, errors_of, refuse, save
 from cbt_plugins.cbt.cbt_session import begin, leads, session
 from cbt_plugins.cbt.delegate import Delegate, around, monitor_class
 from cbt_plugins.cbt.unread_keys import unread_keys
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.yaml_source import read
 
 logger = logging.getLogger(__name__)
@@ -81,7 +81,7 @@ def patch_benchmarkfactory(factory: Any) -> None:
     """Look our benchmarks up first: CBT's get_object returns None for every KeyError, also of a constructor."""
     cbt_get_object: Callable[..., Any] = factory.get_object
     all_of: Callable[..., Iterator[Any]] = factory.get_all
-    ours = registry.loaders(registry.BENCHMARKS)
+    ours = plugins.loaders(plugins.BENCHMARKS)
     classes: Dict[str, type] = {}
 
     @functools.wraps(cbt_get_object)
@@ -150,7 +150,7 @@ def patch_monitoring(module: Any) -> None:
     if not hasattr(module, "Monitoring") or not hasattr(module.Monitoring, "_get_object"):
         return
     cbt_get_object: Callable[..., Any] = module.Monitoring._get_object
-    ours = registry.loaders(registry.MONITORS)
+    ours = plugins.loaders(plugins.MONITORS)
 
     def _get_object(monitoring: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
         monitor = _monitor_of(monitoring, mconfig, ours, module.Monitoring) or cbt_get_object(
@@ -175,7 +175,7 @@ def patch_monitoring_factory(module: Any) -> None:
     """
     factory = module.MonitoringFactory
     cbt_get_object: Callable[..., Any] = factory.get_object
-    ours = registry.loaders(registry.MONITORS)
+    ours = plugins.loaders(plugins.MONITORS)
 
     def get_object(cls: type, name: str, mconfig: Optional[Mapping[str, Any]]) -> Any:
         return _monitor_of(name, mconfig, ours, module.Monitoring) or cbt_get_object(name, _filled(mconfig))

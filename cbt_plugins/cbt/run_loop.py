@@ -16,7 +16,7 @@ from cbt_plugins.cbt import archive_layout, cbt_session, checkout
 from cbt_plugins.cbt.archive_layout import refuse
 from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
 from cbt_plugins.cbt_run import CbtRun, RunFailed
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.cluster import DEFAULT_CONF
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
@@ -61,7 +61,7 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
             config = load_file(args.config_file)
         except ConfigError as error:
             return refuse(str(error).splitlines())
-        of_cbt = sorted(set(config.data["benchmarks"]) - set(registry.names(registry.BENCHMARKS)), key=str)
+        of_cbt = sorted(set(config.data["benchmarks"]) - set(plugins.names(plugins.BENCHMARKS)), key=str)
         if not of_cbt:
             unknown = list(unknown_monitors(read(Path(args.config_file)), set(_monitors())))
             if unknown:
@@ -79,11 +79,11 @@ def main(argv: Optional[Sequence[str]] = None) -> int:
 
 
 def _monitors() -> Dict[str, Callable[[], Any]]:
-    return {"collectl": _collectl, **registry.loaders(registry.MONITORS)}
+    return {"collectl": _collectl, **plugins.loaders(plugins.MONITORS)}
 
 
 def _no_checkout(name: str) -> str:
-    names = ", ".join(registry.names(registry.BENCHMARKS))
+    names = ", ".join(plugins.names(plugins.BENCHMARKS))
     return (
         f"benchmarks: {name}: no plug-in ({names}), and there is no CBT checkout: "
         f"set CBT_HOME=/path/to/cbt, or git clone https://github.com/ceph/cbt {checkout.cache_path()}"
@@ -147,7 +147,7 @@ class RunLoop:
         if conf:
             self._cluster["conf_file"] = conf
         self._cluster.setdefault("conf_file", DEFAULT_CONF)
-        self._load = registry.loaders(registry.BENCHMARKS)
+        self._load = plugins.loaders(plugins.BENCHMARKS)
         self._monitors = _monitors()
 
     def run(self) -> int:

@@ -6,7 +6,7 @@ import ast
 from pathlib import Path
 from typing import Dict, Iterator, List, Optional, Set, Tuple
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ErrorAt, near_miss
 from cbt_plugins.config.section_to_plan import CBT_KEYS, HOST_KEYS
 from cbt_plugins.config.top_level import unknown_keys
@@ -44,7 +44,7 @@ def _texts_of_tree(tree: Path) -> Set[str]:
 def _unread(source: YamlSource, tree: Path, benchmarks: Dict[object, object]) -> Iterator[ErrorAt]:
     for name, section in benchmarks.items():
         module = tree / "benchmark" / f"{name}.py"
-        if name in registry.references(registry.BENCHMARKS) or not isinstance(section, dict) or not module.is_file():
+        if name in plugins.references(plugins.BENCHMARKS) or not isinstance(section, dict) or not module.is_file():
             continue
         texts, read_keys = _texts(tree, module)
         for key in section:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optio
 
 from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationInfo, WithJsonSchema, field_validator
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import Path, did_you_mean
 from cbt_plugins.config.kubernetes import KubernetesSection, errors_of_pods
 from cbt_plugins.config.shell_values import AbsolutePath, FilePath, Login, Program, check_arguments
@@ -31,7 +31,7 @@ _LIST_OR_MAPPING = {
     ]
 }
 #: ours by name, for the editor's list; another distribution's may be installed where the file is used
-_TRANSPORT = {"anyOf": [{"enum": registry.built_in(registry.TRANSPORTS)}, {"type": "string", "minLength": 1}]}
+_TRANSPORT = {"anyOf": [{"enum": plugins.built_in(plugins.TRANSPORTS)}, {"type": "string", "minLength": 1}]}
 _TRANSPORTS = {"anyOf": [*_TRANSPORT["anyOf"], {"type": "object", "additionalProperties": _TRANSPORT}]}
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
 
@@ -65,7 +65,7 @@ def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield each transport that is not installed or lacks its keys, and each node that the section does not have."""
     value, hosts = cluster.get("transport"), nodes_of(cluster)
     by_place = {(node,): name for node, name in value.items()} if isinstance(value, dict) else {(): value}
-    names = registry.names(registry.TRANSPORTS)
+    names = plugins.names(plugins.TRANSPORTS)
     for place, name in by_place.items() if value is not None else ():
         if place and host_of(str(place[0])) not in hosts:
             yield FieldError(("transport", *place), f"the section has no node {place[0]!r}", of_key=True)
@@ -73,8 +73,8 @@ def errors_of_transports(cluster: Mapping[str, Any]) -> Iterator[FieldError]:
             hint = did_you_mean(name, names) if isinstance(name, str) else ""
             text = f"no transport {name!r} is installed; installed are {', '.join(names)}{hint}"
             yield FieldError(("transport", *place), text)
-        elif name in registry.built_in(registry.TRANSPORTS):
-            for key in registry.load(registry.TRANSPORTS, name).needs:
+        elif name in plugins.built_in(plugins.TRANSPORTS):
+            for key in plugins.load(plugins.TRANSPORTS, name).needs:
                 if not cluster.get(key):
                     yield FieldError(("transport", *place), f"{name} needs the key `{key}:` of `cluster:`")
     yield from errors_of_pods(cluster, hosts)

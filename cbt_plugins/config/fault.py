@@ -10,7 +10,7 @@ from pydantic import ConfigDict, Field, ValidationInfo, WithJsonSchema, field_va
 
 from cbt_plugins import plan
 from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.shell_values import CrushName, Daemon
@@ -42,7 +42,7 @@ Osds = Annotated[List[Annotated[int, Field(ge=0, le=1_000_000)]], Field(min_leng
 Daemons = Annotated[List[Daemon], Field(min_length=1)]
 Number = Annotated[int, Field(ge=1, le=_MANY)]
 #: those of setup.cfg, for the description
-_KINDS = ", ".join(f"`{name}`" for name in registry.built_in(registry.FAULTS))
+_KINDS = ", ".join(f"`{name}`" for name in plugins.built_in(plugins.FAULTS))
 #: an option of this name, in seconds, is when a node recovers by itself
 DEADLINE = "deadline"
 #: seconds; a node must not recover by itself before it is told to
@@ -53,11 +53,11 @@ PLANNED = "planned"
 
 def kind_class(name: str) -> Any:
     """Return a subclass of `faults.kind.Kind`. Raises ValueError for a name that is not known or cannot be imported."""
-    reference, kinds = registry.references(registry.FAULTS).get(name), registry.names(registry.FAULTS)
+    reference, kinds = plugins.references(plugins.FAULTS).get(name), plugins.names(plugins.FAULTS)
     if reference is None:
         raise ValueError(f"unknown kind of fault {name!r}; known are {', '.join(kinds)}{did_you_mean(name, kinds)}")
     try:
-        return registry.load(registry.FAULTS, name)
+        return plugins.load(plugins.FAULTS, name)
     except Exception as error:
         raise ValueError(f"fault kind {name!r} of {reference}: {type(error).__name__}: {error}") from error
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path as FilePath
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
-from cbt_plugins.config import acceptable, registry
+from cbt_plugins.config import acceptable, plugins
 from cbt_plugins.config.bisect import errors_of_bisect
 from cbt_plugins.config.bounds import too_much
 from cbt_plugins.config.campaign import CampaignSection, errors_of_arms, errors_of_campaign, section_of_campaign
@@ -117,7 +117,7 @@ def load(source: YamlSource) -> Config:
         # one error for one cause
         errors += [e for e in nothing_to_run(source, others) if not ours or e.path[0] != "cluster"]
     profiles = data.get("monitoring_profiles")
-    if ours or (isinstance(profiles, dict) and set(profiles) & set(registry.built_in(registry.MONITORS))):
+    if ours or (isinstance(profiles, dict) and set(profiles) & set(plugins.built_in(plugins.MONITORS))):
         errors += [*_common(source, data.get("common")), *_monitors(source, data)]
         errors += [] if ours else _cluster_of_others(source, data.get("cluster"))
     if not errors:
@@ -146,9 +146,9 @@ def load(source: YamlSource) -> Config:
 
 
 def _misspelt(source: YamlSource, names: Sequence[Any]) -> Iterator[ErrorAt]:
-    benchmarks = registry.names(registry.BENCHMARKS)
+    benchmarks = plugins.names(plugins.BENCHMARKS)
     for name in names:
-        hint = did_you_mean(str(name), registry.built_in(registry.BENCHMARKS))
+        hint = did_you_mean(str(name), plugins.built_in(plugins.BENCHMARKS))
         if hint and name not in _CBT_BENCHMARKS and name not in benchmarks:
             yield source.error_at(("benchmarks", name), f"no benchmark of this name{hint}", of_key=True)
 
@@ -209,7 +209,7 @@ def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
             text = f"must be a mapping, or CBT stops with a traceback; write {name}: {{}} for the defaults"
             yield source.error_at(("monitoring_profiles", name), text)
         else:
-            section = section_of(name, registry.MONITORS) or (CollectlProfile if name == "collectl" else CbtProfile)
+            section = section_of(name, plugins.MONITORS) or (CollectlProfile if name == "collectl" else CbtProfile)
             wrong = list(validate(section, profile)[1])
             if "nodes" in profile and ("nodes",) not in [error.path for error in wrong]:
                 wrong += errors_of_watched(profile["nodes"], data["cluster"])
@@ -270,7 +270,7 @@ def _of_another(name: str, error: FieldError) -> FieldError:
     """Return the error of an unknown key with the benchmarks that have such a key, where others of ours do."""
     if len(error.path) > 1 or not error.text.startswith("unknown key; known here"):
         return error
-    sections = our_sections(registry.BENCHMARKS)
+    sections = our_sections(plugins.BENCHMARKS)
     others = [owner for owner, section in sections.items() if owner != name and error.path[0] in section.model_fields]
     if not others:
         return error
@@ -289,7 +289,7 @@ def _without_use(
     if errors or not runs or not _has_our_keys(name):
         return
     used = {phase.engine for run in runs for phase in run.plan.phases}
-    for engine in registry.built_in(registry.GENERATORS):
+    for engine in plugins.built_in(plugins.GENERATORS):
         key = generator(engine).section_key
         if key in section and engine not in used:
             text = f"is for engine: {engine}, and no phase here has this engine: set it, or remove the key"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.plan import Phase, Plan
 
 #: seconds of measurements that are worth some seconds for the generators' ceilings
@@ -13,12 +13,12 @@ _WORTH_CEILINGS = 300.0
 
 def generator(engine: str) -> Any:
     """Return the class that `engine:` names."""
-    return registry.load(registry.GENERATORS, engine)
+    return plugins.load(plugins.GENERATORS, engine)
 
 
 def engine_with(ability: str, value: str = "") -> str:
     """Return the first engine of ours whose class has an attribute that is true, or that contains `value`."""
-    for engine in registry.built_in(registry.GENERATORS):
+    for engine in plugins.built_in(plugins.GENERATORS):
         has = getattr(generator(engine), ability)
         if value in has if value else has:
             return engine

@@ -16,7 +16,7 @@ from typing import Any, Callable, Dict, FrozenSet, Iterator, List, Mapping, Tupl
 from pydantic import BaseModel
 from pydantic.json_schema import models_json_schema
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.bisect import BisectSection
 from cbt_plugins.config.campaign import CampaignSection
 from cbt_plugins.config.cluster import ClusterSection
@@ -48,7 +48,7 @@ def build() -> Dict[str, Any]:
 
     A fault file has the definition FaultFileSection.
     """
-    sections, profiles = our_sections(registry.BENCHMARKS), our_sections(registry.MONITORS)
+    sections, profiles = our_sections(plugins.BENCHMARKS), our_sections(plugins.MONITORS)
     ours = (ClusterSection, FaultFileSection, CampaignSection, BisectSection, PullRequestSection)
     models: List[Type[BaseModel]] = [*sections.values(), *ours, *profiles.values()]
     _, top = models_json_schema([(model, "validation") for model in models])
@@ -92,7 +92,7 @@ def text() -> str:
 def _with_kinds(defs: Dict[str, Any]) -> None:
     """Add the options of our fault kinds, and have each fault take those of its kind."""
     conditions = []
-    for kind in registry.built_in(registry.FAULTS):
+    for kind in plugins.built_in(plugins.FAULTS):
         defs[_options(kind)] = _tidy(kind_class(kind).Options.model_json_schema())
         takes = {"properties": {"options": {"$ref": f"#/$defs/{_options(kind)}"}}}
         conditions.append({"if": {"properties": {"kind": {"const": kind}}, "required": ["kind"]}, "then": takes})
@@ -167,16 +167,16 @@ def tables() -> str:
     """Return one table per mapping, in Markdown; a row that an earlier table has is named and not repeated."""
     defs = build()["$defs"]
     # few keys first: a longer section names the rows that it shares with a shorter one
-    sections = sorted(our_sections(registry.BENCHMARKS).items(), key=lambda item: len(item[1].model_fields))
+    sections = sorted(our_sections(plugins.BENCHMARKS).items(), key=lambda item: len(item[1].model_fields))
     benchmarks = {f"`{name}:`": section.__name__ for name, section in sections}
-    title_of_kind = {kind: f"`options:` of `kind: {kind}`" for kind in registry.built_in(registry.FAULTS)}
+    title_of_kind = {kind: f"`options:` of `kind: {kind}`" for kind in plugins.built_in(plugins.FAULTS)}
     kinds = {title: _options(kind) for kind, title in title_of_kind.items()}
     abouts = {title: inspect.getdoc(kind_class(kind)) or "" for kind, title in title_of_kind.items()}
     others = {"`cluster:`": ClusterSection.__name__, "`fault file:`": FaultFileSection.__name__}
     others["`campaign:`"] = CampaignSection.__name__
     others["`bisect:`"] = BisectSection.__name__
     others["`pr:`"] = PullRequestSection.__name__
-    for name, profile in our_sections(registry.MONITORS).items():
+    for name, profile in our_sections(plugins.MONITORS).items():
         others[f"`monitoring_profiles.{name}:`"] = profile.__name__
     tables = [
         *_family("every benchmark", "", benchmarks, defs),

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.generator_abilities import generator, generators_of
 from cbt_plugins.config.plan_errors import errors_of_plan
@@ -21,26 +21,26 @@ CBT_KEYS = frozenset({"acceptable", "valgrind", "log_iops", "log_bw", "log_lat"}
 _SHORTEST, _LONGEST = 5.0, 10.0
 
 
-def section_of(name: str, group: str = registry.BENCHMARKS) -> Optional[Type[Any]]:
+def section_of(name: str, group: str = plugins.BENCHMARKS) -> Optional[Type[Any]]:
     """Return the `Section` of a benchmark's or monitor's class, ours or another's; None where there is none.
 
     A section is a pydantic model of the YAML; that of a benchmark has `to_plan(clients, endpoints)`. Raises ConfigError
     for a class that cannot be imported.
     """
-    if name not in registry.references(group):
+    if name not in plugins.references(group):
         return None
     try:
-        section: Optional[Type[Any]] = getattr(registry.load(group, name), "Section", None)
+        section: Optional[Type[Any]] = getattr(plugins.load(group, name), "Section", None)
     except Exception as error:  # whatever the module of another distribution raises
-        place = ("benchmarks" if group == registry.BENCHMARKS else "monitoring_profiles", name)
-        text = f"cannot import {registry.references(group)[name]}: {type(error).__name__}: {error}"
+        place = ("benchmarks" if group == plugins.BENCHMARKS else "monitoring_profiles", name)
+        text = f"cannot import {plugins.references(group)[name]}: {type(error).__name__}: {error}"
         raise ConfigError([ErrorAt(place, text)]) from error
     return section
 
 
 def our_sections(group: str) -> Dict[str, Type[Any]]:
     """Return the sections of our own benchmarks, or of our own monitors, by name."""
-    return {name: registry.load(group, name).Section for name in registry.built_in(group)}
+    return {name: plugins.load(group, name).Section for name in plugins.built_in(group)}
 
 
 def understand(

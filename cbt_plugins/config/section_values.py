@@ -6,13 +6,13 @@ from typing import Annotated, Any, Optional
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import did_you_mean
 
 
 def _generator(name: Any) -> Any:
     """Return the name of a load generator that is installed."""
-    generators = list(registry.references(registry.GENERATORS))
+    generators = list(plugins.references(plugins.GENERATORS))
     if name not in generators:
         raise ValueError(
             f"must be {' or '.join(generators)}{did_you_mean(name, generators) if isinstance(name, str) else ''}"
@@ -25,7 +25,7 @@ Engine = Annotated[
     str,
     BeforeValidator(_generator),
     # ours by name, for the editor's list; another distribution's may be installed where the file is used
-    WithJsonSchema({"anyOf": [{"enum": registry.built_in(registry.GENERATORS)}, {"type": "string", "minLength": 1}]}),
+    WithJsonSchema({"anyOf": [{"enum": plugins.built_in(plugins.GENERATORS)}, {"type": "string", "minLength": 1}]}),
 ]
 
 ENGINE = "What makes the load of fill and hybrid phases."

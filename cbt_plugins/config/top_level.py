@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import AbstractSet, Any, Dict, FrozenSet, Iterator, List, Mapping, Set
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ErrorAt, Path, near_miss
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.inventory import ROLES
@@ -41,8 +41,8 @@ _PROFILES = frozenset({"blktrace", "collectl", "osd_perf", "osd_top", "perf", "t
 def is_ours(source: YamlSource) -> bool:
     """Return whether a file has a benchmark or a monitor that is no part of CBT; it is CBT's own affair otherwise."""
     return any(
-        name in registry.references(group)
-        for section, group in (("benchmarks", registry.BENCHMARKS), ("monitoring_profiles", registry.MONITORS))
+        name in plugins.references(group)
+        for section, group in (("benchmarks", plugins.BENCHMARKS), ("monitoring_profiles", plugins.MONITORS))
         for name in _names(source, section)
     )
 
@@ -86,7 +86,7 @@ def misspelt_keys(source: YamlSource, meant: Dict[str, str]) -> Iterator[ErrorAt
 
 
 def _monitors() -> FrozenSet[str]:
-    return frozenset([*_PROFILES, *registry.names(registry.MONITORS)])
+    return frozenset([*_PROFILES, *plugins.names(plugins.MONITORS)])
 
 
 def unknown_keys(source: YamlSource) -> Iterator[ErrorAt]:

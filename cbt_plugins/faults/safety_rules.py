@@ -24,7 +24,7 @@ from cbt_plugins.faults.cluster_facts import (
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_capacity import Filling
 from cbt_plugins.faults.safety_case import FaultCase, Finding, Held, Surroundings
-from cbt_plugins.faults.safety_rules_services import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
+from cbt_plugins.faults.safety_rules_daemons import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
 from cbt_plugins.formatting import percent
 from cbt_plugins.models.pools import inactive_share
 from cbt_plugins.plan import BLINDING_FLAGS

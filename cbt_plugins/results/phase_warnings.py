@@ -1,4 +1,7 @@
-"""The warnings of a phase, as values: {code, text, phase?, op?, job?}."""
+"""The warnings of a phase that its files tell, as values: {code, text, phase?, op?, job?}.
+
+What only the run can see while the load goes on, such as a silent client: run/load_observer.py.
+"""
 
 from __future__ import annotations
 

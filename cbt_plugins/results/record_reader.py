@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional
 
 from cbt_plugins.archive_files import confine
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results.archive import find_runs
@@ -203,7 +203,7 @@ def _counts(measurement: Measurement) -> bool:
 
 def importers() -> Dict[str, Importer]:
     """Return an importer of each kind: ours, and those of other distributions."""
-    return {kind: load()() for kind, load in registry.loaders(registry.IMPORTERS).items()}
+    return {kind: load()() for kind, load in plugins.loaders(plugins.IMPORTERS).items()}
 
 
 def _kind_of(path: Path, importer_of_kind: Dict[str, Importer]) -> Optional[str]:

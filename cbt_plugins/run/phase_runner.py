@@ -18,7 +18,7 @@ from cbt_plugins.plan import Phase, Plan, Settings
 from cbt_plugins.run.buckets import Buckets
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
-from cbt_plugins.run.killed_run_files import set_aside
+from cbt_plugins.run.leftover_files import set_aside
 from cbt_plugins.run.load_phase import LoadPhase
 from cbt_plugins.run.load_start import start_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome

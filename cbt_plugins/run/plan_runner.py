@@ -32,7 +32,7 @@ from cbt_plugins.run import cluster_preparation
 from cbt_plugins.run.buckets import Buckets, BucketsByS3
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
-from cbt_plugins.run.killed_run_files import rescue
+from cbt_plugins.run.leftover_files import fetch_leftovers
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
 from cbt_plugins.run.preflight import PreflightError, Ready, check
 from cbt_plugins.run.reporting import is_reported, summarize
@@ -103,7 +103,7 @@ class PlanRunner:
             with contextlib.ExitStack() as monitors, run.injector.holding(has_data=run.has_data):
                 held = True  # nothing on the nodes is touched before: they may be another run's
                 checksums.reopen(self.archive.folder)
-                rescue(run)
+                fetch_leftovers(run)
                 run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
                 ready = check(run)
                 if run.watch.node in ready.offsets:
@@ -168,7 +168,7 @@ class PlanRunner:
     def context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
         """Open the parts that a run consists of; they are closed with the context."""
         host, plan, archive = self._host, self.plan, self.archive
-        run_id = self._identify(journal)
+        run_id = self._begin_or_resume(journal)
         journal.mark = partial(undo_seal.mark, run_id=run_id)
         access = ClusterAccess(self._remote, self.ceph, host.cluster, host.common, run_id, admin=plan.admin)
         injector = Injector(archive.folder, access, events.write, plan.settings)
@@ -202,7 +202,7 @@ class PlanRunner:
             text = f"belongs to a run with another plan ({difference} differs): use another archive directory"
             raise RunFailed(f"{self.archive.folder} {text}")
 
-    def _identify(self, journal: Journal) -> str:
+    def _begin_or_resume(self, journal: Journal) -> str:
         """Return the run's id, made once. Raises RunFailed for an archive that another plan began."""
         refusal = archive_refusal(self.archive.folder)
         if refusal:

@@ -25,7 +25,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster.shell_programs import find_own, own_here, program_text
 from cbt_plugins.cluster_conditions import CONDITIONS, found_in, of_own_faults
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.generator_abilities import generators_of, wants_ceiling
 from cbt_plugins.formatting import about_size, percent
 from cbt_plugins.journal import ARCHIVE_VERSION
@@ -221,9 +221,9 @@ def python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> Li
     """Return the nodes whose python3 cannot run what is sent to them: the run's own, and those of monitors' agents."""
     wanted = {node: ["the run"] for node in [run.ceph.head, *run.clients]}
     for name, config in run.host.profiles.items():
-        monitors = registry.references(registry.MONITORS)
-        if name in monitors and getattr(registry.load(registry.MONITORS, name), "RECONNECTS", False):
-            monitor = registry.load(registry.MONITORS, name)(config or {}, run.host.cluster, run.host.common)
+        monitors = plugins.references(plugins.MONITORS)
+        if name in monitors and getattr(plugins.load(plugins.MONITORS, name), "RECONNECTS", False):
+            monitor = plugins.load(plugins.MONITORS, name)(config or {}, run.host.cluster, run.host.common)
             for node in monitor.nodes:
                 wanted.setdefault(node, []).append(name)
     errors = []

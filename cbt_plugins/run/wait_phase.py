@@ -31,7 +31,7 @@ T = TypeVar("T")
 
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
 #: knows how new the statistics of a sample are, so it needs less: results.recovery.milestones.STABLE
-STABLE = 13.0
+STABLE_WAIT = 13.0
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0
 #: seconds between two looks at a deep scrub's progress
@@ -247,7 +247,7 @@ class Waiting:
             self._take(time.time(), self.garbage.left, 0, stale=False)
 
     def _stays_clean(self) -> bool:
-        lasting = 0.0 if self.garbage else STABLE
+        lasting = 0.0 if self.garbage else STABLE_WAIT
         return self.clean_since is not None and self._seen - self.clean_since >= lasting
 
     def _take(self, at: float, left: int, objects_left: int, stale: bool) -> None:

@@ -11,7 +11,7 @@ from cycles import S3, Cycle, buckets_of, generators
 from running_lab import RunningLab
 from test_hsbench_mesh import need_hsbench
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -32,7 +32,7 @@ def space(lab: RunningLab) -> Dict[str, Any]:
 
 
 @pytest.mark.parametrize("goal", ["duration", "objects", "max_avail", "raw"])
-@pytest.mark.parametrize("engine", registry.built_in(registry.GENERATORS))
+@pytest.mark.parametrize("engine", plugins.built_in(plugins.GENERATORS))
 def test_a_fill_ends_at_its_goal(lab: RunningLab, tmp_path: Path, engine: str, goal: str) -> None:
     extra: Dict[str, Any] = {}
     if engine == "hsbench":

@@ -72,7 +72,7 @@ def labs(folder: Path, number: int = 1) -> Iterator[List[Path]]:
         for lab in made:
             line = [*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE]
             line += ["--rgws", str(len(RGWS))]
-            subprocess.run(line, check=True, capture_output=True)
+            subprocess.run(line, check=True, stdout=subprocess.DEVNULL)
         yield made
     finally:
         for lab in made:

@@ -14,7 +14,7 @@ from faults_world import ANYTHING, Connections, injector
 from waiting import wait_for
 
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.file_check import load_file
@@ -150,7 +150,7 @@ def test_the_transport_reaches_machines(tmp_path: Path, monkeypatch: pytest.Monk
 def test_the_monitor_runs_on_this_machine_and_ends(tmp_path: Path) -> None:
     cluster: Dict[str, Any] = {"user": "root", "head": "localhost", "clients": ["localhost"]}
     local = tmp_path / "local"
-    make = registry.load(registry.MONITORS, "uptime")
+    make = plugins.load(plugins.MONITORS, "uptime")
     with watch(lambda: [make({}, cluster, {})], cluster, {}, str(tmp_path / "run"), local):
         wait_for(lambda: list(tmp_path.glob("run/*/uptime/loadavg")), "samples")
     (samples,) = local.glob("uptime.*/loadavg")

@@ -12,7 +12,7 @@ from typing import Any, Dict, Iterable, List
 import pytest
 import yaml
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.load.generator import LoadJob, LoadStart, Memory, generator_of
@@ -87,7 +87,7 @@ def refusals(jobs: Iterable[LoadJob], folder: Path) -> List[str]:
 
 
 @pytest.mark.skipif(CBT_LOAD is None, reason="NO cbt-load (cbt-tools build makes it)")
-@pytest.mark.parametrize("engine", registry.built_in(registry.GENERATORS))
+@pytest.mark.parametrize("engine", plugins.built_in(plugins.GENERATORS))
 def test_what_a_plan_accepts_its_engine_accepts(engine: str, tmp_path: Path) -> None:
     taken = set()
     for name, phase in PHASES.items():

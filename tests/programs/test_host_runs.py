@@ -321,7 +321,7 @@ def test_an_archive_is_that_of_its_file_wherever_it_is(
 
 
 def test_ours_are_known_without_an_installation() -> None:
-    from cbt_plugins.config import registry
+    from cbt_plugins.config import plugins
 
-    known: Dict[str, Any] = registry.loaders(registry.BENCHMARKS)
+    known: Dict[str, Any] = plugins.loaders(plugins.BENCHMARKS)
     assert {"warp", "rgwtest"} <= set(known)

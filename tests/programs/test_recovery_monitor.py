@@ -24,7 +24,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster_conditions import LASTS
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.section_to_plan import section_of
 from cbt_plugins.config.validate import validate
 from cbt_plugins.journal import LineWriter
@@ -429,5 +429,5 @@ def test_faults_of_the_profile(ceph: Path, profile: Dict[str, Any], text: str) -
 
 
 def test_it_is_built_in() -> None:
-    assert registry.loaders(registry.MONITORS)["recovery"]() is Recovery
-    assert section_of("collectl", registry.MONITORS) is None
+    assert plugins.loaders(plugins.MONITORS)["recovery"]() is Recovery
+    assert section_of("collectl", plugins.MONITORS) is None

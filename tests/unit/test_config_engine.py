@@ -8,7 +8,7 @@ from typing import Any, Dict, List, Sequence
 import pytest
 from config_files import CLUSTER, CYCLE, RGWTEST, WARP, errors_in, marked
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.section_to_plan import plan_of
@@ -207,7 +207,7 @@ def _warp(text: str) -> str:
 
 ONLY_CBT_LOAD = "goes with engine: cbt-load, and the engine of this phase is warp"
 PHASE = "benchmarks.warp.cycle.phases[1].hybrid"
-KNOWN = f"benchmarks.warp.engine: must be {' or '.join(registry.references(registry.GENERATORS))}"
+KNOWN = f"benchmarks.warp.engine: must be {' or '.join(plugins.references(plugins.GENERATORS))}"
 FAULTS = [
     ("    engine: §cbt-laod\n" + CYCLE, KNOWN + "; did you mean 'cbt-load'?"),
     ("    engine: §hybrid\n" + CYCLE, KNOWN + "; it is called 'cbt-load' now"),

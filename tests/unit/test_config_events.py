@@ -12,7 +12,7 @@ import pytest
 from config_files import CLUSTER, RGWTEST, WARP, errors_in, marked
 from event_plans import FILL, S3, hybrid, warp
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.section_to_plan import plan_of
@@ -204,7 +204,7 @@ FAULTS = [
     (events("{at: 0s, fault: {label: §Störung, kind: stop, osds: [1]}}"), "[0].fault.label: 'Störung': a label is"),
     (
         fault("kind: §stp, osds: [1]"),
-        f"[0].fault.kind: unknown kind of fault 'stp'; known are {', '.join(registry.names(registry.FAULTS))}",
+        f"[0].fault.kind: unknown kind of fault 'stp'; known are {', '.join(plugins.names(plugins.FAULTS))}",
     ),
     (
         events("{at: 0s, fault: §{label: a, kind: stop}}"),
@@ -440,16 +440,16 @@ def names_in(text: str, words: List[str]) -> List[str]:
 
 def test_the_page_names_every_kind() -> None:
     page = (Path(__file__).parents[2] / "docs" / "CONFIG-REFERENCE.md").read_text(encoding="utf-8")
-    assert names_in(page, registry.names(registry.FAULTS)) == []
+    assert names_in(page, plugins.names(plugins.FAULTS)) == []
 
 
 def test_each_kind_has_its_row() -> None:
     page = (Path(__file__).parents[2] / "docs" / "FAULTS.md").read_text(encoding="utf-8")
-    assert [kind for kind in registry.built_in(registry.FAULTS) if f"\n| `{kind}` | " not in page] == []
+    assert [kind for kind in plugins.built_in(plugins.FAULTS) if f"\n| `{kind}` | " not in page] == []
 
 
 def test_no_kind_is_known_by_name_where_faults_are_checked() -> None:
-    kinds = registry.built_in(registry.FAULTS)
+    kinds = plugins.built_in(plugins.FAULTS)
     for name in ("fault.py", "fault_spans.py"):
         tree = ast.parse((Path(__file__).parents[2] / "cbt_plugins" / "config" / name).read_text(encoding="utf-8"))
         constants = [node.value for node in ast.walk(tree) if isinstance(node, ast.Constant)]

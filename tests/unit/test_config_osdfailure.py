@@ -9,7 +9,7 @@ from typing import Any, List, Tuple
 import pytest
 from config_files import CLUSTER, S3, errors_in, marked
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.plan import CALIBRATE, Event, Fault, Goal, Keys, Phase, Plan, Settings
@@ -265,8 +265,8 @@ def test_errors_of_osdfailure(tmp_path: Path, section: str, message: str) -> Non
 
 
 def test_the_host_finds_it() -> None:
-    assert "osdfailure" in registry.built_in(registry.BENCHMARKS)
-    assert registry.loaders(registry.BENCHMARKS)["osdfailure"]().__name__ == "OsdFailure"
+    assert "osdfailure" in plugins.built_in(plugins.BENCHMARKS)
+    assert plugins.loaders(plugins.BENCHMARKS)["osdfailure"]().__name__ == "OsdFailure"
 
 
 def test_more_nodes_than_there_are_do_not_go_down(tmp_path: Path) -> None:

@@ -19,7 +19,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import EventSection, FaultFileSection
 from cbt_plugins.config.fault import FaultSection
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.config.registry import BENCHMARKS
+from cbt_plugins.config.plugins import BENCHMARKS
 from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.settings import SettingsSection
 

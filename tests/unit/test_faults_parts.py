@@ -14,7 +14,7 @@ import pytest
 from faults_world import ANYTHING, CLUSTER, MADE, Connections, injector
 
 from cbt_plugins.cluster.ceph import Ceph, json_values
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.fault import kind_class
 from cbt_plugins.faults import FaultError, Injector, Prepared, preview
 from cbt_plugins.faults.cluster_access import read
@@ -371,7 +371,7 @@ def test_a_kind_of_another_distribution(
     import blink_kinds
 
     monkeypatch.setattr(blink_kinds, "Blink", Blink)
-    assert {"blink", "stop"} <= set(registry.names(registry.FAULTS))
+    assert {"blink", "stop"} <= set(plugins.names(plugins.FAULTS))
     made.inject(Fault("f", "blink", ("node1",), accept=ANYTHING))
     with pytest.raises(FaultError, match="already hit by another open fault"):  # although its step names no daemons
         made.prepare(Fault("g", "stop", ("node1",)))
@@ -379,7 +379,7 @@ def test_a_kind_of_another_distribution(
 
 
 def test_all_built_in_kinds_can_be_made() -> None:
-    for name in registry.built_in(registry.FAULTS):
+    for name in plugins.built_in(plugins.FAULTS):
         assert issubclass(kind_class(name), Kind)
 
 

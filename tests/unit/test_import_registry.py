@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.results.record_reader import importers, records_of
 from cbt_plugins.results.result_file import Unreadable
 
@@ -39,7 +39,7 @@ def installed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_ours_are_listed_once_and_have_their_names() -> None:
-    assert registry.built_in(registry.IMPORTERS) == sorted(importers())
+    assert plugins.built_in(plugins.IMPORTERS) == sorted(importers())
     for name, importer in importers().items():
         assert importer.kind == name
 

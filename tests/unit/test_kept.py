@@ -51,7 +51,7 @@ PHASES = (
     Phase("clean", "wait", duration=1.0),
     Phase("read", "hybrid", duration=1.0, engine="cbt-load"),
 )
-BEFORE = ("rescue", "check", "set-up", "ceilings")
+BEFORE = ("fetch_leftovers", "check", "set-up", "ceilings")
 WITHIN = tuple(phase.name for phase in PHASES)
 AFTER = ("after the phases", "remove buckets")
 WAYS = ("lost client", "lost head", "full disk", "1 signal", "2 signals", "3 signals")
@@ -159,7 +159,7 @@ class Run:
 
         ready = SimpleNamespace(offsets={}, manifest={})
         ready.keys = ready.others = None
-        monkeypatch.setattr(engine_module, "rescue", at("rescue"))
+        monkeypatch.setattr(engine_module, "fetch_leftovers", at("fetch_leftovers"))
         monkeypatch.setattr(engine_module, "check", at("check", ready))
         monkeypatch.setattr(cluster_preparation, "set_up", self._set_up)
         monkeypatch.setattr(PlanRunner, "describe", at("manifest"))

@@ -21,7 +21,7 @@ from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import undo_seal
 from cbt_plugins.journal import Journal
-from cbt_plugins.run import killed_run_files, plan_runner
+from cbt_plugins.run import leftover_files, plan_runner
 from cbt_plugins.run.plan_runner import PlanRunner, clean_nodes, summarize
 from cbt_plugins.run.run_archive import RunArchive
 
@@ -214,19 +214,20 @@ def test_files_of_an_earlier_version_are_fetched_from_the_folder_of_the_run_only
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path, run_dir: str, facts: Dict[str, str], fetches: bool
 ) -> None:
     fetched: List[str] = []
-    monkeypatch.setattr(killed_run_files, "bring_left", lambda _, common, nodes, folder, also: fetched.append(folder))
+    monkeypatch.setattr(leftover_files, "bring_left", lambda _, common, nodes, folder, also: fetched.append(folder))
     host = SimpleNamespace(cluster={"head": "node0"}, common={}, run_dir="/tmp/cbt/warp-1")
     last = {"event": "invocation", "run_dir": run_dir, "clients": [], **facts}
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     plan = SimpleNamespace(admin=True, drivers=[], phases=[])
-    killed_run_files.rescue(context(host=host, plan=plan, remote=None, journal=journal, archive=RunArchive(tmp_path)))
+    archive = RunArchive(tmp_path)
+    leftover_files.fetch_leftovers(context(host=host, plan=plan, remote=None, journal=journal, archive=archive))
     assert fetched == ([run_dir] if fetches else [])
 
 
 def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     cleaned: List[str] = []
     fetched: List[str] = []
-    monkeypatch.setattr(killed_run_files, "bring_left", lambda cluster, common, nodes, *folders: fetched.extend(nodes))
+    monkeypatch.setattr(leftover_files, "bring_left", lambda cluster, common, nodes, *folders: fetched.extend(nodes))
     remote = SimpleNamespace(run=lambda nodes, command, timeout: cleaned.extend(nodes))
     cluster = {"head": "node0", "clients": ["client1", "client2"], "osds": ["osd1"]}
     host = SimpleNamespace(cluster=cluster, common={}, run_dir="/var/tmp/cbt/00000000/warp-1")
@@ -235,6 +236,6 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     last.update(undo_seal.mark(last, "r1"))
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
-    killed_run_files.rescue(run)
+    leftover_files.fetch_leftovers(run)
     clean_nodes(run)
     assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 import pytest
 
 from cbt_plugins.cluster import state_sampler_agent, state_sampler_sources
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.validate import validate
 from cbt_plugins.load import client_agent, generator_process, hsbench_agent
 from cbt_plugins.monitors import backlog_agent, node_daemons, numbered_output, perf_counters_agent, resources_agent
@@ -142,7 +142,7 @@ def test_every_node_is_watched_by_default() -> None:
     assert Resources({}, cluster, {}).nodes == ["c", "o1", "o2", "h", "r", "g"]
     assert Resources({"nodes": ["osds"]}, cluster, {}).nodes == ["o1", "o2"]
     assert Resources({"nodes": "rgws"}, cluster, {}).nodes == ["r"]
-    assert registry.loaders(registry.MONITORS)["resources"]() is Resources
+    assert plugins.loaders(plugins.MONITORS)["resources"]() is Resources
     assert tuple(Resources.Section().nodes) == Resources.DEFAULT_NODES
 
 

@@ -17,7 +17,7 @@ from typing import Dict, Iterator, List, Set
 
 import pytest
 
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 
 PROJECT = Path(__file__).resolve().parents[2]
 FOLDERS = ("cbt_plugins", "monitors", "tools")
@@ -258,7 +258,7 @@ def names_of_engines(node: ast.AST, displays: Dict[str, Set[str]]) -> Set[str]:
         return displays.get(node.id, set())
     elements = node.keys if isinstance(node, ast.Dict) else getattr(node, "elts", [node])
     texts = {element.value for element in elements if isinstance(element, ast.Constant)}
-    return texts & set(registry.built_in(registry.GENERATORS))
+    return texts & set(plugins.built_in(plugins.GENERATORS))
 
 
 def decides_by(tree: ast.Module) -> Iterator[str]:
@@ -299,7 +299,7 @@ def decides_by(tree: ast.Module) -> Iterator[str]:
 
 def test_no_decision_is_made_by_the_name_of_an_engine() -> None:
     """Whoever wants to know what an engine can do asks its class; only the file of an engine knows its name."""
-    references = registry.references(registry.GENERATORS).items()
+    references = plugins.references(plugins.GENERATORS).items()
     own = {(reference.partition(":")[0], engine) for engine, reference in references}
     decisions = [
         f"{name}:{decision}"
@@ -312,7 +312,7 @@ def test_no_decision_is_made_by_the_name_of_an_engine() -> None:
 
 
 def test_who_imports_from_the_file_of_an_engine() -> None:
-    own = {reference.partition(":")[0] for reference in registry.references(registry.GENERATORS).values()}
+    own = {reference.partition(":")[0] for reference in plugins.references(plugins.GENERATORS).values()}
     importers = {
         f"{name}: {node.module}"
         for name, tree in trees().items()

@@ -18,7 +18,7 @@ from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.cluster_conditions import COMMAND
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.faults import ClusterAccess, cluster_access, undo_seal
 from cbt_plugins.faults.step import Check, Command, Step
@@ -26,7 +26,7 @@ from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.tools.__main__ import main
 
 HERE = socket.gethostname()
-INSTALLED = f"installed are {', '.join(registry.names(registry.TRANSPORTS))}"
+INSTALLED = f"installed are {', '.join(plugins.names(plugins.TRANSPORTS))}"
 NO_PDSH = {"pdsh_cmd": "no-such-pdsh"}
 PROJECT = Path(__file__).resolve().parents[2]
 HUNDRED = [f"node{number}" for number in range(100)]
@@ -37,7 +37,7 @@ def test_no_transport_is_known_by_name_outside_its_own_file() -> None:
     rooms = [PROJECT / name for name in ("cbt_plugins", "monitors", "tools")]
     apart = [PROJECT / "cbt_plugins" / "cluster" / "transports", PROJECT / "tools" / "lab"]
     apart.append(PROJECT / "cbt_plugins" / "cluster" / "kubernetes.py")
-    names = {*registry.built_in(registry.TRANSPORTS)} - {"local"}
+    names = {*plugins.built_in(plugins.TRANSPORTS)} - {"local"}
     naming = [
         path.name
         for room in rooms
@@ -145,8 +145,8 @@ def test_what_is_not_installed_is_named_and_runs_nothing(ssh: Path, tmp_path: Pa
 
 
 def test_a_transport_that_fails_to_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
-    references = {**registry.references(registry.TRANSPORTS), "broken": "json:NoSuchClass"}
-    monkeypatch.setattr(registry, "references", lambda group: references)
+    references = {**plugins.references(plugins.TRANSPORTS), "broken": "json:NoSuchClass"}
+    monkeypatch.setattr(plugins, "references", lambda group: references)
     result = Remote.from_host({"transport": "broken"}, {}).run(["a"], "true", check=False)["a"]
     assert result.stderr.startswith("transport 'broken' cannot be used: AttributeError: ") and result.status == 255
 
@@ -256,6 +256,6 @@ def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others
     assert "not written by this user on this machine" in capsys.readouterr().err
 
     (folder / cluster_access.FILE).write_text(sealed)
-    references = {**registry.references(registry.TRANSPORTS), "nspawn": "cbt_plugins.cluster.transports.ssh:Ssh"}
-    monkeypatch.setattr(registry, "references", lambda group: references)
+    references = {**plugins.references(plugins.TRANSPORTS), "nspawn": "cbt_plugins.cluster.transports.ssh:Ssh"}
+    monkeypatch.setattr(plugins, "references", lambda group: references)
     assert main(["undo", str(folder)]) == 0 and not flags["a"].exists()

@@ -5,12 +5,12 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping
 
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Transport
-from cbt_plugins.config import registry
+from cbt_plugins.config import plugins
 from cbt_plugins.inventory import host_of
 
 
 class TransportChoice:
-    """The transport of each node, chosen once. Names come from files: only those in the registry lead to a class."""
+    """The transport of each node, chosen once. Names come from files: only those of plug-ins lead to a class."""
 
     def __init__(self, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         self._sections = (cluster, common)
@@ -34,7 +34,7 @@ class TransportChoice:
         name = self._named.get(node, self._name_of_all)
         if name and self._is_usable(name, node):
             return name
-        candidates = [ours for ours in registry.built_in(registry.TRANSPORTS) if self._transport(ours).reaches(node)]
+        candidates = [ours for ours in plugins.built_in(plugins.TRANSPORTS) if self._transport(ours).reaches(node)]
         return max(candidates, key=lambda ours: self._transport(ours).preference)
 
     def _is_usable(self, name: str, node: str) -> bool:
@@ -51,11 +51,11 @@ class TransportChoice:
         return self._transports[name]
 
     def _load(self, name: str) -> Transport:
-        names = registry.names(registry.TRANSPORTS)
+        names = plugins.names(plugins.TRANSPORTS)
         if name not in names:
             return NoTransport(f"no transport {name!r} is installed; installed are {', '.join(names)}")
         try:
-            transport: Transport = registry.load(registry.TRANSPORTS, name)(*self._sections)
+            transport: Transport = plugins.load(plugins.TRANSPORTS, name)(*self._sections)
         except Exception as error:  # whatever the module of another distribution raises
             return NoTransport(f"transport {name!r} cannot be used: {type(error).__name__}: {error}")
         return transport

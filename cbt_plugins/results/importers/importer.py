@@ -42,7 +42,7 @@ class ResultFiles:
 class Importer(ABC):
     """The results of one program."""
 
-    #: name in the registry, and RunRecord.kind
+    #: name of the plug-in, and RunRecord.kind
     kind: str
 
     @abstractmethod

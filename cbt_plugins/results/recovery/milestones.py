@@ -15,7 +15,7 @@ from cbt_plugins.results.recovery.rates import copies_made, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
 UNCHANGED = "unchanged"
-#: seconds for which a state must last to be called stable; a wait of a run needs more: run.wait_phase.STABLE
+#: seconds for which a state must last to be called stable; a wait of a run needs more: run.wait_phase.STABLE_WAIT
 STABLE = 6.0
 #: seconds of clean PGs, by new statistics, after which a change of an OSD belongs to another event
 NEXT_EVENT_AFTER = 60.0

@@ -38,18 +38,21 @@ class PhaseAggregates:
     from_rows: Dict[str, str] = field(default_factory=dict)  # job id -> why its rows were taken and not its aggregates
 
     def __post_init__(self) -> None:
-        self.ops: Dict[str, OpAggregates] = {}
+        self.ops = self._merge_jobs()
+        self.all_ops: Seconds = self.timeline.all_ops()
+
+    def _merge_jobs(self) -> Dict[str, OpAggregates]:
+        """Return the aggregates of each operation, of the jobs of all clients together."""
+        merged: Dict[str, OpAggregates] = {}
         for aggregates in self.jobs.values():
             for op, op_aggregates in aggregates.ops.items():
-                self.ops.setdefault(op, OpAggregates()).merge(op_aggregates)
-        self.ops = {op: self.ops[op] for op in sorted(self.ops, key=op_order)}
-        self.all_ops: Seconds = self.timeline.all_ops()
+                merged.setdefault(op, OpAggregates()).merge(op_aggregates)
+        return {op: merged[op] for op in sorted(merged, key=op_order)}
 
     @property
     def length(self) -> float:
         """Seconds of the window."""
         return self.grid.length
-
 
     def drop_histograms(self) -> None:
         """Keep what failures and upgrades ask for, which is no latency of the whole phase."""

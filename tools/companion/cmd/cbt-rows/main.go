@@ -139,7 +139,7 @@ func merge(flags *flag.FlagSet, args []string) error {
 	if *out == "" {
 		return wrong("-o is missing")
 	}
-	return aggregates.Merge(*out, flags.Args())
+	return aggregates.JoinFiles(*out, flags.Args())
 }
 
 func show(flags *flag.FlagSet, args []string) error {

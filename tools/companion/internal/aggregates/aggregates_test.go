@@ -116,7 +116,7 @@ func TestChecksumOfParts(t *testing.T) {
 	}
 }
 
-func TestMerge(t *testing.T) {
+func TestJoinFiles(t *testing.T) {
 	folder := t.TempDir()
 	var paths []string
 	for i, frames := range [][]*Frame{{sampleFrame(KindCounts), sampleFrame(KindEnd)}, {sampleFrame(KindCounts)}} {
@@ -126,7 +126,7 @@ func TestMerge(t *testing.T) {
 		}
 	}
 	out := filepath.Join(folder, "out")
-	if err := Merge(out, paths); err != nil {
+	if err := JoinFiles(out, paths); err != nil {
 		t.Fatal(err)
 	}
 	var frames []*Frame
@@ -141,19 +141,19 @@ func TestMerge(t *testing.T) {
 	if left, _ := filepath.Glob(filepath.Join(folder, ".merge*")); left != nil {
 		t.Errorf("left behind: %v", left)
 	}
-	if err := Merge(out, []string{filepath.Join(folder, "none")}); !errors.Is(err, os.ErrNotExist) {
+	if err := JoinFiles(out, []string{filepath.Join(folder, "none")}); !errors.Is(err, os.ErrNotExist) {
 		t.Errorf("a file that is not there: %v", err)
 	}
 	if err := os.WriteFile(paths[0], []byte("idx\tthread\n"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := Merge(out, paths); err == nil || !strings.Contains(err.Error(), "not an aggregates file") {
+	if err := JoinFiles(out, paths); err == nil || !strings.Contains(err.Error(), "not an aggregates file") {
 		t.Errorf("rows are no aggregates: %v", err)
 	}
 	if err := os.WriteFile(paths[0], []byte("CBTF\x01\x01\x00\x00\x00\x00\x00\x00\x00\x00"), 0o666); err != nil {
 		t.Fatal(err)
 	}
-	if err := Merge(out, paths); err == nil || !strings.Contains(err.Error(), "older version") {
+	if err := JoinFiles(out, paths); err == nil || !strings.Contains(err.Error(), "older version") {
 		t.Errorf("an older file: %v", err)
 	}
 }
@@ -187,7 +187,7 @@ func FuzzReader(f *testing.F) {
 			for name := range tables {
 				Export(io.Discard, name, []string{path})
 			}
-			Merge(path+"m", []string{path})
+			JoinFiles(path+"m", []string{path})
 		}
 	})
 }

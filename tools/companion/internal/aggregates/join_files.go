@@ -75,9 +75,9 @@ func (e *ending) frame(f *Frame) error {
 	return err
 }
 
-// Merge makes one file of several: all of their frames, and one end. A file that was cut off adds what it holds; the totals
+// JoinFiles makes one file of several: all of their frames, and one end. A file that was cut off adds what it holds; the totals
 // of its sources say so.
-func Merge(out string, paths []string) error {
+func JoinFiles(out string, paths []string) error {
 	file, err := os.CreateTemp(dirOf(out), ".merge-*")
 	if err != nil {
 		return err

@@ -16,7 +16,7 @@ from cbt_plugins.run.context import LOAD, RunContext
 log = logging.getLogger(__name__)
 
 
-def rescue(run: RunContext) -> None:
+def fetch_leftovers(run: RunContext) -> None:
     """Bring in the rows and monitor files of a killed invocation, and keep its phase as partial.
 
     A phase that was set aside already may have files on the nodes too: after a second signal only the undo is waited
