@@ -62,8 +62,11 @@ class Journal:
             raise _unusable(path, error) from error
         try:
             fcntl.flock(self._file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        except OSError as error:
             self._file.close()
+            if error.errno not in (errno.EWOULDBLOCK, errno.EACCES):
+                why = f"{path}: cannot be locked: {error.strerror}: its file system needs flock, for writing"
+                raise JournalError(why) from error
             raise JournalInUse(f"another process is using {path.parent}: wait until it ends") from None
         try:
             with open(os.dup(self._file.fileno()), "rb") as file:
@@ -77,7 +80,10 @@ class Journal:
             raise
 
     def write(self, event: str, **facts: Any) -> None:
-        """Add a record with the time of now. Raises OSError, on a full disk for example; then nothing was added."""
+        """Add a record with the time of now. Raises OSError, on a full disk for example; then nothing was added.
+
+        After an interrupt the record is in the file and in `records`, or in neither.
+        """
         with self._writing:
             record: Dict[str, Any] = {"t": round(time.time(), 6), "event": event, **facts}
             record.update(self.mark(record) if self.mark else {})
@@ -87,11 +93,13 @@ class Journal:
                 while left:
                     left = left[self._file.write(left) :]
                 os.fsync(self._file.fileno())
-            except OSError:
-                with contextlib.suppress(OSError):
-                    os.ftruncate(self._file.fileno(), before)
+                self.records.append(record)
+            except BaseException:
+                if not self.records or self.records[-1] is not record:
+                    self._torn = before  # if it cannot be cut off now, the next `write` does it
+                    with contextlib.suppress(OSError):
+                        self._cut_torn_end()
                 raise
-            self.records.append(record)
 
     def _cut_torn_end(self) -> None:
         if self._torn is not None:
@@ -335,6 +343,18 @@ def sync_folder(folder: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def sync_files(folder: Path) -> None:
+    """Make sure that all files below a folder survive a loss of power, and their names in it."""
+    for place, _, names in os.walk(folder):
+        for name in names:
+            handle = os.open(Path(place, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+            try:
+                os.fsync(handle)
+            finally:
+                os.close(handle)
+        sync_folder(Path(place))
 
 
 def disk_full(error: OSError, folder: Path) -> Optional[str]:

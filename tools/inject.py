@@ -127,8 +127,7 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
         note.write(BESIDE, run=args.beside)
     with signals.handled():
         try:
-            if injector.undo_all():
-                raise FaultError("open changes of an earlier process could not be undone")
+            injector.undo_earlier()
             with injector.holding():
                 failure = _follow(injector, schedule, note, args.tied)
         except (FaultError, JournalError) as error:

@@ -11,7 +11,7 @@ import textwrap
 import time
 from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster.remote import RemoteError
@@ -27,6 +27,7 @@ from cbt_plugins.faults import (
 )
 from cbt_plugins.faults.cluster_access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
+from cbt_plugins.faults.undo import questions_before_undo
 from cbt_plugins.faults.undo_journal import FILE, given_up_in, holds_data, lines_of_others, open_in, still_open
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
@@ -155,8 +156,7 @@ def _dry(folder: Path, data: bool) -> int:
     for entry in reversed(left):
         _print(entry)
     _say_given_up(lines)
-    if left:
-        _say_origin(folder, lines)
+    _say_origin(folder, lines)
     return OPEN if left or removals else UNDONE
 
 
@@ -186,7 +186,8 @@ def _removals_of_others(folder: Path) -> List[str]:
 
 
 def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
-    """Print the reason why an undo would be refused, and how it would reach the nodes."""
+    """Print the reason why an undo would be refused; and how it would reach the nodes, and whose monitors it would end.
+    """
     try:
         run_id = cluster_access.read(folder).run_id
         if not lines_of_others(lines, run_id, sealed=True):
@@ -196,7 +197,11 @@ def _say_origin(folder: Path, lines: Sequence[Mapping[str, Any]]) -> None:
         why = str(error)
     print(f"  {why}")
     with contextlib.suppress(OSError):
-        print(f"  {cluster_access.FILE}: {' '.join(read_text(folder / cluster_access.FILE).split())}")
+        text = " ".join(read_text(folder / cluster_access.FILE).split())
+        print(f"  {cluster_access.FILE}: {printable(text)}")
+    with contextlib.suppress(OSError):
+        for run_dir in dict.fromkeys(line["run_dir"] for line in _invocations(folder)):
+            print(f"  undo --trust ends the monitors in {printable(run_dir)} on the nodes")
 
 
 def _undo(folder: Path, args: argparse.Namespace) -> int:
@@ -213,16 +218,18 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
     except (FaultError, JournalError, OSError) as error:  # OSError: the archive is read-only
         return _say_refused(folder, error)
     try:
-        why = _refusal(injector, force)
-        if why:
-            return say("Error", f"{folder}: {why}", OPEN)
+        holder = injector.lock.living()
+        is_alive = holder and cluster_lock.gone(holder) is False
+        if holder and (is_alive or not force):
+            advice = ": nothing is undone until it has ended" if is_alive else "; or here with --force"
+            return say("Error", f"{folder}: {cluster_lock.explain(holder)}{advice}", OPEN)
         number, with_data = len(injector.open), [e.label for e in injector.open if _goes_with_data(e)]
         if with_data:
             again = "start again with another archive directory"
             warn(f"{folder}: removing, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}: {again}")
         reasons: List[str] = []
-        if args.data and not injector.undo_all():
-            reasons = [why for why in remove_buckets(folder, access_of_run) if why]
+        if args.data:
+            reasons = _remove_buckets(injector, folder, access_of_run, give_up)
         still: Sequence[StillOpen] = injector.undo_all(prepared=True)
         _end_monitors(folder, access_of_run)
         if give_up is not None:
@@ -245,6 +252,14 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
     finally:
         injector.close()
         events.close()
+
+
+def _remove_buckets(injector: Injector, folder: Path, run: cluster_access.ClusterAccess, given_up: str) -> List[str]:
+    """Remove the buckets of a run on a cluster without its faults; return why buckets stay."""
+    left = [entry.label for entry in injector.undo_all() if entry.label != given_up]
+    if left:
+        return [f"buckets of the run: changes are open: {', '.join(dict.fromkeys(left))}"]
+    return [why for why in remove_buckets(folder, run) if why]
 
 
 def _goes_with_data(entry: UndoRecord) -> bool:
@@ -272,24 +287,6 @@ def _text(error: Exception) -> str:
     return str(error)
 
 
-def _refusal(injector: Injector, force: bool) -> Optional[str]:
-    """Return the reason against an undo: the folder is a copy, or shared by machines, and its run is alive."""
-    try:
-        holders = injector.lock.others()
-    except FaultError as error:
-        log.warning("it is unknown whether a run is using the cluster; undoing nevertheless: %s", error)
-        return None
-    for holder in holders:
-        dead = cluster_lock.gone(holder)
-        if not injector.lock.is_ours(holder):
-            log.warning("%s; undoing the changes of this run nevertheless", cluster_lock.explain(holder))
-        elif dead is False:
-            return f"{cluster_lock.explain(holder)}: nothing is undone until it has ended"
-        elif not force:
-            return f"{cluster_lock.explain(holder)}; or here with --force"
-    return None
-
-
 def _give_up(injector: Injector, folder: Path, label: str) -> int:
     given = injector.give_up(label)
     for entry in given:
@@ -308,6 +305,8 @@ def _print(entry: UndoRecord) -> None:
     print(f"  {entry.label}: {entry.step.what}{' (with all data in it)' if _goes_with_data(entry) else ''}")
     for command in entry.step.undo:
         print(f"    undo    {command}")
+    for question in questions_before_undo(entry):
+        print(f"    asks    {question}")
     for check in entry.step.checks:
         print(f"    undone  {check}")
 
@@ -315,16 +314,21 @@ def _print(entry: UndoRecord) -> None:
 def _end_monitors(folder: Path, run: cluster_access.ClusterAccess) -> None:
     """End monitors that outlive a killed run, such as collectl; a resumed run fetches their files."""
     try:
-        lines = journal_lines(RunArchive(folder).journal)
+        begun = _invocations(folder)
     except OSError as error:
         log.warning("%s: %s: monitors of the run may still be running", error.filename, error.strerror)
         return
-    begun = [line for line in lines if line["event"] == "invocation" and isinstance(line.get("run_dir"), str)]
     sealed = [line["run_dir"] for line in begun if run.trusted or undo_seal.is_marked(line, run.run_id)]
     if len(sealed) < len(begun):
         log.warning("%s: folders of monitors that another user wrote there are not touched", folder)
     for run_dir in dict.fromkeys(sealed):
         stop_left(run.remote, nodes_of(run.cluster), run_dir)
+
+
+def _invocations(folder: Path) -> List[Dict[str, Any]]:
+    """Return the lines of the processes of a run, whoever wrote them. Raises OSError."""
+    lines = journal_lines(RunArchive(folder).journal)
+    return [line for line in lines if line["event"] == "invocation" and isinstance(line.get("run_dir"), str)]
 
 
 def _leave_or_remove(folder: Path, run: cluster_access.ClusterAccess, remove: bool) -> None:

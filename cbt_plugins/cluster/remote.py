@@ -29,6 +29,7 @@ from cbt_plugins.cluster.shell_programs import OWN_FOLDER, make_own, program_tex
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
 from cbt_plugins.cluster.transports.transport_choice import TransportChoice
+from cbt_plugins.journal import sync_files
 
 log = logging.getLogger(__name__)
 
@@ -194,8 +195,9 @@ class Remote:
     def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, stalled: float = 600.0) -> None:
         """Copy a folder from every node into local_dir/<node>/: its files and folders, no links, no other modes.
 
-        A missing folder gives an empty one. What the nodes send is not trusted. Ends a node from which nothing more
-        has come for `stalled` seconds. Raises RemoteError.
+        A missing folder gives an empty one. What the nodes send is not trusted. What came survives a loss of power, so
+        that the nodes may remove it. Ends a node from which nothing more has come for `stalled` seconds. Raises
+        RemoteError.
         """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         sinks = set()
@@ -239,6 +241,7 @@ class Remote:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(full))
         if any(r.status for r in results.values()):
             raise RemoteError(f"fetching {remote_dir}", self._hinted(results))
+        sync_files(local_dir)
 
     def stream(self, nodes: Sequence[str], command: str, silence: float = SILENT_NETWORK) -> Stream:
         """Start a command on all nodes and read its lines as they come; a network may be silent for `silence` s."""

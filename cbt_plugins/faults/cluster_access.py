@@ -34,7 +34,7 @@ _EVENT = "limits"
 
 
 class AnotherCluster(FaultError):
-    """The cluster was recreated after the run: the open changes in the archive are not changes of this cluster."""
+    """The cluster was recreated after the run: the archive's changes and data are not those of this cluster."""
 
 
 @dataclass(frozen=True)
@@ -82,14 +82,15 @@ def ensure(folder: Path, access: ClusterAccess, limits: ClusterLimits, is_new: b
     return access
 
 
-def refuse_another(folder: Path, access: ClusterAccess, timeout: float) -> None:
-    """Raise AnotherCluster when the cluster was recreated after the run."""
+def refuse_another(folder: Path, access: ClusterAccess, timeout: float, is_open: bool) -> None:
+    """Raise AnotherCluster when the cluster was recreated after the run. `is_open`: changes of the run are open."""
     document = access.document or _read(folder, own=True)[0]
     recorded = str(document.get("fsid") or "")
     answer = _fsid(access, timeout) if recorded else ""
     if answer and answer != recorded:
-        text = f"the open changes in {folder} belong to cluster {recorded}, but {access.ceph.head} belongs to {answer}"
-        raise AnotherCluster(f"{text}: nothing is undone; `cbt-tools undo --trust` undoes the changes nevertheless")
+        text = f"{folder} belongs to cluster {recorded}, but {access.ceph.head} belongs to {answer}"
+        advice = "nothing is undone; `cbt-tools undo --trust` undoes the open changes nevertheless"
+        raise AnotherCluster(f"{text}: {advice if is_open else 'use another archive directory'}")
 
 
 def _is_sealed(document: Mapping[str, Any]) -> bool:

@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import hashlib
 import json
+import logging
 import os
 import secrets
 import shlex
@@ -23,6 +24,8 @@ from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo_journal import UndoJournal
 
+log = logging.getLogger(__name__)
+
 #: our keys begin with this
 KEY = "cbt-plugins/run"
 #: its reply has every key with this beginning
@@ -30,14 +33,18 @@ QUESTION = f"config-key dump {KEY}"
 
 #: the content of a key: run, host, machine, pid, start of the process, boot, archive, folder, t; {} for foreign keys
 Holder = Mapping[str, Any]
+#: epoch seconds that no holder has: a time in the year 5138
+_LATEST = 1e11
 #: entries that keys of an earlier version do not have
 _LATER = ("machine", "folder")
 
 
 def started(pid: int) -> Optional[int]:
-    """Return the start time of a process, in clock ticks since boot; None when there is no such process."""
+    """Return the start time of a process, in clock ticks since boot; None when there is no such process, or a zombie.
+    """
     try:
-        return int(Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[19])
+        state, *fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+        return None if state in "ZX" else int(fields[18])
     except (OSError, ValueError, IndexError):
         return None
 
@@ -62,7 +69,8 @@ def machine() -> str:
 class Lock:
     """The lock of one run: `take` it before the first change, `check` it before each, `release` it at the end.
 
-    The journal in the run's folder is locked as well, so another holder with the same folder on this machine is dead.
+    Of a holder on this machine it is known whether its process lives. One that lives keeps the cluster, whatever became
+    of its folder.
     """
 
     def __init__(self, ceph: Ceph, run_id: str, folder: Path, timeout: float = 30.0) -> None:
@@ -133,6 +141,25 @@ class Lock:
         """Return the possible holders of the cluster but this process and dead ones of its run. Raises FaultError."""
         return [holder for holder in self._claims().values() if holder and not self._is_left(holder)]
 
+    def living(self) -> Optional[Holder]:
+        """Return the process of this run that holds the cluster and is not known to be dead.
+
+        There is one when the folder of the run is a copy, or shared by machines. An undo would undo the changes of that
+        process. Other runs, and a cluster that does not answer, do not keep a run from its undo: they are warnings.
+        """
+        try:
+            holders = self.others()
+        except FaultError as error:
+            log.warning("it is unknown whether a run is using the cluster; undoing nevertheless: %s", error)
+            return None
+        for holder in holders:
+            if self._is_parents(holder):
+                continue
+            if self.is_ours(holder):
+                return holder
+            log.warning("%s; undoing the changes of this run nevertheless", explain(holder))
+        return None
+
     def _is_mine(self, holder: Holder) -> bool:
         return all(holder.get(key) == value for key, value in self.identity.items())
 
@@ -148,7 +175,7 @@ class Lock:
 
     def _is_left(self, holder: Holder) -> bool:
         """Tell whether a holder is a dead process of this run, or this process."""
-        return self.is_ours(holder) and (gone(holder) is True or self._is_here(holder))
+        return self.is_ours(holder) and (gone(holder) is True or self._is_mine(holder))
 
     def _refuse_others(self, claims: Mapping[str, Holder]) -> None:
         for key, holder in sorted(claims.items()):
@@ -167,7 +194,7 @@ class Lock:
 
     def _remove(self, keys: Iterable[str]) -> None:
         for key in keys:
-            self._ask(f"config-key rm {key}")
+            self._ask(f"config-key rm {shlex.quote(key)}")  # whoever may write keys chose its name
 
     def _ask(self, words: str) -> str:
         return self._run(f"{self._ceph.command} {words}", words)
@@ -229,8 +256,9 @@ def claims_in(dump: Any) -> Dict[str, Holder]:
 def _holder(text: Any) -> Holder:
     try:
         holder = json.loads(text)
-        return holder if isinstance(holder["pid"], int) and isinstance(holder["t"], (int, float)) else {}
-    except (TypeError, ValueError, KeyError):
+        is_whole = isinstance(holder["pid"], int) and isinstance(holder["t"], (int, float))
+        return holder if is_whole and 0 <= holder["t"] < _LATEST else {}
+    except (TypeError, ValueError, KeyError, RecursionError):
         return {}
 
 

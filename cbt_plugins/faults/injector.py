@@ -13,7 +13,7 @@ from cbt_plugins.cluster_conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.changes_left_open import ChangesLeftOpen
 from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
-from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock
+from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock, explain
 from cbt_plugins.faults.cluster_settings import SettingsMaker
 from cbt_plugins.faults.command_runner import Runner
 from cbt_plugins.faults.pool_settings import Part
@@ -54,13 +54,15 @@ class Injector:
         self._folder = folder
         self.journal = UndoJournal(folder, anybodys=access.trusted)
         try:  # from here on no other process can have the folder
-            is_new = not self.journal.records
+            is_new = not any(line["event"] == "open" for line in self.journal.records)
             access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
             self.journal.identify(access.run_id, access.sealed)
             self._settings = remembered(self.journal, settings)
             self._limits = limits or limits_of(self._settings, ClusterLimits())
-            if self.journal.still_open() and not access.trusted:
-                refuse_another(folder, access, self._limits.quick)
+            is_run = not access.document  # it goes on with its phases, not only with its undo
+            is_open = bool(self.journal.still_open())
+            if (is_run or is_open) and not access.trusted:
+                refuse_another(folder, access, self._limits.quick, is_open)
         except BaseException:
             self.journal.close()
             raise
@@ -83,16 +85,19 @@ class Injector:
     def holding(self, has_data: Callable[[], bool] = bool) -> Iterator[None]:
         """Hold the cluster for a run; at the end of the run, also after an error, undo all and release the cluster.
 
-        Pools and users of `set_up` stay when the run `has_data`; the cluster then stays locked for its resume.
+        Pools and users of `set_up` stay when the run `has_data`; the cluster then stays locked for its resume. They
+        also stay when another run holds the cluster: it may be this run, in the folder that this one is a copy of.
         Raises FaultError: another run holds the cluster; or, at the end, a change could not be undone.
         """
+        held = False
         try:
             self.acquire()
+            held = True
             yield
         finally:
             with deferred():
                 self.shut()
-                left = self.undo_all(prepared=not has_data())
+                left = self.undo_all(prepared=held and not has_data())
                 if not left:
                     insist(self.release, FaultError, every=self._limits.pause, pause=self._clock.sleep)
                 if self.open and not left:
@@ -108,6 +113,18 @@ class Injector:
     @property
     def _undo(self) -> str:
         return f"cbt-tools undo {self._folder}"
+
+    def undo_earlier(self) -> None:
+        """Undo what an earlier process of this run has left, except what it has set up.
+
+        Raises FaultError: a process of this run is alive, and nothing was undone; or a change could not be undone.
+        """
+        holder = self.lock.living()
+        if holder:
+            raise FaultError(f"{explain(holder)}: nothing is undone until it has ended")
+        left = self.undo_all()
+        if left:
+            raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
 
     def acquire(self) -> None:
         """Lock the cluster for this run. Raises FaultError when another run holds it."""

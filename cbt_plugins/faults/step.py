@@ -60,7 +60,7 @@ class Check:
     milestone: str = ""
 
     def __str__(self) -> str:
-        return f"{self.node}: {readable(self.text)}, expects " + ", ".join(
+        return f"{self.node or 'here'}: {'sudo ' if self.root else ''}{readable(self.text)}, expects " + ", ".join(
             f"{_where(p)} = {_expectation(v)}" for p, v in self.want
         )
 

@@ -14,13 +14,18 @@ from typing import Any, Callable, List, Optional, Sequence, Tuple
 from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Recovered, Runner
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.step import UndoRecord
+from cbt_plugins.faults.step import Check, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)
 
 Event = Callable[..., None]
+
+
+def questions_before_undo(record: UndoRecord) -> Sequence[Check]:
+    """Return the questions whose replies tell what others have set since."""
+    return record.step.took if record.kind in (SETTINGS, RECOVERY) else ()
 
 
 @dataclass(frozen=True)
@@ -89,7 +94,7 @@ class Undoer:
         self._note("undo", record)
         if record.step.undo:  # a command of the user may have no undo
             log.info("undo: %s", record.step.what)
-        if record.kind in (SETTINGS, RECOVERY):
+        if questions_before_undo(record):
             self._tell_overwritten(record)
         attempt = _Attempt(record, self._runner, self._limits, self._clock, self._recovered)
         wait_until(attempt.is_over, math.inf, self._limits.pause, clock=self._clock)

@@ -51,9 +51,13 @@ class UndoJournal:
             raise FaultError(undo_seal.refusal(self._path))
 
     def name(self, label: str) -> str:
-        """Return a name that is unique on the nodes, also when the same fault is injected again."""
+        """Return a name that is unique on the nodes, also when the same fault is injected again.
+
+        Two labels never have the same name: all but ASCII letters, digits and "-" is ".", its code, and ".".
+        """
         number = sum(1 for line in self.records if line["event"] == "open" and line["label"] == label)
-        return f"{self._run_id}-{''.join(c if c.isalnum() else '-' for c in label)}-{number}"
+        signs = (c if c == "-" or (c.isalnum() and c.isascii()) else f".{ord(c):x}." for c in label)
+        return f"{self._run_id}-{''.join(signs)}-{number}"
 
     def open(self, label: str, kind: str, step: Step) -> UndoRecord:
         """Write a step to disk; only then may it begin."""

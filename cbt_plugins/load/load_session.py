@@ -17,6 +17,7 @@ from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own, make_own
 from cbt_plugins.cluster.stream import NodeProgram, Stream
+from cbt_plugins.journal import sync_folder
 from cbt_plugins.load import generator_process
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 from cbt_plugins.wait import insist
@@ -311,15 +312,18 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
     except OSError:  # a full disk: others need the room more than a half
         shutil.rmtree(scratch, ignore_errors=True)
         raise
+    for kind in KINDS:
+        (into / kind).mkdir(parents=True, exist_ok=True)
     for node in nodes:
         for kind in KINDS:
-            (into / kind).mkdir(parents=True, exist_ok=True)
             for file in sorted((scratch / node / kind).glob("*")):
                 if (kind, file.name) in seen:  # each job is of one node
                     text = f"{kind}/{file.name} came from another node already: the file stays on this node"
                     raise LoadError(f"{node}: {text}")
                 seen.add((kind, file.name))
                 shutil.move(str(file), str(into / kind / file.name))
+    for kind in KINDS:
+        sync_folder(into / kind)
     shutil.rmtree(scratch)
 
 

@@ -96,7 +96,10 @@ class PlanRunner:
 
     def run_phases(self, run: RunContext) -> List[str]:
         """Resume what a killed invocation left, then run; returns the phases that are not to be trusted."""
-        _undo_all(run.injector)
+        try:
+            run.injector.undo_earlier()
+        except FaultError as error:
+            raise RunFailed(str(error)) from error
         held = False
         try:
             # the faults are undone before anybody waits for the monitors' files

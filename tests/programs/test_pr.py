@@ -212,7 +212,7 @@ def test_an_error_leaves_no_earlier_answer(world: World, monkeypatch: pytest.Mon
     def broken(_: Any) -> None:
         raise OSError("no disk")
 
-    monkeypatch.setattr(session.PullRequestRun, "_verdict", broken)
+    monkeypatch.setattr(session.PullRequestRun, "seconds_left", broken)
     assert world.run("a", "c", "-o", str(output)) == 2  # the folder of another verdict
     assert not output.exists() and world.answer["outcome"] == "no regression"
     output.write_text("of an earlier verdict")

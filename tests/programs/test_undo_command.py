@@ -288,6 +288,27 @@ def test_what_can_never_be_seen_undone_is_given_up_by_name(
     MADE.pop().close()
 
 
+def test_buckets_that_stay_are_said(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A change that is given up does not keep the buckets; any other change does."""
+    removed: List[Path] = []
+    monkeypatch.setattr(undo_tool, "remove_buckets", lambda folder, run: [removed.append(folder)])
+    folder = broken(tmp_path / "run", world)
+    world.fail = ["osd unset noout"]
+    del world.state["osds"]["0"]
+    assert main(["undo", str(folder), "--data", "--give-up", "one node"]) == 1
+    said = capsys.readouterr().err
+    assert "not removed: buckets of the run: changes are open: settings" in said and removed == []
+    world.fail = []
+    assert main(["undo", str(folder), "--data"]) == 0 and removed == [folder]
+    world.state["osds"]["0"] = dict(world.first["osds"]["0"])
+    second = broken(tmp_path / "second", world)
+    del world.state["osds"]["0"]
+    assert main(["undo", str(second), "--data", "--give-up", "one node"]) == 0
+    assert removed == [folder, second]
+
+
 def test_what_can_be_undone_is_not_given_up(
     tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -144,6 +144,29 @@ def test_an_archive_of_another_machine_is_shown_and_then_trusted(
     assert main(["undo", str(folder), "--trust"]) == 0 and not world.differences()
 
 
+def test_a_dry_run_shows_all_that_trust_would_run(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Also without an open change: how the cluster is asked, and the folders of monitors that are ended."""
+    folder = broken(tmp_path / "run", world)
+    lines = journal_lines(folder / FILE)
+    for line in lines:
+        if line["event"] == "open" and line["kind"] == "settings":
+            line["step"]["took"] = [{**line["step"]["checks"][0], "node": "", "text": "touch /asked", "root": True}]
+    (folder / FILE).write_text("".join(json.dumps(line) + "\n" for line in lines))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "other"))
+    assert main(["undo", str(folder), "--dry-run"]) == 1
+    assert "asks    here: sudo touch /asked" in capsys.readouterr().out
+    (folder / FILE).write_text("")
+    line = {"t": 1, "event": "invocation", "run_dir": "/tmp/$(id)\x1b"}
+    (folder / "journal.jsonl").write_text(json.dumps(line) + "\n")
+    altered(folder / cluster_access.FILE, **{'"common": {}': '"common": {"pdsh_cmd": "reboot"}'})
+    assert main(["undo", str(folder), "--dry-run"]) == 0
+    said = capsys.readouterr().out
+    assert "no change is open" in said and '"pdsh_cmd": "reboot"' in said
+    assert "undo --trust ends the monitors in /tmp/$(id)" in said and "\x1b" not in said
+
+
 def test_names_from_an_archive_reach_no_shell(tmp_path: Path, world: Connections) -> None:
     folder = broken(tmp_path / "run", world)
     assert main(["undo", str(folder)]) == 0

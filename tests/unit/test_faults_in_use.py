@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import re
+import shutil
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector
+from faults_world import ANYTHING, CLUSTER, MADE, Connections, Died, Time, injector, mark_of, part
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
@@ -240,4 +242,52 @@ def test_what_is_open_is_not_undone_on_a_cluster_that_was_made_anew(
     again.release()
     again.close()
     other.fail = []
-    injector(tmp_path, other).close()  # nothing is open
+    with pytest.raises(FaultError, match=r"35488bad-.* 11111111-.*: use another archive directory"):
+        injector(tmp_path, other)  # nothing is open, but its phases were measured elsewhere
+
+
+def test_a_cluster_that_gives_no_id_at_first_is_known_from_the_next_process_on(
+    tmp_path: Path, world: Connections
+) -> None:
+    world.fail = ["fsid"]
+    ready(tmp_path, world).close()  # the journal has its attempt to lock the cluster
+    world.fail = []
+    first = ready(tmp_path, world)
+    first.inject(STOP[1])
+    first.close()
+    other = Connections()
+    other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
+    with pytest.raises(FaultError, match=r"35488bad-.* 11111111-"):
+        injector(tmp_path, other)
+
+
+def test_no_two_labels_have_one_name_on_the_nodes(tmp_path: Path, world: Connections) -> None:
+    made = ready(tmp_path, world)
+    labels = ("net-1", "net.1", "net_1", "net 1", "nét-1", "net-1-0", "net-1-1", "net.2e.1", "net")
+    names = [made.journal.name(label) for label in labels]
+    assert len(set(names)) == len(labels)
+    assert all(re.fullmatch(r"[A-Za-z0-9_.-]+", name) for name in names)
+    assert names[0] == "r1-net-1-0"
+
+
+def test_a_copy_of_the_folder_undoes_nothing_of_a_run_that_lives(tmp_path: Path, world: Connections) -> None:
+    folder, copy = tmp_path / "run", tmp_path / "copy"
+    folder.mkdir()
+    first = ready(folder, world)
+    first.set_up([part("pool a")])
+    first.inject(STOP[1])
+    shutil.copytree(folder, copy)
+    before = world.differences()
+    second = injector(copy, world)
+    with pytest.raises(FaultError, match=r"has been using this cluster since .*: nothing is undone until it has ended"):
+        second.undo_earlier()
+    with pytest.raises(FaultError, match="has been using this cluster"), second.holding():
+        raise AssertionError("it has the cluster")
+    assert mark_of("pool a") in world.state["flags"]
+    assert before > {f"flag {mark_of('pool a')}"} and len(world.state["keys"]) == 1
+    second.close()
+    ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})  # it is dead
+    third = injector(copy, world)
+    third.undo_earlier()
+    assert world.differences() == {f"flag {mark_of('pool a')}"}

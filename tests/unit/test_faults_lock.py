@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import queue
 import socket
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Tuple
@@ -14,7 +16,7 @@ from faults_world import CLUSTER, Connections
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError
-from cbt_plugins.faults.cluster_lock import Lock
+from cbt_plugins.faults.cluster_lock import Lock, started
 
 OLD = "cbt-plugins/run"
 
@@ -151,6 +153,42 @@ def test_a_key_of_nobody_knows_whom_is_refused(tmp_path: Path) -> None:
     assert list(world.state["keys"]) == [f"{OLD}/x"]
     world.state["keys"] = {"cbt-plugins/runner": "of somebody else"}
     lock(world, tmp_path).take("r1-lock-1")
+
+
+def test_a_process_that_lives_keeps_the_cluster_when_its_folder_was_emptied(tmp_path: Path) -> None:
+    world = Connections()
+    mine = lock(world, tmp_path)
+    with subprocess.Popen(["cat"], stdin=subprocess.PIPE) as alive:
+        world.state["keys"][f"{OLD}/r1-lock-1"] = left(mine, pid=alive.pid, started=started(alive.pid))
+        with pytest.raises(FaultError, match="has been using this cluster"):
+            mine.take("r1-lock-2")
+        mine.release(force=True)
+        assert list(world.state["keys"]) == [f"{OLD}/r1-lock-1"]
+
+
+def test_a_zombie_is_dead() -> None:
+    child = subprocess.Popen(["true"])
+    os.waitid(os.P_PID, child.pid, os.WEXITED | os.WNOWAIT)
+    assert Path(f"/proc/{child.pid}/stat").exists() and started(child.pid) is None
+    child.wait()
+
+
+def test_the_name_of_a_key_reaches_no_shell(tmp_path: Path) -> None:
+    world = Connections()
+    mine = lock(world, tmp_path)
+    world.state["keys"][f"{OLD}/x$(reboot)"] = left(mine)
+    mine.take("r1-lock-1")
+    (text,) = [text for _, text in world.said if "reboot" in text]
+    assert text.endswith(f" config-key rm '{OLD}/x$(reboot)'")
+
+
+@pytest.mark.parametrize("t", [-1.0, 1e30, float("inf"), float("nan")])
+def test_a_key_from_no_time_is_nobodys(t: float, tmp_path: Path) -> None:
+    world = Connections()
+    mine = lock(world, tmp_path)
+    world.state["keys"][f"{OLD}/x"] = left(mine, t=t, run="r2", host="elsewhere")
+    with pytest.raises(FaultError, match="was not written by cbt-plugins"):
+        mine.take("r1-lock-1")
 
 
 def test_what_was_not_heard_of_is_taken_back(tmp_path: Path) -> None:

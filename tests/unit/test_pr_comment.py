@@ -60,12 +60,15 @@ def test_the_comment_is_short_enough_with_any_number_of_rows(monkeypatch: pytest
 
 
 def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    row = SimpleNamespace(id=SimpleNamespace(text="p" * 300))
+    id = SimpleNamespace(text="p" * 300, metric="obj_per_s")
+    row = SimpleNamespace(id=id, verdict=None, medians={BASE: 1.0, HEAD: 1.0}, decision=None)
+    row.left_out, row.unrecovered, row.capped = (), None, None
     state: Any = SimpleNamespace(
         blocks=4, schedule=SimpleNamespace(section=SimpleNamespace(blocks=16)), rows=[row] * 1000, compared=None
     )
     monkeypatch.setattr(comment, "seen_text", lambda *_: "a change of 5.0 % is found with a power of 0.9")
-    monkeypatch.setattr(Report, "_cells", lambda _: iter([("`x`",) * 5] * 1000))
+    monkeypatch.setattr(comment, "outcome_of", lambda *_: Outcome.OK)
+    monkeypatch.setattr(comment, "change_text", lambda _: "-1.0 %")
     monkeypatch.setattr(Report, "warnings", lambda _: iter(()))
     made = report("x", Outcome.OK)
     text = replace(made, answer=replace(made.answer, state=state)).comment()

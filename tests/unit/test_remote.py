@@ -47,11 +47,14 @@ def test_a_command_may_take_a_month() -> None:
     assert REMOTE.run([HERE], "echo removed", timeout=3600.0 + 43e6 / 20)[HERE].stdout == "removed\n"
 
 
-def test_files_go_and_come_back_byte_for_byte(tmp_path: Path) -> None:
+def test_files_go_and_come_back_byte_for_byte(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     content = bytes(range(256)) * 1000
     REMOTE.put({HERE: {f"{tmp_path}/a/b": content, f"{tmp_path}/a/c/d": b""}})
     assert oct((tmp_path / "a" / "b").stat().st_mode & 0o777) == "0o600"
+    synced: List[Path] = []
+    monkeypatch.setattr(remote, "sync_files", synced.append)
     REMOTE.fetch([HERE], f"{tmp_path}/a", tmp_path / "back")
+    assert synced == [tmp_path / "back"]
     assert (tmp_path / "back" / HERE / "b").read_bytes() == content
     assert (tmp_path / "back" / HERE / "c" / "d").exists()
 
