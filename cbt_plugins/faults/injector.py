@@ -13,7 +13,7 @@ from cbt_plugins.cluster_conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.changes_left_open import ChangesLeftOpen
 from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
-from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock, explain
+from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock, explain, gone
 from cbt_plugins.faults.cluster_settings import SettingsMaker
 from cbt_plugins.faults.command_runner import Runner
 from cbt_plugins.faults.pool_settings import Part
@@ -85,8 +85,8 @@ class Injector:
     def holding(self, has_data: Callable[[], bool] = bool) -> Iterator[None]:
         """Hold the cluster for a run; at the end of the run, also after an error, undo all and release the cluster.
 
-        Pools and users of `set_up` stay when the run `has_data`; the cluster then stays locked for its resume. They
-        also stay when another run holds the cluster: it may be this run, in the folder that this one is a copy of.
+        Pools and users of `set_up` stay when the run `has_data`; the cluster then stays locked for its resume. When
+        another run holds the cluster, nothing is undone: it may be this run, in the folder that this one is a copy of.
         Raises FaultError: another run holds the cluster; or, at the end, a change could not be undone.
         """
         held = False
@@ -97,10 +97,10 @@ class Injector:
         finally:
             with deferred():
                 self.shut()
-                left = self.undo_all(prepared=held and not has_data())
+                left = self.undo_all(prepared=not has_data()) if held else []
                 if not left:
                     insist(self.release, FaultError, every=self._limits.pause, pause=self._clock.sleep)
-                if self.open and not left:
+                if held and self.open and not left:
                     kept = ", ".join(record.label for record in self.open)
                     log.warning("kept for the resumed run: %s; `%s` removes them with all data", kept, self._undo)
             if left:
@@ -121,7 +121,9 @@ class Injector:
         """
         holder = self.lock.living()
         if holder:
-            raise FaultError(f"{explain(holder)}: nothing is undone until it has ended")
+            elsewhere = f"; or here: `cbt-tools undo --force {self._folder}`"
+            advice = elsewhere if gone(holder) is None else ": nothing is undone until it has ended"
+            raise FaultError(explain(holder) + advice)
         left = self.undo_all()
         if left:
             raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")

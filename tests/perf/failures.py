@@ -1,7 +1,7 @@
 """How much the same failure scatters on one cluster, and how often a gate on it is wrong: A/A pairs on a lab.
 
     ./run bench failures [PAIRS [MINUTES [FAILURE ...]]]
-    ./run bench failures planted [SLEEP [MINUTES]]
+    ./run bench failures planted [SLEEP [MINUTES [SLEEP OF BASE]]]
     ./run bench failures table tests/data/failures/*.jsonl
 
 `./run bench failures 20 400 all` makes 20 pairs of each of ten failures. Without words: 10 pairs in at most 40 minutes
@@ -11,7 +11,8 @@ after the other: what it calls a regression is a false alarm. Gates of repetitio
 counted too, in a line of their own: their repetitions are real, the archives are not.
 
 `planted` makes archives in turns, base and new, new and base, of `node down`. In those of new, OSDs sleep SLEEP seconds
-after each object that they recover. A gate compares each base with its new on the time until active+clean.
+after each object that they recover, and in those of base SLEEP OF BASE. A gate compares each base with its new on the
+time until active+clean.
 
 The folder of the archives is kept if it is given in ARCHIVES. Each score of A/A pairs is written to failures.jsonl in
 this folder. `table` prints the scatter of such files together: each has its own lab, and pairs and drawn gates are of
@@ -249,9 +250,11 @@ def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minut
     print_drawn(made, list(failures))
 
 
-def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minutes: float) -> None:
-    """Make archives with and without a slower recovery until the next block would end after `minutes`; print both."""
-    slower = {"settings": {"config": {"osd": {"osd_recovery_sleep": sleep}}}}
+def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleeps: Dict[str, float], minutes: float) -> None:
+    """Make archives of both sides until the next block would end after `minutes`; print both.
+
+    `sleeps`: side -> seconds that OSDs sleep after each object, 0 for Ceph's default.
+    """
     begin, longest, number, found = time.monotonic(), 0.0, 0, 0
     ratios: List[float] = []
     of_base: List[float] = []
@@ -259,7 +262,8 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleep: float, minut
         start, sides = time.monotonic(), {}
         for side in ("base", "new") if len(ratios) % 2 == 0 else ("new", "base"):
             number += 1
-            keys = slower if side == "new" else {}
+            settings = {"config": {"osd": {"osd_recovery_sleep": sleeps[side]}}}
+            keys = {"settings": settings} if sleeps[side] else {}
             sides[side] = run(folder, lab, number, failures, fill={"objects": PLANTED_OBJECTS}, **keys)
         longest = max(longest, time.monotonic() - start)
         seconds = {side: recovery_seconds(archive) for side, archive in sides.items()}
@@ -333,7 +337,7 @@ def main(args: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     catalogue: Dict[str, Any] = yaml.safe_load(CATALOGUE.read_text())
     plants = args[:1] == ["planted"]
-    numbers = [float(word) for word in (args[1:3] if plants else args[:2])]
+    numbers = [float(word) for word in (args[1:4] if plants else args[:2])]
     names = [PLANTED] if plants else list(args[2:]) or list(SHORTEST)
     if names == ["all"]:
         names = [name for name in catalogue if name not in REFUSED]
@@ -347,7 +351,8 @@ def main(args: Sequence[str]) -> int:
     try:
         subprocess.run([*TOOLS, "lab", "up", "--dir", str(lab), "--bind", str(folder), *SHAPE], check=True)
         if plants:
-            plant(folder, lab, failures, numbers[0] if numbers else SLEEP, minutes)
+            sleeps = {"new": numbers[0] if numbers else SLEEP, "base": numbers[2] if numbers[2:] else 0.0}
+            plant(folder, lab, failures, sleeps, minutes)
         else:
             measure(folder, lab, failures, int(numbers[0]) if numbers else 10, minutes)
     finally:

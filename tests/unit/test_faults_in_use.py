@@ -284,9 +284,15 @@ def test_a_copy_of_the_folder_undoes_nothing_of_a_run_that_lives(tmp_path: Path,
     with pytest.raises(FaultError, match="has been using this cluster"), second.holding():
         raise AssertionError("it has the cluster")
     assert mark_of("pool a") in world.state["flags"]
-    assert before > {f"flag {mark_of('pool a')}"} and len(world.state["keys"]) == 1
+    assert world.differences() == before and len(world.state["keys"]) == 1
     second.close()
     ((key, holder),) = world.state["keys"].items()
+    world.state["keys"][key] = json.dumps({**json.loads(holder), "host": "elsewhere"})
+    elsewhere = injector(copy, world)
+    with pytest.raises(FaultError, match=rf"on that host: .*; or here: `cbt-tools undo --force {copy}`"):
+        elsewhere.undo_earlier()
+    elsewhere.close()
+    assert world.differences() == before
     world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})  # it is dead
     third = injector(copy, world)
     third.undo_earlier()
