@@ -237,7 +237,7 @@ class Settings:
 
 @dataclass(frozen=True)
 class Ladder:
-    """Phases whose load rises to the highest one that meets an objective: models.ladder has the rules."""
+    """Phases whose load rises to the highest one that meets an objective: models.ladder_search has the rules."""
 
     name: str  # of all its phases, which have a number behind it
     unit: str  # of its loads: "rate", requests/s of all drivers, or "workers", of each driver

@@ -14,7 +14,7 @@ from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.shell_programs import script
 from cbt_plugins.cluster.stream import NodeProgram
-from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.config.key_errors import Strict, values_of
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.monitor import Monitor
 

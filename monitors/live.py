@@ -12,8 +12,8 @@ from typing import Annotated, Any, List, Mapping
 
 from pydantic import AfterValidator, Field
 
+from cbt_plugins.config.key_errors import Strict
 from cbt_plugins.config.units import parse_listen
-from cbt_plugins.config.validate import Strict
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.programs import own_environment, own_tool
 

@@ -10,7 +10,7 @@ from typing import List, Union
 
 from pydantic import Field
 
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.key_errors import Strict
 
 from . import numbered_output
 from .agent_monitor import AgentMonitor

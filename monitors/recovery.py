@@ -15,7 +15,7 @@ from pydantic import Field
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.state_sampler import AGENT, PARTS, ClusterWatch, agent_settings
 from cbt_plugins.cluster_conditions import LASTS
-from cbt_plugins.config.validate import Strict, values_of
+from cbt_plugins.config.key_errors import Strict, values_of
 
 from .agent_monitor import AgentMonitor, node_to_ask
 

@@ -11,7 +11,7 @@ from typing import List, Union
 from pydantic import Field
 
 from cbt_plugins import daemon_programs
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.key_errors import Strict
 
 from . import node_daemons
 from .agent_monitor import AgentMonitor

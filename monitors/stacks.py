@@ -12,7 +12,7 @@ from typing import List, Literal, Union
 from pydantic import Field
 
 from cbt_plugins import daemon_programs
-from cbt_plugins.config.validate import Strict
+from cbt_plugins.config.key_errors import Strict
 
 from . import numbered_output
 from .agent_monitor import AgentMonitor

@@ -34,7 +34,7 @@ from cbt_plugins.exit_status import FAILED, OK, USAGE
 from cbt_plugins.formatting import about_size, percent, several, size_range
 from cbt_plugins.formatting.formats.terminal import table_lines
 from cbt_plugins.inventory import HostTable, head_of, nodes_of
-from cbt_plugins.models.ladder import load_text, objective_text
+from cbt_plugins.models.ladder_search import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import CommandError, explain, say, warn

@@ -18,7 +18,7 @@ from .command import CommandError, explain
 from .format_option import JSON, MD, TEXT, add_formats, put, remove_earlier
 
 if TYPE_CHECKING:
-    from cbt_plugins.pull_requests.comment import Report
+    from cbt_plugins.pull_requests.comment import PullRequestReport
     from cbt_plugins.pull_requests.session import Request
 
 
@@ -78,7 +78,7 @@ def _run(args: argparse.Namespace) -> int:
     from cbt_plugins.config.errors import ConfigError
     from cbt_plugins.formatting import several
     from cbt_plugins.journal import write_json, write_whole
-    from cbt_plugins.pull_requests.comment import Report
+    from cbt_plugins.pull_requests.comment import PullRequestReport
     from cbt_plugins.pull_requests.session import COMMENT, DATA, PullRequestRun
 
     try:
@@ -99,14 +99,14 @@ def _run(args: argparse.Namespace) -> int:
         raise CommandError(str(e)) from None
     except OSError as e:
         raise CommandError(f"{e}; the same command resumes", CANNOT) from None
-    report = Report(request, answer)
+    report = PullRequestReport(request, answer)
     write_whole(folder / COMMENT, report.comment())
     write_json(folder / DATA, report.data())
     put(args, {TEXT: lambda: _blocks(report), JSON: report.data, MD: report.comment})
     return answer.outcome.value
 
 
-def _blocks(report: Report) -> List[Block]:
+def _blocks(report: PullRequestReport) -> List[Block]:
     from cbt_plugins.campaigns.output import blocks
 
     answer = report.answer

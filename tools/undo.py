@@ -33,9 +33,10 @@ from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
 from cbt_plugins.monitors.lifecycle import stop_left
+from cbt_plugins.run.bucket_removal import buckets_in, describe_buckets, remove_buckets
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import abandoned_folders, remove_abandoned
-from cbt_plugins.run.undo_by_user import EventsOfUndo, buckets_in, describe_buckets, remove_buckets
+from cbt_plugins.run.undo_events import EventsOfUndo
 
 from .command import CommandError, explain, say, warn
 

@@ -19,6 +19,7 @@ from cbt_plugins import plan
 from cbt_plugins.benchmarks.common_keys import BenchmarkSection
 from cbt_plugins.config.fill_keys import FillSection, check_raw_goal
 from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
 from cbt_plugins.config.operations import (
     DEFAULT_MIX_TEXT,
     MixSection,
@@ -31,7 +32,6 @@ from cbt_plugins.config.section_values import (
 )
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size, parse_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
 from cbt_plugins.load.warp import errors_of_mixed, mixed_phase
 
 #: the published object sets

@@ -8,6 +8,7 @@ from typing import Annotated, Any, ClassVar, Literal, Mapping, Optional, Tuple
 from pydantic import Field, ValidationInfo, field_validator
 
 from cbt_plugins import plan
+from cbt_plugins.config.key_errors import FieldErrors, Strict, file_default
 from cbt_plugins.config.objective import SecondsObjective
 from cbt_plugins.config.pools import PoolsSection
 from cbt_plugins.config.rgw import RgwSection
@@ -16,7 +17,6 @@ from cbt_plugins.config.section_values import ENGINE, MANY, Engine, Workers, sca
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.shell_values import AbsolutePath
 from cbt_plugins.config.units import Duration, Percent
-from cbt_plugins.config.validate import FieldErrors, Strict, file_default
 from cbt_plugins.load.cbt_load import CbtLoadSection
 
 

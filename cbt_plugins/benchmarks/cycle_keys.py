@@ -14,11 +14,11 @@ from cbt_plugins.config.errors import Path
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
 from cbt_plugins.config.fill_keys import FillPhaseSection, check_raw_goal
 from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.config.operations import errors_of_buckets
 from cbt_plugins.config.section_values import Engine, scaled_duration
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.load.warp import WarpPhaseSection
 from cbt_plugins.plan import CALIBRATE
 

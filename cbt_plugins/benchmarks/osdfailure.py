@@ -23,9 +23,9 @@ from cbt_plugins.config.fault import (
     usable_nodes,
 )
 from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, errors_of_words, file_default
 from cbt_plugins.config.section_values import MANY, scaled_duration
 from cbt_plugins.config.units import Duration, Sizes, parse_duration, parse_sizes, size_texts
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words, file_default
 
 #: targets of a fault that names none
 _NUMBER = 1

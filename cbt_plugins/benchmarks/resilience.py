@@ -15,10 +15,10 @@ from cbt_plugins.benchmarks.by_size import FailuresSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
 from cbt_plugins.benchmarks.hybrid_keys import AnyRate
 from cbt_plugins.config.fault import TargetedFaultSection, lasting
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, file_default, validate
 from cbt_plugins.config.operations import MixSection
 from cbt_plugins.config.section_values import Workers
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default, validate
 from cbt_plugins.config.yaml_source import read
 
 _MINUTE = 60.0

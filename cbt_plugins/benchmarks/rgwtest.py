@@ -9,8 +9,8 @@ from pydantic import Field
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import BySizeSection, TimedSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.config.key_errors import file_default
 from cbt_plugins.config.units import format_duration
-from cbt_plugins.config.validate import file_default
 
 _HOUR = 3600.0
 #: how long each of the published object sets was aged

@@ -25,6 +25,7 @@ from cbt_plugins.benchmarks.cycle_keys import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
 from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, file_default
 from cbt_plugins.config.rgw import PlacementSection
 from cbt_plugins.config.section_values import (
     MANY,
@@ -33,7 +34,6 @@ from cbt_plugins.config.section_values import (
 )
 from cbt_plugins.config.shell_values import RgwUser
 from cbt_plugins.config.units import Sizes, parse_sizes, size_texts
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, file_default
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 

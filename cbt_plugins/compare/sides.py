@@ -101,7 +101,7 @@ def groups(runs: Sequence[RunRecord]) -> List[Runs]:
     """Return the runs in groups that can be compared with each other, in the order of the first of each group."""
     run_groups: List[List[RunRecord]] = []
     for run in runs:
-        index = _comparable([group[0] for group in run_groups], run)
+        index = _first_comparable([group[0] for group in run_groups], run)
         if index is None:
             run_groups.append([run])
         else:
@@ -109,7 +109,7 @@ def groups(runs: Sequence[RunRecord]) -> List[Runs]:
     return [tuple(group) for group in run_groups]
 
 
-def _comparable(runs: Sequence[RunRecord], run: RunRecord) -> Optional[int]:
+def _first_comparable(runs: Sequence[RunRecord], run: RunRecord) -> Optional[int]:
     """Return the place of the first of these runs that can be compared with a run."""
     return next((i for i, candidate in enumerate(runs) if not conflicts(candidate, run)), None)
 
@@ -174,7 +174,7 @@ def _read(paths: Sequence[Path]) -> List[RunRecord]:
     records: List[RunRecord] = []
     places: List[int] = []  # of the first record of each configuration
     for record in (record for path in paths for record in each_record(path)):
-        group = _comparable([records[place] for place in places], record)
+        group = _first_comparable([records[place] for place in places], record)
         if group is None:
             places.append(len(records))
             records.append(record)

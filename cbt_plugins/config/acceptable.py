@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Callable, Collection, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import FieldError
+from cbt_plugins.config.key_errors import FieldError
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.plan import split_op
 

@@ -10,10 +10,10 @@ import yaml
 from pydantic import Field, ValidationInfo, field_validator, model_validator
 
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.repeated_cycle import RepeatedCycleSection
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 

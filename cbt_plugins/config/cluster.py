@@ -9,9 +9,9 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationIn
 
 from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import Path, did_you_mean
+from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.kubernetes import KubernetesSection, errors_of_pods
 from cbt_plugins.config.shell_values import AbsolutePath, FilePath, Login, Program, check_arguments
-from cbt_plugins.config.validate import FieldError, FieldErrors
 from cbt_plugins.inventory import ROLES, check_name, host_of, nodes_of, split_names
 
 

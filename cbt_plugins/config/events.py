@@ -22,11 +22,11 @@ from cbt_plugins import plan
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import ConfigError, did_you_mean
 from cbt_plugins.config.fault import FaultSection, usable_label
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one, validate
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.shell_values import check_no_password
 from cbt_plugins.config.thrash import ThrashSection
 from cbt_plugins.config.units import DURATION_PATTERN, Duration, format_duration, parse_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one, validate
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import find_host, host_of
 

@@ -13,8 +13,7 @@ from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
 from cbt_plugins.config import plugins
 from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.shell_values import CrushName, Daemon
-from cbt_plugins.config.validate import (
+from cbt_plugins.config.key_errors import (
     FieldError,
     FieldErrors,
     Strict,
@@ -24,6 +23,7 @@ from cbt_plugins.config.validate import (
     only_one,
     validate,
 )
+from cbt_plugins.config.shell_values import CrushName, Daemon
 from cbt_plugins.inventory import HostTable, host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error

@@ -23,10 +23,10 @@ from cbt_plugins.config.cluster import (
 )
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.generator_abilities import generator
+from cbt_plugins.config.key_errors import FieldError, not_text, validate
 from cbt_plugins.config.pull_request import errors_of_pull_request
 from cbt_plugins.config.section_to_plan import HOST_KEYS, our_sections, section_of, understand
 from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
-from cbt_plugins.config.validate import FieldError, not_text, validate
 from cbt_plugins.config.yaml_source import YamlSource, read, sweep
 from cbt_plugins.inventory import ROLES, nodes_of
 from cbt_plugins.plan import Plan

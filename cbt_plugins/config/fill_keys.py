@@ -8,9 +8,9 @@ from pydantic import ConfigDict, Field, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config.events import PhaseEvents
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
 from cbt_plugins.config.units import Duration, Percent, format_percent
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 
 #: objects of a bucket: cbt-load keeps a bit for each number
 MOST_OBJECTS = 1 << 36

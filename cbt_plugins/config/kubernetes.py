@@ -6,8 +6,8 @@ from typing import Annotated, Any, Dict, Iterator, Mapping, Optional
 
 from pydantic import BeforeValidator, Field, WithJsonSchema
 
+from cbt_plugins.config.key_errors import FieldError, Strict
 from cbt_plugins.config.shell_values import FilePath, KubernetesContext, KubernetesName, PodPattern
-from cbt_plugins.config.validate import FieldError, Strict
 from cbt_plugins.inventory import host_of
 
 

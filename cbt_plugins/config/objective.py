@@ -7,8 +7,8 @@ from typing import Annotated, Any, Dict, List
 from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from cbt_plugins.config.acceptable import target_of
+from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.units import parse_percent
-from cbt_plugins.config.validate import FieldError, FieldErrors
 from cbt_plugins.metrics import ACCEPTABLE
 
 #: what a single second has for certain

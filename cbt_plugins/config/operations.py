@@ -9,7 +9,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, fie
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import Path, did_you_mean
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 
 
 def _mix_part(value: Any) -> float:

@@ -8,8 +8,8 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Tuple
 from pydantic import BeforeValidator, ConfigDict, Field, WithJsonSchema, model_validator
 
 from cbt_plugins import plan
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.config.shell_values import CrushName, check_option_value
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.models.pools import Redundancy
 
 #: a pool of ours is cbtp-<run id>-<key>

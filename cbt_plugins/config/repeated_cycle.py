@@ -7,9 +7,9 @@ from typing import Any, Iterator, Optional, Type
 from pydantic import Field
 
 from cbt_plugins.config.errors import ErrorAt
+from cbt_plugins.config.key_errors import Strict, validate
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import Strict, validate
 from cbt_plugins.config.yaml_source import YamlSource
 
 

@@ -8,9 +8,9 @@ from pydantic import Field
 
 from cbt_plugins import plan
 from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.key_errors import FieldError, Strict
 from cbt_plugins.config.pools import PoolSection
 from cbt_plugins.config.s3 import S3Section
-from cbt_plugins.config.validate import FieldError, Strict
 from cbt_plugins.plan import RunPool
 
 #: what is kept in OMAP, which erasure coded pools have not

@@ -22,8 +22,8 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.config import aws_profile
 from cbt_plugins.config.errors import did_you_mean
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 from cbt_plugins.config.shell_values import AbsolutePath, AwsProfile, Encryption, Region, RgwUser
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 from cbt_plugins.inventory import is_host
 
 _USER, _REGION = TypeAdapter(RgwUser), TypeAdapter(Region)

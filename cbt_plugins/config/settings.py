@@ -8,9 +8,9 @@ from typing import Annotated, Any, Dict, List, Literal, Optional, Sequence, Tupl
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator, model_validator
 
 from cbt_plugins import cluster_conditions, plan
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, errors_of_words, file_default
 from cbt_plugins.config.shell_values import check_option_value
 from cbt_plugins.config.units import Duration, format_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, errors_of_words, file_default
 
 #: whom `ceph config set` addresses: a section, perhaps a daemon, perhaps a mask
 _WHO = re.compile(r"(global|mon|mgr|osd|mds|client)(\.[A-Za-z0-9._-]+)?(/(class|host|rack|root)[:=][A-Za-z0-9._-]+)?")

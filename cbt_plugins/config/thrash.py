@@ -9,8 +9,8 @@ from typing import Annotated, Any, Dict, Iterator, List, Tuple
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cbt_plugins.config.fault import AnyFaultSection, FaultSection, kind_class, usable_label
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.units import Duration, format_duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict, validate
 
 #: a fault is in force for so many times `every`: two are in force at once now and then
 _SHORTEST, _LONGEST = 0.4, 1.6

@@ -11,7 +11,7 @@ from pydantic import AfterValidator, BeforeValidator, WithJsonSchema
 
 from cbt_plugins import formatting, plan
 from cbt_plugins.config.errors import did_you_mean
-from cbt_plugins.config.validate import FieldError, FieldErrors
+from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.formatting import BINARY_UNITS, DECIMAL_UNITS
 
 _SIZE_UNITS = {"B": 1, "kB": 1000, **BINARY_UNITS, **DECIMAL_UNITS}

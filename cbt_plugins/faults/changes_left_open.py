@@ -1,4 +1,7 @@
-"""Changes that a killed process of this run has left open: undone before new faults, but pools and users are kept."""
+"""Changes that a killed process of this run has left open: no new fault before their undo; pools and users are kept.
+
+Injector.undo_earlier undoes them.
+"""
 
 from __future__ import annotations
 

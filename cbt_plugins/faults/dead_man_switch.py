@@ -32,7 +32,7 @@ class DeadlineOptions(KindOptions):
 
 
 @dataclass(frozen=True)
-class Switch:
+class DeadManSwitch:
     """The dead man's switch of one step on one node: the command that arms it, and the undo that disarms it.
 
     `recover` may run any number of times; `recovered` is shell text that prints "recovered" when it has worked.
@@ -54,7 +54,7 @@ class Switch:
     @property
     def arm(self) -> Command:
         """Command that arms the switch."""
-        return self._command(node_shell.arm(self.name, self._back, self.deadline))
+        return self._command(node_shell.arm_text(self.name, self._back, self.deadline))
 
     @property
     def undo(self) -> Tuple[Command, ...]:

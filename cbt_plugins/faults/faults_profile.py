@@ -25,8 +25,8 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.config.key_errors import Strict
 from cbt_plugins.config.shell_values import check_option_value
-from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults import cluster_access
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.programs import own_tool

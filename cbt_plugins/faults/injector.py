@@ -102,16 +102,17 @@ class Injector:
                     insist(self.release, FaultError, every=self._limits.pause, pause=self._clock.sleep)
                 if held and self.open and not left:
                     kept = ", ".join(record.label for record in self.open)
-                    log.warning("kept for the resumed run: %s; `%s` removes them with all data", kept, self._undo)
+                    text = "kept for the resumed run: %s; `%s` removes them with all data"
+                    log.warning(text, kept, self._undo_command)
             if left:
-                raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
+                raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._undo_advice})")
 
     @property
-    def _by_hand(self) -> str:
-        return f"`{self._undo}` tries again and prints the commands for an undo by hand"
+    def _undo_advice(self) -> str:
+        return f"`{self._undo_command}` tries again and prints the commands for an undo by hand"
 
     @property
-    def _undo(self) -> str:
+    def _undo_command(self) -> str:
         return f"cbt-tools undo {self._folder}"
 
     def undo_earlier(self) -> None:
@@ -126,7 +127,7 @@ class Injector:
             raise FaultError(explain(holder) + advice)
         left = self.undo_all()
         if left:
-            raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._by_hand})")
+            raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._undo_advice})")
 
     def acquire(self) -> None:
         """Lock the cluster for this run. Raises FaultError when another run holds it."""

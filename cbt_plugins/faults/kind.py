@@ -21,6 +21,7 @@ from typing import (
 from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from cbt_plugins.config.fault import PLANNED, make_kind
+from cbt_plugins.config.key_errors import Strict
 from cbt_plugins.config.shell_values import check_no_password
 from cbt_plugins.config.units import (
     DURATION_PATTERN,
@@ -32,7 +33,6 @@ from cbt_plugins.config.units import (
     parse_percent,
     parse_size,
 )
-from cbt_plugins.config.validate import Strict
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step

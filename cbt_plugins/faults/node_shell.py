@@ -98,18 +98,18 @@ def fenced_undo(name: str, text: str, wait: float, mark: bool) -> str:
     return f't={shlex.quote(text)}; ( {FOLDER}; ) || exec sh -c "$t"; {FOLDER}; {left}{locked}'
 
 
-def arm(name: str, recovery: str, seconds: float) -> str:
+def arm_text(name: str, recovery: str, seconds: float) -> str:
     """Return shell text that runs `recovery` after some seconds; it prints "armed systemd UNIT" or "armed process ...".
 
     `recovery` is tried several times; without a fault in force it must change nothing.
     """
-    program = script("deadman_recover", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
-    return in_folder("deadman", action="arm", name=name, program=program, seconds=f"{seconds:g}")
+    program = script("dead_man_fire", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
+    return in_folder("dead_man_arm", action="arm", name=name, program=program, seconds=f"{seconds:g}")
 
 
 def disarm(name: str) -> str:
     """Return shell text that disarms the switch; `fired` parses its output."""
-    return in_folder("deadman", action="disarm", name=name)
+    return in_folder("dead_man_arm", action="disarm", name=name)
 
 
 def fired(output: str) -> Optional[float]:

@@ -110,7 +110,7 @@ def _flags(case: FaultCase) -> Iterator[Finding]:
         yield Finding("flags", f"the OSD map has {', '.join(blinding_flags)} set", {"flags": blinding_flags})
 
 
-def _inactive(case: FaultCase) -> Iterator[Finding]:
+def _below_min_size(case: FaultCase) -> Iterator[Finding]:
     """Find PGs with fewer than min_size members left."""
     gone = case.gone
     if case.gives_away:
@@ -290,7 +290,7 @@ def _filled(part: Filling) -> str:
 RULES: Mapping[str, Callable[[FaultCase], Iterator[Finding]]] = {
     "clean": _clean,
     "flags": _flags,
-    "inactive": _inactive,
+    "inactive": _below_min_size,
     "domain": _domain,
     "data": _data,
     "ok-to-stop": _ok_to_stop,

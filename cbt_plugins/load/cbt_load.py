@@ -11,9 +11,9 @@ from typing import Annotated, Any, Dict, Iterator, List, Sequence, Tuple
 
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
+from cbt_plugins.config.key_errors import FieldError, Strict
 from cbt_plugins.config.operations import MixSection, range_of
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Size, format_percent, parse_percent
-from cbt_plugins.config.validate import FieldError, Strict
 from cbt_plugins.formatting import size_range
 from cbt_plugins.load.generator import (
     CBT_LOAD,

@@ -98,7 +98,7 @@ class Load:
             if self.stopping or self.agent.ending:
                 self.stopping = True
                 for job in self.jobs:
-                    job.terminate(now)
+                    job.end_or_kill(now)
             elif self.went is None:
                 self.prepare(now, begun)
             elif now >= self.went:
@@ -168,10 +168,10 @@ class Load:
         busy = [j for j in self.timed + self.alone if j.state != "done"]
         for job in busy:
             if duration and now > self.due(job):
-                job.terminate(now)
+                job.end_or_kill(now)
         if not busy if self.timed + self.alone else now >= self.went + duration:
             for job in self.early:
-                job.terminate(now)
+                job.end_or_kill(now)
 
     def due(self, job):
         """Return the time at which a job must have ended."""

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
 
 from cbt_plugins.config import generator_abilities
+from cbt_plugins.config.key_errors import FieldError
 from cbt_plugins.config.operations import KeysSection, MixSection
-from cbt_plugins.config.validate import FieldError
 from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Driver, Phase, Plan, Sizes
 

@@ -176,17 +176,17 @@ class GeneratorProcess:
         elif kind == "failed":
             self.message = event["text"].encode()
 
-    def terminate(self, now):
+    def end_or_kill(self, now):
         """Send SIGTERM, and SIGKILL after TERM_TIMEOUT: call it again until the process is gone."""
         if self.process is None or self.process.poll() is not None:
             return
         if self.terminated is None:
             self.terminated, self.cut = now, True
-            self.kill(signal.SIGTERM)
+            self.send_signal(signal.SIGTERM)
         elif now > self.terminated + TERM_TIMEOUT:
-            self.kill(signal.SIGKILL)
+            self.send_signal(signal.SIGKILL)
 
-    def kill(self, number):
+    def send_signal(self, number):
         with suppress(ProcessLookupError):
             os.killpg(self.process.pid, number)
 

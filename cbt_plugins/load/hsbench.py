@@ -17,7 +17,7 @@ import math
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Tuple
 
-from cbt_plugins.config.validate import FieldError
+from cbt_plugins.config.key_errors import FieldError
 from cbt_plugins.load.generator import FOLDER, Generator, LoadJob, LoadStart, generator_of
 from cbt_plugins.plan import Driver, Phase, Plan
 

@@ -22,12 +22,12 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
 from cbt_plugins.config.generator_abilities import engine_with
+from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 from cbt_plugins.config.operations import DEFAULT_MIX, MixSection
 from cbt_plugins.config.plan_preview import goal_text
 from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
 from cbt_plugins.config.shell_values import check_option_name, check_option_value
 from cbt_plugins.config.units import Duration
-from cbt_plugins.config.validate import FieldError, FieldErrors, Strict
 from cbt_plugins.formatting import several
 from cbt_plugins.load.generator import FOREVER, WARP, Generator, LoadJob, LoadStart, MixedLoad, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, groups_of

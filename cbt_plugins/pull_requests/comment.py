@@ -42,7 +42,7 @@ def code(text: str, most: int = _SHOWN) -> str:
 
 
 @dataclass(frozen=True)
-class Report:
+class PullRequestReport:
     """An answer with what was asked."""
 
     request: Request

@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from cbt_plugins.checksums import ADDED, in_read_folder
 from cbt_plugins.formatting import several
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
-from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, ladder_of, step_result
+from cbt_plugins.models.ladder_search import LadderStep, answer_of_ladder, ladder_of, step_result
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, ArchivedRun, read_run
 from cbt_plugins.results.engines_of_archives import has_worker_groups, is_cbt_load, is_plain_warp
@@ -262,7 +262,7 @@ _OVERLOAD = ("rate", "late-starts", "errors", "stall", "generator-idle")
 
 
 def ladders(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> List[Dict[str, Any]]:
-    """Return, for each ladder of the plan, its steps in their order and what they say together (models.ladder)."""
+    """Return, for each ladder of the plan, its steps in their order and its answer (models.ladder_search)."""
     lines = {line["name"]: line for line in phases}
     loads = {phase.name: phase.load.get("rate") or phase.load.get("workers") for phase in run.phases}
     steps_of_ladder: Dict[str, Tuple[Ladder, List[LadderStep]]] = {}

@@ -123,7 +123,7 @@ class LoadObserver:
 
     def _stop_if_needed(self, reached: Optional[Callable[[StatusFeed], bool]]) -> None:
         latest_end = self.session.latest_end
-        self._guard()
+        self._abort_if_full()
         if self.schedule.failure is not None:
             self._abort("fault-failed", self.schedule.failure, "failed")
         elif reached is not None and reached(self.watch):
@@ -248,7 +248,7 @@ class LoadObserver:
         if self._stopping is None and not (latest_end is not None and time.time() > latest_end - LATE):
             self._abort("generator-died", f"{job} ended early with {how}", "failed")
 
-    def _guard(self) -> None:
+    def _abort_if_full(self) -> None:
         status = self.watch.latest
         if status is None:
             return

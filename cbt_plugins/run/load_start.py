@@ -12,7 +12,7 @@ from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.formatting import percent
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
-from cbt_plugins.models.ladder import answer_of_ladder, load_text, next_load, step_result
+from cbt_plugins.models.ladder_search import answer_of_ladder, load_text, next_load, step_result
 from cbt_plugins.plan import CALIBRATE, Ladder, Phase
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.fill_goal import reached_before

@@ -103,7 +103,7 @@ def check(run: RunContext) -> Ready:
         if run.plan.admin:
             versions = ceph.json("versions")
             ceph.bucket("cbtp-preflight")  # radosgw-admin answers
-            errors += violated_conditions(run)
+            errors += await_conditions(run)
             if not run.journal.all("phase-begun"):  # then what is used may be the run's own
                 errors += reached_before(ceph, run.plan.phases)
     except CephError as error:
@@ -143,7 +143,7 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
     return payloads
 
 
-def violated_conditions(run: RunContext) -> List[str]:
+def await_conditions(run: RunContext) -> List[str]:
     """Return the reasons why the cluster's state allows no measurement, after some time to settle. Raises CephError."""
     accepted = accepted_of(run.plan.settings)
     ours = of_own_faults(run.events.records)

@@ -13,8 +13,8 @@ import pytest
 from running_lab import PROJECT
 
 from cbt_plugins.programs import cache_dir
-from cbt_plugins.tools.lab.ceph_releases import Release, inside
-from cbt_plugins.tools.lab.ceph_releases import releases as found_releases
+from cbt_plugins.tools.lab.installed_releases import Release, output_in_root
+from cbt_plugins.tools.lab.installed_releases import releases as found_releases
 
 #: those of which each is tried where it is there
 RELEASES = ("16.2", "18.2", "20.2")
@@ -31,7 +31,7 @@ def roots() -> List[str]:
 def releases() -> Dict[str, str]:
     """Return {"18.2.7": root folder}; the machine's own programs of a release come before a root folder of it."""
     by_version = {str(release).split()[0]: root for release, root in found_releases().items()}
-    own = Release.parse(inside("/", "ceph-mon", "--version"))
+    own = Release.parse(output_in_root("/", "ceph-mon", "--version"))
     return {**by_version, str(own).split()[0]: "/"} if own else by_version
 
 
@@ -49,7 +49,7 @@ def home_of(root: str, folder: Path) -> Path:
     Wheels of other Pythons, by this one's pip: a root folder needs no compiler and no pip. What comes from PyPI is kept
     in the cache, for each Python once.
     """
-    version = inside(root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
+    version = output_in_root(root, "python3", "-c", "import sys; print('%d.%d' % sys.version_info[:2])")
     kept = cache_dir() / f"python-{version}"
     source, wheel = folder / "source", folder / "wheel"
     leave = shutil.ignore_patterns(".*", "build", "archive-*", "*.egg-info", "__pycache__", "tests")

@@ -14,7 +14,7 @@ from running_lab import lab_tool, need_machine
 from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
-from cbt_plugins.tools.lab.ceph_releases import release_of
+from cbt_plugins.tools.lab.installed_releases import release_of
 
 pytestmark = pytest.mark.lab
 

@@ -16,7 +16,7 @@ from typing import Any, Dict, List, Tuple
 import numpy as np
 from inputs.chance import share, show
 
-from cbt_plugins.models.ladder import CLOSE, LadderStep, answer_of_ladder, next_load, step_result
+from cbt_plugins.models.ladder_search import CLOSE, LadderStep, answer_of_ladder, next_load, step_result
 from cbt_plugins.plan import Ladder
 
 WORKERS, LIMIT = 64, 0.05

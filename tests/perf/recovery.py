@@ -20,7 +20,7 @@ from typing import Any, Dict, List, Sequence
 import yaml
 from inputs.labs import TOOLS, cluster
 
-from cbt_plugins.tools.lab.ceph_releases import releases
+from cbt_plugins.tools.lab.installed_releases import releases
 from cbt_plugins.tools.lab.requirements import missing
 
 #: releases with the schedulers that are measured; before 18.2 mClock was no default

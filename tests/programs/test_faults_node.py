@@ -31,7 +31,7 @@ def ended(pid: int) -> bool:
 
 def test_the_switch_recovers_the_node_although_nobody_asks(tmp_path: Path) -> None:
     recovered = tmp_path / "recovered"
-    done = shell(node_shell.arm("r-1", f"touch {recovered}", 1), tmp_path / "d")
+    done = shell(node_shell.arm_text("r-1", f"touch {recovered}", 1), tmp_path / "d")
     how, pid, begun = done.stdout.split()[1:]
     assert how == "process" and started(int(pid)) == int(begun)
     wait_for(recovered.exists)
@@ -47,7 +47,7 @@ def test_the_switch_recovers_the_node_although_nobody_asks(tmp_path: Path) -> No
 def test_a_switch_tries_until_it_has_recovered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(node_shell, "PAUSE", 0.1)
     second = f"[ -e {tmp_path}/one ] && touch {tmp_path}/two || {{ touch {tmp_path}/one; false; }}"
-    shell(node_shell.arm("r-1", second, 0), tmp_path / "d")
+    shell(node_shell.arm_text("r-1", second, 0), tmp_path / "d")
     wait_for((tmp_path / "two").exists)
     wait_for((tmp_path / "d" / "r-1.fired").exists)
 
@@ -57,7 +57,7 @@ def test_an_attempt_to_recover_that_hangs_is_given_up(tmp_path: Path, monkeypatc
     monkeypatch.setattr(node_shell, "ATTEMPT", 0.5)
     monkeypatch.setattr(node_shell, "PAUSE", 0.1)
     hangs = f"[ -e {tmp_path}/pid ] && touch {tmp_path}/two || {{ sleep 1000 & echo $! > {tmp_path}/pid; wait; }}"
-    shell(node_shell.arm("r-1", hangs, 0), tmp_path / "d")
+    shell(node_shell.arm_text("r-1", hangs, 0), tmp_path / "d")
     wait_for((tmp_path / "d" / "r-1.fired").exists)
     assert (tmp_path / "two").exists()
     wait_for(lambda: ended(int((tmp_path / "pid").read_text())))
@@ -66,7 +66,7 @@ def test_an_attempt_to_recover_that_hangs_is_given_up(tmp_path: Path, monkeypatc
 def test_a_switch_that_is_disarmed_while_it_recovers_goes_no_further(tmp_path: Path) -> None:
     """A recovery that continues would end the next fault as well."""
     recovers = f"echo $$ > {tmp_path}/new; mv {tmp_path}/new {tmp_path}/pid; sleep 1000; touch {tmp_path}/recovered"
-    shell(node_shell.arm("r-1", recovers, 0), tmp_path / "d")
+    shell(node_shell.arm_text("r-1", recovers, 0), tmp_path / "d")
     wait_for((tmp_path / "pid").exists)
     assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0
     wait_for(lambda: ended(int((tmp_path / "pid").read_text())))
@@ -74,7 +74,7 @@ def test_a_switch_that_is_disarmed_while_it_recovers_goes_no_further(tmp_path: P
 
 
 def test_a_disarmed_switch_never_fires(tmp_path: Path) -> None:
-    done = shell(node_shell.arm("r-1", f"touch {tmp_path}/recovered", 3600), tmp_path / "d")
+    done = shell(node_shell.arm_text("r-1", f"touch {tmp_path}/recovered", 3600), tmp_path / "d")
     pid = int(done.stdout.split()[2])
     assert started(pid) is not None
     assert shell(node_shell.disarm("r-1"), tmp_path / "d").returncode == 0

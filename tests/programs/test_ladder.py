@@ -16,7 +16,7 @@ from run_context import context
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.models.ladder import LadderStep, answer_of_ladder, ladder_of, next_load, step_result
+from cbt_plugins.models.ladder_search import LadderStep, answer_of_ladder, ladder_of, next_load, step_result
 from cbt_plugins.plan import S3, Ladder, Phase, Plan
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.run_record import measurements

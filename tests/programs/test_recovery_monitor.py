@@ -25,8 +25,8 @@ from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster_conditions import LASTS
 from cbt_plugins.config import plugins
+from cbt_plugins.config.key_errors import validate
 from cbt_plugins.config.section_to_plan import section_of
-from cbt_plugins.config.validate import validate
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.monitors.recovery import Recovery, cluster_watch

@@ -12,8 +12,8 @@ from run_context import context
 
 from cbt_plugins.cluster.ceph import CephError, Status
 from cbt_plugins.config.events import load_fault_file as load
+from cbt_plugins.config.key_errors import validate
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.validate import validate
 from cbt_plugins.config.yaml_source import ConfigError
 from cbt_plugins.plan import S3, Plan, Settings
 from cbt_plugins.run import wait_phase

@@ -278,7 +278,7 @@ class State(Connections):
 def refused(state: State, *phases: Phase, events: Any = (), **settings: Any) -> List[str]:
     plan = Plan("warp", S3(("http://rgw1:7480",)), (), (), phases, settings=Settings(**settings))
     log = SimpleNamespace(records=list(events))
-    return preflight.violated_conditions(context(plan=plan, ceph=state, events=log))
+    return preflight.await_conditions(context(plan=plan, ceph=state, events=log))
 
 
 def test_a_clean_cluster_is_taken() -> None:

@@ -13,8 +13,8 @@ from pydantic import Field
 from cbt_plugins.config import section_to_plan as sections
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
+from cbt_plugins.config.key_errors import Strict
 from cbt_plugins.config.section_to_plan import plan_of
-from cbt_plugins.config.validate import Strict
 from cbt_plugins.config.yaml_source import sweep
 from cbt_plugins.plan import CALIBRATE, Bucket, Driver, Goal, Phase, Plan, WarpOp
 

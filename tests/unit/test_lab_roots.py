@@ -6,9 +6,9 @@ from typing import List
 
 import pytest
 
-from cbt_plugins.tools.lab import LabError, ceph_releases, root_builder
+from cbt_plugins.tools.lab import LabError, installed_releases, root_builder
 from cbt_plugins.tools.lab.ceph_conf import write_links
-from cbt_plugins.tools.lab.ceph_releases import Release
+from cbt_plugins.tools.lab.installed_releases import Release
 from cbt_plugins.tools.lab.root_builder import RootBuilder, lay, requirements
 
 REEF = "ceph version 18.2.7 (6b0e98) reef (stable)"
@@ -39,10 +39,9 @@ case $1 in
 create) [ "$3" = there ] && echo box7 || {{ echo "$3: image not known" >&2; exit 125; }} ;;
 export) mkdir -p {tmp_path}/image/usr/bin; touch {tmp_path}/image/usr/bin/ceph-mon; tar -C {tmp_path}/image -c . ;;
 esac""")
-    monkeypatch.setattr(
-        ceph_releases, "inside", lambda root, *words: REEF if Path(root, "usr/bin/ceph-mon").exists() else ""
-    )
-    monkeypatch.setattr(root_builder, "inside", lambda root, *words: "")
+    version = lambda root, *_: REEF if Path(root, "usr/bin/ceph-mon").exists() else ""  # noqa: E731
+    monkeypatch.setattr(installed_releases, "output_in_root", version)
+    monkeypatch.setattr(root_builder, "output_in_root", lambda root, *words: "")
     said: List[str] = []
     builder = RootBuilder(said.append, tmp_path / "roots")
     with pytest.raises(LabError, match="absent: image not known"):
@@ -58,7 +57,7 @@ esac""")
 
 def test_an_image_without_ceph_is_no_root(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(programs / "podman", f"[ $1 != export ] || tar -C {programs} -c .")
-    monkeypatch.setattr(ceph_releases, "inside", lambda *_: "")
+    monkeypatch.setattr(installed_releases, "output_in_root", lambda *_: "")
     with pytest.raises(LabError, match="no Ceph in it"):
         RootBuilder(lambda _: None, tmp_path / "roots").make("mine", image="x")
     assert not (tmp_path / "roots/mine").exists()
@@ -99,14 +98,14 @@ def test_a_build_trees_files_replace_those_of_the_same_name(tmp_path: Path) -> N
 
 def test_a_release_is_found_by_name_and_version(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     there = {Release((18, 2, 4), "reef"): "/a", Release((18, 2, 7), "reef"): "/b", Release((16, 2, 15), "pacific"): "/"}
-    monkeypatch.setattr(ceph_releases, "releases", lambda: there)
+    monkeypatch.setattr(installed_releases, "releases", lambda: there)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path))
-    assert [ceph_releases.root_of(name) for name in ("reef", "18", "18.2.4", "16.2")] == ["/b", "/b", "/a", "/"]
+    assert [installed_releases.root_of(name) for name in ("reef", "18", "18.2.4", "16.2")] == ["/b", "/b", "/a", "/"]
     for name in ("1", "18.2.40", "squid"):
         with pytest.raises(LabError, match=r"there is 16\.2\.15 pacific, 18\.2\.4 reef, 18\.2\.7 reef; .*lab root"):
-            ceph_releases.root_of(name)
+            installed_releases.root_of(name)
     (tmp_path / "cbt-plugins/roots/squid").mkdir(parents=True)
-    assert ceph_releases.root_of("squid") == f"{tmp_path}/cbt-plugins/roots/squid"
+    assert installed_releases.root_of("squid") == f"{tmp_path}/cbt-plugins/roots/squid"
 
 
 def test_another_python_imports_this_project_through_links(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ import pytest
 from cbt_plugins.cluster.object_sample import ObjectSample
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.lab import Lab, LabError, Topology
-from cbt_plugins.tools.lab.ceph_releases import Release
+from cbt_plugins.tools.lab.installed_releases import Release
 from cbt_plugins.tools.lab.snapshots import Snapshot, Snapshots, copy_cluster, occupied
 from cbt_plugins.tools.lab.topology import LabRecord
 

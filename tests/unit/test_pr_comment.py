@@ -15,7 +15,7 @@ from cbt_plugins.compare.statistics.sequential import OBRIEN_FLEMING, Design, de
 from cbt_plugins.compare.statistics.verdicts import Scatter
 from cbt_plugins.config.pull_request import BASE, HEAD, PullRequestSection
 from cbt_plugins.pull_requests import comment
-from cbt_plugins.pull_requests.comment import MOST, Report, code
+from cbt_plugins.pull_requests.comment import MOST, PullRequestReport, code
 from cbt_plugins.pull_requests.revisions import Revision
 from cbt_plugins.pull_requests.session import Request, spent
 from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict
@@ -35,11 +35,11 @@ def test_a_text_of_others_stays_in_its_code_span(text: str) -> None:
     assert re.fullmatch(r"`[^`|\n]+`", span) and span[1:-1].isprintable() and len(span) <= 102
 
 
-def report(subject: str, outcome: Outcome = Outcome.CANNOT, why: str = "head cannot be built") -> Report:
+def report(subject: str, outcome: Outcome = Outcome.CANNOT, why: str = "head cannot be built") -> PullRequestReport:
     sides = Revision(BASE, "main", "a" * 40, subject), Revision(HEAD, "pull/1", "b" * 40, subject)
     section = PullRequestSection(deploy="true")
     request = Request(Path("/x/pr.yaml"), section, {}, sides, 8 * 3600.0)
-    return Report(request, PullRequestVerdict(outcome, why, arm=HEAD))
+    return PullRequestReport(request, PullRequestVerdict(outcome, why, arm=HEAD))
 
 
 @pytest.mark.parametrize("subject", HOSTILE)
@@ -51,8 +51,8 @@ def test_a_subject_ends_no_code_span_of_the_comment(subject: str) -> None:
 
 def test_the_comment_is_short_enough_with_any_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
     lines: List[Tuple[str, ...]] = [(f"option.{n}", "é" * 300, "|" * 300) for n in range(1000)]
-    monkeypatch.setattr(Report, "differences", lambda _: lines)
-    monkeypatch.setattr(Report, "warnings", lambda _: iter(["w" * 5000] * 1000))
+    monkeypatch.setattr(PullRequestReport, "differences", lambda _: lines)
+    monkeypatch.setattr(PullRequestReport, "warnings", lambda _: iter(["w" * 5000] * 1000))
     text = report("x").comment()
     assert 1000 < len(text) <= MOST == 65_535
     assert "980 more rows are in pr.json" in text and "980 more warnings" in text
@@ -69,7 +69,7 @@ def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: py
     monkeypatch.setattr(comment, "seen_text", lambda *_: "a change of 5.0 % is found with a power of 0.9")
     monkeypatch.setattr(comment, "outcome_of", lambda *_: Outcome.OK)
     monkeypatch.setattr(comment, "change_text", lambda _: "-1.0 %")
-    monkeypatch.setattr(Report, "warnings", lambda _: iter(()))
+    monkeypatch.setattr(PullRequestReport, "warnings", lambda _: iter(()))
     made = report("x", Outcome.OK)
     text = replace(made, answer=replace(made.answer, state=state)).comment()
     assert 1000 < len(text) <= MOST

@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.cluster import state_sampler_agent, state_sampler_sources
 from cbt_plugins.config import plugins
-from cbt_plugins.config.validate import validate
+from cbt_plugins.config.key_errors import validate
 from cbt_plugins.load import client_agent, generator_process, hsbench_agent
 from cbt_plugins.monitors import backlog_agent, node_daemons, numbered_output, perf_counters_agent, resources_agent
 from cbt_plugins.monitors.resources import Resources

@@ -103,7 +103,7 @@ def test_the_preflight_refuses_it_with_all_its_errors(
         monkeypatch.setattr(preflight, name, lambda *_: {})
     for name in ("python_errors", "_scratch_errors", "keys_of_users", "errors_of_endpoints"):
         monkeypatch.setattr(preflight, name, lambda *_: [])
-    monkeypatch.setattr(preflight, "violated_conditions", lambda _: ["not clean"])
+    monkeypatch.setattr(preflight, "await_conditions", lambda _: ["not clean"])
     ceph = SimpleNamespace(**vars(used(0.029)), json=lambda _: {}, bucket=lambda _: None)
     plan = replace(PLAN, phases=(CLOSED, replace(FILL, goal=Goal(raw=0.02))))
     host = cast(Any, SimpleNamespace(cluster={"head": "node0"}, run_dir="/nowhere"))

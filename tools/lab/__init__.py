@@ -17,9 +17,9 @@ from cbt_plugins.wait import wait_until
 
 from ..command import CommandError, explain
 from ..format_option import JSON, TEXT, add_formats, add_renamed, put
-from .ceph_releases import root_of
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
+from .installed_releases import root_of
 from .namespaces import cache_home
 from .requirements import LabError
 from .root_builder import RootBuilder

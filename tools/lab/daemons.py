@@ -12,7 +12,7 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 from cbt_plugins.journal import write_json
 
 from .ceph_conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands, write_tls
-from .ceph_releases import Release
+from .installed_releases import Release
 from .namespaces import Spaces
 from .process import CephShell, LabProcess, by_namespace, default_signals, wait_for
 from .requirements import LabError

@@ -12,12 +12,12 @@ from importlib import metadata
 from pathlib import Path
 from typing import Callable, Dict, List, Mapping, Optional, Sequence
 
-from .ceph_releases import inside, kept, release_of, roots
+from .installed_releases import output_in_root, release_of, roots, roots_folder
 from .pid1 import OWN
 from .requirements import HOST, NODES, LabError, LabUsage, missing
 
 #: release of Ceph -> the Debian that has it
-SUITES = {"pacific": "bookworm", "reef": "trixie", "tentacle": "sid"}
+DEBIAN_OF_RELEASE = {"pacific": "bookworm", "reef": "trixie", "tentacle": "sid"}
 #: what debootstrap installs, and then apt-get, which needs /proc and may start no daemon
 _FIRST = ("ca-certificates", "iproute2", "procps", "hostname", "python3")
 _FURTHER_PACKAGES = ("ceph-mgr-modules-core", "collectl")
@@ -32,7 +32,7 @@ class RootBuilder:
     """Makes root folders in `folder`: one under work is .NAME.partial. `say` gets a line for each step."""
 
     def __init__(self, say: Say, folder: Optional[Path] = None) -> None:
-        self._say, self._folder = say, folder or kept()
+        self._say, self._folder = say, folder or roots_folder()
 
     def make(self, name: str, image: str = "", tree: Optional[Path] = None) -> Path:
         """Return the root folder of that name; what is there already is kept."""
@@ -64,7 +64,7 @@ class RootBuilder:
         errors, warnings = missing(str(root))
         for line in [*errors, *warnings]:
             self._say(line.replace(str(root), str(target)))
-        version, _, folder = inside(str(root), "python3", "-c", _PYTHON).partition(" ")
+        version, _, folder = output_in_root(str(root), "python3", "-c", _PYTHON).partition(" ")
         if not folder:
             self._say("the root folder has no python3: cycles cannot run in its nodes")
             return
@@ -79,9 +79,9 @@ class RootBuilder:
         own.write_text(f"{OWN}\n")
 
     def _bootstrap(self, name: str, root: Path) -> None:
-        if name not in SUITES:
-            raise LabUsage(f"{name}: Debian's mirror has {', '.join(SUITES)}; or give --image or --tree")
-        suite, mirror, proxy = SUITES[name], debian_mirror(), _apt_proxy()
+        if name not in DEBIAN_OF_RELEASE:
+            raise LabUsage(f"{name}: Debian's mirror has {', '.join(DEBIAN_OF_RELEASE)}; or give --image or --tree")
+        suite, mirror, proxy = DEBIAN_OF_RELEASE[name], debian_mirror(), _apt_proxy()
         if shutil.which("debootstrap") is None:
             raise LabError("missing: debootstrap (package debootstrap): apt-get install debootstrap")
         self._say(f"debootstrap {suite} from {mirror} (minutes)")
@@ -148,7 +148,7 @@ def _apt_proxy() -> Dict[str, str]:
 def _base_of(tree: Path) -> str:
     """Return the root folder in which a build tree's programs find the libraries of their distribution."""
     for root in roots()[1:]:
-        links = inside(root, "sh", "-c", "ls /lib*/ld-linux* /lib*/*/libc.so.6 | head -1")
+        links = output_in_root(root, "sh", "-c", "ls /lib*/ld-linux* /lib*/*/libc.so.6 | head -1")
         if links and _runs_on(tree, root):
             return root
     raise LabError(f"--tree {tree}: make a root folder of the distribution it was built on first: `lab root pacific`")

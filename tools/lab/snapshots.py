@@ -21,9 +21,9 @@ from cbt_plugins.formatting import about_size
 from cbt_plugins.journal import sync_folder, write_json
 from cbt_plugins.programs import cache_dir
 
-from .ceph_releases import Release, release_of
 from .cluster import Lab
 from .daemons import Daemons, await_clean
+from .installed_releases import Release, release_of
 from .process import wait_for
 from .requirements import LabError, LabUsage
 from .topology import HEAD, LabRecord

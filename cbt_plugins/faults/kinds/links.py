@@ -12,7 +12,7 @@ from pydantic import AfterValidator, Field
 from cbt_plugins.config.units import about_link
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import osd_names
-from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, BlastRadius, Kind, LinkSpeed, Seconds, ServiceOptions, Share
 from cbt_plugins.faults.kinds.network import ssh_port
 from cbt_plugins.faults.node_shell import script, sudo
@@ -149,7 +149,7 @@ class Links(Kind):
             raise FaultError(f"{node}: {needs}: {why}")
         own = {"table": table, "devices": " ".join(speeds) if done.leaf else ""}
         recover, recovered = (script("links", action=action, **own) for action in ("unset", "unset_seen"))
-        switch = Switch(name, node, recover, recovered, deadline, limits.back, limits)
+        switch = DeadManSwitch(name, node, recover, recovered, deadline, limits.back, limits)
         inject = switch.unless_fired + script("links", action="set", **own, **shape)
         effect = Check(node, script("links", action="effect", **own), (((), "in effect"),), limits.down, root=True)
         return Step(

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from cbt_plugins.config.shell_values import Interface
 from cbt_plugins.faults import node_shell, service_managers
 from cbt_plugins.faults.cluster_facts import osd_names
-from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, ServiceOptions
 from cbt_plugins.faults.node_shell import FOLDER
 from cbt_plugins.faults.scene import Scene, Targets
@@ -64,7 +64,7 @@ class Network(Kind):
         else:
             cut = nft_cut(scene, node, name, options.ssh_port or ssh_port(scene, node))
         timeout = options.deadline + 120.0 if cut.former["cuts_us_off"] else limits.back
-        switch = Switch(name, node, cut.recover, cut.recovered, options.deadline, timeout, limits)
+        switch = DeadManSwitch(name, node, cut.recover, cut.recovered, options.deadline, timeout, limits)
         # The cut may end our connection to the node, so a process that outlives the connection makes the cut a moment
         # later. A cut that hangs is killed: it might take effect after its undo.
         bounded = f"timeout -k 5 {node_shell.ATTEMPT:g} sh -c {shlex.quote(cut.inject)}"

@@ -6,7 +6,7 @@ from typing import List, Sequence
 
 from cbt_plugins.faults import daemon_effects, service_managers
 from cbt_plugins.faults.cluster_facts import names
-from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import Kind, ServiceOptions
 from cbt_plugins.faults.node_shell import agent_text, in_folder
 from cbt_plugins.faults.scene import Scene, Targets
@@ -49,7 +49,7 @@ class Pause(Kind):
             return in_folder("pause", action=action, name=name, processes=identities, **values)
 
         deadline = self.options.deadline
-        switch = Switch(name, node, program("resume"), program("state"), deadline, limits.back, limits)
+        switch = DeadManSwitch(name, node, program("resume"), program("state"), deadline, limits.back, limits)
         inject = switch.unless_fired + program("pause", agent=agent_text())
         return Step(
             what=f"pause {names(daemons)} on {node}, which continues after {deadline:g} s by itself",

@@ -7,7 +7,7 @@ from typing import Annotated, Dict, List, Optional
 from pydantic import Field
 
 from cbt_plugins import formatting
-from cbt_plugins.faults.dead_man_switch import DeadlineOptions, Switch
+from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import BlastRadius, Bytes, Kind
 from cbt_plugins.faults.node_shell import in_folder
 from cbt_plugins.faults.scene import Scene, Targets
@@ -60,7 +60,7 @@ class Pressure(Kind):
         start, stop, stopped, effect = (
             in_folder("pressure", action=action, **values) for action in ("start", "stop", "stopped", "effect")
         )
-        switch = Switch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
+        switch = DeadManSwitch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
         return Step(
             what=f"{' and '.join(parts)} on {node}, which recovers by itself after {options.deadline:g} s",
             node=node,

@@ -218,7 +218,7 @@ class SampleReader:
         if new:
             self._state = {**self._state, **new}
         if "pgs" in new or "num_pgs" in new:
-            self._clean, self._moving = _states(self._state)
+            self._clean, self._moving = _clean_and_moving(self._state)
         if "pgs" not in self._state:
             return  # the file's first lines are missing
         samples.samples.append(Sample(t, self._state, self._clean, self._moving, _changed(line)))
@@ -240,7 +240,7 @@ def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:
     return (*osds, *(line.get("daemons") or ()))
 
 
-def _states(state: Mapping[str, Any]) -> Tuple[bool, bool]:
+def _clean_and_moving(state: Mapping[str, Any]) -> Tuple[bool, bool]:
     pgs: Mapping[str, int] = state.get("pgs") or {}
     clean = sum(n for name, n in pgs.items() if is_clean(name))
     moving = any({"recovering", "backfilling"} & set(name.split("+")) for name in pgs)

@@ -88,7 +88,8 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
     last = samples.samples[-1].t if samples.samples else 0.0
     run_episodes = episodes(events, last)
     episode_results = [
-        _episode_result(_Search(samples, episode), besides(episode, run_episodes)) for episode in run_episodes
+        _episode_result(_EpisodeMilestones(samples, episode), besides(episode, run_episodes))
+        for episode in run_episodes
     ]
     return {
         "version": 1,
@@ -103,7 +104,7 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
     }
 
 
-def _episode_result(search: _Search, beside_faults: bool) -> Dict[str, Any]:
+def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str, Any]:
     episode = search.episode
     # a run of an earlier version has no event of the effect
     names = [name for name in _OF[episode.kind] if name != "in-effect" or episode.in_effect is not None]
@@ -179,7 +180,7 @@ def _left(sample: Sample) -> Dict[str, Any]:
     }
 
 
-class _Search:
+class _EpisodeMilestones:
     """The part of the samples that belongs to an episode, and its rules: a method for each milestone."""
 
     def __init__(self, samples: Samples, episode: Episode) -> None:

@@ -13,7 +13,7 @@ import subprocess
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, NamedTuple
 
-from cbt_plugins.tools.lab.ceph_releases import root_of
+from cbt_plugins.tools.lab.installed_releases import root_of
 
 RECORDED = Path(__file__).parents[2] / "data" / "ceph"
 #: OSDs of a node, nodes of a rack

@@ -67,7 +67,7 @@ func (w *worker) run() {
 		if !ok {
 			return
 		}
-		if !w.choose() {
+		if !w.chooseRequest() {
 			w.notStarted(intended)
 			return
 		}
@@ -104,8 +104,8 @@ func (w *worker) notStarted(intended time.Time) {
 	}
 }
 
-// choose finds an operation that has an object; false: the run is over. What finds none is left out.
-func (w *worker) choose() bool {
+// chooseRequest finds an operation that has an object; false: the run is over. What finds none is left out.
+func (w *worker) chooseRequest() bool {
 	wait := shortPause
 	for miss := 1; ; miss++ {
 		if !w.e.open() {
@@ -113,7 +113,7 @@ func (w *worker) choose() bool {
 		}
 		o := w.work.ops[w.work.mix.Next()]
 		if !o.done.Load() {
-			switch o.choose(&w.chooser, &w.choice) {
+			switch o.chooseObject(&w.chooser, &w.choice) {
 			case good:
 				return true
 			case dry:

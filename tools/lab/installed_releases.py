@@ -47,18 +47,18 @@ class Release:
         return ""
 
 
-def kept() -> Path:
+def roots_folder() -> Path:
     """Return the folder where `lab root` keeps what it makes."""
     return cache_dir() / "roots"
 
 
 def roots() -> List[str]:
     """Return the root folders that there are, the machine's own first."""
-    cached_roots = sorted(str(path) for path in kept().glob("*") if not path.name.startswith(".") and path.is_dir())
-    return ["/", *cached_roots, *(folder for folder in os.environ.get(ELSEWHERE, "").split(":") if folder)]
+    folders = (path for path in roots_folder().glob("*") if not path.name.startswith(".") and path.is_dir())
+    return ["/", *sorted(map(str, folders)), *(folder for folder in os.environ.get(ELSEWHERE, "").split(":") if folder)]
 
 
-def inside(root: str, *words: str) -> str:
+def output_in_root(root: str, *words: str) -> str:
     """Return the output of a command in a root folder, "" when it fails or is not there."""
     user = [] if os.geteuid() == 0 else ["unshare", *unshare_flags(privileged=False)]
     line = [*([*user, "chroot", root] if root != "/" else []), *words]
@@ -71,7 +71,7 @@ def inside(root: str, *words: str) -> str:
 
 def release_of(root: str) -> Release:
     """Return the release of a root folder; LabError when no Ceph is in it."""
-    release = Release.parse(inside(root, "ceph-mon", "--version"))
+    release = Release.parse(output_in_root(root, "ceph-mon", "--version"))
     if not release:
         raise LabError(f"{root}: no Ceph in it (`ceph-mon --version` printed no version)")
     return release
@@ -81,7 +81,7 @@ def releases() -> Dict[Release, str]:
     """Return each release that there is, and its root folder: of several the one with its name, else the first."""
     roots_by_release: Dict[Release, str] = {}
     for root in roots():
-        release = Release.parse(inside(root, "ceph-mon", "--version"))
+        release = Release.parse(output_in_root(root, "ceph-mon", "--version"))
         if release and (release not in roots_by_release or Path(root).name == release.name):
             roots_by_release[release] = root
     return roots_by_release
@@ -89,8 +89,8 @@ def releases() -> Dict[Release, str]:
 
 def root_of(wanted: str) -> str:
     """Return the root folder of a release by its name, its version or a folder that `lab root` made; LabUsage."""
-    if re.fullmatch(r"[\w.-]+", wanted) and (kept() / wanted).is_dir():
-        return str(kept() / wanted)
+    if re.fullmatch(r"[\w.-]+", wanted) and (roots_folder() / wanted).is_dir():
+        return str(roots_folder() / wanted)
     roots_by_release = releases()
     fitting = [r for r in roots_by_release if wanted == r.name or f"{str(r).split()[0]}.".startswith(f"{wanted}.")]
     if not fitting:

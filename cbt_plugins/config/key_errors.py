@@ -101,7 +101,7 @@ def validate(
     except ValidationError as error:
         valid, schema = None, _schema_of(model)
         for detail in error.errors(include_url=False, include_input=True):
-            errors += [error for error in _translate(detail, schema) if error.path not in empty]
+            errors += [error for error in _errors_of_key(detail, schema) if error.path not in empty]
     return (None if errors else valid), tuple(errors)
 
 
@@ -120,7 +120,7 @@ def _nulls(path: Path, data: Any) -> Iterator[Path]:
             yield from _nulls((*path, part), value)
 
 
-def _translate(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
+def _errors_of_key(detail: Any, schema: Mapping[str, Any]) -> Iterator[FieldError]:
     # Tags of a union and marks such as "[key]" are pydantic's, not the user's.
     path: Path = tuple(part for part in detail["loc"] if isinstance(part, int) or part[:1] not in ("<", "["))
     kind, context, value = detail["type"], detail.get("ctx", {}), detail["input"]

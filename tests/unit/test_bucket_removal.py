@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal, journal_lines
-from cbt_plugins.run.undo_by_user import describe_buckets, remove_buckets
+from cbt_plugins.run.bucket_removal import describe_buckets, remove_buckets
 
 
 class Cluster:

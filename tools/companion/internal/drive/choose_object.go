@@ -82,8 +82,8 @@ func (o *op) existing() bool { return !o.spec.Writes() && !o.spec.Absent }
 
 func (o *op) reads() bool { return o.spec.Op == s3.Get || o.spec.Op == s3.Stat }
 
-// choose finds an object for the operation and takes it.
-func (o *op) choose(by *chooser, c *choice) finding {
+// chooseObject finds an object for the operation and takes it.
+func (o *op) chooseObject(by *chooser, c *choice) finding {
 	c.op, c.number, c.refusals, c.lived = o, 0, 0, false
 	switch {
 	case o.spec.Op == s3.List:

@@ -1,4 +1,4 @@
-"""`cbt-tools undo` of a run that will not be resumed: the events of its undo, and the removal of its buckets."""
+"""Removal of the buckets of a run that will not be resumed: `cbt-tools undo --data`."""
 
 from __future__ import annotations
 
@@ -10,53 +10,14 @@ from typing import Any, Iterator, Mapping, NamedTuple, Optional, Sequence
 
 from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.cluster_conditions import UNDO_BY_USER
 from cbt_plugins.faults import ClusterAccess, undo_seal
-from cbt_plugins.journal import Journal, JournalError, journal_lines
+from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
 from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)
 
 _STAYS = "bucket %s of this run was not removed: if it exists, remove it with an S3 client"
-
-
-class EventsOfUndo:
-    """The event log of a run during `cbt-tools undo`, opened with the first event. No undo depends on it.
-
-    Nothing is written if the run has no event log, if it is complete (the log is sealed), or if another process has the
-    log open.
-    """
-
-    def __init__(self, archive: RunArchive, anybodys: bool) -> None:
-        self._archive, self._anybodys = archive, anybodys
-        self._journal: Optional[Journal] = None
-        self._is_closed = False
-
-    def write(self, event: str, **facts: Any) -> None:
-        """Add an event, and before the first one that an undo begins."""
-        if self._journal is None and not self._is_closed:
-            self._journal = self._opened()
-            self._is_closed = self._journal is None
-        if self._journal is not None:
-            self._journal.write(event, **facts)
-
-    def _opened(self) -> Optional[Journal]:
-        if self._archive.complete.exists() or not self._archive.events.exists():
-            return None
-        try:
-            journal = Journal(self._archive.events, anybodys=self._anybodys)
-            journal.write(UNDO_BY_USER)
-            return journal
-        except (JournalError, OSError) as error:
-            why = getattr(error, "strerror", None) or error
-            log.warning("%s: this undo could not be logged, so reports will not show it: %s", self._archive.events, why)
-            return None
-
-    def close(self) -> None:
-        """Close the file, if it was opened."""
-        if self._journal is not None:
-            self._journal.close()
 
 
 class RunBucket(NamedTuple):
