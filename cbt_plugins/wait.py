@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import logging
 import time
 from dataclasses import dataclass
@@ -58,19 +59,24 @@ def insist(
     clear: Tuple[Type[Exception], ...] = (),
     every: Optional[float] = None,
     pause: Callable[[float], Any] = time.sleep,
+    limit: float = 0.0,
 ) -> T:
     """Return the result of an action, which is tried again after an error that may pass.
 
-    Errors that are `clear` are raised at once, and the last one. Before another attempt `pause` gets the seconds to
-    wait, `every` or TRY_AGAIN; where it returns True, the attempts end with the error.
+    Errors that are `clear` are raised at once, and the last one: of TRIES attempts, or after `limit` seconds if these
+    are longer. Before another attempt `pause` gets the seconds to wait, `every` or TRY_AGAIN; where it returns True,
+    the attempts end with the error.
     """
-    for _ in range(TRIES - 1):
+    until = time.monotonic() + limit
+    for number in itertools.count(1):
         try:
             return action()
         except clear:
             raise
         except passing as error:
+            if number >= TRIES and time.monotonic() >= until:
+                raise
             log.warning("%s; trying again", error)
             if pause(TRY_AGAIN if every is None else every):
                 raise
-    return action()
+    raise AssertionError("the attempts end")

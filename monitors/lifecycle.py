@@ -19,7 +19,7 @@ from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import find_own, make_own, script
 from cbt_plugins.inventory import host_of, nodes_of, split_names
-from cbt_plugins.journal import read_json, write_json
+from cbt_plugins.journal import read_json, sync_folder, write_json
 from cbt_plugins.monitor import Monitor
 from cbt_plugins.wait import insist
 
@@ -123,6 +123,8 @@ def bring_left(
     look = f"{find_own(run_dir)}cd {shlex.quote(run_dir)} && ls -d monitors-* 2>/dev/null || true"
     left: Dict[str, List[str]] = {}
     for node, result in remote.run(nodes, look, 60, check=False).items():
+        if result.status:
+            logger.error("%s: monitor files may stay in %s there: %s", node, run_dir, result.stderr.strip())
         for name in result.stdout.split():
             left.setdefault(name, []).append(node)
     _remove_scratch(local_dir.parent)
@@ -266,6 +268,8 @@ def fetch_files(
                 if not os.path.lexists(folder / name):
                     shutil.move(str(file), str(folder / name))
             fetched.append(node)
+    for folder in {path.parent for path in paths}:
+        sync_folder(folder)
     if paths:
         keep(paths)
     # not before: two names may be one machine

@@ -195,14 +195,15 @@ class Remote:
     def fetch(self, nodes: Sequence[str], remote_dir: str, local_dir: Path, stalled: float = 600.0) -> None:
         """Copy a folder from every node into local_dir/<node>/: its files and folders, no links, no other modes.
 
-        A missing folder gives an empty one. What the nodes send is not trusted. What came survives a loss of power, so
-        that the nodes may remove it. Ends a node from which nothing more has come for `stalled` seconds. Raises
-        RemoteError.
+        A missing folder gives an empty one; one that others could write is an error. What the nodes send is not
+        trusted. What came survives a loss of power, so that the nodes may remove it. Ends a node from which nothing
+        more has come for `stalled` seconds. Raises RemoteError.
         """
         running: List[Tuple[str, subprocess.Popen[bytes]]] = []
         sinks = set()
         quoted = shlex.quote(remote_dir)
-        command = f"{OWN_FOLDER}own_folder {quoted} look && cd {quoted} && {{ {_PACK}; }} </dev/null; {_NOTHING}"
+        none = f"{{ s=$?; [ $s = 3 ] || exit $s; {_NOTHING}; exit; }}"
+        command = f"{OWN_FOLDER}own_folder {quoted} look || {none}; cd {quoted} && {{ {_PACK}; }} </dev/null"
         for node in dict.fromkeys(nodes):
             (local_dir / node).mkdir(parents=True, exist_ok=True)
             source = subprocess.Popen(

@@ -241,9 +241,9 @@ class StateSampler:
     def sample(self):
         """Return (state, changes of OSDs, those of other daemons). Raises NoReply."""
         status = self.source.mon({"prefix": "status"})
-        now = time.time()
-        state = {"t": round(now, 3)}
-        if self._df and now >= self._space_asked + SPACE_PERIOD:
+        now = time.monotonic()  # a clock that is set must not end the questions
+        state = {"t": round(time.time(), 3)}
+        if self._df and (self._space is None or now >= self._space_asked + SPACE_PERIOD):
             self._space, self._space_asked = self.source.mon({"prefix": "df"}), now
         state.update(state_of(status, self._space))
         return state, self._follow(status, state, now) if self._recovery else [], self.daemons.follow(status)
@@ -304,7 +304,7 @@ class StateLines:
     def __init__(self):
         self._last = {}
         self._lines = 0
-        self._unwritten, self._written = None, 0.0  # the last line that was left out; the time of the last written
+        self._unwritten, self._written = None, -QUIET_PERIOD  # the last line that was left out; when one was written
         self.samples = 0
 
     def write(self, record):
@@ -324,12 +324,13 @@ class StateLines:
             record["gap"] = gap
         self._last = state
         self.samples += 1
-        if len(record) == 1 and state["t"] < self._written + QUIET_PERIOD:
+        now = time.monotonic()
+        if len(record) == 1 and now < self._written + QUIET_PERIOD:
             self._unwritten = record
             return
         self.flush()
         self.write(record)
-        self._written = state["t"]
+        self._written = now
 
     def flush(self):
         """Write the last sample, if its line was left out."""

@@ -11,8 +11,9 @@ import time
 from contextlib import suppress
 from subprocess import DEVNULL, PIPE, Popen
 
-#: seconds between SIGTERM and SIGKILL: cbt-load waits up to 5 s for its workers, 1.5 s for answers, 5 s for its reader
-TERM_TIMEOUT = 15.0
+#: seconds between SIGTERM and SIGKILL: cbt-load waits up to 5 s for its workers, 1.5 s for answers, 5 s for its reader;
+#: then its state of the objects must come to a disk, which may be busy
+TERM_TIMEOUT = 60.0
 #: bytes of a generator's messages that are kept: it prints one for every failed request
 STDERR_LIMIT = 1 << 20
 #: where a count of cbt-rows has the end of the first row; see load.generator.Counts for the others

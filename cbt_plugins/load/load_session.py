@@ -254,7 +254,7 @@ class LoadSession:
             collect(self._agents.remote, self.nodes, self._folder, into)
             return
         # each agent's last word comes when all its files are closed
-        _bring(self._agents.remote, self.nodes, self._folder, into)
+        _bring(self._agents.remote, self.nodes, self._folder, into, is_there=True)
         left = set(self.nodes)
         for node in self.nodes:
             self._order(node, remove=self._folder)
@@ -299,8 +299,11 @@ def _remove(remote: Remote, nodes: Sequence[str], folder: str) -> None:
         log.warning("%s was fetched, but could not be removed from nodes: %s", folder, error)
 
 
-def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
-    """Fetch the folders of KINDS, each file of one node; again when a connection was lost. Raises RemoteError."""
+def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path, is_there: bool = False) -> None:
+    """Fetch the folders of KINDS, each file of one node; again when a connection was lost. Raises RemoteError.
+
+    `is_there`: each node has files. Raises LoadError where one has none any more.
+    """
     scratch, seen = into / "fetched", set()
 
     def fetch() -> None:
@@ -314,6 +317,9 @@ def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> Non
         raise
     for kind in KINDS:
         (into / kind).mkdir(parents=True, exist_ok=True)
+    gone = [node for node in nodes if is_there and not any(path.is_file() for path in (scratch / node).rglob("*"))]
+    if gone:
+        raise LoadError(f"{', '.join(gone)}: {folder} is gone: was the node started again, with tmp_dir in memory?")
     for node in nodes:
         for kind in KINDS:
             for file in sorted((scratch / node / kind).glob("*")):

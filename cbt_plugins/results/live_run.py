@@ -67,8 +67,8 @@ class _Heartbeats:
     @property
     def rate(self) -> Optional[Rate]:
         """The rate of all jobs; None while one of them is not heard."""
-        silent = any(time.monotonic() - heard > _FRESH for heard in self._heard.values())
-        return None if silent else self.meter.rate()
+        oldest = min(self._heard.values(), default=math.inf)
+        return None if oldest < time.monotonic() - _FRESH else self.meter.rate()
 
 
 def _written(path: Path) -> float:
@@ -211,9 +211,9 @@ class LiveRun:
         late = not self._files  # it is not known when the first lines came
         for path in files_of(self.path) if late else ():
             self._files[path] = LineTail(path), SampleReader(self._samples)
-        new = 0
+        new, now = 0, time.monotonic()
         for path, (tail, reader) in self._files.items():
-            at = _written(path) if late else time.monotonic()
+            at = _written(path) if late else now
             lines = tail.read()
             reader.add(lines)
             new += len(lines)

@@ -199,6 +199,12 @@ def _run_warnings(run: ArchivedRun) -> Iterator[Dict[str, Any]]:
     for name in run.partials:
         text = f"phases/{name} is an interrupted attempt; it is not in the numbers"
         yield {"code": "partial-attempt", "text": text}
+    for text in run.manifest.get("replaced") or ():
+        yield {"code": "replaced", "text": f"replaced while the run was interrupted: {text}"}
+    for phase in run.phases:
+        if phase.kind == "fill" and any(warning.get("code") == "repeated" for warning in phase.warnings):
+            text = f"{phase.name} was filled again after an interruption: more than planned may be stored from then on"
+            yield {"code": "refilled", "text": text}
     if not run.phases and not run.going_on:
         yield {"code": "no-phases", "text": "no phase has ended"}
     for name in missing if not run.going_on else ():

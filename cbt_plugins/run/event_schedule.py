@@ -141,9 +141,12 @@ class EventSchedule:
 
     def undo_left(self) -> None:
         """Undo the faults whose undo has not come before the load ended: later phases must not find them in force."""
+        labels = [label for event in self._events[self.done :] for label in event.undo]
+        if not labels or self.failure is not None:
+            return
         in_force = {step.label for step in self._injector.open}
-        late_labels = [label for event in self._events[self.done :] for label in event.undo if label in in_force]
-        if late_labels and self.failure is None:
+        late_labels = [label for label in labels if label in in_force]
+        if late_labels:
             log.info("%s: undoing %s after the load", self._phase, ", ".join(late_labels))
             steps = self._injector.undo(late_labels)
             self.failure = "; ".join(map(str, steps)) or None

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import math
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
@@ -18,6 +19,8 @@ log = logging.getLogger(__name__)
 
 #: seconds for which a fill goes on although nobody says how far it is
 UNTOLD = 1800.0
+#: seconds without a sample of the cluster after which it is asked, and between two questions
+FRESH, ASK_EVERY = 30.0, 5.0
 #: key of phase.json: the data pool when a fill by max_avail began
 POOL = "fill_pool"
 
@@ -59,28 +62,57 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
     """
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
-        return lambda watch: bool(watch.latest and watch.latest.raw_used is not None and watch.latest.raw_used >= raw)
+        return _raw_reached(raw, _Asked(lambda: run.ceph.status().raw_used))
     if max_avail is None:
         return None
     ceph = run.ceph
     pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
     noted[POOL] = {"name": pool, "stored": ceph.pool_bytes(pool), "max_avail": ceph.max_avail(pool)}
     wanted = noted[POOL]["stored"] + max_avail * noted[POOL]["max_avail"]
-    next_question, last_answer = [0.0], [time.monotonic()]
+    stored = _Asked(lambda: ceph.pool_bytes(pool))
 
     def reached(_: StatusFeed) -> bool:
+        used = stored.now()
+        return used is not None and used >= wanted
+
+    return reached
+
+
+class _Asked:
+    """A number that the cluster is asked for while a fill goes on, from the first `now` on."""
+
+    def __init__(self, ask: Callable[[], Optional[float]]) -> None:
+        self._ask = ask
+        self._next_question, self._last_answer = 0.0, math.nan  # time.monotonic()
+
+    def now(self) -> Optional[float]:
+        """Return the number, or None: it was asked for just now, or there is no answer. Raises CephError after UNTOLD.
+        """
         now = time.monotonic()
-        if now < next_question[0]:
-            return False
-        next_question[0] = now + 5.0
+        if now < self._next_question:
+            return None
+        self._next_question = now + ASK_EVERY
+        if math.isnan(self._last_answer):
+            self._last_answer = now
         try:
-            used = ceph.pool_bytes(pool)
+            answer = self._ask()
         except CephError as error:  # one of thousands of questions: the next one may be answered
-            if now - last_answer[0] > UNTOLD:
+            if now - self._last_answer > UNTOLD:
                 raise
             log.info("the progress of the fill is unknown: %s", error)
-            return False
-        last_answer[0] = now
-        return used >= wanted
+            return None
+        self._last_answer = now
+        return answer
+
+
+def _raw_reached(raw: float, used: _Asked) -> Callable[[StatusFeed], bool]:
+    """Return the function that tells whether a share of the raw capacity is used; it asks when no samples come."""
+    begun = time.monotonic()
+
+    def reached(watch: StatusFeed) -> bool:
+        latest = watch.latest
+        silent = time.monotonic() - (begun if latest is None else watch.latest_at)
+        share = used.now() if silent > FRESH else latest.raw_used if latest else None
+        return share is not None and share >= raw
 
     return reached

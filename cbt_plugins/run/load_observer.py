@@ -17,7 +17,9 @@ from cbt_plugins.cluster_conditions import found_in, of_own_faults
 from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.progress_line import Now, RateMeter
 from cbt_plugins.journal import LineWriter
+from cbt_plugins.load.client_agent import REDUCE_TIMEOUT
 from cbt_plugins.load.generator import Counts
+from cbt_plugins.load.generator_process import TERM_TIMEOUT
 from cbt_plugins.load.load_session import Beat, LoadError, LoadSession
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.context import RunContext
@@ -39,6 +41,8 @@ STALL = 15.0
 AWAY = 30.0
 #: seconds for one that is back to say how its load went
 BACK = 10.0
+#: seconds from the order to end to the last word of a client: of its generators, and of what counts their rows
+LATEST_END = TERM_TIMEOUT + 2 * REDUCE_TIMEOUT
 #: seconds without a sample of the cluster after which nobody knows how full it is
 UNGUARDED = 120.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
@@ -65,6 +69,7 @@ class LoadObserver:
     _written: Dict[str, float] = field(default_factory=dict)
     _reported: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
     _unguarded: bool = False
+    _since: float = field(default_factory=lambda: time.monotonic())
     _silent: Mapping[str, float] = field(default_factory=dict)  # client -> seconds without a word
     _away_at: float = -math.inf  # when a client was away last: it does not hear an order, nor tell its end
 
@@ -95,7 +100,7 @@ class LoadObserver:
             self.show()
             if self._stopping is None:
                 self._stop_if_needed(reached)
-            elif time.monotonic() > max(self._stopping, self._away_at) + 60.0:
+            elif time.monotonic() > max(self._stopping, self._away_at) + LATEST_END:
                 raise LoadError("the load generators did not end when they were told to")
 
     def look(self) -> None:
@@ -250,14 +255,14 @@ class LoadObserver:
 
     def _abort_if_full(self) -> None:
         status = self.watch.latest
-        if status is None:
-            return
-        silent = time.monotonic() - self.watch.latest_at
+        silent = time.monotonic() - (self._since if status is None else self.watch.latest_at)
         if silent > UNGUARDED and not self._unguarded:
             text = f"no sample of the cluster for {silent:.0f} s: full_guard does not know how full the cluster is"
             log.warning("%s: %s", self.outcome.phase.name, text)
             self.outcome.warn("unguarded", text)
         self._unguarded = silent > UNGUARDED
+        if status is None:
+            return
         limit = self.context.plan.full_guard
         if status.raw_used is not None and status.raw_used >= limit:
             self._abort(

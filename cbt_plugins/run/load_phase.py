@@ -24,9 +24,12 @@ from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.load_observer import LoadObserver, length_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
+from cbt_plugins.wait import insist
 
 log = logging.getLogger(__name__)
 
+#: seconds for which files are asked for that a client has after a phase, and between two attempts
+BROUGHT_LIMIT, BROUGHT_EVERY = 3600.0, 30.0
 #: objects by bucket name before and after a phase
 _Counts = Tuple[Dict[str, int], Dict[str, int]]
 _Ends = Mapping[str, JobEnd]
@@ -58,7 +61,8 @@ class LoadPhase:
         self.make_load(session, outcome, schedule, folder, before)
         capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
         after, clocks = Pending(self.counts_after), Pending(self._offsets)
-        insist_on_room(folder, partial(session.collect, folder))
+        bring = partial(session.collect, folder)
+        insist_on_room(folder, partial(insist, bring, RemoteError, every=BROUGHT_EVERY, limit=BROUGHT_LIMIT))
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)
@@ -122,8 +126,7 @@ class LoadPhase:
                 session.start()
                 observer.until_over()
                 schedule.close()
-                if outcome.phase.failure:
-                    schedule.undo_left()
+                schedule.undo_left()
             except BaseException:
                 self._break_off(session, schedule, folder)
                 raise

@@ -11,7 +11,7 @@ import time
 import traceback
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Iterator, List, Tuple
+from typing import Any, Iterator, List, Mapping, Tuple
 
 from cbt_plugins import checksums, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
@@ -22,7 +22,7 @@ from cbt_plugins.cluster.state_sampler import NoWatch
 from cbt_plugins.config.yaml_source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, undo_seal
 from cbt_plugins.faults.cluster_access import RUN_ID
-from cbt_plugins.journal import Journal, JournalError, archive_refusal, write_json, write_whole
+from cbt_plugins.journal import Journal, JournalError, archive_refusal, read_json, write_json, write_whole
 from cbt_plugins.load.load_session import Agents, LoadError
 from cbt_plugins.monitors.lifecycle import LEFT, bring_noted
 from cbt_plugins.monitors.live import open_page
@@ -34,7 +34,7 @@ from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.leftover_files import fetch_leftovers
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
-from cbt_plugins.run.preflight import PreflightError, Ready, check
+from cbt_plugins.run.preflight import PreflightError, Ready, check, programs_of
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import ScratchFolder
@@ -221,8 +221,13 @@ class PlanRunner:
         return str(begun["run_id"])
 
     def describe(self, run: RunContext, ready: Ready) -> None:
-        """Write the manifest of the run and its file, without secrets."""
+        """Write the manifest of the run and its file, without secrets; with what was replaced since its beginning."""
         manifest = {**ready.manifest, "run_id": run.run_id, "invocations": len(run.journal.all("invocation"))}
+        earlier = read_json(run.archive.manifest) if run.archive.manifest.exists() else manifest
+        replaced = [*earlier.get("replaced", ()), *_replaced(run.plan, earlier, manifest)]
+        if replaced:
+            manifest["replaced"] = replaced
+            log.warning("replaced while the run was interrupted: %s", "; ".join(replaced))
         write_json(run.archive.manifest, manifest)
         if run.host.config_file:
             write_whole(run.archive.folder / "config.yaml", mask_secrets(run.host.config_file.read_text()))
@@ -236,6 +241,23 @@ class PlanRunner:
         if folder.exists():  # of an invocation that was killed while it removed the buckets
             shutil.rmtree(folder)
         draft.rename(folder)
+
+
+def _replaced(plan: Plan, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
+    """Yield the programs of a manifest whose version is another one now; Ceph not where the plan upgrades it."""
+    upgrades = any(event.upgrade for phase in plan.phases for event in phase.events)
+    for name in (*(() if upgrades else ("ceph",)), "cbt", "cbt_plugins", *programs_of(plan)):
+        before, after = (_version_in(manifest.get(name)) for manifest in (earlier, now))
+        if before != after and before and after:
+            yield f"{name}: {before} -> {after}"
+
+
+def _version_in(value: Any) -> str:
+    """Return a version as text; of `ceph versions` all that daemons have, of a checkout its commit."""
+    if isinstance(value, dict):
+        overall = value.get("overall")
+        return ", ".join(sorted(overall)) if isinstance(overall, dict) else str(value.get("commit") or "")
+    return str(value or "")
 
 
 def _undo_all(injector: Injector, prepared: bool = False) -> None:

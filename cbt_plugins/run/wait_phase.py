@@ -67,6 +67,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
                 garbage.start()
             given_up = waiting.follow(watch, lambda: schedule.failure is not None, lambda: schedule.left > 0)
             schedule.close()
+            schedule.undo_left()
     except BaseException:
         schedule.abandon()
         raise
@@ -199,7 +200,8 @@ class Waiting:
     _seen: float = 0.0  # when the newest sample was taken, on our clock: silence is no sign of a clean cluster
     _stale: bool = False  # that sample's PG states are older than the last change of an OSD
     _progress_at: float = 0.0  # when less was to be done than ever before
-    _least: Optional[Tuple[int, int]] = None
+    _least: Optional[Tuple[int, int]] = None  # PGs and objects that are left, since the recovery has begun
+    _most: int = 0  # PGs
 
     def of_garbage(self, garbage: Garbage) -> None:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
@@ -230,7 +232,7 @@ class Waiting:
                 if self.duration is not None:
                     return elapsed >= self.duration
                 if busy():
-                    self.clean_since, self._progress_at = None, now
+                    self.clean_since, self._progress_at, self._least = None, now, None
                 elif self._stays_clean():
                     return True
                 given_up = self._given_up(now)
@@ -255,10 +257,16 @@ class Waiting:
         self.clean_since = (self.clean_since or at) if self.not_clean == 0 and not stale else None
         # degraded may rise while PGs move: either getting less is progress
         todo = (self.not_clean, objects_left)
-        if self._least is None or todo[0] < self._least[0] or todo[1] < self._least[1]:
-            least = self._least or todo
-            self._least = (min(todo[0], least[0]), min(todo[1], least[1]))
+        if self._least is None or self._has_begun(todo[0]):
+            self._least, self._progress_at = todo, time.monotonic()
+        elif todo[0] < self._least[0] or todo[1] < self._least[1]:
+            self._least = (min(todo[0], self._least[0]), min(todo[1], self._least[1]))
             self._progress_at = time.monotonic()
+        self._most = max(self._most, todo[0])
+
+    def _has_begun(self, left: int) -> bool:
+        """Tell whether a recovery has begun since the last look: after active+clean, or with more PGs than ever."""
+        return left > self._most or (left > 0 and self._least is not None and self._least[0] == 0)
 
     def _given_up(self, now: float) -> Optional[str]:
         """Return the reason why the wait is given up; None while it goes on."""

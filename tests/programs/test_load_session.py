@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import socket
 import subprocess
@@ -415,6 +416,15 @@ def test_what_was_fetched_counts_when_its_agent_has_ended(
     its.collect(tmp_path / "got")
     assert (tmp_path / "got" / "aggregates" / "a.aggregates").exists()
     assert not (tmp_path / "load" / "node").exists()
+
+
+def test_files_that_are_gone_are_no_end_of_a_phase(start: Starter, tmp_path: Path) -> None:
+    """A client that was started again, with its scratch folder in memory, has nothing to fetch."""
+    its = start(job("a", "--rows", "5"))
+    run_to_end(its)
+    shutil.rmtree(tmp_path / "load" / "node")
+    with pytest.raises(LoadError, match="node is gone: was the node started again"):
+        its.collect(tmp_path / "got")
 
 
 def test_a_clock_that_is_set_ends_no_load(start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

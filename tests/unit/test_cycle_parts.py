@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import random
 from dataclasses import asdict, replace
 from pathlib import Path
@@ -203,6 +204,7 @@ def test_a_delete_that_ran_dry_says_so() -> None:
 def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
     class Watch:
         latest: Any = None
+        latest_at = math.inf
 
     class Sample:
         raw_used: Any = None
@@ -217,6 +219,32 @@ def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
         answers.append(reached(cast(Any, watch)))
     assert answers == [False, False, False, True]
     assert reaching(cast(Any, None), Goal(duration=5.0), {}) is None
+
+
+def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node that samples is gone: the goal, and the guard, would wait for ever for a number above the last one."""
+    now, answers = [1000.0], iter([0.1, 0.2, 0.3])
+    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
+    silent = SimpleNamespace(status=lambda: SimpleNamespace(raw_used=next(answers)))
+    watch: Any = SimpleNamespace(latest=SimpleNamespace(raw_used=0.05), latest_at=1000.0)
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
+    reached = reaching(context(plan=plan, ceph=silent), Goal(raw=0.3), {})
+    assert reached is not None
+
+    def after(seconds: float) -> bool:
+        now[0] += seconds
+        return reached(watch)
+
+    assert [after(30.0), after(1.0), after(1.0), after(5.0), after(5.0)] == [False, False, False, False, True]
+
+    def unreachable() -> Any:
+        raise CephError("No route to host")
+
+    nobody = reaching(context(plan=plan, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
+    assert nobody is not None and not nobody(watch)
+    now[0] += fill_goal.UNTOLD + 1.0
+    with pytest.raises(CephError, match="No route"):
+        nobody(watch)
 
 
 @pytest.mark.parametrize(

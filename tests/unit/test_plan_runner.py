@@ -8,6 +8,7 @@ import os
 import signal
 import stat
 import subprocess
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any, Dict, List, Mapping
@@ -21,6 +22,7 @@ from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import undo_seal
 from cbt_plugins.journal import Journal
+from cbt_plugins.plan import Event, Phase, Plan, Upgrade
 from cbt_plugins.run import leftover_files, plan_runner
 from cbt_plugins.run.plan_runner import PlanRunner, clean_nodes, summarize
 from cbt_plugins.run.run_archive import RunArchive
@@ -239,3 +241,23 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     leftover_files.fetch_leftovers(run)
     clean_nodes(run)
     assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]
+
+
+def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(tmp_path: Path) -> None:
+    runner = runner_of(tmp_path)
+    load = Phase("p", "hybrid", engine="cbt-load")
+    plan = replace(runner.plan, phases=(load,))
+    journal: Any = SimpleNamespace(all=lambda event: [])
+
+    def replaced(plan: Plan, ceph: str, program: str) -> Any:
+        ready: Any = SimpleNamespace(manifest={"ceph": {"overall": {ceph: 3}}, "cbt-load": program, "cbt": None})
+        parts = {"plan": plan, "journal": journal, "archive": RunArchive(tmp_path)}
+        runner.describe(context(host=SimpleNamespace(config_file=None), **parts), ready)
+        return json.loads((tmp_path / "manifest.json").read_text()).get("replaced")
+
+    assert replaced(plan, "18.2.4", "0.2") is None
+    assert replaced(plan, "18.2.4", "0.2") is None
+    assert replaced(plan, "18.2.7", "0.3") == ["ceph: 18.2.4 -> 18.2.7", "cbt-load: 0.2 -> 0.3"]
+    assert len(replaced(plan, "18.2.7", "0.3")) == 2, "it stays known"
+    upgrade = Event(5.0, upgrade=Upgrade("new", "20.2"))
+    assert len(replaced(replace(plan, phases=(replace(load, events=(upgrade,)),)), "20.2.4", "0.3")) == 2

@@ -73,6 +73,26 @@ def test_a_folder_that_is_not_there_arrives_empty(tmp_path: Path) -> None:
     assert list((tmp_path / "back" / HERE).iterdir()) == []
 
 
+def test_a_folder_that_is_refused_or_cannot_be_read_is_an_error(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It is no empty one: what was not fetched would be removed."""
+    folder = tmp_path / "open" / "a"
+    folder.mkdir(parents=True)
+    (folder / "rows").write_text("1")
+    folder.parent.chmod(0o777)
+    with pytest.raises(RemoteError, match=r"open .*others could replace"):
+        REMOTE.fetch([HERE], str(folder), tmp_path / "back")
+    folder.parent.chmod(0o700)
+    tar = tmp_path / "tar"
+    fails = '[ "$1" = -c ] && [ "$2" = -f ] && { echo "tar: ./rows: Input/output error" >&2; exit 2; }'
+    tar.write_text(f'#!/bin/sh\n{fails}\nexec {shutil.which("tar")} "$@"\n')
+    tar.chmod(0o700)
+    monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    with pytest.raises(RemoteError, match="Input/output error"):
+        REMOTE.fetch([HERE], str(folder), tmp_path / "back")
+
+
 def test_what_pdsh_prints_is_taken_apart() -> None:
     """pdsh 2.34: "node: " before every line, and its own messages before the node's name."""
     text = "node1: a: b\nnode2:  two\nnode1: \npdsh@node0: node3: ssh exited with exit code 255\n"

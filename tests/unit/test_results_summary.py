@@ -479,3 +479,18 @@ def test_a_short_wait_is_as_long_as_it_was(tmp_path: Path) -> None:
     made.phase(directory, 1, "settle", [], kind="wait", role="none", window=(3.4, 5.4), block=10, asked=asked)
     (phase,) = summarize(directory)["phases"]
     assert phase["window"]["seconds"] == pytest.approx(2.0)
+
+
+def test_what_was_replaced_or_filled_twice_is_said_of_the_whole_run(tmp_path: Path) -> None:
+    directory = made.run(tmp_path, phases=("fill", "more", "measure"))
+    twice = [{"code": "repeated", "text": "an earlier attempt at this phase was broken off"}]
+    for index, name in enumerate(("fill", "more", "measure"), 1):
+        jobs = [made.job(f"{index}-p", "PUT", made.steady("PUT", **GET))]
+        kind = "hybrid" if name == "measure" else "fill"
+        made.phase(directory, index, name, jobs, kind=kind, warnings=twice if name != "fill" else [])
+    manifest = json.loads((directory / "manifest.json").read_text())
+    (directory / "manifest.json").write_text(json.dumps({**manifest, "replaced": ["ceph: 18.2.4 -> 18.2.7"]}))
+    warnings = [warning for warning in summarize(directory)["warnings"] if warning["code"] in ("refilled", "replaced")]
+    assert [(warning["code"], warning.get("phase")) for warning in warnings] == [("replaced", None), ("refilled", None)]
+    assert "18.2.4 -> 18.2.7" in warnings[0]["text"] and "more was filled again" in warnings[1]["text"]
+    assert all(KINDS[warning["code"]].forbids_verdict for warning in warnings)

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+from pathlib import Path
 from typing import Any, Dict, List, Tuple
 
 import pytest
 
 from cbt_plugins.cluster import state_sampler_agent
+
+DATA = Path(__file__).parents[1] / "data" / "ceph"
 
 
 def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
@@ -28,6 +32,28 @@ def test_statistics_are_newer_when_every_osd_has_reported_again() -> None:
     assert look(115.5, (7, 14), (9, 3))
     reports.begin(120.0)
     assert not look(125.0, (7, 14), (9, 3))
+
+
+def test_a_clock_that_is_set_back_ends_no_question(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The guard of a fill rests on the space; the clock of the node is set back by an hour."""
+    clock, now, used = [1000.0], [50.0], [0]
+    monkeypatch.setattr(state_sampler_agent.time, "time", lambda: clock[0])
+    monkeypatch.setattr(state_sampler_agent.time, "monotonic", lambda: now[0])
+
+    class Source:
+        def mon(self, question: Dict[str, Any]) -> Any:
+            if question["prefix"] == "df":
+                used[0] += 1
+                return {"stats": {"total_used_raw_ratio": used[0] / 100}, "pools": []}
+            return json.loads((DATA / "pacific-recovering-status.json").read_text())
+
+    sampler = state_sampler_agent.StateSampler(Source(), 5.0, {"df": True}, None)
+    sampler.sample()
+    for step in (6.0, -3600.0, 6.0):
+        clock[0] += step
+        now[0] += 6.0
+        sampler.sample()
+    assert used == [4]
 
 
 def dump(epoch: int, up: List[int], inside: List[int]) -> Dict[str, Any]:

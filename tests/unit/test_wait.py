@@ -9,6 +9,7 @@ from typing import Counter, Iterator, List
 
 import pytest
 
+from cbt_plugins import wait
 from cbt_plugins.wait import TRIES, Clock, insist, wait_until
 
 PROJECT = Path(__file__).resolve().parents[2]
@@ -118,6 +119,21 @@ def test_an_action_is_tried_again_after_an_error_that_may_pass() -> None:
     with pytest.raises(ConnectionError):
         insist(action, ConnectionError, pause=lambda seconds: [attempts.append(seconds)])
     assert len(attempts) == 1
+
+
+def test_an_action_is_tried_again_for_as_long_as_it_is_worth(monkeypatch: pytest.MonkeyPatch) -> None:
+    now = [0.0]
+    monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
+
+    def action() -> None:
+        raise ConnectionError("lost")
+
+    def pause(seconds: float) -> None:
+        now[0] += seconds
+
+    with pytest.raises(ConnectionError):
+        insist(action, ConnectionError, every=30.0, pause=pause, limit=3600.0)
+    assert now[0] == 3600.0
 
 
 def pauses_in(node: ast.AST) -> bool:

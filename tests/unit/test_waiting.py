@@ -54,6 +54,9 @@ class Noted:
     def close(self) -> None:
         self.seen.append("close")
 
+    def undo_left(self) -> None:
+        self.seen.append("undo left")
+
     def abandon(self) -> None:
         self.seen.append("abandon")
 
@@ -72,7 +75,7 @@ def test_events_begin_when_somebody_watches(tmp_path: Path) -> None:
     anything = cast(Any, noted)
     phase = Phase("w", "wait", duration=0.01)
     waiting.wait(run(tmp_path, noted), 1, phase, anything)
-    assert noted.seen == ["prepare", "monitors", "begin", "close", "no monitors", "note"]
+    assert noted.seen == ["prepare", "monitors", "begin", "close", "undo left", "no monitors", "note"]
 
 
 def test_a_wait_that_is_broken_off_begins_no_fault(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -104,6 +107,45 @@ def follow(
     waited = waiting.Waiting("w", lambda status: status.left, at_most=at_most)  # type: ignore[attr-defined]
     given_up = waited.follow(cast(Any, SimpleNamespace(poll=poll)), lambda: False, lambda: looks <= busy)
     return given_up, looks
+
+
+class Steps:
+    """A clock that goes on by a minute with each look, so that a wait of hours takes no time."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+
+def stalls_after(lefts: List[int], monkeypatch: pytest.MonkeyPatch, busy: int = 0) -> Optional[float]:
+    """Return after how many seconds a wait is given up that sees so many PGs a minute; None: it became clean."""
+    clock = Steps()
+    monkeypatch.setattr(waiting.time, "monotonic", clock.monotonic)
+    looks = iter(enumerate(lefts))
+
+    def poll(timeout: float) -> List[Tuple[float, Any]]:
+        clock.now += 60.0
+        i, left = next(looks)
+        return [(60.0 * i, SimpleNamespace(degraded=0, misplaced=10 * left, left=left, settled=True))]
+
+    waited = waiting.Waiting("w", lambda status: status.left, at_most=1e6, stalled=7200.0)  # type: ignore[attr-defined]
+    given_up = waited.follow(cast(Any, SimpleNamespace(poll=poll)), lambda: False, lambda: clock.now < 60.0 * busy)
+    return clock.now if given_up else None
+
+
+def test_a_recovery_that_goes_on_is_not_stalled(monkeypatch: pytest.MonkeyPatch) -> None:
+    backfill = [300 - i // 2 for i in range(600)] + [0, 0]  # five hours
+    assert stalls_after(backfill, monkeypatch) is None
+    # it begins with an undo, on a cluster that is clean: in the wait, before its events are over, or by itself
+    assert stalls_after([0, *backfill], monkeypatch, busy=1) is None
+    assert stalls_after([0, 0, 0, *backfill], monkeypatch, busy=3) is None
+    # it gets worse than it ever was
+    assert stalls_after([40, 20, *backfill], monkeypatch) is None
+    # no progress
+    assert stalls_after([5] * 600, monkeypatch) == 60.0 + 7200.0
+    assert stalls_after([5, 4, 5] * 600, monkeypatch) == 120.0 + 7200.0
 
 
 def test_a_cluster_is_clean_when_it_was_seen_to_stay_so() -> None:
@@ -146,6 +188,11 @@ def test_events_that_a_wait_did_not_live_to_see_are_told(tmp_path: Path) -> None
     noted = Noted()
     outcome = waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=0.01), schedule)
     assert outcome.status == "degraded"
+    undone: List[Any] = []
+    injector: Any = SimpleNamespace(open=[SimpleNamespace(label="a")], undo=lambda labels: undone.extend(labels) or [])
+    late = EventSchedule([Event(3600.0, undo=("a",))], injector, lambda *a, **k: None, "v")
+    assert waiting.wait(run(tmp_path, noted), 1, Phase("v", "wait", duration=0.01), late).status == "degraded"
+    assert undone == ["a"], "later phases must not find it in force"
     assert [(its["code"], its["text"]) for its in outcome.warnings] == [
         ("events-left", "1 of the phase's events did not happen before its end")
     ]
