@@ -11,6 +11,7 @@ the other's defaults (campaigns.options).
 from __future__ import annotations
 
 import random
+import shlex
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -264,7 +265,7 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
 def ceph_command(cluster: Mapping[str, object]) -> str:
     """Return the ceph command of a file's cluster."""
     conf = cluster.get("conf_file")
-    option = f" -c {conf}" if conf else ""
+    option = f" -c {shlex.quote(str(conf))}" if conf else ""
     if cluster.get("ceph") == "cephadm":
         return f"cephadm shell{option} -- ceph"
     return f"{cluster.get('ceph_cmd') or 'ceph'}{option}"

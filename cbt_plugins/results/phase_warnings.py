@@ -14,7 +14,7 @@ from cbt_plugins.journal import json_lines
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.requests import endpoint_stalls
-from cbt_plugins.results.requests.accumulator import OTHER_OBJECT, kind, missing
+from cbt_plugins.results.requests.error_kinds import OTHER_OBJECT, error_kind, is_missing_object
 from cbt_plugins.results.requests.in_flight import rates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
@@ -40,7 +40,8 @@ def _dry(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[
 
 def _checksums(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     checksum_errors = sum(int(job.driver_end.get("checksum_errors") or 0) for job in aggregates.phase.jobs)
-    seen = sum(n for of in aggregates.ops.values() for text, n in of.messages.items() if kind(text) in OTHER_OBJECT)
+    messages = (message for of in aggregates.ops.values() for message in of.messages.items())
+    seen = sum(n for text, n in messages if error_kind(text) in OTHER_OBJECT)
     if max(checksum_errors, seen):
         read = several(max(checksum_errors, seen), "object")
         text = f"{read} read with other content than was written: the cluster returned wrong data"
@@ -112,7 +113,7 @@ def _paced(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dic
         yield {"code": code, "text": text, **({} if op == "MIXED" else {"op": op})}
 
 
-_OF_CBT_LOAD: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _late)
+_CHECKS_OF_DRIVERS: Tuple[_Check, ...] = (_dry, _checksums, _unknown, _lost, _rate, _late)
 
 
 #: seconds without a sample of the cluster's state that are told; a re-opened connection takes less
@@ -158,7 +159,7 @@ CLOCK = 1.0  # seconds
 
 def check_phase(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> List[Warning_]:
     """Return all warnings of one phase; `line` is its entry in the summary."""
-    warnings = [warning for check in (*_OF_ALL, *_OF_CBT_LOAD) for warning in check(aggregates, line)]
+    warnings = [warning for check in (*_CHECKS, *_CHECKS_OF_DRIVERS) for warning in check(aggregates, line)]
     recounted = {warning["code"] for warning in warnings}
     if not aggregates.unreadable:  # requests that were only cut off are no errors
         recounted.add("errors")
@@ -243,7 +244,7 @@ def _rows(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warn
 def _errors(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     for op, of in aggregates.ops.items():
         failed = of.failures + of.failures_outside
-        kinds = [(text, n) for text, n in of.messages.items() if kind(text) != "cut"]
+        kinds = [(text, n) for text, n in of.messages.items() if error_kind(text) != "cut"]
         if failed and kinds:
             text, n = sorted(kinds, key=lambda item: (-item[1], item[0]))[0]
             rate = 100 * of.failures / of.finished if of.finished else 0.0
@@ -255,7 +256,7 @@ def _errors(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Wa
 def _missing(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warning_]:
     """Warn of missing objects: the accounting is wrong, or somebody changed the bucket; no gateway failed."""
     for op, of in aggregates.ops.items():
-        n = sum(count for text, count in of.messages.items() if missing(text))
+        n = sum(count for text, count in of.messages.items() if is_missing_object(text))
         if n:
             text = f"{n} {op} found no object where one was expected (404)"
             yield {"code": "missing-objects", "text": text, "op": op}
@@ -387,7 +388,7 @@ def _tail(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Warn
         yield {"code": "unfinished-request", "text": text}
 
 
-_OF_ALL: Tuple[_Check, ...] = (
+_CHECKS: Tuple[_Check, ...] = (
     *(_coarse, _paced, _readable, _status, _window, _jobs, _rows, _errors, _missing, _accounting, _little, _mix),
     *(_samples, _stalls, _stalled_endpoints, _tail),
 )

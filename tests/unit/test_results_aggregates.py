@@ -23,7 +23,8 @@ from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
-from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates, kind
+from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.error_kinds import error_kind
 from cbt_plugins.results.requests.job_files import Read, Task, frames_of_rows, read_jobs
 from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable
@@ -83,8 +84,8 @@ def check(job: JobAggregates, timeline: Timeline, every: Sequence[Request], grid
             sum(not r.error for r in its) - len(good),
             sum(bool(r.error) for r in its) - len(inside) + len(good),
         )
-        assert of.cut == sum(kind(r.error) == "cut" for r in inside)
-        assert of.cut + of.cut_outside == sum(kind(r.error) == "cut" for r in its)
+        assert of.cut == sum(error_kind(r.error) == "cut" for r in inside)
+        assert of.cut + of.cut_outside == sum(error_kind(r.error) == "cut" for r in its)
         assert of.busy == sum(max(0, min(r.end, high) - max(r.end - r.duration, low)) for r in its)
         assert of.messages == Counter(r.error for r in its if r.error)
         for endpoint in ("http://a", "http://b"):

@@ -10,6 +10,7 @@ import numpy as np
 
 from cbt_plugins.results.aggregates_file import Columns, Frame, grouped
 from cbt_plugins.results.histogram import WIDTH, Histogram
+from cbt_plugins.results.requests.error_kinds import error_kind
 from cbt_plugins.results.requests.time_series import Timeline
 
 _NEVER = np.iinfo(np.int64).max
@@ -297,7 +298,7 @@ class JobAccumulator:
             op, text = ops[key >> 41], texts[key >> 1 & 0xFFFFFF]
             of = self._op(op)
             of.messages[text] += count
-            if kind(text) != "cut":
+            if error_kind(text) != "cut":
                 continue
             if key & 1:
                 of.cut += count
@@ -315,20 +316,3 @@ def _merge_cell(into: Dict[str, int], cell: Mapping[str, int]) -> None:
             into[name] = max(into.get(name, 0), value)
         else:
             into[name] = into.get(name, 0) + value
-
-
-#: of cbt-load's errors
-KINDS = ("http", "refused", "reset", "timeout", "checksum", "length", "etag", "cut", "protocol")
-#: those that say that an object is not what was written or listed
-OTHER_OBJECT = ("checksum", "length", "etag")
-
-
-def kind(text: str) -> Optional[str]:
-    """Return the kind of an error of cbt-load, the word before its colon; None for other generators' errors."""
-    word = text.partition(":")[0]
-    return word if word in KINDS else None
-
-
-def missing(text: str) -> bool:
-    """Return whether the gateway said that there is no such object: as cbt-load writes it, and as warp does."""
-    return text.startswith("http: 404") or "The specified key does not exist" in text
