@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import logging
+import time
 from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
@@ -28,7 +29,7 @@ from cbt_plugins.wait import insist
 
 log = logging.getLogger(__name__)
 
-#: seconds for which files are asked for that a client has after a phase, and between two attempts
+#: seconds for which files are asked for that a client has after a phase, at most, and between two attempts
 BROUGHT_LIMIT, BROUGHT_EVERY = 3600.0, 30.0
 #: objects by bucket name before and after a phase
 _Counts = Tuple[Dict[str, int], Dict[str, int]]
@@ -61,8 +62,10 @@ class LoadPhase:
         self.make_load(session, outcome, schedule, folder, before)
         capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
         after, clocks = Pending(self.counts_after), Pending(self._offsets)
-        bring = partial(session.collect, folder)
-        insist_on_room(folder, partial(insist, bring, RemoteError, every=BROUGHT_EVERY, limit=BROUGHT_LIMIT))
+        took = time.time() - session.go_at if session.go_at else 0.0
+        limit = min(took, BROUGHT_LIMIT)  # losing a phase costs as long as it took
+        bring = partial(insist, partial(session.collect, folder), RemoteError, every=BROUGHT_EVERY, limit=limit)
+        insist_on_room(folder, bring)
         ends = session.ends()
         outcome.add_jobs(jobs, ends, self.ready.offsets, self.ready.programs, self.context.plan.keep_rows)
         outcome.window = window_of(phase, outcome.jobs, session.go_at)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import math
+import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
@@ -13,8 +14,9 @@ from typing import Any, Dict, List, Mapping, Tuple, cast
 import pytest
 from run_context import context
 
-from cbt_plugins import journal
+from cbt_plugins import journal, wait
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.cluster.remote import RemoteError, Result
 from cbt_plugins.formatting.progress_line import Now
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts, JobEnd, LoadStart
@@ -164,6 +166,27 @@ def test_a_phase_that_nobody_guards_says_so(tmp_path: Path, monkeypatch: pytest.
     assert observer.outcome.status == "ok"
 
 
+def load_phase(folder: Path, monkeypatch: pytest.MonkeyPatch, **session: Any) -> PhaseOutcome:
+    """The outcome of a phase whose session, without jobs, has these parts."""
+    stand_in = SimpleNamespace(ends=dict, **session)
+    monkeypatch.setattr(LoadPhase, "jobs_of", lambda *_: [])
+    monkeypatch.setattr(LoadPhase, "session_of", lambda *_: stand_in)
+    monkeypatch.setattr(LoadPhase, "make_load", lambda *_: None)
+    monkeypatch.setattr(LoadPhase, "account_objects", lambda *_: None)
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
+    run = context(
+        plan=plan,
+        archive=RunArchive(folder),
+        remote=None,
+        watch=SimpleNamespace(ask=lambda *_: [{}, {}]),
+        injector=SimpleNamespace(open=[]),
+    )
+    buckets = cast(Any, SimpleNamespace(kept=dict, counts_if_told=lambda *_: {}))
+    nothing = cast(Any, None)
+    load = LoadPhase(run, preflight.Ready(nothing, {}, {}, {}), buckets, nothing)
+    return load.run(1, Phase("age", "hybrid"), LoadStart(), nothing, "/nowhere")
+
+
 def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are all that a day of load has left; a repeated phase makes others."""
     tries: List[Path] = []
@@ -178,21 +201,30 @@ def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkey
 
     monkeypatch.setattr(journal, "ROOM_EVERY", 0.01)
     monkeypatch.setattr(outcome_module, "write_json", full)
-    session = SimpleNamespace(collect=collect, ends=dict, go_at=None)
-    monkeypatch.setattr(LoadPhase, "jobs_of", lambda *_: [])
-    monkeypatch.setattr(LoadPhase, "session_of", lambda *_: session)
-    monkeypatch.setattr(LoadPhase, "make_load", lambda *_: None)
-    monkeypatch.setattr(LoadPhase, "account_objects", lambda *_: None)
-    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    run = context(
-        plan=plan,
-        archive=RunArchive(tmp_path),
-        remote=None,
-        watch=SimpleNamespace(ask=lambda *_: [{}, {}]),
-        injector=SimpleNamespace(open=[]),
-    )
-    buckets = cast(Any, SimpleNamespace(kept=dict, counts_if_told=lambda *_: {}))
-    nothing = cast(Any, None)
-    load = LoadPhase(run, preflight.Ready(nothing, {}, {}, {}), buckets, nothing)
-    outcome = load.run(1, Phase("age", "hybrid"), LoadStart(), nothing, "/nowhere")
+    outcome = load_phase(tmp_path, monkeypatch, collect=collect, go_at=None)
     assert len(tries) == 3 and [warning["code"] for warning in outcome.warnings] == ["no-capacity"]
+
+
+@pytest.mark.parametrize(("took", "tries"), [(7200.0, 121), (590.0, 21), (5.0, 3)])
+def test_the_files_of_a_phase_are_asked_for_as_long_as_it_took(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, took: float, tries: int
+) -> None:
+    """The network of a client is away: at most an hour."""
+    now, attempts = [0.0], [0]
+    monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
+
+    def sleep(seconds: float) -> None:
+        now[0] += seconds
+
+    def collect(into: Path) -> None:
+        attempts[0] += 1
+        if attempts[0] < tries:
+            raise RemoteError("fetching", {"c1": Result("", "No route to host", 255)})
+
+    monkeypatch.setattr(wait.insist, "__defaults__", ((), None, sleep, 0.0))
+    load_phase(tmp_path, monkeypatch, collect=collect, go_at=time.time() - took)
+    assert attempts[0] == tries
+
+    attempts[0] = -1
+    with pytest.raises(RemoteError):
+        load_phase(tmp_path / "again", monkeypatch, collect=collect, go_at=time.time() - took)
