@@ -304,7 +304,7 @@ class StateLines:
     def __init__(self):
         self._last = {}
         self._lines = 0
-        self._unwritten, self._written = None, -QUIET_PERIOD  # the last line that was left out; when one was written
+        self._unwritten, self._written = None, 0.0  # the last line that was left out; the time of the last written
         self.samples = 0
 
     def write(self, record):
@@ -324,13 +324,13 @@ class StateLines:
             record["gap"] = gap
         self._last = state
         self.samples += 1
-        now = time.monotonic()
-        if len(record) == 1 and now < self._written + QUIET_PERIOD:
+        # a clock that was set back writes a line
+        if len(record) == 1 and 0 <= state["t"] - self._written < QUIET_PERIOD:
             self._unwritten = record
             return
         self.flush()
         self.write(record)
-        self._written = now
+        self._written = state["t"]
 
     def flush(self):
         """Write the last sample, if its line was left out."""

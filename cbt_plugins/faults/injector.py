@@ -54,14 +54,15 @@ class Injector:
         self._folder = folder
         self.journal = UndoJournal(folder, anybodys=access.trusted)
         try:  # from here on no other process can have the folder
+            is_resumed = bool(self.journal.records)
             is_new = not any(line["event"] == "open" for line in self.journal.records)
             access = ensure(folder, access, limits or limits_of(settings or Settings()), is_new)
             self.journal.identify(access.run_id, access.sealed)
             self._settings = remembered(self.journal, settings)
             self._limits = limits or limits_of(self._settings, ClusterLimits())
-            is_run = not access.document  # it goes on with its phases, not only with its undo
+            goes_on = is_resumed and not access.document  # with its phases, not only with its undo
             is_open = bool(self.journal.still_open())
-            if (is_run or is_open) and not access.trusted:
+            if (goes_on or is_open) and not access.trusted:
                 refuse_another(folder, access, self._limits.quick, is_open)
         except BaseException:
             self.journal.close()
@@ -120,7 +121,7 @@ class Injector:
 
         Raises FaultError: a process of this run is alive, and nothing was undone; or a change could not be undone.
         """
-        holder = self.lock.living()
+        holder = self.lock.living() if self.open else None
         if holder:
             elsewhere = f"; or here: `cbt-tools undo --force {self._folder}`"
             advice = elsewhere if gone(holder) is None else ": nothing is undone until it has ended"

@@ -124,6 +124,8 @@ def test_a_process_that_replies_is_not_silent(daemon: Played) -> None:
     assert not process_agent.is_silent(daemon.identity)
     assert json.loads(process_agent.tell(daemon.identity, "mon_status")) == STATUS
     os.kill(daemon.process.pid, signal.SIGSTOP)
+    state = Path(f"/proc/{daemon.process.pid}/stat")
+    wait_for(lambda: state.read_text().rpartition(")")[2].split()[0] == "T", "its stop")
     assert process_agent.is_silent(daemon.identity)
     assert not process_agent.takes_request(*process_agent.endpoint(daemon.endpoint))
 
