@@ -11,6 +11,7 @@ import logging
 import os
 import threading
 import time
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any, BinaryIO, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple, TypeVar, Union
 
@@ -28,6 +29,10 @@ ARCHIVE_VERSION = 2
 RUNNING_PHASE = "running.json"
 #: files of a run's directory that have the version; each is there before anything on the cluster is changed
 _VERSIONED = ("manifest.json", "cluster.json")
+
+
+#: files that are written to disk at once
+_SYNCED_AT_ONCE = 16
 
 
 class JournalError(Exception):
@@ -347,14 +352,18 @@ def sync_folder(folder: Path) -> None:
 
 def sync_files(folder: Path) -> None:
     """Make sure that all files below a folder survive a loss of power, and their names in it."""
-    for place, _, names in os.walk(folder):
-        for name in names:
-            handle = os.open(Path(place, name), os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
-            try:
-                os.fsync(handle)
-            finally:
-                os.close(handle)
-        sync_folder(Path(place))
+    tree = list(os.walk(folder))
+    with ThreadPoolExecutor(_SYNCED_AT_ONCE) as pool:  # a file system puts those of one moment together
+        list(pool.map(_sync, (Path(place, name) for place, _, names in tree for name in names)))
+        list(pool.map(sync_folder, (Path(place) for place, _, _ in tree)))
+
+
+def _sync(file: Path) -> None:
+    handle = os.open(file, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
 
 
 def disk_full(error: OSError, folder: Path) -> Optional[str]:
