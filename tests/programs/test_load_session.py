@@ -12,6 +12,7 @@ import sys
 from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Callable, Iterator, List
 
 import pytest
@@ -20,7 +21,7 @@ from waiting import wait_for
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result
-from cbt_plugins.load import load_session
+from cbt_plugins.load import generator_process, load_session
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession, collect
 from cbt_plugins.programs import own_program
@@ -183,7 +184,16 @@ def test_a_disk_that_is_full_is_told_at_once_and_ends_nothing_else(tmp_path: Pat
         agents.close()
 
 
-def test_a_generator_that_hangs_after_its_time_is_cut_off(start: Starter) -> None:
+def test_a_generator_that_hangs_after_its_time_is_cut_off(
+    start: Starter, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    impatient = tmp_path / "generator_process.py"
+    patience = f"TERM_TIMEOUT = {generator_process.TERM_TIMEOUT}"
+    text = Path(str(generator_process.__file__)).read_text()
+    assert patience in text
+    impatient.write_text(text.replace(patience, "TERM_TIMEOUT = 2.0"))
+    part = SimpleNamespace(__file__=impatient, __name__=generator_process.__name__)
+    monkeypatch.setattr(load_session, "PARTS", (part,))
     session = start(job("a", "--rows", "3", "--hang", "--deaf", grace=2.0), duration=1.0)
     run_to_end(session)
     end = session.ends()["a"]
