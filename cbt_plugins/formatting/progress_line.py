@@ -31,6 +31,10 @@ class RateMeter:
         while len(counted) > 2 and counted[1][0] <= at - RATE_SPAN:
             del counted[0]
 
+    def end(self, job: str) -> None:
+        """Count a job no longer: it has ended."""
+        self._counts.pop(job, None)
+
     def rate(self) -> Optional[Rate]:
         """Return the rate of all jobs over their last seconds; None until each has been counted for long enough."""
         spans = [(counts[0], counts[-1]) for counts in self._counts.values()]

@@ -62,6 +62,9 @@ class _Heartbeats:
                     self.meter.take(job, beat["t"], _number(line.get("ops")), _number(line.get("bytes")))
                     self.errors[job] = _number(line.get("errors"))
                     self._heard[job] = at - (newest - beat["t"])
+                    if line.get("state") == "done":  # its client says no more
+                        self.meter.end(job)
+                        self._heard[job] = math.inf
         return len(beats)
 
     @property

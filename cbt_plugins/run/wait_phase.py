@@ -266,6 +266,8 @@ class Waiting:
 
     def _has_begun(self, left: int) -> bool:
         """Tell whether a recovery has begun since the last look: after active+clean, or with more PGs than ever."""
+        if self.garbage is not None:  # it has no highest number
+            return False
         return left > self._most or (left > 0 and self._least is not None and self._least[0] == 0)
 
     def _given_up(self, now: float) -> Optional[str]:

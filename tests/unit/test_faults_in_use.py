@@ -30,6 +30,13 @@ def ready(folder: Path, world: Connections, **more: Any) -> Injector:
     return made
 
 
+def made_anew() -> Connections:
+    """The same nodes with another cluster."""
+    other = Connections()
+    other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
+    return other
+
+
 def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None:
     (tmp_path / "a").mkdir()
     (tmp_path / "b").mkdir()
@@ -231,8 +238,7 @@ def test_what_is_open_is_not_undone_on_a_cluster_that_was_made_anew(
     first = ready(tmp_path, world)
     first.inject(STOP[1])
     first.close()
-    other = Connections()
-    other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
+    other = made_anew()
     with pytest.raises(FaultError, match=r"35488bad-.* 11111111-"):
         injector(tmp_path, other)
     other.fail = ["fsid"]  # without an answer it may be the same one
@@ -255,8 +261,7 @@ def test_a_cluster_that_gives_no_id_at_first_is_known_from_the_next_process_on(
     first = ready(tmp_path, world)
     first.inject(STOP[1])
     first.close()
-    other = Connections()
-    other.state["fsid"] = "11111111-2222-3333-4444-555555555555"
+    other = made_anew()
     with pytest.raises(FaultError, match=r"35488bad-.* 11111111-"):
         injector(tmp_path, other)
 

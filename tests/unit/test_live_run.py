@@ -103,6 +103,13 @@ def test_a_load_that_is_not_heard_has_no_rate(held: Path, monkeypatch: pytest.Mo
         now[0] += 16.0
         rate, _ = seen("client1", "client2")
     assert rate == 0.0
+    # a client that has ended says no more, and the rate is that of the others
+    (job,) = last["client2"]["jobs"]
+    last["client2"]["jobs"][job]["state"] = "done"
+    assert seen("client1", "client2")[0] is not None
+    for _ in range(3):
+        now[0] += 16.0
+        assert seen("client1")[0] == 0.0
     # one who comes late: the files say when they were written
     now[0] += 1000.0
     assert LiveRun(held).moment()["obj_per_s"] is not None
