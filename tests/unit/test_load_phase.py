@@ -166,6 +166,21 @@ def test_a_phase_that_nobody_guards_says_so(tmp_path: Path, monkeypatch: pytest.
     assert observer.outcome.status == "ok"
 
 
+@pytest.mark.parametrize("admin", [True, False])
+def test_a_phase_without_any_sample_says_so_where_there_should_be_one(
+    admin: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Without Ceph's commands nobody samples the cluster: `no-admin` says that of the run."""
+    now = [1000.0]
+    monkeypatch.setattr(load_observer.time, "monotonic", lambda: now[0])
+    session = Session({}, {})
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.context = replace(observer.context, plan=replace(observer.context.plan, admin=admin))
+        now[0] += 121.0
+        observer.until_over()
+    assert [warning["code"] for warning in observer.outcome.warnings] == (["unguarded"] if admin else [])
+
+
 def load_phase(folder: Path, monkeypatch: pytest.MonkeyPatch, **session: Any) -> PhaseOutcome:
     """The outcome of a phase whose session, without jobs, has these parts."""
     stand_in = SimpleNamespace(ends=dict, **session)

@@ -119,7 +119,9 @@ class Steps:
         return self.now
 
 
-def stalls_after(lefts: List[int], monkeypatch: pytest.MonkeyPatch, busy: int = 0) -> Optional[float]:
+def stalls_after(
+    lefts: List[int], monkeypatch: pytest.MonkeyPatch, busy: int = 0, of_garbage: bool = False
+) -> Optional[float]:
     """Return after how many seconds a wait is given up that sees so many PGs a minute; None: it became clean."""
     clock = Steps()
     monkeypatch.setattr(waiting.time, "monotonic", clock.monotonic)
@@ -128,9 +130,13 @@ def stalls_after(lefts: List[int], monkeypatch: pytest.MonkeyPatch, busy: int = 
     def poll(timeout: float) -> List[Tuple[float, Any]]:
         clock.now += 60.0
         i, left = next(looks)
+        bin.left = left
         return [(60.0 * i, SimpleNamespace(degraded=0, misplaced=10 * left, left=left, settled=True))]
 
     waited = waiting.Waiting("w", lambda status: status.left, at_most=1e6, stalled=7200.0)  # type: ignore[attr-defined]
+    bin: Any = SimpleNamespace(left=None, error=None, collecting=False)
+    if of_garbage:
+        waited.of_garbage(bin)
     given_up = waited.follow(cast(Any, SimpleNamespace(poll=poll)), lambda: False, lambda: clock.now < 60.0 * busy)
     return clock.now if given_up else None
 
@@ -143,6 +149,8 @@ def test_a_recovery_that_goes_on_is_not_stalled(monkeypatch: pytest.MonkeyPatch)
     assert stalls_after([0, 0, 0, *backfill], monkeypatch, busy=3) is None
     # it gets worse than it ever was
     assert stalls_after([40, 20, *backfill], monkeypatch) is None
+    # garbage that others go on making is no progress: it has no highest number
+    assert stalls_after(list(range(5, 600)), monkeypatch, of_garbage=True) == 60.0 + 7200.0
     # no progress
     assert stalls_after([5] * 600, monkeypatch) == 60.0 + 7200.0
     assert stalls_after([5, 4, 5] * 600, monkeypatch) == 120.0 + 7200.0
