@@ -227,7 +227,7 @@ class GeneratorProcess:
         return count[FIRST_ROW] if count else None
 
     def beat(self, now):
-        exit = self.exit if self.signal is None else -self.signal
+        exit = None if self.cut else self.exit if self.signal is None else -self.signal
         return {
             "state": self.state,
             "last_row": self.reducer.last_message["last"],

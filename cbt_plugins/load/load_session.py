@@ -52,7 +52,7 @@ class Beat:
     last_row: Mapping[str, float]
     counts: Mapping[str, Mapping[str, Counts]]  # job -> operation -> counts since the start ...
     counted_at: Mapping[str, float]  # ... until then
-    exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs
+    exits: Mapping[str, Optional[int]]  # exit status, or minus the signal; None while it runs, and when we ended it
     driver: Mapping[str, Mapping[str, Any]]  # what a cbt-load says of itself: in_flight, oldest, hosts, dry, queued
     errors: Mapping[str, str] = field(default_factory=dict)  # job -> the text of its first request that failed
     lost: Mapping[str, str] = field(default_factory=dict)  # job -> why its rows are lost from now on

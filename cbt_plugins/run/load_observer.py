@@ -31,8 +31,6 @@ from cbt_plugins.run.progress import Progress, remainder_of
 
 log = logging.getLogger(__name__)
 
-#: seconds before the latest end within which a generator may end
-LATE = 45.0
 #: seconds after the go within which every generator should have begun
 LATEST_START = 15.0
 #: seconds without a finished request after which a generator counts as stalled
@@ -251,8 +249,7 @@ class LoadObserver:
 
     def _died(self, job: str, how: str) -> None:
         """Stop the phase: without this generator the load is not what was asked for."""
-        latest_end = self.session.latest_end
-        if self._stopping is None and not (latest_end is not None and time.time() > latest_end - LATE):
+        if self._stopping is None:
             self._abort("generator-died", f"{job} ended early with {how}", "failed")
 
     def _abort_if_full(self) -> None:

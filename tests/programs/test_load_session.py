@@ -13,7 +13,7 @@ from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Callable, Iterator, List
+from typing import Any, Callable, Iterator, List, Mapping, Optional
 
 import pytest
 from request_rows import rows_of
@@ -228,6 +228,24 @@ def test_readers_start_first_and_end_when_the_writers_have(start: Starter) -> No
     assert ends["reader"].first_row is not None and session.go_at is not None
     assert ends["reader"].first_row < session.go_at
     assert ends["writer"].started is not None and ends["writer"].started >= session.go_at
+
+
+def test_a_reader_that_was_ended_has_not_died(start: Starter) -> None:
+    """Seen between its end and that of a slower one: warp ends with signal 15 when it is told to end."""
+    shell = f"{sys.executable} {FAKE} --rows 20; trap 'sleep 3; exit 0' TERM; while :; do sleep 0.1; done"
+    killed, slow = job("killed", "--duration", "1000s", start="early"), job("slow", start="early")
+    session = start(killed, job("writer", "--rows", "20"), replace(slow, argv=("sh", "-c", shell)))
+    seen: List[Mapping[str, Optional[int]]] = []
+
+    def over() -> bool:
+        seen.extend(beat.exits for beat in session.beats(0.2) if beat.states["killed"] == "done")
+        if session.go_at is None and session.all_ready:
+            session.go()
+        return session.over
+
+    wait_for(over, "the session's end")
+    assert session.ends()["killed"].signal == signal.SIGTERM
+    assert seen and {exits["killed"] for exits in seen} == {None}
 
 
 def test_a_generator_that_dies_is_told_from_one_that_ends(start: Starter) -> None:

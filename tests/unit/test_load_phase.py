@@ -89,6 +89,15 @@ def test_a_phase_is_stopped_as_soon_as_its_rows_are_lost(tmp_path: Path) -> None
     assert observer.outcome.why == "c1: a: cannot write: no space left on device: make room on the node"
 
 
+def test_a_generator_that_ends_with_an_error_by_itself_ends_the_phase(tmp_path: Path) -> None:
+    for code, status in ((None, "ok"), (0, "ok"), (-11, "failed"), (1, "failed")):
+        session = Session()
+        session.latest_end = time.time()
+        with closing(observer_of(tmp_path, session)) as observer:
+            observer.take(replace(beat_of(10, 0, 95.0), states={"a": "done"}, exits={"a": code}))
+        assert (observer.outcome.status, session.stopped) == (status, int(status == "failed"))
+
+
 def test_a_client_that_is_away_is_waited_for_and_told_of(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
