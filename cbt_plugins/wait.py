@@ -76,7 +76,8 @@ def insist(
         except passing as error:
             if number >= TRIES and time.monotonic() >= until:
                 raise
-            log.warning("%s; trying again", error)
+            left = until - time.monotonic()
+            log.warning("%s; trying again%s", error, f", for {left:.0f} s at most" if left > 0 else "")
             if pause(TRY_AGAIN if every is None else every):
                 raise
     raise AssertionError("the attempts end")

@@ -242,7 +242,8 @@ class Remote:
             raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(full))
         if any(r.status for r in results.values()):
             raise RemoteError(f"fetching {remote_dir}", self._hinted(results))
-        sync_files(local_dir)
+        for node in results:
+            sync_files(local_dir / node)  # beside it another fetch may unpack
 
     def stream(self, nodes: Sequence[str], command: str, silence: float = SILENT_NETWORK) -> Stream:
         """Start a command on all nodes and read its lines as they come; a network may be silent for `silence` s."""

@@ -38,6 +38,8 @@ def _ceph_processes() -> str:
 
 #: defines the shell function `own_folder`
 OWN_FOLDER = program_text(Path(__file__).with_name("own_folder.sh"))
+#: its status for a folder that others could change
+REFUSED = 77
 
 
 def make_own(*folders: str) -> str:

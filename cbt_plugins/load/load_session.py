@@ -15,10 +15,11 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.shell_programs import find_own, make_own
+from cbt_plugins.cluster.shell_programs import REFUSED, find_own, make_own
 from cbt_plugins.cluster.stream import NodeProgram, Stream
 from cbt_plugins.journal import sync_folder
 from cbt_plugins.load import generator_process
+from cbt_plugins.load.client_agent import REDUCE_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
 from cbt_plugins.wait import insist
 
@@ -268,17 +269,20 @@ class LoadSession:
         _remove(self._agents.remote, sorted(left), self._folder)
 
 
-#: shell text, in the folder of a session on a node: wait until its agent has ended, and kill it after 30 s
+#: seconds in which an agent ends that was told to: its generators, and the cbt-rows that take their last rows
+AGENT_LIMIT = generator_process.TERM_TIMEOUT + REDUCE_TIMEOUT
+#: shell text, in the folder of a session on a node: wait until its agent has ended, and kill it after AGENT_LIMIT
 END_AGENT = (
     # own pids with their start times: never another process that got the number
     "[ -f pids ] || exit 0; touch stop; "
     # a zombie has ended, and waits for whoever started it
     "now() { sed -n 's/.*) \\([^Z] \\)/\\1/p' /proc/$1/stat 2>/dev/null | cut -d' ' -f20; }; "
     'left() { while read pid born; do [ "$(now $pid)" != "$born" ] || echo $pid; done < pids; }; '
-    "for i in $(seq 150); do [ -n \"$(left)\" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5"
+    f"for i in $(seq {AGENT_LIMIT * 5:.0f}); do "
+    '[ -n "$(left)" ] || exit 0; sleep 0.2; done; kill -9 $(left); sleep 0.5'
 )
 #: seconds for END_AGENT
-END_LIMIT = 90.0
+END_LIMIT = AGENT_LIMIT + 60.0
 
 
 def collect(remote: Remote, nodes: Sequence[str], folder: str, into: Path) -> None:
@@ -302,13 +306,18 @@ def _remove(remote: Remote, nodes: Sequence[str], folder: str) -> None:
 def _bring(remote: Remote, nodes: Sequence[str], folder: str, into: Path, is_there: bool = False) -> None:
     """Fetch the folders of KINDS, each file of one node; again when a connection was lost. Raises RemoteError.
 
-    `is_there`: each node has files. Raises LoadError where one has none any more.
+    `is_there`: each node has files. Raises LoadError where one has none any more, or its folder is refused.
     """
     scratch, seen = into / "fetched", set()
 
     def fetch() -> None:
         shutil.rmtree(scratch, ignore_errors=True)
-        remote.fetch(nodes, folder, scratch)
+        try:
+            remote.fetch(nodes, folder, scratch)
+        except RemoteError as error:
+            if any(result.status == REFUSED for result in error.results.values()):  # it will be refused again
+                raise LoadError(str(error)) from error
+            raise
 
     try:
         insist(fetch, RemoteError)

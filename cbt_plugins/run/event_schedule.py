@@ -60,6 +60,7 @@ class EventSchedule:
         self._late: Dict[str, Tuple[float, float]] = {}  # label -> planned time, seconds after it
         self._worst = ("", 0.0)  # what began latest, and how late
         self._changed: List[str] = []
+        self._not_undone = ""
         self.failure: Optional[str] = None
         self.done = 0
 
@@ -149,7 +150,7 @@ class EventSchedule:
         if late_labels:
             log.info("%s: undoing %s after the load", self._phase, ", ".join(late_labels))
             steps = self._injector.undo(late_labels)
-            self.failure = "; ".join(map(str, steps)) or None
+            self._not_undone = "; ".join(map(str, steps))
 
     def note(self, outcome: PhaseOutcome) -> None:
         """Add warnings to the phase's outcome: why it stopped, late events, and events that did not happen."""
@@ -161,6 +162,10 @@ class EventSchedule:
         if self.failure is not None:
             outcome.warn("fault-failed", self.failure)
             outcome.degrade("failed")
+        elif self._not_undone:
+            outcome.not_undone = self._not_undone
+            outcome.warn("fault-failed", f"not undone: {self._not_undone}")
+            outcome.degrade("degraded")
         elif self.left:
             outcome.warn("events-left", f"{self.left} of the phase's events did not happen before its end")
             outcome.degrade("degraded")

@@ -91,7 +91,6 @@ class _Asked:
         now = time.monotonic()
         if now < self._next_question:
             return None
-        self._next_question = now + ASK_EVERY
         if math.isnan(self._last_answer):
             self._last_answer = now
         try:
@@ -101,8 +100,14 @@ class _Asked:
                 raise
             log.info("the progress of the fill is unknown: %s", error)
             return None
+        finally:
+            self._next_question = time.monotonic() + ASK_EVERY  # one without an answer took its time
         self._last_answer = now
         return answer
+
+    def forget(self) -> None:
+        """Begin the silence anew at the next question: the number came in another way meanwhile."""
+        self._last_answer = math.nan
 
 
 def _raw_reached(raw: float, used: _Asked) -> Callable[[StatusFeed], bool]:
@@ -112,7 +117,11 @@ def _raw_reached(raw: float, used: _Asked) -> Callable[[StatusFeed], bool]:
     def reached(watch: StatusFeed) -> bool:
         latest = watch.latest
         silent = time.monotonic() - (begun if latest is None else watch.latest_at)
-        share = used.now() if silent > FRESH else latest.raw_used if latest else None
+        if silent > FRESH:
+            share = used.now()
+        else:
+            used.forget()
+            share = latest.raw_used if latest else None
         return share is not None and share >= raw
 
     return reached

@@ -46,6 +46,7 @@ class PhaseOutcome:
     warnings: List[Dict[str, Any]] = field(default_factory=list)
     cause: str = ""  # of all its warnings, where there is one
     extra: Dict[str, Any] = field(default_factory=dict)
+    not_undone: str = ""  # faults that stay in force after it, and why
 
     def warn(self, code: str, text: str, **where: Any) -> None:
         """Add a warning to this phase, unless it is there."""

@@ -73,15 +73,17 @@ class PhaseRunner:
             return bool(done["status"] == "ok")
         log.info("phase %d of %d: %s", index, number, phase.name)
         self.watchers.start(anew=index > 1 and restarts_nodes(run.plan, index - 1))
-        repeated = restore_state(run, self.buckets, index, phase)
+        differences = restore_state(run, self.buckets, index, phase)
         try:
             outcome = self.attempt(index, phase)
         except BaseException as error:
             set_aside(run, index, phase, f"{type(error).__name__}: {error}".rstrip(": "))
             raise
-        for text in repeated:
-            outcome.warn("repeated", text)
+        for code, text in differences:
+            outcome.warn(code, text)
         self._finish(index, phase, outcome)
+        if outcome.not_undone:  # the phase has its result; the next one may not begin beside the fault
+            raise RunFailed(f"not undone after {phase.name}: {outcome.not_undone}")
         return outcome.status == "ok"
 
     def attempt(self, index: int, phase: Phase) -> PhaseOutcome:

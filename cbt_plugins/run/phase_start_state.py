@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import time
-from typing import Dict, List, Sequence, Union
+from typing import Dict, List, Sequence, Tuple, Union
 
 from cbt_plugins.faults.cluster_facts import ask, down_otherwise
 from cbt_plugins.plan import Fault, NodeCommand, Phase
@@ -15,8 +15,8 @@ from cbt_plugins.run.wait_phase import wait_for_clean
 log = logging.getLogger(__name__)
 
 
-def restore_state(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[str]:
-    """Restore the objects and the faults that a phase begins with; returns warnings about what differs."""
+def restore_state(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[Tuple[str, str]]:
+    """Restore the objects and the faults that a phase begins with; return the code and text of what differs."""
     return [*_restore_objects(run, buckets, index, phase), *_restore_faults(run, index, phase)]
 
 
@@ -25,7 +25,7 @@ def _begun_before(run: RunContext, phase: Phase) -> bool:
     return any(record["phase"] == phase.name for record in run.journal.all("phase-begun"))
 
 
-def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[str]:
+def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase) -> List[Tuple[str, str]]:
     """Empty the buckets before the first load; later phases keep what their unfinished attempt has written."""
     if phase.kind == "wait" or not _begun_before(run, phase):
         return []
@@ -33,10 +33,12 @@ def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase
     if index == first:
         buckets.empty(buckets.counts())
         return []
-    return ["an earlier attempt at this phase was broken off, and its objects are still in the bucket"]
+    if not any(record.get("phase") == phase.name for record in run.events.all("load-go")):
+        return []
+    return [("repeated", "an earlier attempt at this phase was broken off, and its objects are still in the bucket")]
 
 
-def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:
+def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str, str]]:
     """Inject again the faults of earlier phases that should be in force: the end of the last invocation undid them.
 
     The cluster may still recover from that undo, so it is waited for before the first of these faults, and before
@@ -65,7 +67,8 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[str]:
         run.injector.inject(fault)
     if lost or _begun_before(run, phase):
         _wait_before(run, index, phase, [event.inject for event in phase.events if event.inject is not None])
-    return [f"{fault.label} was undone when the run was broken off, and injected again" for fault in lost]
+    text = "{} was undone when the run was broken off, and injected again"
+    return [("injected-again", text.format(fault.label)) for fault in lost]
 
 
 def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fault]) -> None:

@@ -11,7 +11,7 @@ import time
 import traceback
 from functools import partial
 from pathlib import PurePosixPath
-from typing import Any, Iterator, List, Mapping, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins import checksums, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
@@ -34,7 +34,7 @@ from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
 from cbt_plugins.run.leftover_files import fetch_leftovers
 from cbt_plugins.run.phase_runner import PhaseRunner, Watchers
-from cbt_plugins.run.preflight import PreflightError, Ready, check, programs_of
+from cbt_plugins.run.preflight import UNKNOWN, PreflightError, Ready, check, programs_of
 from cbt_plugins.run.reporting import is_reported, summarize
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.scratch import ScratchFolder
@@ -224,7 +224,10 @@ class PlanRunner:
         """Write the manifest of the run and its file, without secrets; with what was replaced since its beginning."""
         manifest = {**ready.manifest, "run_id": run.run_id, "invocations": len(run.journal.all("invocation"))}
         earlier = read_json(run.archive.manifest) if run.archive.manifest.exists() else manifest
-        replaced = [*earlier.get("replaced", ()), *_replaced(run.plan, earlier, manifest)]
+        new = _replaced(run.plan, earlier, manifest)
+        replaced = [*earlier.get("replaced", ()), *new.values()]
+        # a daemon that is down, and a program that could not be asked, have no version now
+        manifest.update({name: earlier[name] for name in earlier.keys() & _versioned(run.plan) - new.keys()})
         if replaced:
             manifest["replaced"] = replaced
             log.warning("replaced while the run was interrupted: %s", "; ".join(replaced))
@@ -243,21 +246,28 @@ class PlanRunner:
         draft.rename(folder)
 
 
-def _replaced(plan: Plan, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Iterator[str]:
-    """Yield the programs of a manifest whose version is another one now; Ceph not where the plan upgrades it."""
+def _versioned(plan: Plan) -> Set[str]:
+    """Return the names of programs that have a version in a manifest; Ceph not where the plan upgrades it."""
     upgrades = any(event.upgrade for phase in plan.phases for event in phase.events)
-    for name in (*(() if upgrades else ("ceph",)), "cbt", "cbt_plugins", *programs_of(plan)):
-        before, after = (_version_in(manifest.get(name)) for manifest in (earlier, now))
-        if before != after and before and after:
-            yield f"{name}: {before} -> {after}"
+    return {*(() if upgrades else ("ceph",)), "cbt", "cbt_plugins", *programs_of(plan)}
 
 
-def _version_in(value: Any) -> str:
+def _replaced(plan: Plan, earlier: Mapping[str, Any], now: Mapping[str, Any]) -> Dict[str, str]:
+    """Return the programs of a manifest that have a version which they had not before, with both as text."""
+    new: Dict[str, str] = {}
+    for name in sorted(_versioned(plan)):
+        before, after = (_versions_in(manifest.get(name)) for manifest in (earlier, now))
+        if before and after - before:
+            new[name] = f"{name}: {', '.join(sorted(before))} -> {', '.join(sorted(after))}"
+    return new
+
+
+def _versions_in(value: Any) -> Set[str]:
     """Return a version as text; of `ceph versions` all that daemons have, of a checkout its commit."""
     if isinstance(value, dict):
         overall = value.get("overall")
-        return ", ".join(sorted(overall)) if isinstance(overall, dict) else str(value.get("commit") or "")
-    return str(value or "")
+        return set(overall) if isinstance(overall, dict) else {str(value.get("commit") or "")} - {""}
+    return {str(value or "")} - {"", UNKNOWN}
 
 
 def _undo_all(injector: Injector, prepared: bool = False) -> None:

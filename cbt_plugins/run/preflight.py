@@ -50,6 +50,9 @@ _OLDEST = "3.6"
 #: bytes that must be free for rows on a client node
 ROOM = 1 << 30
 
+#: version of a program that did not tell it
+UNKNOWN = "unknown"
+
 #: shell text that prints what a node is, one `key value` a line
 FACTS = program_text(Path(__file__).parent / "node_facts.sh")
 
@@ -313,4 +316,4 @@ def _digest(plan: Plan, name: str) -> str:
 
 def _version(remote: Remote, node: str, path: str, argument: str) -> str:
     out = remote.run([node], f"{shlex.quote(path)} {argument}", check=False)[node].stdout.strip()
-    return out.splitlines()[0] if out else "unknown"
+    return out.splitlines()[0] if out else UNKNOWN

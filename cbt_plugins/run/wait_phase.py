@@ -202,6 +202,7 @@ class Waiting:
     _progress_at: float = 0.0  # when less was to be done than ever before
     _least: Optional[Tuple[int, int]] = None  # PGs and objects that are left, since the recovery has begun
     _most: int = 0  # PGs
+    _was_clean: bool = False  # a recovery has begun after active+clean
 
     def of_garbage(self, garbage: Garbage) -> None:
         """Wait for the end of garbage, which is what is counted instead of PGs."""
@@ -232,7 +233,7 @@ class Waiting:
                 if self.duration is not None:
                     return elapsed >= self.duration
                 if busy():
-                    self.clean_since, self._progress_at, self._least = None, now, None
+                    self.clean_since, self._progress_at, self._least, self._was_clean = None, now, None, False
                 elif self._stays_clean():
                     return True
                 given_up = self._given_up(now)
@@ -265,10 +266,16 @@ class Waiting:
         self._most = max(self._most, todo[0])
 
     def _has_begun(self, left: int) -> bool:
-        """Tell whether a recovery has begun since the last look: after active+clean, or with more PGs than ever."""
+        """Tell whether a recovery has begun since the last look: after active+clean, or with more PGs than ever.
+
+        After active+clean it begins once: an OSD that flaps makes no progress.
+        """
         if self.garbage is not None:  # it has no highest number
             return False
-        return left > self._most or (left > 0 and self._least is not None and self._least[0] == 0)
+        if left > 0 and self._least is not None and self._least[0] == 0 and not self._was_clean:
+            self._was_clean = True
+            return True
+        return left > self._most
 
     def _given_up(self, now: float) -> Optional[str]:
         """Return the reason why the wait is given up; None while it goes on."""

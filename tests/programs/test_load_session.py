@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import signal
 import socket
@@ -21,7 +22,7 @@ from waiting import wait_for
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote, RemoteError, Result
-from cbt_plugins.load import generator_process, load_session
+from cbt_plugins.load import client_agent, generator_process, load_session
 from cbt_plugins.load.generator import LoadJob
 from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession, collect
 from cbt_plugins.programs import own_program
@@ -382,6 +383,26 @@ def test_no_node_speaks_for_the_jobs_of_another(tmp_path: Path) -> None:
     with pytest.raises(LoadError, match=f"{NODE}: aggregates/a.aggregates came from another node already"):
         collect(Remote.from_host({}, {}), ["localhost", NODE], str(folder), tmp_path / "into")
     assert (folder / "aggregates" / "a.aggregates").exists()
+
+
+def test_a_folder_that_is_refused_is_asked_for_once(
+    start: Starter, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    session, folder = start(job("a", "--rows", "1")), tmp_path / "load" / "node"
+    run_to_end(session)
+    folder.chmod(0o777)
+    with pytest.raises(LoadError, match="others could replace what runs there"):
+        session.collect(tmp_path / "got")
+    assert "trying again" not in caplog.text
+    folder.chmod(0o700)
+    session.collect(tmp_path / "got")
+    assert rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
+
+
+def test_an_agent_has_time_to_end_its_generators_before_it_is_killed() -> None:
+    looks = re.search(r"seq (\d+)\)", load_session.END_AGENT)
+    limit = generator_process.TERM_TIMEOUT + client_agent.REDUCE_TIMEOUT
+    assert looks and 0.2 * int(looks[1]) >= limit and limit < load_session.END_LIMIT
 
 
 def test_the_agent_stays_up_from_phase_to_phase(start: Starter, tmp_path: Path) -> None:

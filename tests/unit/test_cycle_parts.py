@@ -240,6 +240,16 @@ def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest
     def unreachable() -> Any:
         raise CephError("No route to host")
 
+    # an hour of samples is no silence: the next gap begins anew
+    answering, gaps = [True], reaching(context(plan=plan, ceph=silent), Goal(raw=0.9), {})
+    silent.status = lambda: SimpleNamespace(raw_used=0.1) if answering[0] else unreachable()
+    assert gaps is not None
+    for seconds in (31.0, 3600.0, 31.0):
+        now[0] += seconds
+        watch.latest_at = now[0] - (0.0 if seconds > fill_goal.UNTOLD else seconds)
+        assert not gaps(watch)
+        answering[0] = False
+
     nobody = reaching(context(plan=plan, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
     assert nobody is not None and not nobody(watch)
     now[0] += fill_goal.UNTOLD + 1.0

@@ -89,7 +89,7 @@ class NoLoad:
 
     def __init__(self, archive: RunArchive) -> None:
         self.archive = archive
-        self.killed_in = ""
+        self.killed_in = self.not_undone_after = ""
         self.begun: List[str] = []
         self.ready = SimpleNamespace(offsets={"node0": Offset(0.0, 0.0)})
 
@@ -117,6 +117,8 @@ class NoLoad:
         if phase.name == self.killed_in:
             raise KeyboardInterrupt
         outcome = PhaseOutcome(index, phase)
+        if phase.name == self.not_undone_after:
+            outcome.not_undone = "osd.1 is down"
         if timeline.failure is not None:
             outcome.warn("fault-failed", timeline.failure)
             outcome.degrade("failed")
@@ -256,10 +258,30 @@ def test_the_cluster_settles_before_the_first_of_earlier_faults(tmp_path: Path, 
     assert run.go() == [True] * 5
     assert [line["before"] for line in run.events("settle-begin")] == [["a"], ["b"]]
     assert world.left == 0 and run.open == []
-    warned = [w["text"] for w in run.archive.finished(4, "both")["warnings"]]  # type: ignore[index]
-    assert [text for text in warned if "injected again" in text] == [
-        f"{label} was undone when the run was broken off, and injected again" for label in "ab"
-    ]
+    warned = run.archive.finished(4, "both")["warnings"]  # type: ignore[index]
+    text = "{} was undone when the run was broken off, and injected again"
+    assert warned == [{"code": "injected-again", "text": text.format(label)} for label in "ab"]
+
+
+@pytest.mark.parametrize("loaded", [True, False])
+def test_only_a_load_that_had_begun_has_left_objects(loaded: bool, tmp_path: Path, world: Recovery) -> None:
+    run = Run(tmp_path, world, (load("fill"), load("more")))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="more")
+    with contextlib.closing(Journal(run.archive.events)) as events:
+        events.write("load-go", phase="more" if loaded else "fill")
+    assert run.go() == [True, True]
+    warned = run.archive.finished(2, "more")["warnings"]  # type: ignore[index]
+    assert [warning["code"] for warning in warned] == (["repeated"] if loaded else [])
+
+
+def test_a_fault_that_cannot_be_undone_ends_the_run_and_keeps_the_phase(tmp_path: Path, world: Recovery) -> None:
+    run = Run(tmp_path, world, (load("fill"), load("more")))
+    run.load.not_undone_after = "fill"
+    with pytest.raises(RunFailed, match=r"not undone after fill: osd\.1 is down"):
+        run.go()
+    assert run.whole == ["fill"]
+    assert run.go() == [True, True] and run.load.begun == ["more"]
 
 
 def test_who_accepts_an_unsteady_cluster_does_not_wait(tmp_path: Path, world: Recovery) -> None:

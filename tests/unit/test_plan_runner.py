@@ -25,6 +25,7 @@ from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Event, Phase, Plan, Upgrade
 from cbt_plugins.run import leftover_files, plan_runner
 from cbt_plugins.run.plan_runner import PlanRunner, clean_nodes, summarize
+from cbt_plugins.run.preflight import UNKNOWN
 from cbt_plugins.run.run_archive import RunArchive
 
 
@@ -250,14 +251,18 @@ def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(tmp_
     journal: Any = SimpleNamespace(all=lambda event: [])
 
     def replaced(plan: Plan, ceph: str, program: str) -> Any:
-        ready: Any = SimpleNamespace(manifest={"ceph": {"overall": {ceph: 3}}, "cbt-load": program, "cbt": None})
+        versions = {version: 3 for version in ceph.split()}
+        ready: Any = SimpleNamespace(manifest={"ceph": {"overall": versions}, "cbt-load": program, "cbt": None})
         parts = {"plan": plan, "journal": journal, "archive": RunArchive(tmp_path)}
         runner.describe(context(host=SimpleNamespace(config_file=None), **parts), ready)
         return json.loads((tmp_path / "manifest.json").read_text()).get("replaced")
 
     assert replaced(plan, "18.2.4", "0.2") is None
     assert replaced(plan, "18.2.4", "0.2") is None
-    assert replaced(plan, "18.2.7", "0.3") == ["ceph: 18.2.4 -> 18.2.7", "cbt-load: 0.2 -> 0.3"]
+    assert replaced(plan, "18.2.4", UNKNOWN) is None, "it was not asked"
+    assert sorted(replaced(plan, "18.2.7", "0.3")) == ["cbt-load: 0.2 -> 0.3", "ceph: 18.2.4 -> 18.2.7"]
     assert len(replaced(plan, "18.2.7", "0.3")) == 2, "it stays known"
-    upgrade = Event(5.0, upgrade=Upgrade("new", "20.2"))
-    assert len(replaced(replace(plan, phases=(replace(load, events=(upgrade,)),)), "20.2.4", "0.3")) == 2
+    for of_daemons in ("18.2.7 20.2.4", "20.2.4", "18.2.7 20.2.4"):  # the only one of a version is down
+        assert len(replaced(plan, of_daemons, "0.3")) == 3
+    upgrade = Event(5.0, upgrade=Upgrade("new", "21.2"))
+    assert len(replaced(replace(plan, phases=(replace(load, events=(upgrade,)),)), "21.2.0", "0.3")) == 3

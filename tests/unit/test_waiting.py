@@ -151,6 +151,8 @@ def test_a_recovery_that_goes_on_is_not_stalled(monkeypatch: pytest.MonkeyPatch)
     assert stalls_after([40, 20, *backfill], monkeypatch) is None
     # garbage that others go on making is no progress: it has no highest number
     assert stalls_after(list(range(5, 600)), monkeypatch, of_garbage=True) == 60.0 + 7200.0
+    # an OSD that flaps: a recovery begins once
+    assert stalls_after([0, 5, 4] * 600, monkeypatch) == 240.0 + 7200.0
     # no progress
     assert stalls_after([5] * 600, monkeypatch) == 60.0 + 7200.0
     assert stalls_after([5, 4, 5] * 600, monkeypatch) == 120.0 + 7200.0
