@@ -10,7 +10,7 @@ import shutil
 import time
 import traceback
 from functools import partial
-from pathlib import PurePosixPath
+from pathlib import Path, PurePosixPath
 from typing import Any, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins import checksums, signals
@@ -223,7 +223,7 @@ class PlanRunner:
     def describe(self, run: RunContext, ready: Ready) -> None:
         """Write the manifest of the run and its file, without secrets; with what was replaced since its beginning."""
         manifest = {**ready.manifest, "run_id": run.run_id, "invocations": len(run.journal.all("invocation"))}
-        earlier = read_json(run.archive.manifest) if run.archive.manifest.exists() else manifest
+        earlier = _earlier_manifest(run.archive.manifest) or manifest
         new = _replaced(run.plan, earlier, manifest)
         replaced = [*earlier.get("replaced", ()), *new.values()]
         # a daemon that is down, and a program that could not be asked, have no version now
@@ -244,6 +244,21 @@ class PlanRunner:
         if folder.exists():  # of an invocation that was killed while it removed the buckets
             shutil.rmtree(folder)
         draft.rename(folder)
+
+
+def _earlier_manifest(path: Path) -> Dict[str, Any]:
+    """Return the manifest that an earlier process has written; {} when there is none, or it is damaged."""
+    try:
+        manifest = read_json(path)
+    except FileNotFoundError:
+        return {}
+    except (OSError, ValueError) as error:
+        manifest = error
+    if isinstance(manifest, dict):
+        return manifest
+    why = manifest if isinstance(manifest, Exception) else "not an object"
+    log.warning("%s is written anew (%s): whether a program was replaced meanwhile is unknown", path, why)
+    return {}
 
 
 def _versioned(plan: Plan) -> Set[str]:

@@ -244,7 +244,9 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]
 
 
-def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(tmp_path: Path) -> None:
+def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     runner = runner_of(tmp_path)
     load = Phase("p", "hybrid", engine="cbt-load")
     plan = replace(runner.plan, phases=(load,))
@@ -264,5 +266,10 @@ def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(tmp_
     assert len(replaced(plan, "18.2.7", "0.3")) == 2, "it stays known"
     for of_daemons in ("18.2.7 20.2.4", "20.2.4", "18.2.7 20.2.4"):  # the only one of a version is down
         assert len(replaced(plan, of_daemons, "0.3")) == 3
+    for damaged in ("[]", "{"):
+        (tmp_path / "manifest.json").write_text(damaged)
+        assert replaced(plan, "18.2.7", "0.3") is None
+    assert caplog.text.count("manifest.json is written anew") == 2
+    assert len(replaced(plan, "18.2.8", "0.3")) == 1
     upgrade = Event(5.0, upgrade=Upgrade("new", "21.2"))
-    assert len(replaced(replace(plan, phases=(replace(load, events=(upgrade,)),)), "21.2.0", "0.3")) == 3
+    assert len(replaced(replace(plan, phases=(replace(load, events=(upgrade,)),)), "21.2.0", "0.3")) == 1
