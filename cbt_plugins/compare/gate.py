@@ -248,6 +248,11 @@ def _ruling(row: Row, limits: GateLimits, beyond: bool) -> Ruling:
     limit = limits.of(row.key)
     assert limit is not None
     outcome, why = _change(row, limit, beyond) if limit.is_of_change else _value(row, limit)
+    sides = list(zip(("base", "new side"), row.runs, row.runs_without))
+    judged_sides = sides if limit.is_of_change else sides[1:]
+    few = [f"{n} of {n + without} runs of the {side}" for side, n, without in judged_sides if without]
+    if few and outcome is GateOutcome.OK:
+        return Ruling(row.id, limit, GateOutcome.INCONCLUSIVE, f"{' and '.join(few)} have a number")
     return Ruling(row.id, limit, outcome, why)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from math import isnan, nan
+from math import isfinite, isnan, nan
 from statistics import median
 from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, Tuple, Union
 
@@ -186,6 +186,7 @@ class Row:
     comparison: Comparison
     against: Optional[Comparison] = None  # of the new side with the limit, not yet judged
     allowed: Optional[float] = None  # by the limit, on the scale of the comparison
+    runs_without: Tuple[int, int] = (0, 0)  # runs of the base, of the contender, that have no number
 
     @property
     def key(self) -> Key:
@@ -309,7 +310,7 @@ def _by_key(runs: Runs) -> Dict[Key, Values]:
     for i, run in enumerate(runs):
         for measurement in run.measurements:
             values = table.setdefault((measurement.phase, measurement.op, measurement.metric), [None] * len(runs))
-            values[i] = measurement if measurement.value is not None else None
+            values[i] = measurement if measurement.value is not None and isfinite(measurement.value) else None
     return table
 
 
@@ -433,8 +434,8 @@ def _row(
     base, new = values.base, values.new
     name = "/".join(filter(None, (case.title, *key)))
     if not base or not new:
-        without = [side for side, measurements in (("the base", base), (contender, new)) if not measurements]
-        return ComparisonWarning("missing", name, f"no number of {' and of '.join(without)}", key)
+        sides_without = [side for side, measurements in (("the base", base), (contender, new)) if not measurements]
+        return ComparisonWarning("missing", name, f"no number of {' and of '.join(sides_without)}", key)
     comparison = values.compared()
     warnings = [*comparison.warnings, *warnings_of_row((len(base), len(new)), (len(case.base), len(case.new)))]
     if values.scatter and (values.seconds or comparison.method == KNOWN_SCATTER):
@@ -451,7 +452,8 @@ def _row(
     allowed = allowance.of(values.metric, median(m.value or 0.0 for m in base)) if allowance else None
     against = None if allowed is None else replace(values.compared(allowed), base=base_estimate, new=new_estimate)
     way = values.way(comparison)
-    return Row(contender, case.title, *key, way, values.counts, comparison, against, allowed)
+    without = (len(case.base) - len(base), len(case.new) - len(new))
+    return Row(contender, case.title, *key, way, values.counts, comparison, against, allowed, without)
 
 
 def _present(values: Values) -> List[Measurement]:
@@ -473,5 +475,15 @@ def _judged(sections: Sequence[Section], choice: Wanted, rules: Rules) -> Iterat
         keys={(i, k) for (i, k), row in rows.items() if choice.is_key(row.key, sections[i])},
     )
     for i, section in enumerate(sections):
-        judged_rows = [replace(row, comparison=judged[i, k]) for k, row in enumerate(section.rows)]
+        judged_rows = [replace(row, comparison=_held(row, judged[i, k])) for k, row in enumerate(section.rows)]
         yield replace(section, rows=tuple(judged_rows))
+
+
+def _held(row: Row, comparison: Comparison) -> Comparison:
+    """Return the comparison of a row; with runs that have no number it is neither better nor equivalent.
+
+    A number is missing where hardly a request succeeded: the runs that have a number are the better ones.
+    """
+    if any(row.runs_without) and comparison.verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
+        return replace(comparison, verdict=Verdict.INCONCLUSIVE)
+    return comparison

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, List
+from typing import Any, Dict, List, Optional, Set, Tuple
 
 import pytest
 from compare_records import noise, record, runs, side, warning
@@ -64,6 +64,24 @@ def test_runs_that_did_not_recover_pass_no_gate(text: str) -> None:
     new[2] = replace(new[2], measurements=(replace(new[2].measurements[0], value=None),))
     (ruling,) = gate(side("a", base), [side("b", new)], limits, Rules()).rulings
     assert (ruling.outcome, ruling.why) == (GateOutcome.INCONCLUSIVE, "unrecovered-runs")
+
+
+@pytest.mark.parametrize("lost", [None, float("nan")])
+def test_runs_without_a_number_pass_no_gate(lost: Optional[float]) -> None:
+    """Two of five runs hardly finished a request, so that they have no p99."""
+    outcomes: Dict[str, Set[Tuple[str, str]]] = {}
+    for level in (10.0, 20.0):
+        base, new = (runs({P99: noise(its, 5, scatter=0.005, seed=3)}, begin=its) for its in (10.0, level + 1e-9))
+        new[3:] = [replace(run, measurements=(replace(run.measurements[0], value=lost),)) for run in new[3:]]
+        for text in ("p99_ms=10%", "p99_ms<=11", "p99_ms<=30"):
+            (ruling,) = gate(side("a", base), [side("b", new)], GateLimits(tuple(of_texts([text]))), Rules()).rulings
+            outcomes.setdefault(text, set()).add((ruling.outcome.word, ruling.why))
+    few = ("inconclusive", "3 of 5 runs of the new side have a number")
+    assert few in outcomes["p99_ms=10%"] and few in outcomes["p99_ms<=11"] and outcomes["p99_ms<=30"] == {few}
+    assert all({word for word, _ in its} == {"inconclusive", "regression"} for its in list(outcomes.values())[:2])
+    old = [replace(base[0], measurements=(replace(base[0].measurements[0], value=lost),)), *base[1:]]
+    limits = GateLimits((limit("p99_ms", "<=11"),))
+    assert gate(side("a", old), [side("b", base[1:])], limits, Rules()).outcome is GateOutcome.OK  # a value of the new
 
 
 def test_what_was_held_down_passes_no_gate_and_fails_it_all_the_same() -> None:

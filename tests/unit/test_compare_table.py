@@ -195,6 +195,18 @@ def test_what_is_not_there_is_said() -> None:
     assert "missing-values" in {warning.code for warning in row.comparison.warnings} and row.runs == (3, 2)
 
 
+@pytest.mark.parametrize(("level", "whole", "part"), [
+    (100.0, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE),
+    (130.0, Verdict.BETTER, Verdict.INCONCLUSIVE),
+    (70.0, Verdict.WORSE, Verdict.WORSE),
+])  # fmt: skip
+def test_runs_without_a_number_are_neither_better_nor_equivalent(level: float, whole: Verdict, part: Verdict) -> None:
+    base, new = (runs({GET: noise(its, 6, scatter=0.005, seed=1)}) for its in (100.0, level))
+    for lost, verdict in (([], whole), ([record({GET: None})], part)):
+        (row,) = compare(side("a", base), [side("b", [*new, *lost])]).rows
+        assert row.verdict is verdict
+
+
 def test_which_rows_there_are() -> None:
     values = {
         ("measure-new", "GET", "obj_per_s"): 1.0,
