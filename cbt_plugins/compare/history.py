@@ -19,7 +19,7 @@ from cbt_plugins.compare.table import Key, Wanted
 from cbt_plugins.formatting import plain, when
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
-from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.results.run_record import UNTRUSTED, RunRecord
 from cbt_plugins.warning_kinds import forbids_verdict
 
 #: runs below which no change of a level can be found
@@ -287,8 +287,8 @@ def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
 def _warnings(history: History) -> Iterator[str]:
     for run in history.runs:
         if not run.usable:
-            changes = [warning.text for warning in run.warnings if warning.code == "changed-file"]
-            yield f"not-usable ({run.source}): its numbers are left out{''.join(f'; {text}' for text in changes)}"
+            reasons = [warning.text for warning in run.warnings if warning.code in ("changed-file", UNTRUSTED)]
+            yield f"not-usable ({run.source}): its numbers are left out{''.join(f'; {text}' for text in reasons)}"
     runs = tuple(run for run in history.runs if run.usable)
     for track in history.tracks:
         without = unrecovered(runs, (track.phase, track.op, track.metric))

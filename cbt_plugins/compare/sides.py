@@ -371,7 +371,8 @@ def _runs(side: str, runs: Runs, rows: Set[Tuple[str, str]]) -> Iterator[Compari
     for run in runs:
         where = f"{side} {run.name}" if len({side_run.source for side_run in runs}) == 1 else f"{side} {run.source}"
         if not run.usable:
-            yield ComparisonWarning("not-usable", where, "the run is incomplete or lost data: do not use its numbers")
+            text = "the run is incomplete, lost data, or is not to be trusted: do not use its numbers"
+            yield ComparisonWarning("not-usable", where, text)
         for warning in run.warnings:
             if severity_of(warning.code) is not Severity.INFO:  # those of rows say it by themselves
                 yield ComparisonWarning(warning.code, where, warning.text)

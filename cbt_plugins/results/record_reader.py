@@ -27,6 +27,7 @@ from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading
 from cbt_plugins.results.run_record import (
     UNREADABLE,
+    UNTRUSTED,
     Measurement,
     ResultWarning,
     RunRecord,
@@ -100,14 +101,16 @@ def _is_summary(path: Path) -> bool:
 
 def record_of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Path]) -> RunRecord:
     """Return the record of one of our own runs, by its summary; `run` is its directory, where there is one."""
+    warnings = tuple(result_warnings(summary))
+    untrusted = any(warning.code == UNTRUSTED and warning.phase is None for warning in warnings)
     return RunRecord(
         source=str(source),
         name=summary["run"]["name"],
         kind="cbt-plugins",
         config=configuration(summary, run),
         measurements=tuple(measurements(summary)),
-        usable=summary["usable"],
-        warnings=tuple(result_warnings(summary)),
+        usable=summary["usable"] and not untrusted,
+        warnings=warnings,
         label=summary["environment"]["versions"].get("ceph"),
         started=summary["phases"][0]["window"]["start"] if summary["phases"] else None,
         run_id=summary["run"]["run_id"],

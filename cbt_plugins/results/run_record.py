@@ -350,8 +350,30 @@ def result_warnings(summary: Mapping[str, Any]) -> Iterator[ResultWarning]:
         also += tuple(scored[name] for name in (warning.get("episode"), *also) if name in scored)
         names = (*loaded.get(phase, ()), *([scored[phase]] if phase in scored else ()))
         yield ResultWarning(warning["code"], text, about, warning.get("op"), also, names)
+    yield from _untrusted(summary, beside, scored)
     for phase in summary["phases"]:
         if phase["loop"] == "open":
             text = f"{phase['name']}: {phase['rate']['asked']:g} requests/s were asked for; compare latencies"
             names = (*loaded[phase["name"]], *([scored[phase["name"]]] if phase["name"] in scored else ()))
             yield from (ResultWarning("rate-given", text, phase["name"], op, loaded=names) for op in _given(phase))
+
+
+#: of a phase that is not to be trusted; without a phase it is about the run
+UNTRUSTED = "phase-status"
+
+
+def _untrusted(
+    summary: Mapping[str, Any], beside: Mapping[str, Sequence[str]], scored: Mapping[str, str]
+) -> Iterator[ResultWarning]:
+    """Yield a warning for each phase of which the run says that it is not to be trusted.
+
+    It is about the run: later phases have the data and the cluster that this phase left. Only the load of a failure of
+    a scorecard, and the wait for a recovery, concern their failures alone.
+    """
+    for phase in summary["phases"]:
+        if phase.get("status") != "degraded":
+            continue
+        name = phase["name"]
+        failures = [scored[name]] if name in scored else beside[name] if phase["kind"] == "wait" else ()
+        text = f"not to be trusted: {name} (see the report)"
+        yield ResultWarning(UNTRUSTED, text, name if failures else None, episodes=tuple(failures))

@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Any, Dict, List, Sequence
 
 import pytest
-from compare_records import noise, record
+from compare_records import noise, record, warning
 
 from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
 from cbt_plugins.compare.table import Choice
@@ -135,10 +135,11 @@ def test_other_configurations_have_a_history_of_their_own() -> None:
 
 def test_runs_that_are_not_usable_are_left_out_and_named() -> None:
     runs = nights([100] * 8)
-    bad = record({GET: 1.0, P99: 1.0}, started=9 * DAY, usable=False, name="bad")
+    bad = record({GET: 1.0, P99: 1.0}, started=9 * DAY, usable=False, name="bad", warnings=warning("phase-status"))
     made = one([*runs, bad])
     assert made.tracks[0].values[-1] is None and min(made.tracks[0].known_values) > 90
-    assert "not-usable (runs/bad): its numbers are left out" in Terminal().text(blocks([made]))
+    text = Terminal().text(blocks([made]))
+    assert "not-usable (runs/bad): its numbers are left out; because of phase-status" in text
 
 
 def test_a_run_that_was_killed_before_its_first_phase_ended() -> None:

@@ -12,7 +12,9 @@ import archive_builder
 import pytest
 from archive_builder import Cluster, Load
 
+from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, of_texts
 from cbt_plugins.compare.sides import forbidding, sides
+from cbt_plugins.compare.table import Rules
 from cbt_plugins.metrics import CLUSTER, METRICS
 from cbt_plugins.results.record_reader import record_of_summary, records_of
 from cbt_plugins.results.result_file import Unreadable
@@ -258,6 +260,50 @@ def test_a_warning_about_a_failure_is_about_its_rows_only() -> None:
     record = failed({"code": "not-clean-before", "text": "x", "episode": "kill failure"})
     assert forbidden(record, "kill failure") == ["not-clean-before"]
     assert forbidden(record, "fail", "GET") == forbidden(record, "kill return") == []
+
+
+def test_a_phase_that_is_not_to_be_trusted_makes_its_run_not_usable(tmp_path: Path) -> None:
+    said = [{"code": "accounting", "text": "3 objects fewer than counted"}]
+    for name, about in (("good", {}), ("bad", {"status": "degraded", "warnings": said})):
+        run = archive_builder.run(tmp_path / name, phases=["fill", "new"])
+        Load(seconds=12).write(run, 1, "fill", 0, kind="fill", role="none", **about)
+        Load(seconds=12).write(run, 2, "new", 100)
+        archive_builder.renamed(run, name)
+        write_summary(summarize(run), tmp_path / f"{name}.json")
+    good, bad = sides([[tmp_path / "good"], [tmp_path / "bad"]])
+    assert good.runs[0].usable and not bad.runs[0].usable
+    assert not records_of(tmp_path / "bad.json")[0].usable
+    assert "not to be trusted: fill (see the report)" in {warning.text for warning in bad.runs[0].warnings}
+    made = gate(good, [bad], GateLimits(tuple(of_texts(["new.GET.obj_per_s>=1"]))), Rules())
+    assert made.outcome is GateOutcome.UNUSABLE
+
+
+def test_a_degraded_failure_of_a_scorecard_limits_this_failure_only() -> None:
+    phases = [{"name": n, "loop": "closed", "kind": "hybrid", "window": {"start": a, "end": b}} for n, a, b in _PHASES]
+    phases[1]["status"] = "degraded"
+    scores = [{"phase": "fail", "labels": ["kill"]}]
+    card = {"failures": [{"name": "node down", "scores": scores}, {"name": "rgw down", "scores": []}]}
+    summary = {"warnings": (), "phases": phases, "failure": None, "scorecard": card}
+    record = RunRecord("x", "x", "cbt-plugins", {}, (), True, tuple(result_warnings(summary)))
+    assert [its.phase for its in record.warnings] == ["fail"]
+    assert forbidden(record, "node down") == forbidden(record, "node down", "GET") == ["phase-status"]
+    assert forbidden(record, "rgw down") == forbidden(record, "last", "GET") == []
+
+
+def test_a_wait_that_was_given_up_limits_the_recovery_that_it_waited_for() -> None:
+    for faults, about in ((True, "fail"), (False, None)):
+        wait = {"name": "fail", "status": "degraded", "kind": "wait", "loop": None, "window": {"start": 90, "end": 99}}
+        episode = {"kind": "failure", "labels": ["kill"], "begin": 50.0, "until": 180.0, "end": 900.0}
+        failure = {"milestones": {"episodes": [episode]}} if faults else None
+        (its,) = result_warnings({"warnings": (), "phases": [wait], "failure": failure})
+        assert (its.code, its.phase) == ("phase-status", about)
+        assert its.is_about("kill failure", CLUSTER)
+
+
+@pytest.mark.parametrize("code", ["job-lost", "generator-died", "torn-rows", "lost-rows", "aggregates"])
+def test_what_lost_a_part_of_the_requests_forbids_a_verdict(code: str) -> None:
+    record = failed({"code": code, "text": "x", "phase": "last"})
+    assert forbidden(record, "last", "GET") == [code] and forbidden(record, "before", "GET") == []
 
 
 def test_the_calibration_is_no_measurement(tmp_path: Path) -> None:
