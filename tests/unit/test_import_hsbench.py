@@ -250,3 +250,38 @@ def test_what_it_printed_is_no_second_client(tmp_path: Path) -> None:
     alone = read_imported(tmp_path)
     shutil.copy(DATA / "printed.txt", tmp_path / "log.txt")
     assert [its.measurements for its in read_imported(tmp_path)] == [its.measurements for its in alone]
+
+
+def _mode(mode: str, loop: int = 0, *, ends: bool = True) -> List[List[Any]]:
+    intervals = [[loop, *row(str(i), 1.0, mode, 100, 0.39, 100)[1:]] for i in range(20)]
+    return intervals + [[loop, *row("TOTAL", 20.0, mode, 2000, 0.39, 100)[1:]]] * ends
+
+
+@pytest.mark.parametrize(
+    ("left", "code"),
+    [
+        ([*_mode("PUT"), *_mode("GET", ends=False)], "torn-output"),
+        (_mode("PUT"), "missing-client"),
+        ([*_mode("PUT"), *_mode("GET"), *_mode("PUT", 1)], "missing-client"),
+        ([*_mode("PUT"), *_mode("GET"), *_mode("PUT", 1), *_mode("GET", 1)], None),
+    ],
+)
+def test_a_client_that_was_broken_off_makes_the_run_unusable(
+    tmp_path: Path, left: List[List[Any]], code: Optional[str]
+) -> None:
+    full = [*_mode("PUT"), *_mode("GET"), *(line for line in [*_mode("PUT", 1), *_mode("GET", 1)] if left[-1][0])]
+    for client, rows in (("client1", full), ("client2", left)):
+        (tmp_path / f"output.0.csv.{client}").write_text(text_of(rows))
+    records = read_imported(tmp_path)
+    assert {its for record in records for its in codes(record)} >= ({code} if code else set())
+    assert records[-1].usable is (code is None)
+    for client, rows in (("client1", left), ("client2", left)):  # both alike: only the torn mode is seen
+        (tmp_path / f"output.0.csv.{client}").write_text(text_of(rows))
+    assert all(record.usable is (code != "torn-output") for record in read_imported(tmp_path))
+
+
+def test_files_of_different_modes_are_no_lost_clients(tmp_path: Path) -> None:
+    for mode in ("PUT", "GET"):
+        (tmp_path / f"{mode}.csv").write_text(text_of(_mode(mode)))
+    (record,) = read_imported(tmp_path)
+    assert record.usable and "missing-client" not in codes(record)

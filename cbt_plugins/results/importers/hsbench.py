@@ -103,7 +103,10 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
         if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
             sizes.add(_size(total))
         parsed.warnings += _warnings(client, part, intervals, total, threads)
-    parsed.usable = not any(warning.code == "threads-lost" for warning in parsed.warnings)
+    if lines and lines[-1]["IntervalName"] != _TOTAL:
+        text = f"{client}: its last mode, {lines[-1]['Mode']}, has no total: it was broken off"
+        parsed.warnings.append(ResultWarning("torn-output", text))
+    parsed.usable = not any(warning.code in ("threads-lost", "torn-output") for warning in parsed.warnings)
     if len(sizes) == 1:
         parsed.config["load.op_size"] = sizes.pop()
     if not parsed.loops:

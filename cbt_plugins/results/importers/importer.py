@@ -11,7 +11,7 @@ import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.client_parts import Parsed, Part, measurements
@@ -123,6 +123,8 @@ class ClientImporter(Importer):
                 loops.setdefault(loop, []).extend(parts)
         for loop, parts in loops.items():
             lines, part_warnings, complete = measurements(parts)
+            lost = list(_lost_clients(parts, loops.values()))
+            part_warnings += lost
             if not self.has_clock:
                 lines = [replace(line, start=_sum(line.start, begun)) for line in lines]
             if not self.has_clock and len(parsed) > 1:
@@ -136,7 +138,7 @@ class ClientImporter(Importer):
                 kind=self.kind,
                 config=_config(results, parsed, parts),
                 measurements=tuple(lines),
-                usable=usable and complete,
+                usable=usable and complete and not lost,
                 failure=faults.recovery if faults else None,
                 warnings=(*warnings, *part_warnings),
                 started=min(
@@ -144,6 +146,25 @@ class ClientImporter(Importer):
                     default=begun,
                 ),
             )
+
+
+def _lost_clients(parts: Sequence[Part], loops: Iterable[Sequence[Part]]) -> Iterator[ResultWarning]:
+    """Yield a warning for each phase of a loop without a client that is in another phase, or loop, beside its clients.
+    """
+    clients_of_phases = [clients for loop_parts in loops for clients in _clients(loop_parts).values()]
+    for phase, clients in _clients([part for part in parts if not part.prepares]).items():
+        lost = {client for group in clients_of_phases if group & clients for client in group} - clients
+        if lost:
+            text = f"{phase}: no result of {', '.join(sorted(lost))}: the numbers are of the other clients"
+            yield ResultWarning("missing-client", text)
+
+
+def _clients(parts: Sequence[Part]) -> Dict[str, Set[str]]:
+    """Return the clients of each phase; fio's jobs have their number behind a colon."""
+    clients: Dict[str, Set[str]] = {}
+    for part in parts:
+        clients.setdefault(part.phase, set()).add(part.client.split(":")[0])
+    return clients
 
 
 def _sum(*values: Optional[float]) -> Optional[float]:
@@ -203,9 +224,7 @@ def _config(results: ResultFiles, parsed: Sequence[Parsed], parts: Sequence[Part
     config = {**{key: value for key, value in written.items() if key not in agreed}, **agreed}
     if "benchmark" in written:
         config["benchmark"] = written["benchmark"]
-    phases = list(dict.fromkeys(part.phase for part in parts))
-    # fio's jobs have their number behind a colon
-    clients = [{part.client.split(":")[0] for part in parts if part.phase == phase} for phase in phases]
-    config["load.processes"] = max(map(len, clients), default=0)
-    config["phases"] = " ".join(phases)
+    clients_of_phase = _clients(parts)
+    config["load.processes"] = max(map(len, clients_of_phase.values()), default=0)
+    config["phases"] = " ".join(clients_of_phase)
     return {key: config[key] for key in sorted(config) if config[key] is not None}
