@@ -37,6 +37,8 @@ class WarningKind:
     #: phase; a warning with an operation about its rows and the rows of all operations; a warning without phase and
     #: operation about the entire run.
     forbids_verdict: bool = False
+    #: the same for these metrics only (shell patterns)
+    forbids_verdict_on: Tuple[str, ...] = ()
     #: something other than the cluster limited these metrics (shell patterns): compare calls no row of these metrics
     #: better or equivalent, if the warning is about the row
     caps: Tuple[str, ...] = ()
@@ -53,6 +55,8 @@ def _info(code: str, text: str) -> WarningKind:
 #: metrics without meaning if the rate was given, or if the load was too small
 _OF_RATE = ("*_per_s", "throughput_share")
 _OF_LOAD = (*_OF_RATE, "*_ms", "p99_ratio", "bad_s")
+#: metrics of what nodes and daemons used
+_OF_NODES = ("cores", "cores_per_gb_s", "cpu_ms_per_op", "ops_per_core", "rgw_osd_ratio", "rss_mib")
 
 # fmt: off
 _ALL = (
@@ -111,7 +115,7 @@ _ALL = (
     WarningKind("unfinished-request", "the slowest request did not finish, so it has no row"),
     WarningKind("clock-offset", "the clock of a node differs from the run's clock"),
     WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD),
-    WarningKind("resources-gap", "the samples of a node have gaps"),
+    WarningKind("resources-gap", "the samples of a node have gaps", forbids_verdict_on=_OF_NODES),
     WarningKind("monitor-limited", "a monitor could not watch all of its targets"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
     WarningKind("swapping", "a node swapped memory"),
@@ -233,14 +237,18 @@ def severity_of(code: str) -> Severity:
     return KINDS[code].severity if code in KINDS else Severity.WARNING
 
 
-def forbids_verdict(code: str) -> bool:
-    """Return whether a warning of this kind makes a comparison inconclusive."""
-    return code in KINDS and KINDS[code].forbids_verdict
+def forbids_verdict(code: str, metric: str = "*") -> bool:
+    """Return whether a warning of this kind makes a comparison of a metric (without it: of any) inconclusive."""
+    kind = KINDS.get(code)
+    return kind is not None and (kind.forbids_verdict or _takes(kind.forbids_verdict_on, metric))
 
 
 def caps(code: str, metric: str = "*") -> bool:
     """Return whether a warning of this kind forbids "better" and "equivalent" of a metric (without it: of any)."""
-    patterns = KINDS[code].caps if code in KINDS else ()
+    return code in KINDS and _takes(KINDS[code].caps, metric)
+
+
+def _takes(patterns: Tuple[str, ...], metric: str) -> bool:
     return bool(patterns) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in patterns)
 
 

@@ -191,7 +191,7 @@ def _track(
 def _level_warnings(name: str, runs: Sequence[RunRecord], key: Key) -> Tuple[List[LevelWarning], int]:
     """Return the warnings of a level's runs that forbid a verdict, each kind once, and how many runs have any."""
     having = [
-        [warning for warning in run.warnings if forbids_verdict(warning.code) and warning.is_about(*key[:2])]
+        [warning for warning in run.warnings if forbids_verdict(warning.code, key[2]) and warning.is_about(*key[:2])]
         for run in runs
     ]
     texts_by_code: Dict[str, List[str]] = {}

@@ -301,7 +301,7 @@ def forbidding(side: str, runs: Runs, key: Tuple[str, str, str]) -> Tuple[Statis
     phase, op, metric = key
     texts_by_code: Dict[str, List[str]] = {}
     for warning in (warning for run in runs for warning in run.warnings):
-        if (forbids_verdict(warning.code) or caps(warning.code, metric)) and warning.is_about(phase, op):
+        if (forbids_verdict(warning.code, metric) or caps(warning.code, metric)) and warning.is_about(phase, op):
             texts_by_code.setdefault(warning.code, []).append(warning.text)
     suffixes = {
         code: f" (and {len(texts) - 1} more)" if len(texts) > 1 else "" for code, texts in texts_by_code.items()

@@ -22,8 +22,8 @@ from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.importers.cbt import cluster_of
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.nodes.counters import FOLDER
-from cbt_plugins.results.nodes.resources import counter_of_rates, of_window, read_nodes
-from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.results.nodes.resources import Unseen, counter_of_rates, of_window, read_nodes, resource_warnings
+from cbt_plugins.results.nodes.usage import Networks, roles_at
 from cbt_plugins.results.result_file import NotThere, PackedFile, Unreadable, reading
 from cbt_plugins.results.run_record import (
     UNREADABLE,
@@ -172,7 +172,11 @@ def _watched(run: Path, record: RunRecord) -> RunRecord:
     except Unreadable as e:
         return replace(record, warnings=(*record.warnings, ResultWarning("damaged-archive", str(e))))
     lines = [line for phase, usage in used.items() for line in of_resources(phase, usage)]
-    return replace(record, used=used, measurements=(*record.measurements, *lines))
+    gaps = (warning for warning in resource_warnings({"phases": used}, ()) if warning["code"] == "resources-gap")
+    warnings = (ResultWarning(gap["code"], f"{gap['phase']}: {gap['text']}", gap["phase"]) for gap in gaps)
+    return replace(
+        record, used=used, measurements=(*record.measurements, *lines), warnings=(*record.warnings, *warnings)
+    )
 
 
 def _usage_of(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
@@ -196,7 +200,9 @@ def _usage_of(run: Path, record: RunRecord, cluster: Mapping[str, Any]) -> Dict[
             load["ceiling"] = None
             rates = ((m.start or 0.0, m.step, m.series or ()) for m in measurements if _counts(m))
             load["served"] = counter_of_rates(rates)
-            usage_of_phase[phase] = of_window(watched_nodes, window, load, roles_in(cluster), Networks())
+            roles = roles_in(cluster)
+            missing = {n.name: roles_at(n, roles) for n in nodes if not n.processors.meets(*window)}
+            usage_of_phase[phase] = of_window(watched_nodes, window, load, roles, Networks(), Unseen(missing, 0))
     return usage_of_phase
 
 

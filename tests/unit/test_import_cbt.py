@@ -10,6 +10,7 @@ from typing import Any, Dict
 import pytest
 import resources_lines
 
+from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.results.importers import cbt
 from cbt_plugins.results.record_reader import read_imported, records_of
 from cbt_plugins.results.result_file import Unreadable
@@ -148,3 +149,25 @@ def test_what_the_nodes_did_beside_it(tmp_path: Path, capsys: pytest.CaptureFixt
     out = capsys.readouterr().out
     assert "CPU, memory and disks by daemon class" in out and "bottleneck: " in out
     assert "randread  osd" not in out  # classes of daemons are no operations
+
+
+def test_what_was_not_watched_beside_it_is_no_verdict(tmp_path: Path) -> None:
+    """One of two nodes was watched during a part of the phase; a third one before it only."""
+    shutil.copytree(DATA / "results", tmp_path / "results")
+    run = tmp_path / "results" / "00000000" / "id-606b4c0d"
+    (plain,) = read_imported(run)
+    start = next(its.start for its in plain.measurements if its.start is not None)
+    osd = resources_lines.Made(daemons=[("osd", "0", 1.5, 100)], busy=0.5)
+    for name, seconds, begin in (("node1", 60, start - 20), ("node2", 22, start - 20)):
+        resources_lines.write(run, name, osd, seconds=seconds, begin=begin)
+    (record,) = read_imported(run)
+    (gap,) = (warning for warning in record.warnings if warning.code == "resources-gap")
+    assert gap.phase == "randread" and "node2" in gap.text and "node1" not in gap.text
+    assert value(record, "randread", "ops_per_core") > 0
+    for metric, said in (("ops_per_core", ["resources-gap"]), ("obj_per_s", [])):
+        assert [its.code for its in forbidding("new", (record,), ("randread", "total", metric))] == said
+    rgw = resources_lines.Made(daemons=[("rgw", "a", 1.5, 100)])
+    resources_lines.write(run, "node3", rgw, seconds=10, begin=start - 20)
+    (record,) = read_imported(run)
+    assert "node3 (0 %)" in next(warning.text for warning in record.warnings if warning.code == "resources-gap")
+    assert not [line for line in record.measurements if line.metric == "ops_per_core"]

@@ -18,6 +18,7 @@ from cbt_plugins.compare.output import data
 from cbt_plugins.compare.sides import sides
 from cbt_plugins.compare.table import compare
 from cbt_plugins.formatting import several
+from cbt_plugins.metrics import METRICS, MetricSource, from_source
 from cbt_plugins.report.export.teuthology import write_collected
 from cbt_plugins.results.run_record import UNREADABLE
 from cbt_plugins.results.sql.summary_tables import TABLES
@@ -57,6 +58,13 @@ def test_what_is_invalid_forbids_a_verdict_and_what_informs_forbids_none() -> No
         assert not (kind.forbids_verdict and kind.severity is Severity.INFO), kind
     # another distribution's importer may have kinds of its own
     assert severity_of("agent-lost") is Severity.WARNING and not forbids_verdict("agent-lost")
+
+
+def test_a_gap_forbids_verdicts_on_what_nodes_used_and_on_nothing_else() -> None:
+    of_nodes = (MetricSource.CLASS, MetricSource.NODES, MetricSource.THREADS)
+    used = {metric.key for source in of_nodes for metric in from_source(source)}
+    assert {key for key in METRICS if forbids_verdict("resources-gap", key)} == used
+    assert forbids_verdict("resources-gap") and forbids_verdict("job-lost", "p99_ms")
 
 
 def test_one_text_for_each_kind_with_what_it_covers() -> None:
