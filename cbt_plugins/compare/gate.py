@@ -206,7 +206,8 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     A share L: regression when the row is worse by more than L beyond chance: the test is against the limit, and not
     against 0 (Holm over all rows of the gate); ok when it is surely worse by less than L (a one-sided test of alpha:
     the inner interval ends before L); inconclusive otherwise. A value: regression when the interval of the new runs
-    lies beyond it, ok when it lies before it, inconclusive otherwise; of a single run its value decides.
+    lies beyond it, ok when it lies before it, inconclusive otherwise. Of a single run its value decides, of two runs
+    both do.
     """
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
@@ -292,8 +293,10 @@ def _value(row: Row, limit: Limit) -> Tuple[GateOutcome, str]:
     low, high = estimate.low, estimate.high
     if estimate.forbidden_by:
         return GateOutcome.INCONCLUSIVE, estimate.forbidden_by.code
-    if row.runs[1] == 1 or low is None or high is None:
+    if row.runs[1] == 1:
         low = high = estimate.value
+    elif low is None or high is None:
+        low, high = row.new_range
     beyond = low > limit.most if limit.most is not None else high < (limit.least or 0.0)
     before = high <= limit.most if limit.most is not None else low >= (limit.least or 0.0)
     subject = "the value" if low == high else "the interval"

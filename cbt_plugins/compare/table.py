@@ -187,6 +187,7 @@ class Row:
     against: Optional[Comparison] = None  # of the new side with the limit, not yet judged
     allowed: Optional[float] = None  # by the limit, on the scale of the comparison
     runs_without: Tuple[int, int] = (0, 0)  # runs of the base, of the contender, that have no number
+    new_range: Tuple[float, float] = (nan, nan)  # the lowest and the highest value of the contender
 
     @property
     def key(self) -> Key:
@@ -394,6 +395,12 @@ class _Sides:
     def _times(self) -> Optional[Times]:
         return None if self.repeated else self.times
 
+    @property
+    def new_range(self) -> Tuple[float, float]:
+        """The lowest and the highest value of the new side."""
+        _, b = self._values
+        return float(b.min()), float(b.max())
+
     def way(self, comparison: Comparison) -> str:
         if self.seconds:
             return "seconds"
@@ -453,7 +460,8 @@ def _row(
     against = None if allowed is None else replace(values.compared(allowed), base=base_estimate, new=new_estimate)
     way = values.way(comparison)
     without = (len(case.base) - len(base), len(case.new) - len(new))
-    return Row(contender, case.title, *key, way, values.counts, comparison, against, allowed, without)
+    judged = (comparison, against, allowed)
+    return Row(contender, case.title, *key, way, values.counts, *judged, without, values.new_range)
 
 
 def _present(values: Values) -> List[Measurement]:

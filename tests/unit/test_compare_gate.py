@@ -144,6 +144,18 @@ def test_single_runs_have_values_and_no_changes_of_percentiles() -> None:
     assert told == [GateOutcome.INCONCLUSIVE, GateOutcome.OK, GateOutcome.REGRESSION]
 
 
+@pytest.mark.parametrize(("values", "word"), [
+    ((5.0, 16.5), "inconclusive"),
+    ((5.0, 10.5), "ok"),
+    ((11.5, 16.5), "regression"),
+])  # fmt: skip
+def test_of_two_runs_both_must_keep_a_limit(values: Tuple[float, float], word: str) -> None:
+    base, new = runs({P99: [10.0, 10.1]}), runs({P99: values}, begin=0.5)
+    (ruling,) = gate(side("a", base), [side("b", new)], GateLimits((limit("p99_ms", "<=11"),)), Rules()).rulings
+    assert ruling.outcome.word == word
+    assert ruling.why.startswith("the interval")
+
+
 def test_of_a_single_run_its_value_decides_although_its_seconds_scatter() -> None:
     values = noise(100.0, 60, scatter=0.2, seed=5)
     both = side("a", [record({GET: values})])
