@@ -12,6 +12,7 @@ from typing import Any, Dict, List, Optional
 import numpy as np
 import pytest
 
+from cbt_plugins.compare.configuration_differences import conflicts
 from cbt_plugins.results.importers import fio
 from cbt_plugins.results.record_reader import read_imported
 from cbt_plugins.results.result_file import Unreadable, read_unpacked
@@ -412,3 +413,15 @@ def test_a_job_without_any_request_is_not_usable(tmp_path: Path) -> None:
     (record,) = read_imported(tmp_path / "groups.json")
     assert not record.usable
     assert [its.text.endswith("did no I/O") for its in record.warnings if its.code == "no-requests"] == [True]
+
+
+def test_latencies_of_two_kinds_are_not_compared(tmp_path: Path) -> None:
+    """clat begins at the submission of a request, lat before it: p99 of both is not one metric."""
+    data = raw(DATA / "v3.1.json")
+    for name in ("clat", "lat"):
+        (tmp_path / f"{name}.json").write_text(json.dumps(data))
+        for job in data["jobs"]:
+            for section in filter(lambda its: its.get("clat_ns", {}).get("percentile"), map(job.get, fio.DIRECTIONS)):
+                section.setdefault("lat_ns", {}).update(section.pop("clat_ns"))
+    (clat,), (lat,) = (read_imported(tmp_path / f"{name}.json") for name in ("clat", "lat"))
+    assert [(its.key, its.base, its.new) for its in conflicts(clat, lat)] == [("load.latency", "clat", "lat")]

@@ -193,8 +193,8 @@ def _config(options: Mapping[str, Any], jobs: Sequence[FioJob]) -> Iterator[Tupl
         if option in same or not any(option in options_of_job for options_of_job in every):
             yield key, int(same.get(option) or 1)
     most = [max(_sections(job).values(), key=_requests, default={}) for job in jobs]
-    clats = {_latency(section)[0] for section in most}
-    yield "fio.latency", "+".join(sorted(clats))
+    measured = {_latency(section)[0] for section in most}
+    yield "load.latency", "+".join(sorted(measured))
 
 
 def parse_block_size(text: str) -> Any:
