@@ -17,6 +17,7 @@ from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
 from cbt_plugins.compare.table import Allowance, Choice, Compared, Key, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.yaml_source import YamlSource
+from cbt_plugins.formatting import several
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction, MetricSource
 
@@ -184,16 +185,24 @@ class Ruling:
 
 @dataclass(frozen=True)
 class Gated:
-    """A comparison with its rulings. `rulings` are in the order of the rows, then of what is missing."""
+    """A comparison with its rulings. `rulings` are in the order of the rows, then of what is missing.
+
+    `rulings_alone` are on the values of configurations that only a contender has.
+    """
 
     compared: Compared
     rulings: Tuple[Ruling, ...]
+    rulings_alone: Tuple[Ruling, ...] = ()
+
+    @property
+    def every_ruling(self) -> Tuple[Ruling, ...]:
+        return (*self.rulings, *self.rulings_alone)
 
     @property
     def outcome(self) -> GateOutcome:
         if not self.compared.usable:
             return GateOutcome.UNUSABLE
-        outcomes = {ruling.outcome for ruling in self.rulings}
+        outcomes = {ruling.outcome for ruling in self.every_ruling}
         order = (GateOutcome.REGRESSION, GateOutcome.INCONCLUSIVE)
         return next((outcome for outcome in order if outcome in outcomes), GateOutcome.OK)
 
@@ -207,13 +216,14 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     against 0 (Holm over all rows of the gate); ok when it is surely worse by less than L (a one-sided test of alpha:
     the inner interval ends before L); inconclusive otherwise. A value: regression when the interval of the new runs
     lies beyond it, ok when it lies before it, inconclusive otherwise. Of a single run its value decides, of two runs
-    both do.
+    both do. Configurations that only a contender has are held to the limits of values.
     """
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
     missing = [warning for section in compared.sections for warning in section.missing]
     missing += _missing_cases(compared, limits)
-    for limit in limits.idle([*keys, *(warning.key for warning in missing)]):
+    alone = list(_values_alone(compared, limits))
+    for limit in limits.idle([*keys, *(warning.key for warning in missing), *(key for key, _ in alone)]):
         raise ValueError(f"limit {_name(limit)} matches nothing: {_there_is(compared)}")
     beyond = _beyond(compared.rows, rules.alpha)
     rulings = [_ruling(row, limits, i in beyond) for i, row in enumerate(compared.rows)]
@@ -221,7 +231,20 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
         limit_of = limits.of(warning.key)
         assert limit_of is not None
         rulings.append(Ruling(warning.where, limit_of, GateOutcome.INCONCLUSIVE, warning.text))
-    return Gated(compared, tuple(rulings))
+    return Gated(compared, tuple(rulings), tuple(ruling for _, ruling in alone))
+
+
+def _values_alone(compared: Compared, limits: GateLimits) -> Iterator[Tuple[Key, Ruling]]:
+    """Yield the rulings on the values with a limit in configurations that only a contender has."""
+    for alone in compared.alone:
+        if alone.side == compared.base.name:
+            continue
+        side = Side(alone.side, alone.runs)
+        for section in compare(side, [side], limits, replace(compared.rules, scale=None)).sections:
+            for row in section.rows:
+                limit = limits.of(row.key)
+                if limit is not None and not limit.is_of_change:
+                    yield row.key, _ruling(replace(row, case=alone.title), limits, beyond=False)
 
 
 def _missing_cases(compared: Compared, limits: GateLimits) -> Iterator[ComparisonWarning]:
@@ -342,6 +365,8 @@ def blocks(gated: Gated) -> List[Block]:
             output.notes([*section.warnings, *output.of_rows(section.rows)]),
         ]
     parts.append(Notes("missing numbers", tuple(f"{ruling.row}: {ruling.why}" for ruling in rulings)))
+    alone = (f"{ruling.row}: {ruling.outcome.word}: {ruling.why}" for ruling in gated.rulings_alone)
+    parts.append(Notes("limits of values in configurations that the base does not have", tuple(alone)))
     parts.append(Notes("not compared", compared.not_compared))
     parts.append(Words((outcome_line(gated),)))
     return parts
@@ -356,9 +381,13 @@ def _line(row: Row, ruling: Ruling) -> Tuple[str, ...]:
 def outcome_line(gated: Gated) -> str:
     """Return the outcome, its exit status and the numbers of rulings."""
     counts: Dict[str, int] = {}
-    for ruling in gated.rulings:
+    for ruling in gated.every_ruling:
         counts[ruling.outcome.word] = counts.get(ruling.outcome.word, 0) + 1
     summary = ", ".join(f"{n} {word}" for word, n in sorted(counts.items()))
+    compared = gated.compared
+    added = sum(alone.side != compared.base.name for alone in compared.alone)
+    if added:
+        summary += f"; not compared: {several(added, 'configuration')} that the base does not have"
     return f"{gated.outcome.word} (exit status {gated.outcome.value}): {summary}"
 
 
@@ -366,7 +395,7 @@ def data(gated: Gated) -> Dict[str, Any]:
     """Return the comparison as plain values, with the rulings."""
     rulings = [
         {"row": ruling.row, "limit": ruling.limit.text, "outcome": ruling.outcome.word, "why": ruling.why}
-        for ruling in gated.rulings
+        for ruling in gated.every_ruling
     ]
     return {**output.data(gated.compared), "rulings": rulings, "outcome": gated.outcome.word}
 

@@ -56,7 +56,7 @@ class Alone:
     """Runs of one side in a configuration that the other side does not have."""
 
     side: str
-    title: str  # of the base: as that of a case
+    title: str  # as that of a case
     runs: Runs
     text: str  # one sentence
 
@@ -64,18 +64,20 @@ class Alone:
 def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Case], List[Alone]]:
     """Return the cases of both sides, and what only one side has. Raises Incomparable if no case matches."""
     base_groups, new_groups = groups(base.runs), groups(new.runs)
+    left = list(zip(titles(new_groups), new_groups))
     pairs: List[Tuple[Runs, Runs]] = []
     alone = []
     for title, group in zip(titles(base_groups), base_groups):
-        match = next((candidate for candidate in new_groups if not conflicts(group[0], candidate[0], scale)), None)
+        match = next((candidate for candidate in left if not conflicts(group[0], candidate[1][0], scale)), None)
         if match is None:
-            alone.append(Alone(base.name, title, group, f"only in {base.name}: {_nearest(group, new_groups, scale)}"))
+            nearest = _nearest(group, [runs for _, runs in left], scale)
+            alone.append(Alone(base.name, title, group, f"only in {base.name}: {nearest}"))
         else:
-            new_groups.remove(match)
-            pairs.append((group, match))
+            left.remove(match)
+            pairs.append((group, match[1]))
     if not pairs:
         raise _incomparable(base, new, scale)
-    alone += [Alone(new.name, "", group, f"only in {new.name}: {_names(group)}") for group in new_groups]
+    alone += [Alone(new.name, title, group, f"only in {new.name}: {_names(group)}") for title, group in left]
     names = titles([base_runs for base_runs, _ in pairs])
     return [Case(title, a, b, tuple(differing(a, b))) for title, (a, b) in zip(names, pairs)], alone
 

@@ -10,6 +10,7 @@ from typing import Any, Dict, List, Optional, Set, Tuple
 import pytest
 from compare_records import noise, record, runs, side, warning
 
+from cbt_plugins.compare.configuration_differences import Scale
 from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config.errors import ConfigError
@@ -189,6 +190,27 @@ def test_a_configuration_that_the_new_side_lacks_cannot_be_told() -> None:
     assert f"missing numbers\n - {row}: only in a: " in Terminal().text(blocks(made))
     more = gate(side("a", few), [side("b", [*few, *many])], limits, Rules())
     assert len(more.rulings) == 1
+    added = "ok (exit status 0): 1 ok; not compared: 1 configuration that the base does not have\n"
+    assert Terminal().text(blocks(more)).endswith(added)
+
+
+def test_a_configuration_that_the_base_lacks_is_held_to_limits_of_values() -> None:
+    few, many = (
+        runs({GET: noise(level, 6, scatter=0.005, seed=i)}, begin=10.0 * i, config={"phase.measure-new.workers": its})
+        for i, (level, its) in enumerate(((100, 16), (50, 64)))
+    )
+    row = "phase.measure-new.workers=64/measure-new/GET/obj_per_s"
+    for text, outcome in (("GET.obj_per_s>=90", "regression"), ("GET.obj_per_s>=40", "ok")):
+        limits = GateLimits(tuple(of_texts([text])))
+        made = gate(side("a", few), [side("b", [*few, *many])], limits, Rules())
+        assert made.outcome.word == outcome
+        assert [(its.row, its.outcome.word) for its in made.rulings_alone] == [(row, outcome)]
+        assert f"{row}: {outcome}: " in Terminal().text(blocks(made))
+        assert row in {its["row"] for its in data(made)["rulings"]}
+    scaled = Rules(scale=Scale(3, 5))
+    bigger = [replace(run, config={**run.config, "cluster.osd_nodes": 5}) for run in (*few, *many)]
+    made = gate(side("a", few), [side("b", bigger)], limits, scaled)
+    assert [its.row for its in made.rulings_alone] == [row]
 
 
 def test_data_that_is_not_usable_comes_before_all_else() -> None:
