@@ -17,6 +17,8 @@ from cbt_plugins.journal import MOST
 
 #: decompressed bytes at a time: the rows of a chunk, as Python strings, should stay in the processor's cache
 _CHUNK = 1 << 17
+#: compressed bytes that zstd is given at a time: 4 of them can be 128 KiB
+_PIECE = 1 << 10
 
 
 #: what parsing damaged data raises; any other error may be a mistake of ours
@@ -157,20 +159,26 @@ class PackedFile:
 
     def _members(self, raw: BinaryIO, new: Callable[[], Any]) -> Iterator[bytes]:
         """Yield the data of frames one after the other; `new` makes the decompressor of one frame."""
-        member, complete = new(), True
+        member, complete, plain = new(), True, b""
         data = raw.read(_CHUNK >> 3)
         while data:
+            piece, data = data[:_PIECE], data[_PIECE:]
             try:
-                plain = member.decompress(data)
+                plain += member.decompress(piece)
             except Exception as e:  # each module has its own error class
                 self.torn = f"damaged zstd data ({e})"
-                return
-            if plain:
-                yield plain
-            complete, data = member.eof, member.unused_data if member.eof else b""
+                break
+            complete = member.eof
             if complete:
-                member = new()
+                member, data = new(), member.unused_data + data
+            if plain and (len(plain) >= _CHUNK or not data):
+                yield plain
+                plain = b""
             data = data or raw.read(_CHUNK >> 3)
+        if plain:
+            yield plain
+        if self.torn:
+            return
         if not complete:
             self.torn = "the zstd stream has no end"
 

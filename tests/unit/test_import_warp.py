@@ -212,6 +212,17 @@ def test_a_torn_file_counts_and_says_so(tmp_path: Path) -> None:
     assert "torn-rows" in codes(record) and value(record, "GET", "obj_per_s") > 0
 
 
+def test_a_small_file_does_not_fill_the_memory(tmp_path: Path) -> None:
+    zstandard = pytest.importorskip("zstandard")
+    packer = zstandard.ZstdCompressor().compressobj()
+    blanks = b" " * (1 << 24)
+    data = [packer.compress(b'{"v": 2, "commandline": "warp get"')]
+    data += [packer.compress(blanks) for _ in range(17)]
+    (tmp_path / "x.json.zst").write_bytes(b"".join(data) + packer.flush())
+    with pytest.raises(Unreadable, match="has more than"):
+        read_imported(tmp_path / "x.json.zst")
+
+
 def test_what_is_nothing_of_warp_is_refused(tmp_path: Path) -> None:
     for text in ('{"v": 2, "commandline": "warp get"}', made.HEADER, "idx\tthread\top\tx\n"):
         (tmp_path / "x").write_text(text)

@@ -223,6 +223,14 @@ def test_zstd_by_module(tmp_path: Path) -> None:
     assert b"".join(whole.chunks()) == b"a\nb\nc\nd\n" and whole.torn is None
 
 
+def test_no_piece_of_a_small_file_fills_the_memory(tmp_path: Path) -> None:
+    """A kilobyte of zstd can be hundreds of megabytes."""
+    zstandard = pytest.importorskip("zstandard")
+    (tmp_path / "x.zst").write_bytes(zstandard.ZstdCompressor().compress(bytes(1 << 27)))
+    sizes = [len(chunk) for chunk in PackedFile(tmp_path / "x.zst").chunks()]
+    assert sum(sizes) == 1 << 27 and max(sizes) < 1 << 26
+
+
 @pytest.mark.parametrize("end", [False, True])
 def test_gzip_unpacked_here(tmp_path: Path, end: bool) -> None:
     path = tmp_path / "x.gz"

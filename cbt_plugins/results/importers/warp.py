@@ -29,7 +29,7 @@ from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import by_client
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
-from cbt_plugins.results.result_file import PackedFile, Unreadable
+from cbt_plugins.results.result_file import Unreadable, read_unpacked
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
 
 #: the phase of all operations of a run: warp's run side by side
@@ -66,12 +66,11 @@ class WarpImporter(Importer):
 
 def _aggregated(path: Path) -> List[RunRecord]:
     """Return the record of one file. Raises Unreadable."""
-    source = PackedFile(path)
     try:
-        data = json.loads(b"".join(source.chunks()).decode("utf-8", "replace"))
+        data = json.loads(read_unpacked(path))
         table: Mapping[str, Op] = data["by_op_type"]
     except (ValueError, KeyError, TypeError) as e:
-        raise Unreadable(f"{path}: no data of warp: {source.torn or e}") from e
+        raise Unreadable(f"{path}: no data of warp: {e}") from e
     warnings: List[ResultWarning] = list(_WARNINGS)
     op_measurements: List[Measurement] = []
     for name, op in sorted((table or {}).items()):
