@@ -132,6 +132,21 @@ def test_an_archive_of_nothing_is_refused(tmp_path: Path) -> None:
         read_imported(tmp_path / "nothing")
 
 
+@pytest.mark.parametrize("text", [
+    "cluster: &a {x: *a, benchmark: fio}",
+    "cluster: {benchmark: fio, x: &a [*a]}",
+    "cluster: {benchmark: fio, deep: " + "[" * 5000 + "]" * 5000 + "}",
+    "".join(f"k{i}: &k{i} {{{', '.join(f'v{j}: *k{i - 1}' if i else f'v{j}: 0' for j in range(10))}}}\n"
+            for i in range(9)) + "cluster: *k8\n",
+    "x: &x " + "a" * 10**5 + "\ncluster: {benchmark: fio, y: [" + "*x, " * 20000 + "]}\n",
+], ids=["in itself", "list in itself", "deep", "many", "long"])  # fmt: skip
+def test_aliases_of_a_configuration_do_not_fill_the_memory(tmp_path: Path, text: str) -> None:
+    (tmp_path / "benchmark_config.yaml").write_text(text)
+    assert cbt.configuration(tmp_path) == {}
+    (tmp_path / "benchmark_config.yaml").write_text("cluster: {benchmark: fio, x: &x [1, 2], y: *x}")
+    assert cbt.configuration(tmp_path) == {"benchmark": "fio", "load.x": "1 2", "load.y": "1 2"}
+
+
 def test_what_the_nodes_did_beside_it(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """Samples of the monitor `resources`, which CBT collects into the run's folder."""
     shutil.copytree(DATA / "results", tmp_path / "results")

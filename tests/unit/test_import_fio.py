@@ -13,6 +13,9 @@ import numpy as np
 import pytest
 
 from cbt_plugins.compare.configuration_differences import conflicts
+from cbt_plugins.compare.gate import GateLimits, GateOutcome, gate, of_texts
+from cbt_plugins.compare.sides import Side
+from cbt_plugins.compare.table import Rules
 from cbt_plugins.results.importers import fio
 from cbt_plugins.results.record_reader import read_imported
 from cbt_plugins.results.result_file import Unreadable, read_unpacked
@@ -413,6 +416,23 @@ def test_a_job_without_any_request_is_not_usable(tmp_path: Path) -> None:
     (record,) = read_imported(tmp_path / "groups.json")
     assert not record.usable
     assert [its.text.endswith("did no I/O") for its in record.warnings if its.code == "no-requests"] == [True]
+
+
+def test_blank_lines_behind_a_document_are_no_work(tmp_path: Path) -> None:
+    """From each of them a pattern that takes line feeds would look through all of the others: half a minute."""
+    text = (DATA / "v3.1.json").read_text()
+    (tmp_path / "x.json").write_text(text + "\n" * 10**5)
+    assert value(read_imported(tmp_path / "x.json")[0], "read", "obj_per_s") > 0
+
+
+def test_a_percentile_that_is_no_number_is_none(tmp_path: Path) -> None:
+    data = raw(DATA / "v3.1.json")
+    data["jobs"][0]["read"]["clat_ns"]["percentile"]["99.000000"] = float("nan")
+    (tmp_path / "x.json").write_text(json.dumps(data))
+    (record,) = read_imported(tmp_path / "x.json")
+    assert value(record, "read", "p99_ms") is None and value(record, "read", "p50_ms") > 0
+    made = gate(Side("a", (record,)), [Side("b", (record,))], GateLimits(tuple(of_texts(["p99_ms<=9"]))), Rules())
+    assert made.outcome is GateOutcome.INCONCLUSIVE
 
 
 def test_latencies_of_two_kinds_are_not_compared(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ samples in the run's directory.
 
 from __future__ import annotations
 
+import math
 import re
 from dataclasses import dataclass
 from pathlib import Path
@@ -39,6 +40,8 @@ _NAMES = frozenset(_WORDS.split())
 #: CBT's name -> ours
 _LOAD = {"iodepth": "queue_depth", "concurrent_ops": "queue_depth", "bs": "op_size"}
 _OBJECTS = {"buckets": "objects.buckets", "objects": "objects.count"}
+#: values in a file, its aliases followed; characters of a text that counts as one of them
+_MOST_VALUES, _LONG = 100_000, 100
 _SECRET = re.compile(r"(password|passwd|secret|token|access_?key|(^|_)key$)", re.IGNORECASE)
 
 
@@ -78,9 +81,25 @@ def _yaml(path: Path) -> Mapping[str, Any]:
 
     try:
         data = yaml.safe_load(read_text(path))
-    except (OSError, ValueError, yaml.YAMLError):
+        return data if isinstance(data, dict) and _extent(data, {}) <= _MOST_VALUES else {}
+    except (OSError, ValueError, RecursionError, yaml.YAMLError):
         return {}
-    return data if isinstance(data, dict) else {}
+
+
+def _extent(value: Any, extents: Dict[int, float]) -> float:
+    """Return the number of values in a value, aliases followed; a long text, or key, counts as several.
+
+    `extents` are those of lists and mappings, by id; that of one that contains itself is infinite.
+    """
+    if isinstance(value, (str, bytes)):
+        return 1 + len(value) // _LONG
+    if not isinstance(value, (dict, list, tuple, set)):
+        return 1
+    if id(value) not in extents:
+        extents[id(value)] = math.inf
+        items = value.items() if isinstance(value, dict) else (("", item) for item in value)
+        extents[id(value)] = 1 + sum(_extent(item, extents) * (1 + len(str(key)) // _LONG) for key, item in items)
+    return extents[id(value)]
 
 
 def _benchmark(section: Mapping[str, Any]) -> Pairs:

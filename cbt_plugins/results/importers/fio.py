@@ -114,7 +114,7 @@ def _document(text: str) -> Tuple[Dict[str, Any], bool]:
     last: Optional[Dict[str, Any]] = None
     at = 0
     while True:
-        begin = re.compile(r"^\s*\{", re.MULTILINE).search(text, at)
+        begin = re.compile(r"^[ \t]*\{", re.MULTILINE).search(text, at)
         if begin is None:
             break
         try:

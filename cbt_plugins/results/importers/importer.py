@@ -7,6 +7,7 @@ derives from ClientImporter and parses one file; how clients become a run is the
 
 from __future__ import annotations
 
+import math
 import re
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field, replace
@@ -16,7 +17,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 from cbt_plugins.results.importers.cbt import FAULTS_KEY, RunFaults
 from cbt_plugins.results.importers.client_parts import Parsed, Part, measurements
 from cbt_plugins.results.result_file import Unreadable, read_unpacked, reading, unpacked_name
-from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
+from cbt_plugins.results.run_record import UNREADABLE, Measurement, ResultWarning, RunRecord
 
 #: output.NUMBER.HOST, json_output.NUMBER.HOST, output.NUMBER.csv.HOST, as CBT collects them
 _OUTPUT = re.compile(r"^(?:json_)?output\.(?P<number>\d+)(?:\.(?:csv|json))?(?:\.prefill)?(?P<host>\..+)?$")
@@ -123,6 +124,7 @@ class ClientImporter(Importer):
                 loops.setdefault(loop, []).extend(parts)
         for loop, parts in loops.items():
             lines, part_warnings, complete = measurements(parts)
+            lines = [_finite(line) for line in lines]
             lost = list(_lost_clients(parts, loops.values()))
             part_warnings += lost
             if not self.has_clock:
@@ -146,6 +148,13 @@ class ClientImporter(Importer):
                     default=begun,
                 ),
             )
+
+
+def _finite(line: Measurement) -> Measurement:
+    """Return the measurement, without its value where that is NaN or infinite."""
+    if line.value is None or math.isfinite(line.value):
+        return line
+    return replace(line, value=None, series=None, bin=0.0)
 
 
 def _lost_clients(parts: Sequence[Part], loops: Iterable[Sequence[Part]]) -> Iterator[ResultWarning]:
