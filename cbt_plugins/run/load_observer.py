@@ -14,6 +14,7 @@ from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.cluster_conditions import found_in, of_own_faults
+from cbt_plugins.faults.kinds.fill import explained_checks
 from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.progress_line import Now, RateMeter
 from cbt_plugins.journal import LineWriter
@@ -45,6 +46,8 @@ LATEST_END = TERM_TIMEOUT + 2 * REDUCE_TIMEOUT
 UNGUARDED = 120.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
 REFUSED_REQUESTS, REFUSED_SECONDS = 10, 5.0
+#: health checks that end a phase, unless a fault of the run explains them
+_FULL_CHECKS = ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")
 
 
 @dataclass
@@ -67,6 +70,7 @@ class LoadObserver:
     _written: Dict[str, float] = field(default_factory=dict)
     _reported: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
     _unguarded: bool = False
+    _explained: Set[str] = field(default_factory=set)  # health checks of full OSDs that faults of the run explain
     _since: float = field(default_factory=lambda: time.monotonic())
     _silent: Mapping[str, float] = field(default_factory=dict)  # client -> seconds without a word
     _away_at: float = -math.inf  # when a client was away last: it does not hear an order, nor tell its end
@@ -271,9 +275,12 @@ class LoadObserver:
                 f"{percent(status.raw_used)} of the raw capacity is used; full_guard is {percent(limit, 'g')}",
                 "aborted",
             )
-        full = [c for c in status.checks if c in ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")]
-        if full:
-            self._abort("full", f"the cluster is full: {', '.join(full)}", "aborted")
+        full = {check for check in status.checks if check in _FULL_CHECKS}
+        # also after the undo of the fault that explains them: the newest sample may be older
+        self._explained &= full
+        self._explained |= explained_checks(self.context.injector.open) if full else set()
+        if full - self._explained:
+            self._abort("full", f"the cluster is full: {', '.join(sorted(full - self._explained))}", "aborted")
 
     def show(self) -> None:
         """Show the progress line of now."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from typing import Any, List, Sequence
+from typing import Any, List, Sequence, Set
 
 import pytest
 from faults_judge import PACIFIC, judge, rules
@@ -11,7 +11,9 @@ from faults_judge import PACIFIC, judge, rules
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import Facts, osd_names
 from cbt_plugins.faults.kind import make
+from cbt_plugins.faults.kinds.fill import explained_checks
 from cbt_plugins.faults.scene import Scene, Targets
+from cbt_plugins.faults.step import UndoRecord
 
 
 class Named:
@@ -49,6 +51,15 @@ def test_only_full_is_an_outage() -> None:
     assert make("fill", {"level": "backfillfull"}).blast_radius(scene, targets(0)).osds == ()
     taken = make("fill", {"level": "full"}).blast_radius(scene, targets(2))
     assert taken.osds == (0, 1, 2) and "inactive" in rules(judge(taken))
+
+
+def test_a_step_explains_the_health_checks_of_its_level() -> None:
+    def explained(level: str) -> Set[str]:
+        (step,) = make("fill", {"level": level}).steps(scene_of(USED), targets(0))
+        return explained_checks([UndoRecord("1", "f", "fill", step, 0.0, begun=True, ended=True)])
+
+    assert explained("nearfull") == set() and explained("backfillfull") == {"OSD_BACKFILLFULL"}
+    assert explained("full") == {"OSD_BACKFILLFULL", "OSD_FULL", "POOL_FULL"}
 
 
 def test_an_empty_osd_and_a_full_one_are_no_targets() -> None:

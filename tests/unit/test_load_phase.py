@@ -190,6 +190,47 @@ def test_a_phase_without_any_sample_says_so_where_there_should_be_one(
     assert [warning["code"] for warning in observer.outcome.warnings] == (["unguarded"] if admin else [])
 
 
+def test_osds_that_count_as_full_by_a_fault_end_no_phase(tmp_path: Path) -> None:
+    """The last sample may be from before the undo; what the fault does not explain ends the phase as ever."""
+
+    def fill(*ratios: str) -> SimpleNamespace:
+        return SimpleNamespace(step=SimpleNamespace(former=dict.fromkeys(ratios, 0.9)))
+
+    session, injector = Session(), SimpleNamespace(open=[fill("nearfull_ratio", "backfillfull_ratio")])
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.context = replace(observer.context, injector=cast(Any, injector))
+        watch: Any = observer.watch
+
+        def status_with(*checks: str) -> str:
+            watch.latest = SimpleNamespace(raw_used=0.3, checks=dict.fromkeys(checks, "HEALTH_WARN"), not_clean=0)
+            watch.latest_at = time.monotonic()
+            session.silence = [{}]
+            observer.until_over()
+            return observer.outcome.status
+
+        assert status_with("OSD_BACKFILLFULL") == "ok"
+        injector.open = []
+        assert status_with("OSD_BACKFILLFULL") == status_with() == "ok"
+        injector.open = [fill("nearfull_ratio", "backfillfull_ratio", "full_ratio")]
+        assert status_with("OSD_FULL", "POOL_FULL") == status_with() == "ok"
+        injector.open = [fill("nearfull_ratio", "backfillfull_ratio")]
+        assert status_with("OSD_BACKFILLFULL", "OSD_FULL") == "aborted"
+        assert observer.outcome.why == "the cluster is full: OSD_FULL"
+
+
+@pytest.mark.parametrize("checks", [{}, {"OSD_BACKFILLFULL": "HEALTH_WARN"}])
+def test_a_fault_that_fills_excuses_no_raw_capacity(checks: Dict[str, str], tmp_path: Path) -> None:
+    step = SimpleNamespace(former={"backfillfull_ratio": 0.9})
+    session = Session({})
+    with closing(observer_of(tmp_path, session)) as observer:
+        injector = SimpleNamespace(open=[SimpleNamespace(step=step)])
+        observer.context = replace(observer.context, injector=cast(Any, injector))
+        watch: Any = observer.watch
+        watch.latest, watch.latest_at = SimpleNamespace(raw_used=0.81, checks=checks, not_clean=0), time.monotonic()
+        observer.until_over()
+    assert observer.outcome.why == "81.0 % of the raw capacity is used; full_guard is 80 %"
+
+
 def load_phase(folder: Path, monkeypatch: pytest.MonkeyPatch, **session: Any) -> PhaseOutcome:
     """The outcome of a phase whose session, without jobs, has these parts."""
     stand_in = SimpleNamespace(ends=dict, **session)

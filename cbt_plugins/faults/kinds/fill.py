@@ -2,20 +2,25 @@
 
 from __future__ import annotations
 
-from typing import Any, Dict, List, Literal
+from typing import Any, Dict, Iterable, List, Literal, Mapping, Set, Tuple
 
 from pydantic import Field
 
 from cbt_plugins.faults.cluster_facts import names, osd_names
 from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions
 from cbt_plugins.faults.scene import Scene, Targets
-from cbt_plugins.faults.step import FaultError, Step
+from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.formatting import percent
 
 #: from the lowest to the highest; a cluster warns of ratios in another order
 _LEVELS = ("nearfull", "backfillfull", "full")
 #: the ratio, as a share of the use of the emptiest target; the lowest use from which a ratio can be made
 _BELOW, _LEAST = 0.9, 0.001
+#: for each ratio that a step has lowered: the health checks of full OSDs that this explains
+_EXPLAINED: Mapping[str, Tuple[str, ...]] = {
+    "backfillfull_ratio": ("OSD_BACKFILLFULL",),
+    "full_ratio": ("OSD_FULL", "POOL_FULL"),
+}
 
 
 class Fill(Kind):
@@ -86,6 +91,12 @@ class Fill(Kind):
                 former={f"{name}_ratio": value for name, value in former.items()},
             )
         ]
+
+
+def explained_checks(records: Iterable[UndoRecord]) -> Set[str]:
+    """Return the health checks that open steps explain: OSDs count as full, although there is room on them."""
+    ratios = (name for record in records for name in record.step.former)
+    return {check for ratio in ratios for check in _EXPLAINED.get(ratio, ())}
 
 
 def _used(scene: Scene) -> Dict[int, float]:
