@@ -7,7 +7,7 @@ import re
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Callable, Iterator, Optional
+from typing import Any, Callable, Iterator, List, Optional
 
 import pytest
 from faults_world import CLUSTER, MADE, Connections, injector
@@ -73,6 +73,57 @@ def test_a_cut_interface_comes_back_with_all_its_routes(node: Node) -> None:
         assert node(cut.recover).returncode == 0
         assert node(cut.recovered).stdout == "recovered\n"
     assert node(show).stdout == before
+
+
+@pytest.mark.parametrize("kernel", ["vlan id 100", "macvlan"])
+def test_a_vlan_comes_back_with_the_interface_below_it(kernel: str, node: Node, tmp_path: Path) -> None:
+    """The kernel sets it down too, and up again without its routes and its IPv6 addresses.
+
+    Where the kernel has no VLANs another stacked device stands for one, with the changes that the kernel would make.
+    """
+    (tmp_path / "uevent").write_text("DEVTYPE=vlan\nINTERFACE=eth9.100\n")
+    made = node(
+        "set -e; ip link add eth9 type veth peer name p; ip link set eth9 up; ip link set p up\n"
+        f"ip link add link eth9 name eth9.100 type {kernel}; ip link set eth9.100 up\n"
+        f"mount --bind {tmp_path}/uevent /sys/class/net/eth9.100/uevent\n"
+        "sysctl -qw net.ipv6.conf.eth9/100.accept_dad=0; ip addr add 10.1.0.1/24 dev eth9.100\n"
+        "ip route add default via 10.1.0.2 dev eth9.100; ip route add 10.2.0.0/16 via 10.1.0.3 dev eth9.100\n"
+        "ip -6 addr add fd00::7/64 dev eth9.100; ip -6 route add fd01::/64 via fd00::1 dev eth9.100"
+    )
+    if "Unknown device type" in made.stderr:
+        pytest.skip("a kernel without VLANs")
+    assert made.returncode == 0, made.stderr
+    show = "ip -4 route show; ip -6 route show | grep fd0"
+    before = node(show).stdout
+    assert before.count("eth9.100") == 5
+    cut = link_cut(Asked(node), "n", ["eth9"])  # type: ignore[arg-type]
+    node(f"{cut.inject}; {'ip link set eth9.100 down' if kernel == 'macvlan' else ''}")
+    assert node(show).stdout == "" and node(cut.recovered).stdout == ""
+    node("ip link set eth9 up; ip link set eth9.100 up" if kernel == "macvlan" else "")
+    assert node(show).stdout != before and node(cut.recovered).stdout == ""
+    assert node(cut.recover).returncode == 0
+    assert (node(show).stdout, node(cut.recovered).stdout) == (before, "recovered\n")
+
+
+@pytest.mark.parametrize(
+    ("devices", "cuts_us_off"),
+    [(["eth9"], True), (["br9"], True), (["eth8"], False), (["eth8", "eth9"], True), (["eth7"], True)],
+)
+def test_a_cut_below_the_device_of_our_own_connection_ends_it(
+    node: Node, devices: List[str], cuts_us_off: bool
+) -> None:
+    """Then the undo waits until the deadline."""
+    made = node(
+        "set -e; for n in 7 8 9; do ip link add eth$n type veth peer name p$n; ip link set eth$n up; done\n"
+        "ip link add bond9 type bridge; ip link set eth9 master bond9; ip link set bond9 up\n"
+        "ip link add link bond9 name v9 type macvlan; ip link add br9 type bridge; ip link set v9 master br9\n"
+        "ip link set v9 up; ip link set br9 up; ip link set p9 up; ip link set p8 up; ip link set p7 up\n"
+        "ip link add ovs-system type bridge; ip link set eth7 master ovs-system\n"
+        "ip addr add 10.1.0.1/24 dev br9"
+    )
+    assert made.returncode == 0, made.stderr
+    scene: Any = Asked(lambda text: node(f"SSH_CONNECTION='10.1.0.9 5 10.1.0.1 22'\n{text}"))
+    assert link_cut(scene, "n", devices).former["cuts_us_off"] is cuts_us_off
 
 
 def test_an_interface_that_lacks_a_route_has_not_recovered(node: Node) -> None:

@@ -21,6 +21,9 @@ from cbt_plugins.faults.step import Command, FaultError, Step
 #: part of a route that a router has told, as it is shown: other in each look, and to be set without the unit
 _EXPIRES, _SECONDS = re.compile(r" expires ([0-9]+)sec"), r" expires \1"
 
+#: the device that the kernel shows above each port of Open vSwitch, whatever its bridge
+_OPEN_VSWITCH = "ovs-system"
+
 
 class Network(Kind):
     """Cuts nodes off from the network. A dead man's switch on each node ends the cut at the deadline.
@@ -106,12 +109,15 @@ def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
     routes: List[List[str]] = []
     addresses: List[List[str]] = []
     states: Dict[str, str] = {}
+    stacked: List[str] = []
     via = ""
     for line in answer.splitlines():
         word, _, fields = line.partition(" ")
         if word == "link":
             device, _, states_of = fields.partition(" ")
             states[device] = states_of
+        elif word == "over":
+            stacked.append(fields)
         elif word == "route":
             routes.append(fields.split(" ", 2))
         elif word == "addr":
@@ -133,7 +139,12 @@ def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
         # twice: a route may need a route that comes later in the list; and some may exist already
         f"{' && '.join(ups)} && {{ {_replayed(routes, addresses) * 2}true; }} && {up_test}",
         f"{up_test} && echo recovered",
-        {"links": states, "routes": routes, "addresses": addresses, "cuts_us_off": not via or via in devices},
+        {
+            "links": states,
+            "routes": routes,
+            "addresses": addresses,
+            "cuts_us_off": not via or via in (*devices, *stacked) or _OPEN_VSWITCH in stacked,
+        },
     )
 
 
