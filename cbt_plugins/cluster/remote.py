@@ -27,7 +27,7 @@ from typing import (
 from cbt_plugins.cluster.fan_out import allow_files, ask_at_once
 from cbt_plugins.cluster.shell_programs import OWN_FOLDER, make_own, program_text, subject_of
 from cbt_plugins.cluster.stream import Stream
-from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
+from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result, kill_session
 from cbt_plugins.cluster.transports.transport_choice import TransportChoice
 from cbt_plugins.journal import sync_files
 
@@ -149,8 +149,7 @@ class Remote:
         try:
             out, err = process.communicate(data or None, timeout + self._transports[node].connect_limit)
         except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
+            out, err = kill_session(process)
             return out, err + b"\nno reply in time", UNREACHABLE
         status = self._status(node, process.returncode, err)
         return out, self._of_command(node, err), status if status >= 0 else UNREACHABLE
@@ -273,8 +272,7 @@ def end_of_copy(process: subprocess.Popen[bytes], folder: Path, stalled: float) 
             if now != seen:
                 seen, at = now, time.monotonic()
             elif time.monotonic() - at >= stalled:
-                process.kill()
-                process.communicate()
+                kill_session(process)
                 return f"no more data came for {stalled:g} s".encode()
 
 

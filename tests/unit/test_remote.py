@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shutil
 import signal
 import socket
@@ -17,7 +18,9 @@ from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import script, subject_of
+from cbt_plugins.cluster.transports import transport
 from cbt_plugins.cluster.transports.pdsh import Pdsh, cut_status, distinguishable_nodes, lines_by_node
+from cbt_plugins.cluster.transports.transport import Transport
 from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()
@@ -40,6 +43,37 @@ def test_a_command_that_hangs_is_ended_where_it_runs(tmp_path: Path) -> None:
     assert result.status == 124
     assert time.monotonic() - begun < 15
     assert not Path(f"/proc/{(tmp_path / 'pid').read_text().strip()}").exists()
+
+
+class WithHelper(Transport):
+    """Starts a command line that hangs, and one beside it that holds its pipes: so is ssh with a ProxyJump."""
+
+    connect_limit = 2.0
+
+    def __init__(self, helper: str) -> None:
+        super().__init__({}, {})
+        self.helper = helper
+
+    def command(self, node: str, shell: str, silence: float) -> List[str]:
+        return ["sh", "-c", f"echo before >&2; {self.helper} & exec sleep 60"]
+
+    def login(self, node: str) -> str:
+        return ""
+
+
+@pytest.mark.parametrize("session", ["", "setsid"])
+def test_a_connection_that_hangs_is_ended_with_its_helper(
+    session: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A helper in another session lives on, and nobody waits for it."""
+    monkeypatch.setattr(transport, "LAST_OUTPUT", 0.1)
+    helper = f"{session} sh -c 'echo $$ > {tmp_path}/pid; sleep 60; : > {tmp_path}/ended'"
+    nodes: Any = {"n1": WithHelper(helper)}
+    result = Remote(nodes).run(["n1"], "true", timeout=0.1, check=False)["n1"]
+    assert (result.stdout, result.stderr, result.status) == ("", "before\n\nno reply in time", 255)
+    assert not (tmp_path / "ended").exists()
+    if session:
+        os.killpg(int((tmp_path / "pid").read_text()), signal.SIGKILL)
 
 
 def test_a_command_may_take_a_month() -> None:

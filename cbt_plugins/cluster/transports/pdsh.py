@@ -14,7 +14,7 @@ from collections import Counter
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
 from cbt_plugins.cluster.transports.ssh import Ssh
-from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result
+from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result, kill_session
 
 #: more nodes have an ssh each without pdsh, whose CPU time grows faster than the nodes: 300 take 4.5 s with it, and
 #: 2.6 s without (docs/SCALE.md)
@@ -51,13 +51,17 @@ class Pdsh(Ssh):
         token = uuid.uuid4().hex
         line, environment = self.line(nodes, f"{shell}; status=$?; echo; echo {token} $status")
         process = subprocess.Popen(
-            line, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, env=environment
+            line,
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            env=environment,
+            start_new_session=True,
         )
         try:
             out, err = process.communicate(timeout=limit)
         except subprocess.TimeoutExpired:
-            process.kill()
-            out, err = process.communicate()
+            out, err = kill_session(process)
         stdout = lines_by_node(nodes, out.decode(errors="replace"))
         stderr = lines_by_node(nodes, err.decode(errors="replace"))
         results = {}

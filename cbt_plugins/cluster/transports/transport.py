@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
+import signal
+import subprocess
 from dataclasses import dataclass
 from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple
 
@@ -11,6 +15,8 @@ from cbt_plugins.inventory import names_of
 UNREACHABLE = 255
 #: seconds after which a silent network is noticed
 SILENT_NETWORK = 60.0
+#: seconds that the output of a command line which was killed may take to end
+LAST_OUTPUT = 5.0
 
 
 @dataclass(frozen=True)
@@ -89,3 +95,22 @@ class Transport:
         A node that is lost, or from which nothing came within `limit` seconds, has the status UNREACHABLE.
         """
         return {}
+
+
+def kill_session(process: subprocess.Popen[bytes]) -> Tuple[bytes, bytes]:
+    """Kill a command line with all processes of its session, and return the output and the errors that were not read.
+
+    ssh with a ProxyJump has helper processes that hold its pipes. A pipe that another session holds is given up.
+    """
+    with contextlib.suppress(ProcessLookupError):  # it shares our session
+        os.killpg(process.pid, signal.SIGKILL)
+    process.kill()
+    try:
+        out, err = process.communicate(timeout=LAST_OUTPUT)
+    except subprocess.TimeoutExpired as late:
+        out, err = late.output or b"", late.stderr or b""
+        for pipe in (process.stdin, process.stdout, process.stderr):
+            if pipe is not None:
+                pipe.close()
+        process.wait()
+    return out or b"", err or b""
