@@ -216,6 +216,7 @@ class Remote:
                 ["tar", "-x", "--ignore-zeros", "-f", "-", "-C", str(local_dir / node), *_AS_OURS],
                 stdin=source.stdout,
                 stderr=subprocess.PIPE,
+                env={**os.environ, "LC_ALL": "C"},  # for _FULL
             )
             assert source.stdout is not None
             source.stdout.close()

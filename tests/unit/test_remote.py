@@ -257,10 +257,12 @@ def test_a_full_disk_here_is_no_error_of_a_node(tmp_path: Path, monkeypatch: pyt
     (tmp_path / "a").mkdir()
     (tmp_path / "a" / "rows").write_text("1")
     tar = tmp_path / "tar"
-    unpacks = f'[ "$1" = -x ] && {{ cat >/dev/null; echo "tar: ./rows: {said}" >&2; exit 2; }}'
+    text = f'case $LC_ALL in C) echo "tar: ./rows: {said}";; *) echo "tar: ./rows: Auf dem Gerät ist kein Platz";; esac'
+    unpacks = f'[ "$1" = -x ] && {{ cat >/dev/null; {text} >&2; exit 2; }}'
     tar.write_text(f'#!/bin/sh\n{unpacks}\nexec {shutil.which("tar")} "$@"\n')
     tar.chmod(0o700)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
+    monkeypatch.setenv("LC_ALL", "de_DE.UTF-8")
     with pytest.raises(OSError, match="No space left on device"):
         REMOTE.fetch([HERE], f"{tmp_path}/a", tmp_path / "back")
 
