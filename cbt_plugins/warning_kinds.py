@@ -165,7 +165,7 @@ _ALL = (
     WarningKind("recovery-gap", "samples of the cluster are missing"),
     WarningKind("switch-fired-early", "a fault ended by itself before its undo"),
     # the next two are about the rows of their failures
-    WarningKind("fault-ended-early", "an OSD of a fault came back before its undo", forbids_verdict=True),
+    WarningKind("fault-ended-early", "a fault ended before its undo", forbids_verdict=True),
     WarningKind("not-clean-before", "not all PGs were active+clean before a fault", forbids_verdict=True),
     WarningKind("osd-flapped", "an OSD that had returned went down again"),
     WarningKind("not-recovered", "a milestone of the recovery was not reached"),

@@ -102,6 +102,12 @@ class Runner:
                 return f"{check.node or 'here'}: {different}" + (f" ({_why(result)})" if result.status else "")
         return None
 
+    def holds(self, check: Check, limit: float) -> bool:
+        """Return whether a check holds; False also without a reply within so many seconds."""
+        with contextlib.suppress(FaultError):
+            return check.differs(self._ask(check, limit).stdout) is None
+        return False
+
     def milestones(self, checks: Sequence[Check]) -> Dict[str, float]:
         """Return milestone -> when it was reached, in epoch seconds of this machine's clock."""
         milestones: Dict[str, float] = {}
@@ -138,8 +144,8 @@ class Runner:
                 text, replaced = text.replace(max(matching_forms, key=len), getattr(now, name)), True
         return replace(command, node=now.head, text=text) if replaced else command
 
-    def _ask(self, check: Check) -> Result:
-        command = self.for_present_head(Command(check.node, check.text, self.limits.quick, check.root))
+    def _ask(self, check: Check, limit: Optional[float] = None) -> Result:
+        command = self.for_present_head(Command(check.node, check.text, limit or self.limits.quick, check.root))
         return self._run(command, command.text)
 
     def _name(self, record: UndoRecord) -> str:

@@ -117,6 +117,15 @@ def back(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
     return (*service_managers.up(scene, daemons), *seen)
 
 
+def serves_again(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
+    """Return a check for each mon and RGW of one node that it serves again; OSDs are seen in the OSD map.
+
+    Nothing is sure to be true of a mgr or an MDS only after its return: the monitors keep their metadata for a time.
+    """
+    again = [service for service in daemons if service.name.type in ("mon", "rgw")]
+    return tuple(check for service in again for check in EFFECTS[service.name.type].back(scene, [service]))
+
+
 def watch(scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:
     """Return the measurement of the time when a fault's effect on daemons of one node begins."""
     watches = [effect.watch(scene, group, hit, name) for effect, group in _by_effect(daemons)]

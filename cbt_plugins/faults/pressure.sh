@@ -6,6 +6,7 @@
 #   action=start:   start them; their PID and start time are in a file of the folder
 #   action=stop:    end them; none there is no error
 #   action=stopped: print "recovered" when none is left
+#   action=ended:   print "ended" when one of them has ended
 #   action=effect:  print "in effect" when each has used processor time within a second, and the memory is in use
 action=${action:?} d=${d:?} name=${name:?} cpus=${cpus:-0} bytes=${bytes:-0} seconds=${seconds:-0}
 list="$d/$name.hogs"
@@ -44,6 +45,14 @@ case $action in
     alive | while read -r p _; do kill -KILL "$p"; done
     n=0; until [ -z "$(alive)" ] || [ "$n" -ge 50 ]; do n=$((n + 1)); sleep 0.1; done
     [ -z "$(alive)" ] && rm -f "$list" ;;
+  ended)
+    # one that cannot be read, for lack of memory, has not ended
+    [ ! -e "$list" ] || while read -r p s _; do
+      stat=
+      [ ! -d "/proc/$p" ] || { read -r stat < "/proc/$p/stat"; } 2>/dev/null || continue
+      # shellcheck disable=SC2086 # words
+      set -- ${stat##*) }
+      [ "${20:-}" = "$s" ] || { echo ended; break; }; done < "$list" ;;
   stopped) [ -n "$(alive)" ] || echo recovered ;;
   effect)
     before=$(alive | while read -r p hog; do echo "$p $(field "$p" 12)"; done)

@@ -107,6 +107,8 @@ class Step:
     arm: Optional[Command] = None  # arms a dead man's switch on the node, before `inject`
     deadline: Optional[float] = None  # seconds after which it fires
     silent: bool = False  # its daemons do not serve, although maps may show them as up
+    #: any holds before the undo, once all of `took` held: something else has ended the fault, or a part of it
+    ended_early: Tuple[Check, ...] = ()
 
     @property
     def osds(self) -> Tuple[int, ...]:
@@ -148,6 +150,7 @@ class Step:
             fields[name] = tuple(_command(c) for c in data[name])
         for name in ("checks", "took"):
             fields[name] = tuple(_check(c) for c in data[name])
+        fields["ended_early"] = tuple(_check(c) for c in data.get("ended_early", ()))  # an earlier version wrote none
         fields["daemons"] = tuple(data["daemons"])
         fields["arm"] = _command(data["arm"]) if data["arm"] else None
         return cls(**fields)
@@ -166,6 +169,10 @@ class UndoRecord:
     ended: bool  # ... and is known to have ended
     since: float = 0.0  # epoch seconds of the last news of its command
     refused: bool = False  # ... which has failed
+
+    def switch_is_near(self, now: float) -> bool:
+        """Return whether the dead man's switch of the step may have fired at a time in epoch seconds."""
+        return self.step.deadline is not None and now >= self.at + self.step.deadline
 
     def age(self, now: float) -> float:
         """Return the seconds from the command to a time in epoch seconds; infinite if no command was sent."""

@@ -22,6 +22,9 @@ log = logging.getLogger(__name__)
 
 Event = Callable[..., None]
 
+#: seconds for all looks, before an undo, at whether its faults are still in force
+_LOOKS = 5.0
+
 
 def questions_before_undo(record: UndoRecord) -> Sequence[Check]:
     """Return the questions whose replies tell what others have set since."""
@@ -47,10 +50,12 @@ class Undoer:
     def __init__(self, journal: UndoJournal, runner: Runner, event: Event, limits: ClusterLimits, clock: Clock) -> None:
         self._journal, self._runner, self._event = journal, runner, event
         self._limits, self._clock = limits, clock
+        self._earlier = {record.id for record in journal.still_open()}  # of another process
 
     def undo(self, records: Sequence[UndoRecord]) -> List[StillOpen]:
         """Undo steps, the last one first, and wait until each undo is seen; return the steps that are still open."""
         left: List[StillOpen] = []
+        self._tell_ended(records)
         waiting = {record.label: sum(r.label == record.label for r in records) for record in records}
         begun = set()
         for record in reversed(records):
@@ -73,6 +78,28 @@ class Undoer:
             self._tell("fault-failed", label=label, kind=record.kind, why=why)
             log.error("not undone: %s: %s: %s", label, record.step.what, why)
         return left
+
+    def _tell_ended(self, records: Sequence[UndoRecord]) -> None:
+        """Write an event for each step that something else has ended, by one short look before the first undo command.
+
+        An undo may start the daemons of another step. Only a step that this process has seen in effect can have ended,
+        and nobody looks once its undo was tried or its dead man's switch may have fired.
+        """
+        until = self._clock.now() + _LOOKS
+        events = {(line["event"], line.get("id")) for line in self._journal.records}
+        for record in records:
+            step = record.step
+            tried = record.id in self._earlier or ("undo", record.id) in events
+            if tried or ("confirmed", record.id) not in events or record.switch_is_near(time.time() + 2 * _LOOKS):
+                continue
+            try:
+                ended = any(self._clock.now() < until and self._runner.holds(look, _LOOKS) for look in step.ended_early)
+            except Exception:  # a bug; the undo must begin
+                log.exception("before the undo of %s", step.what)
+                continue
+            if ended:
+                log.warning("%s: no longer in force before its undo: %s", record.label, step.what)
+                self._tell("fault-ended", label=record.label, kind=record.kind, what=step.what)
 
     def _tell(self, name: str, **facts: Any) -> None:
         """Write an event, if possible; an undo does not depend on it."""

@@ -183,5 +183,6 @@ def test_packets_of_our_own_ssh_pass(
     one = injector(tmp_path, world, cluster={**CLUSTER, "osds": [node, "node2", "node3", "node4"]})
     options = {"method": "nft", **({"ssh_port": option} if option else {})}
     (step,) = one.prepare(Fault("n", "network", ("node1",), options=options)).steps
+    assert step.ended_early == step.checks[:1]
     assert re.findall(r"[ds]port (\d+) accept", step.inject[0].text) == [str(port)] * 2
     MADE.pop().close()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import signal
 import subprocess
 from pathlib import Path
 from typing import List
@@ -31,8 +33,13 @@ def test_they_are_in_effect_until_they_are_stopped(tmp_path: Path) -> None:
     try:
         wait_for(lambda: hogs(tmp_path, "effect", **values) == "in effect\n", "the effect")
         assert len(running(tmp_path)) == 3 and hogs(tmp_path, "stopped") == ""
+        assert hogs(tmp_path, "ended") == ""
         scores = {(Path("/proc") / str(pid) / "oom_score_adj").read_text() for pid in running(tmp_path)}
         assert scores == {"1000\n"}
+        full = running(tmp_path)[-1]
+        os.kill(full, signal.SIGKILL)  # as a node without memory does
+        wait_for(lambda: full not in running(tmp_path), "its end")
+        assert hogs(tmp_path, "ended") == "ended\n" and hogs(tmp_path, "stopped") == ""
     finally:
         hogs(tmp_path, "stop")
     assert hogs(tmp_path, "stopped") == "recovered\n" and not list(tmp_path.iterdir())
@@ -43,4 +50,4 @@ def test_they_are_in_effect_until_they_are_stopped(tmp_path: Path) -> None:
 def test_they_end_by_themselves(tmp_path: Path, values: dict) -> None:  # type: ignore[type-arg]
     hogs(tmp_path, "start", seconds=1, **values)
     wait_for(lambda: hogs(tmp_path, "stopped") == "recovered\n", "their end")
-    assert hogs(tmp_path, "effect", **values).endswith("has ended\n")
+    assert hogs(tmp_path, "effect", **values).endswith("has ended\n") and hogs(tmp_path, "ended") == "ended\n"

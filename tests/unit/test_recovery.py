@@ -381,6 +381,24 @@ def test_a_fault_that_something_else_ends_is_said_on_the_rows_of_its_failure(tmp
     assert [code for code, _ in codes(milestones(watched(tmp_path, *lines), [*FAULT, *undo]))] == ["not-recovered"]
 
 
+@pytest.mark.parametrize("samples", [True, False])
+def test_a_fault_that_had_ended_right_before_its_undo(samples: bool, tmp_path: Path) -> None:
+    """Nothing of it is in the OSD maps: a slow disk, or a gateway that somebody has started."""
+    seen = watched(tmp_path) if samples else read_samples([])
+    over = event(59.9, "ended", osds=[])
+    made = milestones(seen, [*FAULT, over, *BACK])
+    (warning,) = (its for its in made["warnings"] if its["code"] == "fault-ended-early")
+    assert warning == {
+        "code": "fault-ended-early",
+        "text": "failure a: it was no longer in force at 00:00:59 UTC, before its undo: something else has ended it",
+        "episode": "a failure",
+    }
+    switch = {**event(61.0, "recovered"), "at": 45.0}
+    assert "fault-ended-early" not in [code for code, _ in codes(milestones(seen, [*FAULT, over, *BACK, switch]))]
+    again = [event(70.0 + t, name) for t, name in ((0.0, "inject-begin"), (0.5, "injected"), (20.0, "undo-begin"))]
+    assert milestones(seen, [*FAULT, *BACK, *again])["episodes"][2]["ended_early"] is None
+
+
 def test_osds_that_somebody_marks_in_during_a_fault_that_marked_them_out(tmp_path: Path) -> None:
     lines = [OUT, SETTLED, {"t": 30.0, "out": [7], "map": [{"epoch": 3, "t": 29.5, "in": [6]}]}]
     made = milestones(watched(tmp_path, *lines), [*FAULT, *BACK])

@@ -94,6 +94,7 @@ class SlowDisk(Kind):
             ),
             checks=(Check(node, unset_seen, (((), "recovered"),), quick, root=True), scene.back([osd])),
             took=(Check(node, effect, (((), "in effect"),), quick, root=True),),
+            ended_early=(Check(node, unset_seen, (((), "recovered"),), quick, root=True),),
             former={"read_us": int(microseconds), "io.max": former, **scene.former([osd])},
         )
 
@@ -158,6 +159,7 @@ class ReadErrors(Kind):
                 scene.says(look, [((_READ_ERRORS,), value)], limits.quick),
                 scene.says("pg dump osds", [(repaired, {"not": repairs})], limits.down),
             ),
+            ended_early=(scene.says(look, [((_READ_ERRORS,), former)], limits.quick),),
             former={_READ_ERRORS: former, "repaired": repairs, **scene.former([osd])},
         )
 

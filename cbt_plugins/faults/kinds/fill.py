@@ -88,6 +88,7 @@ class Fill(Kind):
                     ),
                     scene.says("health", [(("checks", check, "severity"), {"not": ""})], limits.down),
                 ),
+                ended_early=(scene.says("osd dump", _ratios(former), limits.quick),),
                 former={f"{name}_ratio": value for name, value in former.items()},
             )
         ]

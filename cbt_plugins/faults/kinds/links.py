@@ -152,6 +152,7 @@ class Links(Kind):
         switch = DeadManSwitch(name, node, recover, recovered, deadline, limits.back, limits)
         inject = switch.unless_fired + script("links", action="set", **own, **shape)
         effect = Check(node, script("links", action="effect", **own), (((), "in effect"),), limits.down, root=True)
+        no_table = script("links", action="unset_seen", table=table)
         return Step(
             what=f"{done.text} {ends}, by {done.means}; {node} recovers by itself after {deadline:g} s",
             node=node,
@@ -159,6 +160,7 @@ class Links(Kind):
             undo=switch.undo,
             checks=switch.checks,
             took=(effect,),
+            ended_early=(Check(node, no_table, (((), "recovered"),), limits.quick, root=True),),
             former={"means": done.means, "interfaces": list(speeds), "peers": list(ends.addresses)},
             arm=switch.arm,
             deadline=deadline,

@@ -87,6 +87,8 @@ class Network(Kind):
                 *((scene.back(osds, max(timeout, limits.back)),) if osds else ()),
             ),
             took=(scene.gone(osds),) if osds else (),
+            # without OSDs nothing shows that the cut has begun
+            ended_early=switch.checks[:1] if osds and not cut.former["cuts_us_off"] else (),
             former={**cut.former, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
             arm=switch.arm,

@@ -62,6 +62,7 @@ class Pause(Kind):
             ),
             checks=(*switch.checks, *daemon_effects.back(scene, node_services)),
             took=(daemon_effects.reached(scene, node, name, "paused"),),
+            ended_early=switch.checks[:1],
             former={**scene.former(osds), "processes": identities},
             daemons=tuple(map(str, daemons)),
             silent=True,

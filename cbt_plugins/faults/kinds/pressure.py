@@ -57,8 +57,8 @@ class Pressure(Kind):
             raise FaultError("pressure needs cpus or memory above 0")
         # the processes also end by themselves, later than the dead man's switch
         values = {"name": name, "cpus": cpus, "bytes": memory, "seconds": f"{options.deadline + 60:.0f}"}
-        start, stop, stopped, effect = (
-            in_folder("pressure", action=action, **values) for action in ("start", "stop", "stopped", "effect")
+        start, stop, stopped, effect, ended = (
+            in_folder("pressure", action=action, **values) for action in ("start", "stop", "stopped", "effect", "ended")
         )
         switch = DeadManSwitch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
         return Step(
@@ -68,6 +68,7 @@ class Pressure(Kind):
             undo=switch.undo,
             checks=switch.checks,
             took=(Check(node, effect, (((), "in effect"),), scene.limits.down, root=True),),
+            ended_early=(Check(node, ended, (((), "ended"),), quick, root=True),),
             former=here,
             arm=switch.arm,
             deadline=options.deadline,

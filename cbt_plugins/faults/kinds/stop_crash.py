@@ -46,6 +46,7 @@ class Stop(Kind):
             undo=(*service_managers.start(scene, node_services), *scene.mark_in(osds), *watch.end),
             checks=daemon_effects.back(scene, node_services),
             took=(*daemon_effects.gone(scene, node_services), *watch.seen),
+            ended_early=daemon_effects.serves_again(scene, node_services),
             former={**scene.former(osds), **how},
             daemons=tuple(map(str, daemons)),
         )

@@ -36,6 +36,7 @@ class Episode:
     undo_begin: float = 0.0  # ... before its undo began
     until: float = math.inf  # the undo of a failure begins
     fired: float = math.inf  # a node ended this failure by its own switch
+    ended: Optional[float] = None  # right before its undo something else had ended this failure
     returns: bool = False  # what the fault takes comes back without its undo
 
 
@@ -78,6 +79,8 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         elif name == "fault-in-effect" and at is not None and all_episodes[at].kind == "failure":
             seen = max((event.get("milestones") or {}).values(), default=t)
             all_episodes[at] = replace(all_episodes[at], in_effect=float(seen))
+        elif name == "fault-ended" and at is not None and all_episodes[at].kind == "failure":
+            all_episodes[at] = replace(all_episodes[at], ended=t)
         elif name == "fault-recovered" and at is not None and all_episodes[at].kind == "return":
             undo_begin = all_episodes[at].begin
             all_episodes[at] = _early_return(all_episodes[at], all_episodes[at - 1], float(event["at"]))

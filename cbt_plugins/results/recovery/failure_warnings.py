@@ -12,19 +12,20 @@ from cbt_plugins.results.recovery.episodes import EARLY, is_planned, rows_of
 
 def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:
     """Yield {"code", "text"} of episodes in their plain form; with "episode" it is about the rows of that one."""
+    planned = [episode for episode in episodes if is_planned(episode)]
     if not samples.samples:
         yield {"code": "no-recovery-samples", "text": "no samples of the cluster: was the profile `recovery` on?"}
-        return
-    planned = [episode for episode in episodes if is_planned(episode)]
     for episode in planned:
         about = f"{episode['kind']} {', '.join(episode['labels'])}"
-        for warning in _about(samples, episode):
+        for warning in _about(samples, episode) if samples.samples else ():
             yield {"code": warning["code"], "text": f"{about}: {warning['text']}", "episode": rows_of(episode)}
         early = episode["ended_early"]
         # what else is in force then does not recover as it would
         for affected in planned if early else ():
             if affected is episode or affected["begin"] <= early["t"] < affected["end"]:
                 yield {"code": "fault-ended-early", "text": f"{about}: {_early(early)}", "episode": rows_of(affected)}
+    if not samples.samples:
+        return
     for why in dict.fromkeys(samples.fallbacks):
         text = f"recovery was sampled through the ceph command, not librados: {why}; set librados: false to sample so"
         yield {"code": "sampled-by-command", "text": text}
@@ -65,6 +66,8 @@ def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, s
 
 
 def _early(early_end: Mapping[str, Any]) -> str:
+    if not early_end["osds"]:
+        return f"it was no longer in force at {_clock(early_end['t'])}, before its undo: something else has ended it"
     before = "" if early_end["undo"] is None else f", {early_end['undo'] - early_end['t']:.1f} s before its undo"
     when = f"{_clock(early_end['t'])}{before}"
     who = "the switch of its node" if early_end["switch"] else "something else"

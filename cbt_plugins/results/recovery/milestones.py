@@ -305,7 +305,10 @@ class _EpisodeMilestones:
         return "not recovered" if self.touched_anything else UNCHANGED
 
     def ended_early(self) -> Optional[Dict[str, Any]]:
-        """Return the OSDs of the fault that came back before the undo first, and the time; None also where it is to."""
+        """Return the OSDs of the fault that came back before the undo first, and the time; None also where it is to.
+
+        Without OSDs the fault had ended some time before that.
+        """
         episode = self.episode
         if not self.falls or episode.returns or episode.done is None:
             return None
@@ -315,6 +318,8 @@ class _EpisodeMilestones:
                 undo = None if episode.until == math.inf else episode.until
                 state = "up" if set(back) & {*change.up} else "in"
                 return {"t": change.t, "osds": back, "undo": undo, "state": state, "switch": episode.fired <= change.t}
+        if episode.ended is not None and episode.ended < episode.fired:
+            return {"t": episode.ended, "osds": [], "undo": episode.until, "state": "over", "switch": False}
         return None
 
     def flapped(self) -> Optional[Dict[str, Any]]:
