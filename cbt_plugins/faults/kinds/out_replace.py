@@ -163,7 +163,11 @@ def volume_commands(scene: Scene, node: str, service: Service) -> _Commands:
     for kind, path in parts.items():
         create += f" --block.{kind} {shlex.quote(path)}" if kind in ("db", "wal") else ""
     zap = f"ceph-volume lvm zap {' '.join(map(shlex.quote, parts.values()))}"
-    make = f"systemctl stop {shlex.quote(service.unit)}; {zap} && {create}{' --dmcrypt' if dmcrypt else ''}"
+    create += " --dmcrypt" if dmcrypt else ""
+    # where it fails, ceph-volume has removed the OSD from the cluster, or has left it half made: destroyed once more,
+    # the next attempt begins as this one has
+    again = f"{scene.ceph.command} osd new {uuid.uuid4()} {osd}; {_destroy(scene, osd).text}"
+    make = f"systemctl stop {shlex.quote(service.unit)}; {zap} && {{ {create} || {{ {again}; false; }}; }}"
     undo = (
         Command(node, _if_destroyed(scene, osd, f"( {make} )"), scene.limits.boot, root=True),
         *service_managers.start(scene, [service]),

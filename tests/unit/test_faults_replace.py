@@ -1,0 +1,74 @@
+"""The undo of a replaced OSD on LVM, with programs that stand in for Ceph's on the node."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any, List
+
+import pytest
+
+from cbt_plugins.faults.cluster_facts import DaemonName
+from cbt_plugins.faults.kinds.out_replace import volume_commands
+from cbt_plugins.faults.scene import ClusterLimits, Scene
+from cbt_plugins.faults.service_managers import Service
+
+#: the file `state` is "destroyed", "new", "gone" or "up", as the monitors see the OSD
+CEPH = """#!/bin/sh
+cd "$(dirname "$0")"
+case "$2 $3 $(cat state)" in
+  "tree destroyed destroyed") echo '{"nodes": [{"id": 3, "name": "osd.3"}]}' ;;
+  "tree destroyed "*) echo '{"nodes": []}' ;;
+  "new "*" destroyed" | "new "*" gone") [ "$4" = 3 ] && echo new > state ;;
+  "destroy 3 new" | "destroy 3 destroyed") echo destroyed > state ;;
+  *) exit 22 ;;
+esac
+"""
+#: `fails` has what each failed attempt leaves: ceph-volume may end before it has cleaned up
+VOLUME = """#!/bin/sh
+cd "$(dirname "$0")"
+echo "$*" >> orders
+case "$2 $(cat state) $(cat fails)" in
+  zap*) ;;
+  "create destroyed ") echo up > state ;;
+  "create destroyed "*) head -n 1 fails > state; sed -i 1d fails; exit 1 ;;
+  *) exit 22 ;;
+esac
+"""
+
+
+@pytest.fixture
+def undo(tmp_path: Path) -> Any:
+    """A function that runs the first command of the undo, with these programs, and returns its exit status."""
+    for name, text in (("ceph", CEPH), ("ceph-volume", VOLUME), ("systemctl", "#!/bin/sh\n")):
+        (tmp_path / name).write_text(text)
+        (tmp_path / name).chmod(0o755)
+    volumes = {"3": [{"type": "block", "lv_path": "/dev/vg/osd-block-3", "tags": {}}]}
+    ceph: Any = SimpleNamespace(head="node0", command="ceph")
+    scene: Any = SimpleNamespace(
+        ceph=ceph,
+        limits=ClusterLimits(),
+        ask=lambda *_, **__: json.dumps(volumes),
+        set=lambda *lines: Scene.set(scene, *lines),
+        head="node0",
+    )
+    service = Service(DaemonName("osd", "3"), "node1", "systemd", "ceph-osd@3.service")
+    command = volume_commands(scene, "node1", service)[1][0]
+    path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
+    return lambda: subprocess.run(["sh", "-c", command.text], env=path, capture_output=True, check=False).returncode
+
+
+@pytest.mark.parametrize("failures", [[], ["gone"], ["new", "gone"], ["destroyed"]])
+def test_an_osd_that_could_not_be_made_is_made_by_the_next_attempt(
+    failures: List[str], undo: Any, tmp_path: Path
+) -> None:
+    (tmp_path / "state").write_text("destroyed\n")
+    (tmp_path / "fails").write_text("".join(f"{state}\n" for state in failures))
+    for _ in failures:
+        assert undo() != 0 and (tmp_path / "state").read_text() == "destroyed\n"
+    assert undo() == 0 and (tmp_path / "state").read_text() == "up\n"
+    orders = (tmp_path / "orders").read_text().splitlines()
+    assert len(orders) == 2 * len(failures) + 2
+    assert undo() == 0 and (tmp_path / "orders").read_text().splitlines() == orders  # nothing of an OSD that is there
