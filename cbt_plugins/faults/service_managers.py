@@ -57,6 +57,7 @@ class Service:
     unit: str = ""  # unit of systemd, also under cephadm
     process: Optional[DaemonProcess] = None
     endpoints: Tuple[str, ...] = ()  # endpoints of a gateway such as "127.0.0.1:7480", for commands on its node
+    instances: int = 1  # daemons of this name, which start and stop together: gateways of Rook
 
 
 class ServiceManager:
@@ -199,7 +200,7 @@ class Rook(ServiceManager):
         spec = matching[0]["spec"]
         selector = ",".join(f"{key}={value}" for key, value in sorted(spec["selector"]["matchLabels"].items()))
         unit = f"{matching[0]['metadata']['name']}:{spec['replicas']}:{selector}"
-        return Service(name, scene.node(name), "rook", unit)
+        return Service(name, scene.node(name), "rook", unit, instances=spec["replicas"])
 
     def _runs(self, metadata: Mapping[str, Any], name: DaemonName) -> bool:
         labels, app = metadata.get("labels", {}), f"rook-ceph-{name.type}"

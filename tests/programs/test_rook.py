@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import shutil
 import subprocess
 from pathlib import Path
@@ -231,6 +232,28 @@ def test_a_pod_that_is_deleted_is_made_anew(rook: Rook) -> None:
     deletes = [row for row in rook.api.requests if row.startswith("DELETE")]
     assert len(deletes) == 2 and all("rook-ceph-osd-3" in row for row in deletes)
     assert all("/scale" not in row for row in rook.api.requests)
+
+
+def test_of_several_gateways_of_one_name_one_pod_is_deleted_and_none_is_stopped(rook: Rook) -> None:
+    deployment = "rook-ceph-rgw-my-store-a"
+    namespace, pods = rook.api.namespace, rook.api.objects["pods"]
+    (first,) = rook.api.pods_of(deployment)
+    rook.api.objects["deployments"][namespace, deployment]["spec"]["replicas"] = 2
+    other = copy.deepcopy(pods[namespace, first])
+    about = {key: other["metadata"][key] for key in ("labels", "annotations")}
+    rook.api.put("pods", "another", spec={**other["spec"], "nodeName": "node6"}, **about)
+    gateway = Targets((), (GATEWAY,), (str(GATEWAY),))
+    with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: one deployment has 2 gateways of this name, and all"):
+        kinds.make("stop", {}).steps(rook.scene(), gateway)
+    (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), gateway)
+    assert said(step.took[0]) == "there\n"
+    done(rook.scene(), step.inject, step.took)
+    assert (namespace, "another") in pods and (namespace, first) not in pods
+    for name in rook.api.pods_of(deployment):
+        pods[namespace, name]["spec"]["nodeName"] = "node6"
+    pods[namespace, "another"]["spec"]["nodeName"] = "node5.example.com"
+    (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), gateway)
+    assert " pods another " in step.inject[0].text
 
 
 def test_the_uid_of_a_pod_is_no_shell_text(rook: Rook, tmp_path: Path) -> None:

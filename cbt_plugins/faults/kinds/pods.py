@@ -14,6 +14,7 @@ from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions, Seconds
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import ROOK, Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
+from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import DAEMON_TYPES
 
 #: what takes the orders of the other kinds in a cluster of Rook; a drain moves or stops them
@@ -61,12 +62,17 @@ class DeletePod(Kind):
             pods = kubernetes.get("pods", "-l", selector)["items"]
         except KubernetesError as error:
             raise FaultError(str(error)) from error
+        chosen = ["-l", selector]
+        if service.instances > 1:
+            table = HostTable((service.node,))
+            pods = [pod for pod in pods if table.find(str(pod["spec"].get("nodeName")))][:1]
+            chosen = [str(pod["metadata"]["name"]) for pod in pods]
         uids = [str(pod["metadata"]["uid"]) for pod in pods]
         if not uids:
-            raise FaultError(f"{service.name}: no pod has the labels {selector}")
+            raise FaultError(f"{service.name}: no pod on {service.node} has the labels {selector}")
         grace = self.options.grace
         ends = [] if grace is None else [f"--grace-period={grace:.0f}", *(["--force"] if grace < 1 else [])]
-        delete = shlex.join([*kubernetes.words(), "delete", "pods", "-l", selector, "--wait=false", *ends])
+        delete = shlex.join([*kubernetes.words(), "delete", "pods", *chosen, "--wait=false", *ends])
         get = ["get", "pods", "-l", selector, "-o", "jsonpath={.items[*].metadata.uid}"]
         shown = shlex.join([*kubernetes.words(), *get])
         patterns = "|".join(f"*{shlex.quote(f' {uid} ')}*" for uid in uids)

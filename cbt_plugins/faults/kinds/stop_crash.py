@@ -9,7 +9,7 @@ from cbt_plugins.faults.cluster_facts import names
 from cbt_plugins.faults.kind import Kind, ServiceOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
-from cbt_plugins.faults.step import Command, Step
+from cbt_plugins.faults.step import Command, FaultError, Step
 from cbt_plugins.plan import DAEMON_TYPES
 
 
@@ -36,6 +36,10 @@ class Stop(Kind):
 
     def _step(self, scene: Scene, targets: Targets, name: str, node_services: Sequence[Service]) -> Step:
         node, daemons = node_services[0].node, [service.name for service in node_services]
+        for service in node_services:
+            if service.instances > 1:
+                text = f"one deployment has {service.instances} gateways of this name, and all would stop"
+                raise FaultError(f"{service.name}: {text}: use delete_pod or node_drain, or set gateway.instances: 1")
         osds = [int(daemon.id) for daemon in daemons if daemon.type == "osd"]
         how = {"service_manager": node_services[0].manager, "units": [service.unit for service in node_services]}
         watch = daemon_effects.watch(scene, node_services, targets.daemons, name)
