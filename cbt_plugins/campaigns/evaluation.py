@@ -10,7 +10,7 @@ import math
 from collections import Counter
 from dataclasses import dataclass, replace
 from statistics import mean, median
-from typing import Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
+from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
@@ -26,6 +26,8 @@ from cbt_plugins.warning_kinds import caps, forbids_verdict
 
 #: true changes that the outlook is given for, in margins; 0: nothing changed
 EFFECTS = (0.0, 1.0, 2.0)
+#: versions of what serves all arms of a block alike: a campaign may go on with newer ones
+_OF_TOOLS = ("version.cbt", "version.cbt_plugins", "version.python")
 Key = Tuple[str, str, str]  # phase, operation, metric
 
 
@@ -89,6 +91,15 @@ class Evaluation:
         return bool(self.rows and all(row.verdict for row in self.rows)) or self.blocks >= self.schedule.section.blocks
 
     @property
+    def arms_like_base(self) -> Tuple[str, ...]:
+        """The arms whose records have the same configuration as those of the base."""
+        distinct: Dict[str, bool] = {}
+        for section in self.compared.sections if self.compared else ():
+            apart = any(difference.is_of_sides for difference in section.differences)
+            distinct[section.contender] = apart or distinct.get(section.contender, False)
+        return tuple(arm for arm, apart in distinct.items() if not apart)
+
+    @property
     def block_seconds(self) -> Optional[float]:
         """What a block takes, from the trials so far; None: none has ended."""
         return seconds_of_block(self.schedule, [trial for _, trial in self.trials])
@@ -140,21 +151,26 @@ def _strays(trials: Sequence[Tuple[PlannedTrial, Trial]]) -> _Strays:
     arms: Dict[str, Dict[str, Set[str]]] = {}
     strays = {}
     for planned, trial in trials:
-        first, essential = arms.setdefault(planned.arm, {}), _essential(trial.records)
-        apart = [key for key in essential if essential[key] != first.get(key, essential[key])]
+        first, steady = arms.setdefault(planned.arm, {}), _values_of(trial.records, _is_steady)
+        apart = [key for key in steady if steady[key] != first.get(key, steady[key])]
         if apart:
             strays[planned] = ", ".join(
-                f"{key} is {_listed(essential[key])}, at first {_listed(first[key])}" for key in apart
+                f"{key} is {_listed(steady[key])}, at first {_listed(first[key])}" for key in apart
             )
-        first.update({**essential, **first})
+        first.update({**steady, **first})
     return strays
 
 
-def _essential(records: Iterable[RunRecord]) -> Dict[str, Set[str]]:
-    """Return the values of the keys in which compared runs must agree; a sweep has several of one."""
+def _is_steady(key: str) -> bool:
+    """Return whether all trials of an arm must agree in a key: an arm that changes its release is two arms."""
+    return is_essential(key) or (key.startswith("version.") and key not in _OF_TOOLS)
+
+
+def _values_of(records: Iterable[RunRecord], is_wanted: Callable[[str], bool]) -> Dict[str, Set[str]]:
+    """Return the values of the keys that are wanted; a sweep has several of one."""
     values: Dict[str, Set[str]] = {}
     for key, value in (pair for record in records for pair in record.config.items()):
-        if is_essential(key):
+        if is_wanted(key):
             values.setdefault(key, set()).add(text(value))
     return values
 
@@ -169,7 +185,8 @@ def _comparable(records: _Records) -> _Records:
     A key that is swept has the same values in all arms, and stays.
     """
     arms = [
-        _essential(record for planned, record in records if planned.arm == arm) for arm in {p.arm for p, _ in records}
+        _values_of((record for planned, record in records if planned.arm == arm), is_essential)
+        for arm in {planned.arm for planned, _ in records}
     ]
     apart = {key for arm in arms for key in arm if any(sibling.get(key) != arm[key] for sibling in arms)}
     return [

@@ -24,7 +24,13 @@ _HALF = 45
 
 
 def headline(evaluation: Evaluation) -> str:
-    """Return the progress of a campaign, as one sentence."""
+    """Return the progress of a campaign, as one sentence, and which arms no record tells from the base."""
+    base = evaluation.schedule.arms[0]
+    alike = (f"{arm} does not differ from {base} in anything that was recorded" for arm in evaluation.arms_like_base)
+    return "; ".join((_progress(evaluation), *alike))
+
+
+def _progress(evaluation: Evaluation) -> str:
     of = f"{evaluation.blocks} of {several(evaluation.schedule.section.blocks, 'block')}"
     if evaluation.decided:
         return f"decided after {of}"
@@ -173,6 +179,7 @@ def data(evaluation: Evaluation) -> Dict[str, Any]:
         "budget": evaluation.schedule.section.blocks,
         "decided": evaluation.decided,
         "ended": evaluation.ended,
+        "arms_like_base": list(evaluation.arms_like_base),
         "block_seconds": number(evaluation.block_seconds),
         "trials": [
             {"name": planned.name, "arm": planned.arm, "archive": str(trial.archive), "reason": trial.reason}

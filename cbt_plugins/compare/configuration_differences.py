@@ -13,6 +13,8 @@ ESSENTIAL = ("benchmark", "engine", "phases", "objects.", "load.", "phase.", "po
 SCALED = ("cluster.osd_nodes", "cluster.osds", "cluster.rgws", "cluster.endpoints")
 
 NOT_SET, NOT_KNOWN = "not set", "not known"
+#: between the values of one side
+_BETWEEN = " | "
 #: characters of a value in a table
 _SHOWN = 60
 #: what a run was made by; it decides, although it is no key of its configuration
@@ -26,6 +28,11 @@ class Difference:
     key: str
     base: str
     new: str
+
+    @property
+    def is_of_sides(self) -> bool:
+        """Whether the sides have different values, not only runs of both."""
+        return sorted(self.base.split(_BETWEEN)) != sorted(self.new.split(_BETWEEN))
 
 
 @dataclass(frozen=True)
@@ -83,7 +90,7 @@ def differing(base: Iterable[RunRecord], new: Iterable[RunRecord]) -> List[Diffe
     for key in keys:
         a, b = (list(_values(key, side)) for side in sides)
         if len({*a, *b}) > 1:
-            differences.append(Difference(key, " | ".join(a), " | ".join(b)))
+            differences.append(Difference(key, _BETWEEN.join(a), _BETWEEN.join(b)))
     return differences
 
 

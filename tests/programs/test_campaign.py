@@ -124,7 +124,8 @@ def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
     # more blocks would not tell, and nothing is decided
     assert state.ended and not state.decided and main(["campaign", "status", str(state.schedule.folder)]) == 3
-    assert headline(state) == "ended after 4 of 20 blocks: more blocks would not decide the inconclusive rows"
+    text = "ended after 4 of 20 blocks: more blocks would not decide the inconclusive rows"
+    assert headline(state).partition(";")[0] == text
 
 
 def lost_nothing(name: str) -> Dict[str, Any]:
@@ -236,6 +237,41 @@ def test_a_trial_that_differs_from_the_first_of_its_arm_gives_no_observation(tmp
     row = evaluate(its).rows[0]
     assert row.ratios == (*before.ratios[:2], None, before.ratios[3])
     assert row.left_out == ("new: cluster.osd_nodes is 3, at first 4, cluster.osds is 6, at first 8 (block 3)",)
+
+
+def set_versions(its: Schedule, blocks: Sequence[int], **releases: str) -> None:
+    """Give the trials of some blocks the releases of their arms."""
+    for planned in (planned for number in blocks for planned in its.block(number)):
+        for path in its.folder_of(planned).glob("archive/results/*/id-*/summary.json"):
+            summary = json.loads(path.read_text())
+            summary["environment"]["versions"]["ceph"] = releases[planned.arm]
+            path.write_text(json.dumps(summary))
+
+
+def test_arms_without_a_recorded_difference_are_named_in_the_headline(
+    tmp_path: Path, made: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    its = schedule(tmp_path)
+    after(made, its, 8, {})
+    text = "new does not differ from old in anything that was recorded"
+    set_versions(its, range(1, 9), old="16.2.15 pacific", new="18.2.7 reef")
+    assert main(["campaign", "status", str(its.folder)]) == 0 and text not in capsys.readouterr().out
+    set_versions(its, range(1, 9), old="16.2.15 pacific", new="16.2.15 pacific")
+    state = evaluate(its)
+    assert state.decided and state.arms_like_base == ("new",) and headline(state).endswith(text)
+    for form in ("text", "html"):
+        assert main(["campaign", "status", str(its.folder), "--format", form]) == 0
+        assert text in capsys.readouterr().out
+
+
+def test_a_trial_of_another_release_gives_no_observation(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path)
+    before = after(made, its, 4, {"new": 0.9}).rows[0]
+    set_versions(its, (1, 2), old="16.2.15 pacific", new="18.2.7 reef")
+    set_versions(its, (3, 4), old="16.2.15 pacific", new="16.2.15 pacific")
+    row = evaluate(its).rows[0]
+    assert row.ratios == (*before.ratios[:2], None, None)
+    assert row.left_out == ("new: version.ceph is 16.2.15 pacific, at first 18.2.7 reef (block 3, 4)",)
 
 
 def test_the_plan_says_how_much_it_is(tmp_path: Path, made: Path) -> None:
