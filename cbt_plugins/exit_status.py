@@ -6,6 +6,8 @@ from typing import Mapping
 
 OK, FAILED, USAGE, INCONCLUSIVE, UNUSABLE, ANOTHER_CLUSTER = 0, 1, 2, 3, 4, 5
 CANNOT, INTERRUPTED, UNREAD = 125, 130, 141
+#: of `cbt-tools bisect step`: `git bisect run` stops; it takes 1 to 127, but for 125, for a bad commit
+ABORT = 128
 #: exit statuses of all verbs; the help of a verb lists the statuses that it may return
 STATUSES: Mapping[int, str] = {
     OK: "done",

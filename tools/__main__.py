@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Optional, Sequence
 
 from cbt_plugins import __version__
-from cbt_plugins.exit_status import STATUSES
+from cbt_plugins.exit_status import ABORT, STATUSES
 from cbt_plugins.formatting.screen import printable_output
 
 from .command import CommandError, Parser, call, explain
@@ -59,7 +59,10 @@ def _run(verb: str, argv: Sequence[str]) -> int:
     if not argv:
         parser.print_help(sys.stderr)
         raise CommandError("missing VERB")
-    args = parser.parse_args(argv)
+    try:
+        args = parser.parse_args(argv)
+    except SystemExit as e:
+        raise SystemExit(ABORT if e.code and verb == "bisect" and "step" in argv else e.code) from None
     return int(args.run(args))
 
 

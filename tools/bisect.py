@@ -6,19 +6,20 @@ import argparse
 import contextlib
 import logging
 import sys
+import traceback
 from pathlib import Path
 from typing import TYPE_CHECKING, Iterator
 
-from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK
+from cbt_plugins.exit_status import ABORT, FAILED, INCONCLUSIVE, INTERRUPTED, OK
 
-from .command import CommandError, explain, say
+from .command import CommandError, explain, is_optional, missing, say
 from .format_option import JSON, MD, TEXT, add_formats, put
 
 if TYPE_CHECKING:
     from cbt_plugins.bisect.session import BisectSession
 
-#: exit statuses for `git bisect run`: the commit is good, is bad, cannot be tested; stop the search
-GOOD, BAD, SKIP, ABORT = 0, 1, 125, 128
+#: exit statuses for `git bisect run`, beside ABORT: the commit is good, is bad, cannot be tested
+GOOD, BAD, SKIP = 0, 1, 125
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -41,17 +42,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 def run(args: argparse.Namespace) -> int:
     """Search, measure one commit, or show the results; return the exit status that the help lists."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
+    if args.what == "step":
+        return _step(args)
     try:
         with _session(args) as session:
-            if args.what == "step":
-                return _step(session)
             return _search(args, session)
-    except CommandError as e:
-        if args.what == "step":
-            return say("Error", str(e), ABORT)
-        raise
     except KeyboardInterrupt:
-        return ABORT if args.what == "step" else INTERRUPTED
+        return INTERRUPTED
 
 
 @contextlib.contextmanager
@@ -106,7 +103,23 @@ def _search(args: argparse.Namespace, session: BisectSession) -> int:
     return {search.CULPRIT_FOUND: OK, search.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
 
 
-def _step(session: BisectSession) -> int:
+def _step(args: argparse.Namespace) -> int:
+    """Return the status of HEAD for `git bisect run`; ABORT for whatever is no measurement of HEAD."""
+    try:
+        with _session(args) as session:
+            return _measured(session)
+    except CommandError as e:
+        return say("Error", str(e), ABORT)
+    except KeyboardInterrupt:
+        return ABORT
+    except Exception as e:  # git would take the statuses of Python and of other errors for a bad commit
+        if isinstance(e, ImportError) and is_optional(e):
+            return say("Error", missing(e), ABORT)
+        traceback.print_exc()
+        return ABORT
+
+
+def _measured(session: BisectSession) -> int:
     from cbt_plugins.bisect import commit_history, search
 
     sha = commit_history.resolve(Path.cwd(), "HEAD")

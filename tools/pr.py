@@ -14,7 +14,7 @@ from cbt_plugins.formatting.blocks import Block, Words
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.results.result_file import Unreadable
 
-from .command import CommandError, explain
+from .command import CommandError, explain, is_optional
 from .format_option import JSON, MD, TEXT, add_formats, put, remove_earlier
 
 if TYPE_CHECKING:
@@ -64,9 +64,11 @@ def run(args: argparse.Namespace) -> int:
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
         return _run(args)
-    except (CommandError, Unreadable, ImportError):
+    except (CommandError, Unreadable):
         raise
-    except Exception:  # Python would exit with 1, which means a regression here
+    except Exception as e:  # Python would exit with 1, which means a regression here
+        if isinstance(e, ImportError) and is_optional(e):
+            raise
         traceback.print_exc()
         return CANNOT
 

@@ -89,12 +89,12 @@ def line(folder: Path, good: str, bad: str, paths: Mapping[str, float]) -> List[
     base = git(folder, "merge-base", first, last).strip()
     if base != first:
         raise GitError(f"{good} is not an ancestor of {bad}: use their merge base {base[:12]} as the good commit")
-    words = ["--first-parent", "--reverse", "--format=%x01%H%x02%P%x02%s", *(["-m", "--name-only"] if paths else [])]
+    words = ["--first-parent", "--reverse", "--format=%x00%H%x00%P%x00%s", *(["-m", "--name-only"] if paths else [])]
     text = git(folder, "log", *words, f"{first}..{last}", "--")
     commits = []
-    for entry in text.split("\x01")[1:]:
-        head, _, files = entry.partition("\n")
-        sha, parents, subject = head.split("\x02", 2)
+    fields = text.split("\0")[1:]  # no subject has this byte
+    for sha, parents, lines in zip(fields[::3], fields[1::3], fields[2::3]):
+        subject, _, files = lines.partition("\n")
         commits.append(Commit(sha, subject, tuple(parents.split()), _weight(files.split("\n"), paths)))
     if len(commits) > MOST:
         text = f"{len(commits)} commits from {good} to {bad}, but the limit is {MOST}"

@@ -18,6 +18,7 @@ import yaml
 from test_campaign_trial import processes
 from waiting import wait_for
 
+from cbt_plugins.bisect import search
 from cbt_plugins.bisect.commit_history import GitError, Worktree, line
 from cbt_plugins.journal import json_lines
 from cbt_plugins.tools.__main__ import main
@@ -332,6 +333,44 @@ def test_steps_skip_what_cannot_be_built_and_abort_without_a_difference(world: W
     assert main(["bisect", "step", str(world.write(good=world.shas[0], bad="main"))]) == 125
     file = world.write(good=world.shas[0], bad=world.shas[3])
     assert main(["bisect", "step", str(file), "-a", str(world.folder / "b")]) == 128
+
+
+@pytest.mark.parametrize(
+    ("error", "text"),
+    [
+        (RuntimeError("broken"), "RuntimeError: broken"),
+        (ModuleNotFoundError("no numpy", name="numpy"), "Error: missing Python package numpy"),
+        (ImportError("libblas.so.3"), "ImportError: libblas.so.3"),
+    ],
+)
+def test_an_error_of_the_program_is_no_bad_commit(
+    world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], error: Exception, text: str
+) -> None:
+    def broken(*_: Any) -> None:
+        raise error
+
+    monkeypatch.setattr(search, "differ", broken)
+    monkeypatch.chdir(world.repo)
+    assert main(["bisect", "step", str(world.write(good=world.shas[0], bad="main"))]) == 128
+    assert text in capsys.readouterr().err
+
+
+def test_an_error_in_the_command_line_of_a_step_is_no_bad_commit(capsys: pytest.CaptureFixture[str]) -> None:
+    for words, status in ((["step", "my.yaml", "--archiv", "x", "--bad"], 128), (["run", "my.yaml", "--bad"], 2)):
+        with pytest.raises(SystemExit) as end:
+            main(["bisect", *words])
+        assert end.value.code == status
+    assert "unrecognized arguments: --bad" in capsys.readouterr().err
+
+
+def test_a_subject_with_control_characters_is_a_subject(tmp_path: Path) -> None:
+    git(tmp_path, "init", "-q", "-b", "main")
+    first = commit(tmp_path, {"a": "1"}, "one")
+    last = commit(tmp_path, {"a": "2"}, "evil \x01 \x02 subject")
+    for paths in ({}, {"a": 3.0}):
+        assert [(its.sha, its.subject) for its in line(tmp_path, first, "main", paths)[1:]] == [
+            (last, "evil \x01 \x02 subject")
+        ]
 
 
 def test_history_is_a_line_of_first_parents(tmp_path: Path) -> None:

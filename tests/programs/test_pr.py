@@ -220,6 +220,17 @@ def test_an_error_leaves_no_earlier_answer(world: World, monkeypatch: pytest.Mon
     assert not output.exists() and not [*world.state.glob("pr.md"), *world.state.glob("pr.json")]
 
 
+def test_a_broken_library_is_no_regression(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
+    errors: List[Exception] = [ImportError("libblas.so.3"), ModuleNotFoundError("no numpy", name="numpy")]
+
+    def broken(_: Any) -> None:
+        raise errors.pop(0)
+
+    monkeypatch.setattr(session.PullRequestRun, "run", broken)
+    world.write()
+    assert [world.run("a", "b") for _ in range(2)] == [125, 2]
+
+
 def test_too_little_time_is_refused_beforehand_and_ends_it(
     world: World, capsys: pytest.CaptureFixture[str]
 ) -> None:
