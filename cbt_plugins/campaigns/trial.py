@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import contextlib
 import glob
+import logging
 import os
 import shlex
 import signal
@@ -139,10 +140,13 @@ def run_trial(cycle: Cycle, folder: Path, again: bool = False) -> Trial:
     try:
         trial = _run_cycle(cycle, folder.resolve())
     except KeyboardInterrupt:
-        undo_left(cycle, folder)
+        failure = undo_left(cycle, folder)
+        if failure:
+            logging.getLogger(__name__).error("%s: changes are still open: %s", folder.name, failure)
         raise
-    if trial.reason:
-        undo_left(cycle, folder)
+    failure = undo_left(cycle, folder) if trial.reason else None
+    if failure and trial.step != UNDO:
+        trial = replace(trial, reason=f"{trial.reason}; and changes are still open: {failure}")
     write_json(folder / MARK, {"version": VERSION, **_facts(trial)})
     return finished(folder) or trial
 

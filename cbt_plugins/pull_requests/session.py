@@ -25,7 +25,19 @@ from cbt_plugins.campaigns.evaluation import evaluate
 from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import plan_data
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
-from cbt_plugins.campaigns.trial import CYCLE, FOLDER, UNDO, CommandEnd, Cycle, Trial, put_aside, run_command, run_trial
+from cbt_plugins.campaigns.trial import (
+    CYCLE,
+    FOLDER,
+    UNDO,
+    CommandEnd,
+    Cycle,
+    Trial,
+    finished,
+    put_aside,
+    run_command,
+    run_trial,
+    undo_left,
+)
 from cbt_plugins.compare.statistics.sequential import FIRST
 from cbt_plugins.config.campaign import text_of
 from cbt_plugins.config.file_check import load
@@ -141,6 +153,10 @@ class PullRequestRun:
 
     def _answer(self) -> PullRequestVerdict:
         verdict = self._verdict()
+        still_open = self._undo_killed()
+        if still_open:
+            text = f"changes of {', '.join(still_open)} may still be open on the cluster: see undo.log"
+            verdict = replace(verdict, why=f"{verdict.why}; {text}")
         self._journal.write("answer", outcome=verdict.outcome.word)
         return replace(verdict, seconds=self.request.within - self.seconds_left())
 
@@ -268,6 +284,24 @@ class PullRequestRun:
         number = evaluate(schedule).blocks if schedule.folder.joinpath("trials").exists() else 0
         for planned in schedule.block(number + 1) if number < schedule.section.blocks else ():
             put_aside(schedule.folder_of(planned))
+
+    def _undo_killed(self) -> List[str]:
+        """Undo what cycles that were killed have left on the cluster; return the trials of which that failed."""
+        rehearsal, planned = self.request.schedule(self.folder / "rehearsal"), self._journal.last("plan")
+        trials = [(rehearsal.cycle(side.arm), rehearsal.folder / side.arm) for side in self.request.sides]
+        schedule = self.request.schedule(self.folder)
+        for number in range(1, planned["blocks"] + 1 if planned else 1):
+            trials += [(schedule.cycle(trial.arm), schedule.folder_of(trial)) for trial in schedule.block(number)]
+        still_open = []
+        for cycle, folder in trials:
+            trial = finished(folder)
+            if trial and not trial.reason:  # what an earlier attempt left was undone before
+                continue
+            failure = undo_left(replace(cycle, limit=min(cycle.limit, max(60.0, self.seconds_left()))), folder)
+            if failure:
+                self._tell(failure)
+                still_open.append(str(folder.relative_to(self.folder)))
+        return still_open
 
     def _failure(self, trial: Trial) -> str:
         """Return the reason why a side cannot be tested, without what its commands have printed."""

@@ -208,6 +208,27 @@ def test_what_cannot_be_undone_is_tried_again_after_the_preparation(
     assert "an earlier attempt left changes on the cluster" in reason
 
 
+def test_what_a_failed_trial_leaves_open_is_in_its_reason(tmp_path: Path, cluster: Path) -> None:
+    (cluster / "undo-status").write_text("1")
+    trial = run_trial(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), tmp_path / "01-A")
+    reason = str(trial.reason)
+    assert trial.step == "cycle" and "ended with status 1 " in reason
+    assert f"; and changes are still open: undo ({leaving_cycle.PROGRAM}.tools undo" in reason
+
+
+def test_what_an_interrupted_trial_leaves_open_is_logged(
+    tmp_path: Path, cluster: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (cluster / "undo-status").write_text("1")
+    monkeypatch.setenv("LEAVING_HANGS", "1")
+    code = CODE.replace('program="true"', f"program={leaving_cycle.PROGRAM!r}")
+    words = [sys.executable, "-c", code, str(tmp_path / "01-A")]
+    process = subprocess.Popen(words, stderr=subprocess.PIPE, text=True)
+    wait_for(lambda: left_on(cluster), "the cycle")
+    process.send_signal(signal.SIGINT)
+    assert "01-A: changes are still open: undo (" in process.communicate()[1]
+
+
 def test_nothing_is_left_on_a_cluster_that_was_made_anew(killed: Path, cluster: Path) -> None:
     (cluster / "undo-status").write_text("5")
     trial = run_trial(Cycle("A", Path("x"), program=leaving_cycle.PROGRAM), killed)

@@ -203,6 +203,42 @@ def test_it_resumes_without_half_a_block(world: World, monkeypatch: pytest.Monke
     assert world.run("a", "b") == 1, "what is decided stays"
 
 
+#: the stand-in, whose undo notes what it undoes, and fails while there is a file `refused`
+UNDOING = """
+import pathlib, sys
+here = pathlib.Path(__file__).parent
+if sys.argv[2] == "cbt_plugins.tools":
+    with open(here / "undone", "a") as log:
+        log.write(f"{pathlib.Path(sys.argv[-1]).parent.name}\\n")
+    sys.exit("SECRET" if (here / "refused").exists() else 0)
+sys.argv[1:3] = []
+sys.path.insert(0, TESTS)
+import fake_cycle
+fake_cycle.main()
+"""
+
+
+@pytest.mark.parametrize("refused", [False, True])
+def test_what_a_killed_cycle_left_is_undone_before_the_answer(
+    world: World, monkeypatch: pytest.MonkeyPatch, refused: bool
+) -> None:
+    program = world.folder / "program.py"
+    program.write_text(UNDOING.replace("TESTS", repr(str(Path(fake_cycle.__file__).parent))))
+    world.write(program=f"{sys.executable} {program} -m cbt_plugins")
+    assert world.run("a", "b") == 0
+    (trial,) = world.state.glob("trials/04-3-*")
+    for mark in (*world.state.glob("trials/04-4-*/trial.json"), trial / "trial.json"):  # killed in the last block
+        mark.unlink()
+    if refused:
+        (world.folder / "refused").touch()
+    monkeypatch.setattr(session.PullRequestRun, "seconds_left", lambda _: 0.0)
+    assert world.run("a", "b") == 3
+    assert f"{trial.name}.partial-1" in (world.folder / "undone").read_text().split()
+    text = f"trials/{trial.name}, "
+    assert (text in world.comment) == refused == ("may still be open on the cluster" in world.comment)
+    assert "SECRET" not in world.comment
+
+
 def test_an_error_leaves_no_earlier_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     output = world.folder / "comment.md"
     world.write()
