@@ -6,6 +6,7 @@ verdict gives its block no observation for the rows that the warning is about; t
 
 from __future__ import annotations
 
+import fnmatch
 import math
 from collections import Counter
 from dataclasses import dataclass, replace
@@ -82,8 +83,15 @@ class Evaluation:
 
     @property
     def decided(self) -> bool:
-        """Every key row is better, worse or equivalent."""
-        return bool(self.rows) and all(row.verdict not in (None, Verdict.INCONCLUSIVE) for row in self.rows)
+        """Every key row is better, worse or equivalent, and every pattern of the file has a key row."""
+        if not self.rows or self.unmatched_keys:
+            return False
+        return all(row.verdict not in (None, Verdict.INCONCLUSIVE) for row in self.rows)
+
+    @property
+    def unmatched_keys(self) -> Tuple[str, ...]:
+        """The patterns of the file that match no key row."""
+        return unmatched(self.schedule.section.keys, [row.id.key for row in self.rows]) if self.rows else ()
 
     @property
     def ended(self) -> bool:
@@ -107,6 +115,12 @@ class Evaluation:
     def verdict_of(self, row: RowState) -> Optional[Verdict]:
         """Return the verdict on a row; inconclusive at the end of the budget, None before."""
         return row.verdict or (Verdict.INCONCLUSIVE if self.ended else None)
+
+
+def unmatched(patterns: Sequence[str], keys: Iterable[Key]) -> Tuple[str, ...]:
+    """Return the patterns of `keys:` that match none of these rows."""
+    names = [name for key in keys for name in (".".join(key), ".".join(key[1:]))]
+    return tuple(pattern for pattern in patterns if not fnmatch.filter(names, pattern))
 
 
 def seconds_of_block(schedule: Schedule, trials: Sequence[Trial]) -> Optional[float]:

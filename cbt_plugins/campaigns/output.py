@@ -24,10 +24,11 @@ _HALF = 45
 
 
 def headline(evaluation: Evaluation) -> str:
-    """Return the progress of a campaign, as one sentence, and which arms no record tells from the base."""
+    """Return the progress of a campaign, what it does not decide, and which arms no record tells from the base."""
     base = evaluation.schedule.arms[0]
+    undecided = (f"no row matches the key {pattern}" for pattern in evaluation.unmatched_keys)
     alike = (f"{arm} does not differ from {base} in anything that was recorded" for arm in evaluation.arms_like_base)
-    return "; ".join((_progress(evaluation), *alike))
+    return "; ".join((_progress(evaluation), *undecided, *alike))
 
 
 def _progress(evaluation: Evaluation) -> str:
@@ -141,10 +142,8 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         f"intervals hold at every look together; equivalent: within "
         f"{margins(evaluation.schedule.rules, [row.id.metric for row in evaluation.rows])}"
     )
-    named = [name for row in evaluation.rows for name in (".".join(row.id.key), ".".join(row.id.key[1:]))]
-    for pattern in section.keys if evaluation.rows else ():
-        if not fnmatch.filter(named, pattern):
-            yield f"no row matches the key {pattern}, so the campaign does not decide it"
+    for pattern in evaluation.unmatched_keys:
+        yield f"no row matches the key {pattern}, so the campaign does not decide it"
     for row in evaluation.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
@@ -179,6 +178,7 @@ def data(evaluation: Evaluation) -> Dict[str, Any]:
         "budget": evaluation.schedule.section.blocks,
         "decided": evaluation.decided,
         "ended": evaluation.ended,
+        "unmatched_keys": list(evaluation.unmatched_keys),
         "arms_like_base": list(evaluation.arms_like_base),
         "block_seconds": number(evaluation.block_seconds),
         "trials": [

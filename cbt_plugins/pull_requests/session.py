@@ -21,7 +21,7 @@ from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins import signals
 from cbt_plugins.bisect.commit_builds import Builds
 from cbt_plugins.bisect.commit_history import GitError, Worktree
-from cbt_plugins.campaigns.evaluation import evaluate
+from cbt_plugins.campaigns.evaluation import evaluate, unmatched
 from cbt_plugins.campaigns.loop import ATTEMPTS, CampaignRun, TrialFailed
 from cbt_plugins.campaigns.output import plan_data
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule, schedule_of
@@ -240,6 +240,7 @@ class PullRequestRun:
         planned = self._journal.last("plan")
         if not planned:
             trials = [self._rehearsed(side.arm) for side in self.request.sides]
+            self._check_keys([record for trial in trials for record in trial.records])
             each = 2 * sum(trial.prepared + trial.measured for trial in trials)
             fit = min(MOST, int(self.seconds_left() / each))
             if fit < FIRST:
@@ -250,6 +251,13 @@ class PullRequestRun:
                 self._tell(line)
             self._journal.write("plan", **planned)
         return self.request.schedule(self.folder, planned["blocks"])
+
+    def _check_keys(self, records: Sequence[RunRecord]) -> None:
+        """Raise CampaignError for a pattern of the file that matches no number of the rehearsal."""
+        keys = {(m.phase, m.op, m.metric) for record in records for m in record.measurements}
+        patterns = unmatched(self.request.section.keys, keys)
+        if patterns:
+            raise CampaignError(f"{self.request.file}: no row matches the key {', '.join(patterns)}: mend `keys:`")
 
     def _rehearsed(self, arm: str) -> Trial:
         schedule = self.request.schedule(self.folder / "rehearsal")

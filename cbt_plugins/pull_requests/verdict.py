@@ -77,5 +77,7 @@ def pull_request_verdict(state: Evaluation) -> PullRequestVerdict:
             return PullRequestVerdict(outcome, f"{texts}; {headline(state)}", state)
     if not state.rows:
         return PullRequestVerdict(Outcome.INCONCLUSIVE, "no block was measured", state)
+    if state.unmatched_keys:
+        return PullRequestVerdict(Outcome.INCONCLUSIVE, headline(state), state)
     limit = short_percent(state.schedule.section.margin)
     return PullRequestVerdict(Outcome.OK, f"no key row became worse by {limit} or more; {headline(state)}", state)

@@ -25,6 +25,7 @@ from cbt_plugins.compare.statistics.sequential import Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.metrics import Direction
+from cbt_plugins.pull_requests.verdict import Outcome, pull_request_verdict
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.tools.__main__ import main
 
@@ -307,6 +308,23 @@ def test_it_runs_until_it_is_decided(tmp_path: Path, world: Any, capsys: Any) ->
     assert "decided after 4 of 20 blocks" in capsys.readouterr().out
     arm = yaml.safe_load((folder / "arms" / "new.yaml").read_text())
     assert arm["benchmarks"]["warp"]["workers"] == 9 and "campaign" not in arm
+
+
+def test_a_key_that_matches_no_row_ends_it_after_a_block(
+    tmp_path: Path, made: Path, world: Any, capsys: pytest.CaptureFixture[str]
+) -> None:
+    keys = ["measure.total.obj_per_s", "mesure.total.p99_ms"]
+    file, folder = campaign(tmp_path, keys=keys), tmp_path / "folder"
+    assert main(["campaign", "run", str(file), str(folder)]) == 2
+    printed = capsys.readouterr()
+    assert "no row matches the key mesure.total.p99_ms: mend `keys:`" in printed.err
+    assert printed.out.count("measured in") == 4
+    (tmp_path / "all").mkdir()
+    state = after(made, schedule(tmp_path / "all", keys=keys), 8, {})
+    assert {row.verdict for row in state.rows} == {Verdict.EQUIVALENT} and not state.decided
+    assert main(["campaign", "status", str(state.schedule.folder)]) == 3
+    assert "no row matches the key mesure.total.p99_ms" in headline(state)
+    assert pull_request_verdict(state).outcome is Outcome.INCONCLUSIVE
 
 
 def test_before_each_arm_has_a_trial_there_is_no_page(tmp_path: Path, capsys: Any) -> None:

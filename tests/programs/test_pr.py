@@ -239,6 +239,15 @@ def test_what_a_killed_cycle_left_is_undone_before_the_answer(
     assert "SECRET" not in world.comment
 
 
+def test_a_key_that_matches_no_row_is_an_error_after_the_rehearsal(
+    world: World, capsys: pytest.CaptureFixture[str]
+) -> None:
+    world.write(keys=["measure.total.obj_per_s", "mesure.total.p99_ms"])
+    assert world.run("a", "b") == 2
+    assert "no row matches the key mesure.total.p99_ms: mend `keys:`" in capsys.readouterr().err
+    assert (world.state / "rehearsal" / "head").exists() and not (world.state / "trials").exists()
+
+
 def test_an_error_leaves_no_earlier_answer(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
     output = world.folder / "comment.md"
     world.write()
