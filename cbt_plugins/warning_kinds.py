@@ -42,6 +42,8 @@ class WarningKind:
     #: something other than the cluster limited these metrics (shell patterns): compare calls no row of these metrics
     #: better or equivalent, if the warning is about the row
     caps: Tuple[str, ...] = ()
+    #: no limit of the file: it may be what makes a side worse, so these metrics of that side are not worse, either
+    hides_worse: bool = False
 
 
 def _invalid(code: str, text: str) -> WarningKind:
@@ -114,7 +116,7 @@ _ALL = (
     WarningKind("stalled-endpoint", "one of several endpoints had no success for 3 s, or too small a share"),
     WarningKind("unfinished-request", "the slowest request did not finish, so it has no row"),
     WarningKind("clock-offset", "the clock of a node differs from the run's clock"),
-    WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD),
+    WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD, hides_worse=True),
     WarningKind("resources-gap", "the samples of a node have gaps", forbids_verdict_on=_OF_NODES),
     WarningKind("monitor-limited", "a monitor could not watch all of its targets"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
@@ -250,6 +252,19 @@ def caps(code: str, metric: str = "*") -> bool:
 
 def _takes(patterns: Tuple[str, ...], metric: str) -> bool:
     return bool(patterns) if metric == "*" else any(fnmatchcase(metric, pattern) for pattern in patterns)
+
+
+def hides_worse(base: Iterable[str], new: Iterable[str], lower_is_better: bool) -> bool:
+    """Return whether limits of the load may be what makes the new side worse, by their codes on each side.
+
+    The codes are those that cap the metric. Less load lowers latencies: of a base with a limit that the new side does
+    not have, too.
+    """
+    limits_of_base, limits_of_new = set(base), set(new)
+    own = {code for code in limits_of_base | limits_of_new if KINDS[code].hides_worse}
+    if lower_is_better:
+        return bool(own or limits_of_base - limits_of_new)
+    return bool(own & limits_of_new)
 
 
 @dataclass(frozen=True)

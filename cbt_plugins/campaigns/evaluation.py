@@ -23,7 +23,7 @@ from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, Section, compare
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.warning_kinds import caps, forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict, hides_worse
 
 #: true changes that the outlook is given for, in margins; 0: nothing changed
 EFFECTS = (0.0, 1.0, 2.0)
@@ -283,14 +283,17 @@ class _Cells:
         ratios: List[Optional[float]] = []
         why: Dict[str, List[int]] = {}
         capped: Optional[str] = None
+        lower = METRICS[self._key[2]].direction is Direction.LOWER
         for block in range(1, blocks + 1):
             ratio = 0.0
             reasons = []
+            limits: Dict[bool, Dict[str, str]] = {False: {}, True: {}}  # of the base, and of the new arm: code -> arm
             for arm, weight in contrast.weights.items():
                 runs = tuple(self._runs.get((block, arm), ()))
                 warnings = forbidding(arm, runs, self._key)
-                held = next((warning.text for warning in warnings if caps(warning.code, self._key[2])), None)
-                capped = capped or held
+                held = [warning for warning in warnings if caps(warning.code, self._key[2])]
+                capped = capped or next((warning.text for warning in held), None)
+                limits[weight > 0].update({warning.code: arm for warning in held})
                 values = [value for run in runs for value in self._values(run)]
                 reasons += [f"{arm}: {warning.code}" for warning in warnings if forbids_verdict(warning.code)]
                 if (block, arm) in self._strays:
@@ -299,6 +302,8 @@ class _Cells:
                     reasons.append(f"{arm}: no number above 0")
                 else:
                     ratio += weight * mean(map(math.log, values))
+            if hides_worse(limits[False], limits[True], lower):
+                reasons += [f"{arm}: {code}" for side in limits.values() for code, arm in side.items()]
             for reason in reasons:
                 why.setdefault(reason, []).append(block)
             ratios.append(None if reasons else ratio)

@@ -121,12 +121,28 @@ def test_what_forbids_a_verdict_gives_no_observation(tmp_path: Path, made: Path)
 
 
 def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
-    state = after(made, schedule(tmp_path), 4, {"new": 1.2}, ["1 old paced"])
+    state = after(made, schedule(tmp_path), 5, {"new": 1.2}, ["1 old paced"])
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
     # more blocks would not tell, and nothing is decided
     assert state.ended and not state.decided and main(["campaign", "status", str(state.schedule.folder)]) == 3
-    text = "ended after 4 of 20 blocks: more blocks would not decide the inconclusive rows"
+    text = "ended after 5 of 20 blocks: more blocks would not decide the inconclusive rows"
     assert headline(state).partition(";")[0] == text
+
+
+@pytest.mark.parametrize(
+    ("held", "numbers"),
+    [
+        (["5 new generator-bound"], [4, 4]),  # the other blocks decide
+        ([f"{n} new generator-bound" for n in range(1, 6)], [0, 0]),
+        ([f"{n} old generator-bound" for n in range(1, 6)], [5, 0]),  # it would be faster still; less load, less p99
+    ],
+)
+def test_a_limit_of_the_generator_is_no_regression(
+    tmp_path: Path, made: Path, held: List[str], numbers: List[int]
+) -> None:
+    state = after(made, schedule(tmp_path), 5, {"new": 0.9}, held)
+    assert [row.decision.n for row in state.rows] == numbers
+    assert [row.verdict for row in state.rows] == [Verdict.WORSE if n else None for n in numbers]
 
 
 def lost_nothing(name: str) -> Dict[str, Any]:

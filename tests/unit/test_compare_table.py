@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Set
 
 import pytest
 from compare_records import noise, record, runs, side, warning
@@ -318,6 +318,7 @@ def test_runs_that_did_not_recover_leave_no_verdict_to_the_others(paired: bool) 
         ("rate-given", None, 120.0, {"GET/obj_per_s", "PUT/obj_per_s"}),
         ("rate-given", None, 80.0, set()),
         ("generator-bound", None, 120.0, {"GET/obj_per_s", "PUT/obj_per_s", "GET/p99_ms"}),
+        ("generator-bound", None, 80.0, {"GET/obj_per_s", "PUT/obj_per_s", "GET/p99_ms"}),
     ],
 )
 def test_what_was_held_down_is_never_better_nor_equivalent(code: str, op: str, level: float, forbidden: Any) -> None:
@@ -336,6 +337,31 @@ def test_what_was_held_down_is_never_better_nor_equivalent(code: str, op: str, l
     for name, key in keys.items():
         assert free[key].verdict is not Verdict.INCONCLUSIVE, name
         assert capped[key].verdict is (Verdict.INCONCLUSIVE if name in forbidden else free[key].verdict), name
+
+
+@pytest.mark.parametrize(
+    ("codes_of_base", "codes_of_new", "hidden"),
+    [
+        (["generator-bound"], [], {P99}),  # a base with less load has lower latencies, and would be faster still
+        ([], ["generator-bound"], {GET, P99}),
+        (["paced"], [], {P99}),
+        ([], ["paced"], set()),
+        (["paced"], ["paced"], set()),
+    ],
+)
+def test_a_limit_that_may_be_the_reason_hides_worse(
+    codes_of_base: List[str], codes_of_new: List[str], hidden: Set[Any]
+) -> None:
+    levels = ({GET: 100.0, P99: 100.0}, {GET: 80.0, P99: 125.0})
+    held = []
+    for seed, codes in enumerate((codes_of_base, codes_of_new)):
+        values = {key: noise(level, 8, scatter=0.003, seed=seed) for key, level in levels[seed].items()}
+        warnings = tuple(ResultWarning(code, "held", "measure-new") for code in codes)
+        held.append([dataclasses.replace(run, warnings=warnings) for run in runs(values, begin=seed / 2)])
+    compared = compare(side("a", held[0]), [side("b", held[1])])
+    assert {row.key: row.verdict for row in compared.rows} == {
+        key: Verdict.INCONCLUSIVE if key in hidden else Verdict.WORSE for key in (GET, P99)
+    }
 
 
 def test_interleaved_runs_give_no_warning() -> None:

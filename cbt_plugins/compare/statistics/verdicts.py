@@ -12,7 +12,7 @@ from typing import Collection, Dict, Hashable, List, Mapping, Optional, Sequence
 
 from cbt_plugins.formatting import in_percent, percent
 from cbt_plugins.metrics import ALPHA, Direction
-from cbt_plugins.warning_kinds import caps, forbids_verdict
+from cbt_plugins.warning_kinds import caps, forbids_verdict, hides_worse
 
 
 class Verdict(Enum):
@@ -138,6 +138,11 @@ class Comparison:
         """The first warning that forbids "better" and "equivalent"; None: none does."""
         return self.base.capped_by or self.new.capped_by
 
+    def hides_worse(self, direction: Direction) -> bool:
+        """Return whether what held a side down may be the reason of "worse", too."""
+        base, new = ([w.code for w in side.warnings if caps(w.code)] for side in (self.base, self.new))
+        return hides_worse(base, new, direction is Direction.LOWER)
+
 
 @dataclass(frozen=True)
 class ChangePoint:
@@ -251,7 +256,7 @@ def decide_verdicts(
             raise ValueError(f"intervals at {comparison.base.confidence:g} for verdicts at {1 - alpha:g}")
         differs = _differs(comparison, directions[key]) if adjusted.get(key, 1.0) < alpha else ""
         verdict, warnings = _verdict(comparison, width, differs)
-        if comparison.capped_by and verdict in (Verdict.BETTER, Verdict.EQUIVALENT):
+        if comparison.capped_by and (verdict is not Verdict.WORSE or comparison.hides_worse(directions[key])):
             verdict = Verdict.INCONCLUSIVE
         if key in helped and verdict in (Verdict.BETTER, Verdict.WORSE):
             warnings.append(StatisticsWarning("assumes-normal", _HELPED.format(helped[key])))
