@@ -9,7 +9,6 @@ import os
 import sys
 import textwrap
 import time
-from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Sequence, Tuple
 
@@ -102,25 +101,45 @@ def run(args: argparse.Namespace) -> int:
         exists = args.archive.exists()
         raise CommandError(f"{args.archive}: {'no directory' if exists else 'no such file or directory'}")
     confine(args.archive)
-    run_folders, unread = _runs(args.archive)
-    for error in unread:
-        say("Error", f"{error.filename}: {error.strerror}: its open changes are unknown", OPEN)
+    run_folders, unknown = _runs(args.archive)
+    for why in unknown:
+        say("Error", why, OPEN)
     # the newest run first: the last change is undone first
     folders = sorted(run_folders, key=lambda f: os.lstat(f / FILE).st_mtime, reverse=True)
     if args.give_up is not None and not any(_is_open(folder, args.give_up) for folder in folders):
         raise CommandError(f"{args.archive}: no open change has the label {args.give_up!r}")
     statuses = [_dry(folder, args.data) if args.dry_run else _undo(folder, args) for folder in folders]
-    if not folders:
+    if not folders and not unknown:
         print(f"{args.archive}: no run of this archive has changed a cluster")
-    return OPEN if unread or OPEN in statuses else max(statuses, default=UNDONE)
+    return OPEN if unknown or OPEN in statuses else max(statuses, default=UNDONE)
 
 
-def _runs(archive: Path) -> Tuple[List[Path], List[OSError]]:
-    """Return the folders with an undo journal (links are skipped), and the errors of unreadable folders."""
-    unread: List[OSError] = []
-    # only names are read: an archive may have a million files
-    folders = [Path(top) for top, *names in os.walk(archive, onerror=unread.append) if FILE in chain(*names)]
-    return [folder for folder in folders if not (folder / FILE).is_symlink()], unread
+def _runs(archive: Path) -> Tuple[List[Path], List[str]]:
+    """Return the folders with an undo journal, and errors about folders that cannot be read, or are links."""
+    folders, unknown, waiting = [], [], [str(archive)]
+    while waiting:
+        top = waiting.pop()
+        try:
+            with os.scandir(top) as entries:  # only names are read: an archive may have a million files
+                for entry in entries:
+                    if entry.is_symlink():
+                        text = f"{entry.path} is a link: its open changes are unknown: give its target"
+                        unknown += [text] if _hides_runs(entry, archive) else []
+                    elif entry.name == FILE:
+                        folders.append(Path(top))
+                    elif entry.is_dir(follow_symlinks=False):
+                        waiting.append(entry.path)
+        except OSError as error:
+            unknown.append(f"{error.filename}: {error.strerror}: its open changes are unknown")
+    return folders, unknown
+
+
+def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
+    """Return whether a link may stand in the place of a run or of its journal, and not lead back into the archive."""
+    target = os.path.realpath(link.path)
+    if link.name == FILE or not os.path.exists(target):
+        return True
+    return os.path.isdir(target) and Path(os.path.realpath(archive)) not in (Path(target), *Path(target).parents)
 
 
 def _is_open(folder: Path, label: str) -> bool:

@@ -175,10 +175,27 @@ def test_a_killed_profile_is_found_and_undone(
     (tmp_path / "archive" / "file" / FILE).symlink_to(elsewhere / FILE)
     assert main(["undo", str(tmp_path / "archive"), "--dry-run"]) == 1
     assert f"{folder}: 2 open" in capsys.readouterr().out
-    assert main(["undo", str(tmp_path / "archive")]) == 0
+    assert main(["undo", str(tmp_path / "archive")]) == 1
     assert world.differences() == set() and world.state["keys"] == {}
-    said = capsys.readouterr().out
-    assert f"{folder}: 2 undone" in said and str(elsewhere) not in said and "link" not in said
+    said = capsys.readouterr()
+    assert f"{folder}: 2 undone" in said.out and str(elsewhere) not in said.out and "link" not in said.out
+    for link in ("link", f"file/{FILE}"):
+        assert f"Error: {tmp_path}/archive/{link} is a link: its open changes are unknown: give" in said.err
+
+
+def test_a_link_in_the_place_of_a_run_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    archive = tmp_path / "archive"
+    (archive / "results").mkdir(parents=True)
+    (archive / "results" / "log").write_text("")
+    (archive / "latest").symlink_to("results", target_is_directory=True)
+    (archive / "log").symlink_to("results/log")
+    assert main(["undo", str(archive)]) == 0 and "no run of this archive" in capsys.readouterr().out
+    (archive / "moved").symlink_to(tmp_path / "unmounted" / "moved")
+    assert main(["undo", str(archive)]) == 1
+    said = capsys.readouterr()
+    assert f"Error: {archive}/moved is a link: its open changes are unknown: give its target" in said.err
+    assert "no run of this archive" not in said.out
+    assert main(["undo", str(archive / "latest")]) == 0, "the user has named it"
 
 
 def test_a_damaged_journal_keeps_nobody_from_the_others(
