@@ -16,6 +16,8 @@ from cbt_plugins.config.bisect import WEIGHT
 
 #: commits of a search; more are a mistake
 MOST = 20_000
+#: file in the git folder of a checkout that was made here
+MARK = "cbt-plugins"
 _LIMIT = 600.0
 
 
@@ -123,10 +125,21 @@ class Worktree:
         if not (self.folder / ".git").exists():
             # forced: its folder may be lost while its entry is there. No prune: it takes the user's own entries, too
             git(self._repo, "worktree", "add", "--force", "--detach", str(self.folder), sha)
+            self._mark.touch()
+        elif not self._mark.exists():
+            raise GitError(
+                f"{self.folder}: no checkout of this program, so nothing in it was changed: move it, or give another "
+                f"folder with -a; if an earlier version made it: git -C {self._repo} worktree remove -f {self.folder}"
+            )
         git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
         git(self.folder, "clean", "-ffdq")
 
+    @property
+    def _mark(self) -> Path:
+        """The file in the checkout's own git folder by which a checkout of the user is known from ours."""
+        return self.folder / git(self.folder, "rev-parse", "--git-dir").strip() / MARK
+
     def remove(self) -> None:
-        """Take it away again."""
-        if self.folder.exists():
+        """Take it away again, unless it is a checkout of the user."""
+        if (self.folder / ".git").exists() and self._mark.exists():
             git(self._repo, "worktree", "remove", "--force", "--force", str(self.folder))

@@ -420,6 +420,23 @@ def test_a_lost_worktree_is_made_anew_and_those_of_the_user_stay(world: World, t
     assert git(mine, "rev-parse", "HEAD") == world.shas[-1]
 
 
+@pytest.mark.parametrize("of_user", [["clone", "-q", "."], ["worktree", "add", "-q", "--detach"]])
+def test_a_checkout_of_the_user_is_left_alone(
+    world: World, capsys: pytest.CaptureFixture[str], of_user: List[str]
+) -> None:
+    mine = world.folder / "my.bisect" / "worktree"
+    git(world.repo, *of_user, str(mine))
+    (mine / "speed").write_text("not committed")
+    (mine / "new").write_text("")
+    assert main(["bisect", "run", str(world.write())]) == 1
+    said = capsys.readouterr().err
+    assert f"{mine}: no checkout of this program, so nothing in it was changed" in said
+    assert f"git -C {world.repo} worktree remove -f {mine}" in said
+    assert (mine / "speed").read_text() == "not committed" and (mine / "new").exists()
+    Worktree(world.repo, mine).remove()
+    assert (mine / "new").exists()
+
+
 def test_a_journal_of_another_user_is_an_error_with_a_remedy(
     world: World, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
