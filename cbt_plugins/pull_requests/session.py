@@ -1,6 +1,6 @@
 """One verdict on disk: builds, a rehearsal of both sides, the campaign, and the journal by which a killed one resumes.
 
-    FOLDER/pr.jsonl          what was done, and when: by that the time that is spent is known
+    FOLDER/pr.jsonl          what was done, and after how many seconds of all processes
     FOLDER/worktree/         a checkout of the repository
     FOLDER/builds/           the builds (bisect.commit_builds)
     FOLDER/rehearsal/        a cycle of each side that counts for nothing but its time
@@ -134,6 +134,7 @@ class PullRequestRun:
             for name in (COMMENT, DATA):  # one that ends by an error has no answer
                 (self.folder / name).unlink(missing_ok=True)
             self._spent = spent(journal.records)
+            journal.mark = lambda _: {"spent": round(self._seconds_spent(), 3)}
             journal.write("start")
             for line in plan:
                 self._tell(line)
@@ -176,10 +177,13 @@ class PullRequestRun:
 
     def seconds_left(self) -> float:
         """Return the seconds that are left, of all processes together."""
-        return self.request.within - self._spent - (time.monotonic() - self._began)
+        return self.request.within - self._seconds_spent()
+
+    def _seconds_spent(self) -> float:
+        return self._spent + time.monotonic() - self._began
 
     def _tell(self, text: str) -> None:
-        self._journal.write("say", text=text)  # by its time the time of a killed process is known
+        self._journal.write("say", text=text)  # with the time that a killed process has spent
         self.say(text)
 
     # both sides
@@ -324,11 +328,5 @@ class PullRequestRun:
 
 
 def spent(records: Sequence[Mapping[str, Any]]) -> float:
-    """Return the seconds that earlier processes have spent: from the start of each to the last thing that it wrote."""
-    total, began, last = 0.0, 0.0, 0.0
-    for record in records:
-        if record["event"] == "start":
-            total += last - began
-            began = record["t"]
-        last = record["t"] if began else 0.0
-    return total + last - began
+    """Return the seconds that earlier processes have spent, by what the last of them wrote; no clock may step there."""
+    return max((record["spent"] for record in records if "spent" in record), default=0.0)

@@ -99,8 +99,10 @@ def test_what_can_be_found_is_what_the_decision_finds() -> None:
 
 
 def test_time_of_killed_processes_is_spent() -> None:
-    events = [("begin", 5), ("start", 10), ("say", 14), ("start", 100), ("say", 101), ("build", 103)]
-    assert spent([{"event": event, "t": time} for event, time in events]) == 7
+    """... whatever steps the clock makes, by which the records have their times."""
+    events = [("start", 36000, 0.0), ("say", 60, 4.0), ("start", 90, 4.5), ("say", 72000, 7.0)]
+    records: List[Any] = [{"event": event, "t": time, "spent": seconds} for event, time, seconds in events]
+    assert spent([{"event": "begin", "t": 5}, *records]) == 7
     assert spent([]) == 0
 
 
