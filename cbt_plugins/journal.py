@@ -49,7 +49,7 @@ class Journal:
     A last line that was torn by a kill is cut off by the first `write`; all others are kept. While it is open no other
     process can open it: raises JournalInUse then, and JournalError for any other reason. The file must be this user's
     and have no other name, unless it is `anybodys`. With `to_read`, one that is there and cannot be written is opened
-    all the same, and each `write` raises OSError. `mark`, once it is set, gives more facts of a record, such as its seal.
+    all the same, and each `write` raises OSError. `mark`, once it is set, gives more facts of a record: its seal.
     """
 
     def __init__(

@@ -49,10 +49,14 @@ def run(args: argparse.Namespace) -> int:
     try:
         if args.action == "record":
             sample = ObjectSample.take(shell, args.seed, args.objects)
+            if not sample.objects:
+                raise CommandError("no pool with data of clients has an object, so nothing was recorded", FAILED)
             write_json(args.sample, sample.as_json())
             print(f"{args.sample}: fsid {sample.fsid}, {several(len(sample.objects), 'object')}")
             return OK
         sample = ObjectSample.of_json(json.loads(args.sample.read_text(encoding="utf-8")))
+        if not sample.objects:
+            raise CommandError(f"{args.sample}: has no objects to compare: record it again")
         different = sample.differences(shell)
     except RemoteError as error:
         raise CommandError(str(error), FAILED) from error

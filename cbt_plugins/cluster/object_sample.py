@@ -15,6 +15,11 @@ FORMAT = 1
 OBJECTS, PER_PG = 16, 2
 #: names of one placement group that are looked at
 _LISTED = 2000
+#: ... and the function that prints them; it ends the script if `rados ls` fails by itself, not because sed has enough
+_LIST = (
+    f"list() {{ echo \"=$1\"; rados --pgid \"$1\" ls | sed 's/^/./; {_LISTED}q9'; "
+    'case "${PIPESTATUS[*]}" in "0 0" | *" 9") ;; *) echo "rados --pgid $1 ls failed" >&2; exit 1 ;; esac; }; '
+)
 #: placement groups that are listed at most: those of a nearly empty cluster would take minutes
 _LISTED_GROUPS = 256
 _MISSING = "missing"
@@ -94,9 +99,9 @@ def _placement_groups(pools: Sequence[Mapping[str, Any]], chance: random.Random)
 
 def _chosen(shell: Shell, groups: Sequence[Tuple[str, str]], chance: random.Random) -> List[Tuple[str, str]]:
     """Return some objects of each of these placement groups."""
-    list_one = f"echo ={{0}}; rados --pgid {{0}} ls 2>/dev/null | head -n {_LISTED} | sed 's/^/./'; "
+    lists = "".join(f"list {group}; " for _, group in groups)
     listed: Dict[str, List[str]] = {}
-    for line in shell("".join(list_one.format(group) for _, group in groups)).splitlines():
+    for line in shell(f"{_LIST}{lists}").splitlines():
         if line.startswith("="):
             names = listed.setdefault(line[1:], [])
         elif _PLAIN.fullmatch(line) and not _COLLECTED.search(line):

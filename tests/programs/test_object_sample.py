@@ -23,7 +23,7 @@ POOLS = [
 CEPH = '[ "$1" = fsid ] && echo F-1 || { echo; cat "$ROOT/pools"; }'
 RADOS = """
 case "$1" in
---pgid) echo "$2" >> "$ROOT/asked"; ls "$ROOT/pgs/$2" 2>/dev/null ;;
+--pgid) echo "$2" >> "$ROOT/asked"; [ ! -e "$ROOT/fails" ] || exit 2; [ ! -e "$ROOT/pgs/$2" ] || ls "$ROOT/pgs/$2" ;;
 -p) cat "$ROOT"/pgs/*/"$4" ;;
 esac
 """
@@ -121,6 +121,28 @@ def test_a_sample_is_recorded_and_checked(file: Path, capsys: pytest.CaptureFixt
     (file.parent / "pgs/1.0/a").write_text("other")
     assert main(["snapshot", "check", str(file), str(sample)]) == 1
     assert "differs from the recorded sample: object a of pool rbd: other content" in capsys.readouterr().err
+
+
+def test_a_list_of_objects_that_fails_is_an_error(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """One that is longer than what is looked at is none, although `rados` ends by SIGPIPE."""
+    (file.parent / "pgs" / "1.1").mkdir()
+    for number in range(2500):
+        (file.parent / "pgs" / "1.1" / f"object{number:040}").touch()
+    assert main(["snapshot", "record", str(file), str(file.with_name("aged.json"))]) == 0
+    (file.parent / "fails").touch()
+    assert main(["snapshot", "record", str(file), str(file.with_name("other.json"))]) == 1
+    assert "rados --pgid" in capsys.readouterr().err and not file.with_name("other.json").exists()
+
+
+def test_a_sample_without_objects_is_no_sample(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    for path in file.parent.glob("pgs/*/*"):
+        path.unlink()
+    sample = file.with_name("aged.json")
+    assert main(["snapshot", "record", str(file), str(sample)]) == 1 and not sample.exists()
+    assert "nothing was recorded" in capsys.readouterr().err
+    sample.write_text(json.dumps(ObjectSample("F-1", 0, ()).as_json()))
+    assert main(["snapshot", "check", str(file), str(sample)]) == 2
+    assert "no objects to compare" in capsys.readouterr().err
 
 
 def test_errors_in_the_files_are_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
