@@ -75,7 +75,7 @@ func (e *engine) aboutBucket(request *s3.Request, result *s3.Result) error {
 			return nil
 		case strings.Contains(result.Message, "BucketAlreadyOwnedByYou"), strings.Contains(result.Message, "BucketAlreadyExists"):
 			return nil // another driver was faster
-		case !repeats(result), try >= listTries && (result.Kind == s3.KindProtocol || time.Since(begun) > listLimit):
+		case !worthRepeating(result), try >= listTries && (result.Kind == s3.KindProtocol || time.Since(begun) > listLimit):
 			return fmt.Errorf("bucket %s: %s: %s", request.Bucket, result.Kind, result.Message)
 		}
 		select {

@@ -35,7 +35,7 @@ func (e *engine) page(request *s3.Request, result *s3.Result) error {
 		if result.Kind == "" {
 			return nil
 		}
-		if !repeats(result) || try >= listTries && (result.Kind == s3.KindProtocol || time.Since(begun) > listLimit) {
+		if !worthRepeating(result) || try >= listTries && (result.Kind == s3.KindProtocol || time.Since(begun) > listLimit) {
 			return fmt.Errorf("LIST of %s/%s: %s: %s", request.Bucket, request.Key, result.Kind, result.Message)
 		}
 		select {

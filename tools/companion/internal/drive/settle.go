@@ -88,7 +88,7 @@ func (e *engine) ask(client Client, q question, until time.Time) {
 		case result.Kind == s3.KindHTTP && result.Status == 404:
 			q.space.settle(q.object, false)
 			return
-		case !repeats(&result):
+		case !worthRepeating(&result):
 			return
 		}
 		time.Sleep(min(settlePause, max(time.Until(until), 0)))

@@ -180,7 +180,7 @@ func (w *worker) do(started, intended time.Time) {
 		if result.Resent {
 			w.e.reconnects.Add(1)
 		}
-		if result.Kind == "" || again >= w.e.spec.Retries || !repeats(result) || !w.pauseToRetry(backOff(again)) {
+		if result.Kind == "" || again >= w.e.spec.Retries || !worthRepeating(result) || !w.pauseToRetry(backOff(again)) {
 			break
 		}
 		w.e.retries.Add(1)
@@ -220,8 +220,8 @@ func isOtherObject(kind string) bool {
 	return kind == s3.KindChecksum || kind == s3.KindLength || kind == s3.KindETag
 }
 
-// repeats tells whether trying again may help.
-func repeats(result *s3.Result) bool {
+// worthRepeating tells whether trying again may help.
+func worthRepeating(result *s3.Result) bool {
 	switch result.Kind {
 	case s3.KindCut, s3.KindChecksum, s3.KindLength, s3.KindETag:
 		return false

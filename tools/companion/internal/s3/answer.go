@@ -5,16 +5,11 @@ import (
 	"bytes"
 	"errors"
 	"io"
-	"os"
 	"strconv"
-	"syscall"
 	"time"
 
 	"github.com/valyala/fasthttp"
 )
-
-// failure is what went wrong: one of Kinds and a message without numbers that differ each time. Its zero is success.
-type failure struct{ kind, text string }
 
 // endless is the length of a body that ends with the connection, chunked that of one which says as it goes.
 const (
@@ -26,13 +21,13 @@ const (
 func (x *conn) trip(c *call, now time.Time) failure {
 	x.call, x.alive, x.broken = c, false, nil
 	if err := x.SetDeadline(c.until); err != nil {
-		return x.failed(err)
+		return x.kindOfConnError(err)
 	}
 	if x.cut.Load() { // after the deadline is set: Cut sets the flag first and the deadlines after
 		return failure{KindCut, "before it was sent"}
 	}
 	if err := x.send(c, now); err != nil {
-		return x.refusal(c, x.failed(err))
+		return x.refusal(c, x.kindOfConnError(err))
 	}
 	return x.receive(c)
 }
@@ -92,7 +87,7 @@ func (x *conn) receive(c *call) failure {
 		if length < 0 && c.object.Sized && c.status == fasthttp.StatusOK {
 			return failure{KindLength, "not said"}
 		}
-		return x.judge(c)
+		return x.kindOfAnswer(c)
 	case c.status != fasthttp.StatusOK:
 		return x.receiveError(c, length, keep)
 	case c.object.Sized && length != c.object.Size:
@@ -103,18 +98,18 @@ func (x *conn) receive(c *call) failure {
 		}
 	}
 	x.alive = keep && length != endless && x.in.Buffered() == 0
-	return x.judge(c)
+	return x.kindOfAnswer(c)
 }
 
 func (x *conn) receiveHead(c *call) failure {
 	for interim := 0; interim < 8; interim++ {
 		if _, err := x.in.Peek(1); err != nil {
-			return x.failed(err)
+			return x.kindOfConnError(err)
 		}
 		c.firstByte = time.Now()
 		if err := x.header.Read(x.in); err != nil {
 			if x.broken != nil {
-				return x.failed(x.broken)
+				return x.kindOfConnError(x.broken)
 			}
 			return failure{KindProtocol, "the answer is not HTTP"}
 		}
@@ -137,7 +132,7 @@ func (x *conn) receiveError(c *call, length int64, keep bool) failure {
 	broke := x.receiveBody(c, &x.text, length)
 	c.bytes = 0
 	x.alive = keep && broke.kind == "" && length != endless && x.in.Buffered() == 0
-	return x.judge(c)
+	return x.kindOfAnswer(c)
 }
 
 // receiveOdd reads the body of an answer whose head does not say the object's length: it may be an error, or the object
@@ -155,7 +150,7 @@ func (x *conn) receiveOdd(c *call, length int64, keep bool) failure {
 	if broke.kind != "" {
 		return broke
 	}
-	return x.judge(c)
+	return x.kindOfAnswer(c)
 }
 
 // receiveBody passes a body on. An error of into ends it; so does the end of an answer's limit.
@@ -257,71 +252,9 @@ func (x *conn) skipTrailer(wrong failure) failure {
 }
 
 func (x *conn) cutShort(err error) failure {
-	broke := x.failed(err)
+	broke := x.kindOfConnError(err)
 	if broke.kind == KindReset {
 		broke.text = "the answer ended early"
 	}
 	return broke
-}
-
-// failed says what an error of the connection is.
-func (x *conn) failed(err error) failure {
-	if x.cut.Load() {
-		return failure{KindCut, "the run ended"}
-	}
-	var number syscall.Errno
-	switch {
-	case errors.Is(err, os.ErrDeadlineExceeded):
-		if x.call.status == 0 && x.call.firstByte.IsZero() {
-			return failure{KindTimeout, "no answer in time"}
-		}
-		return failure{KindTimeout, "the answer did not end in time"}
-	case errors.Is(err, io.EOF), errors.Is(err, io.ErrUnexpectedEOF):
-		return failure{KindReset, "closed by the server"}
-	case errors.As(err, &number):
-		return failure{KindReset, number.Error()}
-	}
-	return failure{KindProtocol, oneLine(err.Error())}
-}
-
-// judge says whether an answer is a success of what was asked for.
-func (x *conn) judge(c *call) failure {
-	if c.object.Sized && c.status == fasthttp.StatusOK {
-		return x.compare(c)
-	}
-	code := errorCode(x.text.kept) // also in an answer that begins as a success
-	if c.status != fasthttp.StatusOK && !(c.status == fasthttp.StatusNoContent && c.method == "DELETE") || code != "" {
-		if code == "" {
-			code = fasthttp.StatusMessage(c.status)
-		}
-		return failure{KindHTTP, strconv.Itoa(c.status) + " " + code}
-	}
-	switch {
-	case c.method == "PUT" && c.key != "" && len(x.header.Peek("ETag")) == 0:
-		return failure{KindProtocol, "no ETag: nothing was stored"}
-	case c.method == "DELETE" && len(x.text.kept) > 0:
-		return failure{KindProtocol, "a DELETE answered with a text"}
-	}
-	return failure{}
-}
-
-const (
-	tooShort = "shorter than the object"
-	tooLong  = "longer than the object"
-)
-
-// compare says whether an answer is about the object that was asked for: its length, and its ETag where that is known.
-func (x *conn) compare(c *call) failure {
-	code := errorCode(x.text.kept)
-	switch {
-	case c.bytes != c.object.Size && code != "":
-		return failure{KindHTTP, strconv.Itoa(c.status) + " " + code}
-	case c.bytes < c.object.Size:
-		return failure{KindLength, tooShort}
-	case c.bytes > c.object.Size:
-		return failure{KindLength, tooLong}
-	case c.object.ETag != 0 && Fingerprint(x.header.Peek("ETag")) != c.object.ETag:
-		return failure{KindETag, "another than in the listing"}
-	}
-	return failure{}
 }

@@ -57,7 +57,7 @@ func New(config Config) (*Client, error) {
 		_, _, err = c.lookUp(ctx, h)
 		done()
 		if err != nil {
-			return nil, fmt.Errorf("host %s: %s", text, whyNot(err))
+			return nil, fmt.Errorf("host %s: %s", text, dialErrorText(err))
 		}
 		c.hosts = append(c.hosts, h)
 	}

@@ -59,7 +59,7 @@ func (c *Client) open(ctx context.Context, h *host, until time.Time, cut *atomic
 		if ctx.Err() == context.Canceled {
 			return nil, failure{KindCut, "before it was sent"}
 		}
-		return nil, failure{KindRefused, whyNot(err)}
+		return nil, failure{KindRefused, dialErrorText(err)}
 	}
 	return newConn(link, h, &c.config, cut), failure{}
 }
@@ -116,8 +116,8 @@ func (c *Client) lookUp(ctx context.Context, h *host) (addresses []string, first
 	return addresses, first, nil
 }
 
-// whyNot says why there is no connection, in words that do not change with each port or time.
-func whyNot(err error) string {
+// dialErrorText says why there is no connection, in words that do not change with each port or time.
+func dialErrorText(err error) string {
 	var number syscall.Errno
 	var name *net.DNSError
 	var unknown *tls.CertificateVerificationError

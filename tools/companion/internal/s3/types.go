@@ -71,7 +71,7 @@ type Expected struct {
 type Result struct {
 	Endpoint  string // the host that it went to
 	Status    int    // HTTP status; 0: there was no answer
-	Kind      string // empty: success. Else one word, see Kinds
+	Kind      string // empty: success. Else one word, see error_kinds.go
 	Message   string // more about an error, one line
 	Sent      time.Time
 	FirstByte time.Time // zero: no answer
@@ -84,36 +84,4 @@ type Result struct {
 	Keys      []string
 	Sizes     []int64
 	ETags     []uint64 // Fingerprints
-}
-
-// Kinds of errors; a row's error is "kind: message".
-const (
-	KindHTTP     = "http"     // "http: 503 SlowDown": the server's own answer
-	KindRefused  = "refused"  // no connection: refused or unreachable
-	KindReset    = "reset"    // the connection broke
-	KindTimeout  = "timeout"  // the deadline passed
-	KindChecksum = "checksum" // the object is not what was written
-	KindLength   = "length"   // the answer is shorter or longer than the object
-	KindETag     = "etag"     // the object is another than the listing's
-	KindCut      = "cut"      // the run ended first
-	KindProtocol = "protocol" // an answer that is none
-)
-
-// Refused tells whether nobody took the request: no host was there, or it was too busy.
-func (r *Result) Refused() bool {
-	return r.Kind == KindRefused || r.Kind == KindHTTP && (r.Status == 429 || r.Status == 503)
-}
-
-// Failing tells whether whoever asks again at once gets the same answer, as soon: no host was there, the server is too busy
-// or fails, or a proxy has none.
-func (r *Result) Failing() bool {
-	return r.Refused() || r.Kind == KindHTTP && r.Status >= 500
-}
-
-// Unsure tells whether a failed PUT or DELETE may have been carried out all the same.
-func (r *Result) Unsure() bool {
-	if r.Kind == "" || r.Kind == KindRefused || r.Untouched {
-		return false
-	}
-	return r.Resent || !r.Refused() && (r.Status < 400 || r.Status >= 500)
 }
