@@ -22,7 +22,7 @@ from cbt_plugins.metrics import METRICS, MetricSource, from_source
 from cbt_plugins.report.export.teuthology import write_collected
 from cbt_plugins.results.run_record import UNREADABLE
 from cbt_plugins.results.sql.summary_tables import TABLES
-from cbt_plugins.results.sql.table import TableRun
+from cbt_plugins.results.sql.table_type import TableRun
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.warning_kinds import KINDS, Severity, by_kind, counted, forbids_verdict, severity_of
 

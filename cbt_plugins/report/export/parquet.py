@@ -22,7 +22,7 @@ import duckdb
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.sql.database import RUN, create_table, listed, quoted
 from cbt_plugins.results.sql.summary_tables import records
-from cbt_plugins.results.sql.table import TIME, TableRun
+from cbt_plugins.results.sql.table_type import TIME, TableRun
 
 #: the tables that are exported
 TABLES = ("runs", "measurements", "seconds", "histograms", "episodes")

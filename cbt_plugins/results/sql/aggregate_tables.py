@@ -16,7 +16,7 @@ from cbt_plugins.results.histogram import WIDTH, lows
 from cbt_plugins.results.requests.accumulator import HistogramGroups
 from cbt_plugins.results.requests.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.sql.table import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
+from cbt_plugins.results.sql.table_type import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
 from cbt_plugins.results.worker_processes import most_workers, worker_processes
 
 _WHERE = """

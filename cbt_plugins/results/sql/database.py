@@ -16,7 +16,7 @@ from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
-from cbt_plugins.results.sql.table import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
+from cbt_plugins.results.sql.table_type import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
 
 _ROW_COLUMNS = columns_of("""
 phase VARCHAR name of the phase

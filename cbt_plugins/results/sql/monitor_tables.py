@@ -14,7 +14,7 @@ from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
 from cbt_plugins.results.requests import in_flight
 from cbt_plugins.results.sql.aggregate_tables import phases
-from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
+from cbt_plugins.results.sql.table_type import Columns, Table, TableRun, columns_of, from_rows
 
 _EVENTS = columns_of("""
 time TIMESTAMP run's clock (UTC)

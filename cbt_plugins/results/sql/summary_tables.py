@@ -10,7 +10,7 @@ from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.recovery.episodes import rows_of
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.results.sql.table import Columns, Table, TableRun, columns_of, from_rows
+from cbt_plugins.results.sql.table_type import Columns, Table, TableRun, columns_of, from_rows
 from cbt_plugins.results.summary_file import summary_of
 from cbt_plugins.warning_kinds import severity_of
 
