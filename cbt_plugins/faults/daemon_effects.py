@@ -160,7 +160,7 @@ def listed(scene: Scene, question: str, daemons: Sequence[DaemonName]) -> Check:
 def _visible(scene: Scene, name: DaemonName) -> Optional[Service]:
     """Return the service of a daemon; None if its host is not a node of the run, or the daemon is not seen."""
     with contextlib.suppress(FaultError):
-        return next(service for group in service_managers.find(scene, [name]).values() for service in group)
+        return next(service for group in service_managers.find_services(scene, [name]).values() for service in group)
     return None
 
 

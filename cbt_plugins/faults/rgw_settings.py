@@ -93,7 +93,7 @@ class GatewayMaker:
         """Return the scene of a gateway, and the services that run it. Raises FaultError."""
         facts = ask(self.ceph, ("osd dump", DAEMON_QUESTIONS["rgw"]), self.limits.quick)
         scene = Scene(self.ceph, facts, nodes_of(self.cluster), f"{self.run_id}-{name}", self.limits)
-        (gateway_services,) = service_managers.find(scene, [name]).values()
+        (gateway_services,) = service_managers.find_services(scene, [name]).values()
         return scene, gateway_services
 
     def restore_step(self, name: DaemonName) -> Step:

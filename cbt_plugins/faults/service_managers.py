@@ -63,7 +63,7 @@ class Service:
 class ServiceManager:
     """Starts and stops services of one node, all of which this manager runs."""
 
-    def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
+    def find_services(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
         """Return the services if the manager knows them; None if the nodes must be asked. Raises FaultError."""
         return None
 
@@ -172,7 +172,7 @@ class Rook(ServiceManager):
     #: the rights that its commands need, in both namespaces
     _RIGHTS = (("list", "pods"), ("patch", "deployments"), ("patch", "deployments/scale"))
 
-    def find(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
+    def find_services(self, scene: Scene, daemons: Sequence[DaemonName]) -> Optional[Dict[DaemonName, Service]]:
         kubernetes = scene.ceph.kubernetes
         if kubernetes is None:
             return None
@@ -190,9 +190,9 @@ class Rook(ServiceManager):
         for verb, resource in rights:
             for namespace in dict.fromkeys((kubernetes.namespace, kubernetes.operator_namespace)):
                 kubernetes.refuse_without_right(verb, resource, namespace)
-        return {name: self._service(scene, name, deployments) for name in daemons}
+        return {name: self._service_of_deployment(scene, name, deployments) for name in daemons}
 
-    def _service(self, scene: Scene, name: DaemonName, deployments: Sequence[Any]) -> Service:
+    def _service_of_deployment(self, scene: Scene, name: DaemonName, deployments: Sequence[Any]) -> Service:
         matching = [deployment for deployment in deployments if self._runs(deployment["metadata"], name)]
         if len(matching) != 1:
             labels = f"label app=rook-ceph-{name.type} and the ID {name.id}"
@@ -256,7 +256,7 @@ MANAGERS: Mapping[str, ServiceManager] = {
 # ---- what a kind does with the services of a node ----
 
 
-def find(
+def find_services(
     scene: Scene, daemons: Iterable[DaemonName], manager: str = "", on_node: bool = False
 ) -> Dict[str, List[Service]]:
     """Return node -> its services. `manager`: the required service manager; "": find out.
@@ -265,7 +265,7 @@ def find(
     """
     daemons = list(daemons)
     for service_manager in [MANAGERS[manager]] if manager else MANAGERS.values():
-        own = service_manager.find(scene, daemons)
+        own = service_manager.find_services(scene, daemons)
         if own is not None and on_node:
             hit = names(daemons) or "the nodes"
             raise FaultError(f"{hit}: run in pods, but this kind acts on nodes: use stop, out or mark")
@@ -278,7 +278,7 @@ def find(
     return {
         node: [_with_endpoints(scene, service) for service in of_node.values()]
         for node, of_node in (
-            (node, parse(node, here, answer, manager, scene.facts.fsid))
+            (node, services_from_probe(node, here, answer, manager, scene.facts.fsid))
             for (node, here), answer in zip(nodes.items(), answers)
         )
     }
@@ -355,7 +355,7 @@ def probe(daemons: Iterable[DaemonName]) -> str:
     return script("daemons", daemons=" ".join(map(str, sorted(daemons))))
 
 
-def parse(
+def services_from_probe(
     node: str, daemons: Sequence[DaemonName], answer: str, manager: str = "", fsid: str = ""
 ) -> Dict[DaemonName, Service]:
     """Return the service of each daemon, by the reply to `probe`. `manager`: the required service manager.
@@ -384,11 +384,11 @@ def parse(
         daemon_units = units.get(str(name), [])
         if str(name) not in processes:  # a unit that does not run counts only if no process runs either
             daemon_units = daemon_units + idle.get(str(name), [])
-        services[name] = _service(node, name, daemon_units, processes.get(str(name), []), manager)
+        services[name] = _service_with_manager(node, name, daemon_units, processes.get(str(name), []), manager)
     return services
 
 
-def _service(
+def _service_with_manager(
     node: str, name: DaemonName, units: Sequence[str], processes: Sequence[DaemonProcess], manager: str
 ) -> Service:
     for noun, several in (("units", units), ("processes", processes)):

@@ -116,7 +116,7 @@ def test_the_rights_are_those_of_a_run(api: KubeApi, tmp_path: Path, capsys: pyt
     tree = {"nodes": [{"id": -1, "type": "host", "name": "a", "children": [3]}]}
     facts = Facts({"osd metadata": [{"id": 3, "hostname": "node3"}], "osd tree": tree})
     scene = Scene(Ceph(remote, cluster), facts, ("node3",), "r1-a", ClusterLimits(pause=0.1))
-    (found,) = service_managers.find(scene, [DaemonName("osd", "3")])["node3"]
+    (found,) = service_managers.find_services(scene, [DaemonName("osd", "3")])["node3"]
     for commands in (service_managers.stop(scene, [found]), service_managers.start(scene, [found])):
         for command in commands:
             done = subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)

@@ -59,9 +59,8 @@ class Rook:
         return Scene(ceph, Facts(answers), ("node3", "node4", "node5"), "r1-a", ClusterLimits(pause=0.1))
 
     def find(self, *daemons: DaemonName, **options: Any) -> List[Service]:
-        return [
-            service for group in service_managers.find(self.scene(**options), daemons).values() for service in group
-        ]
+        services_by_node = service_managers.find_services(self.scene(**options), daemons)
+        return [service for group in services_by_node.values() for service in group]
 
     def do(self, commands: Sequence[Command]) -> subprocess.CompletedProcess[str]:
         (command,) = commands

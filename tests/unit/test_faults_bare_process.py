@@ -18,7 +18,7 @@ import pytest
 from waiting import wait_for
 
 from cbt_plugins.faults.cluster_facts import DaemonName
-from cbt_plugins.faults.service_managers import Service, launch, parse, probe
+from cbt_plugins.faults.service_managers import Service, launch, probe, services_from_probe
 from cbt_plugins.faults.step import FaultError
 
 OSD = DaemonName("osd", "98765")
@@ -31,7 +31,7 @@ def asked() -> str:
 
 def look() -> Optional[Service]:
     try:
-        return parse("n", [OSD], asked())[OSD]
+        return services_from_probe("n", [OSD], asked())[OSD]
     except FaultError:
         return None
 
@@ -97,5 +97,5 @@ def test_a_process_of_another_user_is_no_daemon(home: Path, hidden: bool) -> Non
         assert forged.stdout is not None and forged.stdout.readline()
         assert str(forged.pid) not in asked().split()
         with pytest.raises(FaultError, match="does not run"):
-            parse("n", [OSD], asked())
+            services_from_probe("n", [OSD], asked())
         forged.stdin.close()

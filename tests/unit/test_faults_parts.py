@@ -21,7 +21,7 @@ from cbt_plugins.faults.cluster_access import read
 from cbt_plugins.faults.cluster_facts import DaemonName, osd_names
 from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.kind import Kind
-from cbt_plugins.faults.service_managers import DaemonProcess, Service, daemon_of, kill, parse
+from cbt_plugins.faults.service_managers import DaemonProcess, Service, daemon_of, kill, services_from_probe
 from cbt_plugins.faults.service_managers import signal as send_signal
 from cbt_plugins.faults.step import Check, Command, Step, agrees, equals, find
 from cbt_plugins.plan import Fault, Settings
@@ -104,7 +104,7 @@ def line(pid: int, *argv: str) -> str:
 
 
 def run_by(*daemons: str, answer: str, manager: str = "") -> List[Service]:
-    return list(parse("n", [DaemonName.parse(name) for name in daemons], answer, manager).values())
+    return list(services_from_probe("n", [DaemonName.parse(name) for name in daemons], answer, manager).values())
 
 
 FSID = "35488bad-fc53-478d-bd88-f0c5b5e8aaa0"
@@ -145,10 +145,10 @@ def test_a_unit_of_another_cluster_on_the_host_does_not_count() -> None:
     """It has the name of our daemon: a stop of it would be the other cluster's."""
     other = FSID.replace("35488bad", "12345678")
     ours, others = (f"unit osd.2 ceph-{fsid}@osd.2.service active\n" for fsid in (FSID, other))
-    (service,) = parse("n", osd_names([2]), ours + others, fsid=FSID).values()
+    (service,) = services_from_probe("n", osd_names([2]), ours + others, fsid=FSID).values()
     assert service.unit == f"ceph-{FSID}@osd.2.service"
     with pytest.raises(FaultError, match="does not run as a process"):
-        parse("n", osd_names([2]), others, fsid=FSID)
+        services_from_probe("n", osd_names([2]), others, fsid=FSID)
 
 
 @pytest.mark.parametrize(("daemon", "manager"), [("mon.a", "systemd"), ("mgr.a.xyz", "systemd"), ("rgw.a", "cephadm")])

@@ -54,7 +54,7 @@ class SlowDisk(Kind):
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         metadata = {int(entry["id"]): entry for entry in scene.facts.answers["osd metadata"]}
         steps: List[Step] = []
-        for of_node in service_managers.find(scene, targets.daemons).values():
+        for of_node in service_managers.find_services(scene, targets.daemons).values():
             for service in of_node:
                 entry = metadata[int(service.name.id)]
                 disks = str(entry.get("bluestore_bdev_devices") or entry.get("devices") or "").replace(",", " ")
@@ -126,7 +126,7 @@ class ReadErrors(Kind):
     options: Options
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        services_by_node = service_managers.find(scene, targets.daemons, self.options.service_manager or "")
+        services_by_node = service_managers.find_services(scene, targets.daemons, self.options.service_manager or "")
         return [self._step(scene, service) for of_node in services_by_node.values() for service in of_node]
 
     def _step(self, scene: Scene, service: Service) -> Step:

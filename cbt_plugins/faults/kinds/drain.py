@@ -62,7 +62,7 @@ class Drain(Kind):
     options: Options
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        services_by_node = service_managers.find(scene, targets.daemons, self.options.service_manager or "")
+        services_by_node = service_managers.find_services(scene, targets.daemons, self.options.service_manager or "")
         return [
             self._step(scene, targets, f"{scene.name}-{i}", node_services)
             for i, node_services in enumerate(services_by_node.values(), 1)

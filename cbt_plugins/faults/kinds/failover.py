@@ -48,7 +48,7 @@ class Failover(Kind):
 
     @staticmethod
     def _mon(scene: Scene, name: DaemonName) -> Step:
-        ((node, mons),) = service_managers.find(scene, [name], on_node=True).items()
+        ((node, mons),) = service_managers.find_services(scene, [name], on_node=True).items()
         process = mons[0].process
         if process is None:
             raise FaultError(f"{node}: no process of {name} found: its admin socket is needed")

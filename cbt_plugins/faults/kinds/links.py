@@ -170,7 +170,7 @@ class Links(Kind):
         """Return the step, with an undo that also starts OSDs that have ended and waits for OSDs that went down."""
         taken, down = self.blast_radius(scene, targets), self.seen_down(scene, targets)
         osds = [o for o in sorted({*targets.osds, *taken.osds}) if scene.facts.osds[o]["up"]]
-        services_by_node = service_managers.find(scene, osd_names(osds), self.options.service_manager or "")
+        services_by_node = service_managers.find_services(scene, osd_names(osds), self.options.service_manager or "")
         starts = (
             command for of_node in services_by_node.values() for command in service_managers.start(scene, of_node)
         )

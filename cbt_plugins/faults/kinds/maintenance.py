@@ -40,7 +40,7 @@ class Maintenance(Kind):
         host = next(name for name in scene.facts.hosts if find_host(name, scene.nodes) == node)
         daemons = scene.daemons_on(node)
         _refuse(scene, host, daemons)
-        services_of_node = service_managers.find(scene, daemons, on_node=True)[node]
+        services_of_node = service_managers.find_services(scene, daemons, on_node=True)[node]
         target = _target(node, services_of_node)
         # the orchestrator does not check a host in maintenance
         units = [replace(service, manager="systemd") for service in services_of_node]

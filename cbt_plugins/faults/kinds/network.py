@@ -60,7 +60,7 @@ class Network(Kind):
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
         osds, options, limits = scene.on_node(node), self.options, scene.limits
-        of_nodes = service_managers.find(scene, osd_names(osds), options.service_manager or "", on_node=True)
+        of_nodes = service_managers.find_services(scene, osd_names(osds), options.service_manager or "", on_node=True)
         osd_services = of_nodes.get(node, [])
         if options.method == "link":
             cut = link_cut(scene, node, options.interfaces)

@@ -74,7 +74,8 @@ class Replace(Kind):
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         steps = []
         manager = self.options.service_manager or ""
-        for node, node_services in service_managers.find(scene, targets.daemons, manager, on_node=True).items():
+        services_by_node = service_managers.find_services(scene, targets.daemons, manager, on_node=True)
+        for node, node_services in services_by_node.items():
             for service in node_services:
                 osd = int(service.name.id)
                 if service.manager == "cephadm":

@@ -29,7 +29,7 @@ class Pause(Kind):
     options: Options
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
-        services_by_node = service_managers.find(
+        services_by_node = service_managers.find_services(
             scene, targets.daemons, self.options.service_manager or "", on_node=True
         )
         return [

@@ -62,7 +62,8 @@ class _WholeNode(Kind):
     def _services(self, scene: Scene, node: str) -> Tuple[Tuple[int, ...], List[service_managers.Service]]:
         """Return the OSDs of a node with their services."""
         osds = scene.on_node(node)
-        of_nodes = service_managers.find(scene, osd_names(osds), self.options.service_manager or "", on_node=True)
+        manager = self.options.service_manager or ""
+        of_nodes = service_managers.find_services(scene, osd_names(osds), manager, on_node=True)
         return osds, of_nodes.get(node, [])
 
 
