@@ -91,16 +91,16 @@ def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
 
 
 def _search(args: argparse.Namespace, session: BisectSession) -> int:
-    from cbt_plugins.bisect import output, search
+    from cbt_plugins.bisect import loop, output
 
-    now = search.state(session) if args.what == "status" else search.run(session)
+    now = loop.state(session) if args.what == "status" else loop.run(session)
     files = output.write(session, now) if session.blocks else []
-    put(args, {TEXT: lambda: output.blocks(session, now), JSON: lambda: search.data(session, now)})
+    put(args, {TEXT: lambda: output.blocks(session, now), JSON: lambda: loop.data(session, now)})
     if files:
         say("Page", str(files[-1]), OK)
     if args.what == "status":
         return OK
-    return {search.CULPRIT_FOUND: OK, search.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
+    return {loop.CULPRIT_FOUND: OK, loop.NONE: FAILED}.get(now.outcome, INCONCLUSIVE)
 
 
 def _step(args: argparse.Namespace) -> int:
@@ -120,13 +120,13 @@ def _step(args: argparse.Namespace) -> int:
 
 
 def _measured(session: BisectSession) -> int:
-    from cbt_plugins.bisect import commit_history, search
+    from cbt_plugins.bisect import commit_history, loop
 
     sha = commit_history.resolve(Path.cwd(), "HEAD")
-    differ, why = search.differ(session)
+    differ, why = loop.differ(session)
     if not differ:
         return say("Error", why, ABORT)
     if sha in (session.good.sha, session.bad.sha):
         return GOOD if sha == session.good.sha else BAD
-    good = search.step(session, sha)
+    good = loop.step(session, sha)
     return SKIP if good is None else GOOD if good else BAD

@@ -9,7 +9,7 @@ from typing import Any, Iterator, List, Mapping, Sequence, Tuple
 
 from markupsafe import Markup
 
-from cbt_plugins.bisect.search import CULPRIT_FOUND, SearchState, companions, data, per_commit, second_change
+from cbt_plugins.bisect.loop import CULPRIT_FOUND, SearchState, companions, data, per_commit, second_change
 from cbt_plugins.bisect.session import BisectSession
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about

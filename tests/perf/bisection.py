@@ -22,7 +22,7 @@ from cbt_plugins.compare.statistics.commit_search import (
     SearchAnswer,
     SearchRules,
     belief,
-    choose,
+    choose_commit,
     search_answer,
 )
 from cbt_plugins.config.bisect import BisectBudget
@@ -79,7 +79,7 @@ def search(history: History, build: float = 0.0) -> Tuple[SearchAnswer, Belief, 
         if answer.culprit or answer.none or answer.noisy or len(evidence.seen) >= MOST:
             return answer, held, len(evidence.seen)
         hours = [1.0 if p in built else 1.0 + build for p in range(1, evidence.last + 1)]
-        position = choose(evidence, RULES, held, hours)
+        position = choose_commit(evidence, RULES, held, hours)
         assert position, "nothing left to measure"
         if position in history.broken:
             evidence.unbuildable[position] = None

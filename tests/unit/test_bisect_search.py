@@ -16,7 +16,7 @@ from cbt_plugins.compare.statistics.commit_search import (
     bits_left,
     buildable,
     chances_of,
-    choose,
+    choose_commit,
     information,
     search_answer,
 )
@@ -75,17 +75,17 @@ def test_it_goes_on_further_away_from_what_cannot_be_built():
     chance = buildable(evidence)
     assert chance[30] == 0.5 < chance[20] < chance[0]
     assert chance[31] == 0 and chance[63] == 1
-    position = choose(evidence, RULES, belief(evidence, RULES), [1.0] * 64)
+    position = choose_commit(evidence, RULES, belief(evidence, RULES), [1.0] * 64)
     assert 4 <= abs(position - 32) < 24
 
 
 def test_the_bad_commit_is_measured_first():
     evidence = _evidence({})
-    assert choose(evidence, RULES, belief(evidence, RULES), [1.0] * 8) == 8
+    assert choose_commit(evidence, RULES, belief(evidence, RULES), [1.0] * 8) == 8
     evidence = _evidence({8: [0.02, -0.01, 0.0, 0.01]})
     held = belief(evidence, RULES)
     assert held.none > 0.5
-    assert choose(evidence, RULES, held, [1.0] * 8) == 8, "whether anything changed is not known"
+    assert choose_commit(evidence, RULES, held, [1.0] * 8) == 8, "whether anything changed is not known"
 
 
 def test_no_change_and_a_change_for_the_better_are_refused():
@@ -119,17 +119,17 @@ def test_too_much_noise_is_no_answer():
 def test_a_build_that_is_there_counts():
     evidence = _evidence({64: [0.1, 0.11, 0.09], 30: [0.0]}, commits=64)
     held = belief(evidence, RULES)
-    free = choose(evidence, RULES, held, [1.0] * 64)
+    free = choose_commit(evidence, RULES, held, [1.0] * 64)
     costly = [50.0] * 64
     costly[43] = 1.0
     assert abs(free - 47) < 6
-    assert choose(evidence, RULES, held, costly) == 44
+    assert choose_commit(evidence, RULES, held, costly) == 44
 
 
 def test_a_prior_draws_the_search():
     evidence = _evidence({64: [0.1, 0.11, 0.09]}, weights=[1.0] * 10 + [100.0] + [1.0] * 53)
     held = belief(evidence, RULES)
-    assert choose(evidence, RULES, held, [1.0] * 64) in (10, 11)
+    assert choose_commit(evidence, RULES, held, [1.0] * 64) in (10, 11)
     assert bits_left(held) < 6.1
 
 

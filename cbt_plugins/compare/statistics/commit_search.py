@@ -328,7 +328,7 @@ def buildable(evidence: Evidence) -> np.ndarray:
     return chance
 
 
-def choose(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence[float]) -> Optional[int]:
+def choose_commit(evidence: Evidence, rules: SearchRules, held: Belief, hours: Sequence[float]) -> Optional[int]:
     """Return the position to measure next, the one that tells most for each hour; None when nothing tells more.
 
     `hours`: what a measurement of each position 1..N costs, with its build where there is none yet.

@@ -1,4 +1,4 @@
-"""The search itself: block after block until the culprit is sure, and what can be said of it at any time."""
+"""The loop of a search: block after block until the culprit is sure, and what can be said of it at any time."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from cbt_plugins.compare.statistics.commit_search import (
     belief,
     bits_left,
     chances_of,
-    choose,
+    choose_commit,
     information,
     search_answer,
 )
@@ -76,7 +76,7 @@ def run(session: BisectSession) -> SearchState:
     """Measure until the answer is sure or the budget is spent; returns the last state."""
     now = state(session)
     while not session.over_budget:
-        position = _next(session, now)
+        position = _next_position(session, now)
         if position is None and len(now.suspects) > 1 and session.retry():
             log.info("trying again the commits that were left out")
             now = state(session)
@@ -98,12 +98,12 @@ def run(session: BisectSession) -> SearchState:
     return now
 
 
-def _next(session: BisectSession, now: SearchState) -> Optional[int]:
+def _next_position(session: BisectSession, now: SearchState) -> Optional[int]:
     """Return the position to measure next; None: there is an answer, or nothing tells more."""
     evidence = session.evidence()
     if now.held is None:
         return evidence.last
-    return choose(evidence, session.rules, now.held, session.hours()) if now.remaining else None
+    return choose_commit(evidence, session.rules, now.held, session.hours()) if now.remaining else None
 
 
 def progress(session: BisectSession, now: SearchState) -> str:
@@ -185,7 +185,7 @@ def _remaining(session: BisectSession, evidence: Evidence, held: Belief) -> Opti
     In generated histories of 8 and 64 commits it takes 0.8 to 0.9 of it (median), and 0.15 to 2.7 in 8 of 10 cases.
     """
     hours = session.hours()
-    best = choose(evidence, session.rules, held, hours)
+    best = choose_commit(evidence, session.rules, held, hours)
     if best is None:
         return None
     bits = max(float(information(held).max()), 1e-3)
