@@ -12,7 +12,7 @@ import numpy as np
 from cbt_plugins.report.export.prometheus import escaped
 from cbt_plugins.results.histogram import Histogram, lows
 from cbt_plugins.results.live_run import GOING_ON
-from cbt_plugins.results.requests.accumulator import OpAggregates
+from cbt_plugins.results.requests.job_aggregates import OpAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 CONTENT_TYPE = "application/openmetrics-text; version=1.0.0; charset=utf-8"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAggregates
 from cbt_plugins.results.requests.endpoint_stalls import EndpointStall, stalls
+from cbt_plugins.results.requests.job_aggregates import EndpointAggregates, JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.time_series import MOST_ENDPOINTS, TimeGrid, Timeline
 

@@ -26,7 +26,7 @@ from cbt_plugins.plan import Plan
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates_file import frames, places
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.requests.accumulator import JobAccumulator
+from cbt_plugins.results.requests.job_aggregates import JobAccumulator
 from cbt_plugins.results.requests.rates_and_latencies import latency
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name

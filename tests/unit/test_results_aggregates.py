@@ -23,8 +23,8 @@ from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests import job_files
-from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.error_kinds import error_kind
+from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import Read, Task, frames_of_rows, read_jobs
 from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable

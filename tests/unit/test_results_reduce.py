@@ -14,7 +14,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from request_rows import rows_of
 
-from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAccumulator, JobAggregates, OpAggregates
+from cbt_plugins.results.requests.job_aggregates import EndpointAggregates, JobAccumulator, JobAggregates, OpAggregates
 from cbt_plugins.results.requests.job_files import frames_of_rows
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 

@@ -17,7 +17,7 @@ from cbt_plugins.report.export.imported_points import imported_points
 from cbt_plugins.report.export.latency_seconds import latency_bins
 from cbt_plugins.results.archive import ArchivedJob, ArchivedRun, find_runs, read_run
 from cbt_plugins.results.histogram import Histogram, middles
-from cbt_plugins.results.requests.accumulator import JobAggregates, OpAggregates
+from cbt_plugins.results.requests.job_aggregates import JobAggregates, OpAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order, read_phase
 from cbt_plugins.results.result_file import Unreadable, reading
 from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable

@@ -26,7 +26,7 @@ from cbt_plugins.results.aggregates_file import Frame
 from cbt_plugins.results.archive import ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
-from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.job_files import by_client
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable, read_unpacked

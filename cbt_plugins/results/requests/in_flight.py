@@ -14,7 +14,7 @@ from cbt_plugins.journal import each_json_line, lines_of
 from cbt_plugins.models import closed_loop
 from cbt_plugins.plan import op_of_work, split_op
 from cbt_plugins.results.archive import Ceiling
-from cbt_plugins.results.requests.accumulator import JobAggregates
+from cbt_plugins.results.requests.job_aggregates import JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.time_series import TimeGrid
 

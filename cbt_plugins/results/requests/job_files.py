@@ -18,7 +18,7 @@ from cbt_plugins.checksums import row_change
 from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates_file import Frame, frames, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.worker_processes import most_workers, worker_processes

@@ -14,7 +14,7 @@ from cbt_plugins.metrics import METRICS
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.requests.accumulator import EndpointAggregates, JobAggregates, OpAggregates
+from cbt_plugins.results.requests.job_aggregates import EndpointAggregates, JobAggregates, OpAggregates
 from cbt_plugins.results.requests.job_files import read_jobs
 from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
 

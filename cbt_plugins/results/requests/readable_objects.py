@@ -9,7 +9,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.results.archive import ArchivedJob
-from cbt_plugins.results.requests.accumulator import JobAggregates
+from cbt_plugins.results.requests.job_aggregates import JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 
 #: the prefix of what warp's reads may find in a bucket of the run's own

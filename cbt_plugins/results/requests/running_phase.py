@@ -12,7 +12,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, split
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
-from cbt_plugins.results.requests.accumulator import JobAccumulator, JobAggregates
+from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
 from cbt_plugins.results.requests.time_series import FINE, Blocks, TimeGrid, Timeline
 

@@ -13,7 +13,7 @@ import numpy as np
 from cbt_plugins.results.aggregates_file import Frame, frames, grouped, joined, places
 from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase, read_run
 from cbt_plugins.results.histogram import WIDTH, lows
-from cbt_plugins.results.requests.accumulator import HistogramGroups
+from cbt_plugins.results.requests.job_aggregates import HistogramGroups
 from cbt_plugins.results.requests.job_files import MANY, NotBuilt, Task, frames_of_rows, tasks_of
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.sql.table_type import FLAG, TEXT, TIME, Column, Columns, Names, Table, TableRun, columns_of
