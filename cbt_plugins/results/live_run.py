@@ -19,7 +19,7 @@ from cbt_plugins.formatting.progress_line import Rate, RateMeter, Remainder
 from cbt_plugins.journal import LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
-from cbt_plugins.results.requests.in_flight import FILE as HEARTBEATS
+from cbt_plugins.results.requests.littles_law import HEARTBEATS
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent

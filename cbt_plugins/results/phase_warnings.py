@@ -15,7 +15,7 @@ from cbt_plugins.plan import split_op
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.requests import endpoint_stalls
 from cbt_plugins.results.requests.error_kinds import OTHER_OBJECT, error_kind, is_missing_object
-from cbt_plugins.results.requests.in_flight import rates
+from cbt_plugins.results.requests.littles_law import open_loop_rates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
 
@@ -67,7 +67,7 @@ def _lost(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict
 
 
 def _rate(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
-    for work, rate in rates(aggregates).items():
+    for work, rate in open_loop_rates(aggregates).items():
         if rate.issued is None:
             continue
         off = rate.issued / rate.asked_rate - 1

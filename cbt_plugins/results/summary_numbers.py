@@ -26,7 +26,7 @@ from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.cluster_samples import Status, samples_of, status_by_phase
 from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
 from cbt_plugins.results.recovery.scorecard import scorecard
-from cbt_plugins.results.requests import endpoint_stalls, in_flight
+from cbt_plugins.results.requests import endpoint_stalls, littles_law
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.warning_kinds import Severity, paced, severity_of
@@ -124,14 +124,14 @@ def phase_line(
         "block": phase.block,
         "asked_seconds": phase.duration,
         "loop": _loop(phase),
-        "rate": in_flight.rate(aggregates),
+        "rate": littles_law.open_loop_rate(aggregates),
         "ops": of_phase.by_op(aggregates),
         "corrected_ms": endpoint_stalls.corrected(aggregates),
         "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
         "mix": of_phase.mix(aggregates),
-        "littles_law": in_flight.littles_law(aggregates),
-        "in_flight": in_flight.at_borders(aggregates),
-        "in_flight_at_end": in_flight.at_end(aggregates),
+        "littles_law": littles_law.littles_law(aggregates),
+        "in_flight": littles_law.in_flight_at_borders(aggregates),
+        "in_flight_at_end": littles_law.in_flight_at_end(aggregates),
         "longest_gap": {"seconds": round(gap[0], 6), "at": round(gap[1], 3)} if aggregates.ops else None,
         "drivers": of_phase.by_driver(aggregates),
         "endpoints": of_phase.by_endpoint(aggregates),
@@ -139,10 +139,10 @@ def phase_line(
         "accounting": [dict(count) for count in phase.accounting],
         "readable": readable.of(aggregates),
         "series": of_phase.series(aggregates, status),
-        "under_way": in_flight.under_way(phase.path / in_flight.FILE, aggregates.grid, drivers),
+        "under_way": littles_law.in_flight_over_time(phase.path / littles_law.HEARTBEATS, aggregates.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)
-    line["generator"] = in_flight.generator_ceiling(line, run.ceilings.get(phase.name, {}))
+    line["generator"] = littles_law.generator_ceiling(line, run.ceilings.get(phase.name, {}))
     return line
 
 

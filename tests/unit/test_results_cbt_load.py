@@ -11,7 +11,7 @@ import archive_builder as made
 import pytest
 
 from cbt_plugins.formatting import size_class
-from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests import littles_law
 from cbt_plugins.results.requests.time_series import TimeGrid
 from cbt_plugins.results.run_record import result_warnings
 from cbt_plugins.results.summary_file import dumps, summarize
@@ -310,7 +310,7 @@ def beat(t: float, **jobs: Dict[str, Any]) -> str:
 
 
 def test_requests_under_way(tmp_path: Path) -> None:
-    path = tmp_path / in_flight.FILE
+    path = tmp_path / littles_law.HEARTBEATS
     path.write_text(
         beat(-5, a={"in_flight": 99, "oldest": 9})
         + beat(0.2, a={"in_flight": 3, "oldest": 0.5}, b={"in_flight": 4, "oldest": 2.5}, w={"ops": 1})
@@ -319,7 +319,7 @@ def test_requests_under_way(tmp_path: Path) -> None:
         + "{torn"
     )
     drivers = {"a": "one", "b": "one", "w": "warp"}
-    assert in_flight.under_way(path, TimeGrid.of(T0, T0 + 4, 1), drivers) == {
+    assert littles_law.in_flight_over_time(path, TimeGrid.of(T0, T0 + 4, 1), drivers) == {
         "start": T0,
         "step": 1,
         "drivers": {"one": {"in_flight": [7, None, 0, None], "oldest_seconds": [2.5, None, 0.0, None]}},
@@ -328,19 +328,19 @@ def test_requests_under_way(tmp_path: Path) -> None:
 
 def test_without_such_beats_there_is_nothing(tmp_path: Path) -> None:
     grid = TimeGrid.of(T0, T0 + 4, 1)
-    assert in_flight.under_way(tmp_path / "none", grid, {}) is None
+    assert littles_law.in_flight_over_time(tmp_path / "none", grid, {}) is None
     (tmp_path / "warp").write_text(beat(1, a={"ops": 1}))
-    assert in_flight.under_way(tmp_path / "warp", grid, {"a": "one"}) is None
+    assert littles_law.in_flight_over_time(tmp_path / "warp", grid, {"a": "one"}) is None
 
 
 def test_a_stall_in_a_long_file_is_seen(tmp_path: Path) -> None:
     """40,000 s of four nodes; in one second a request is a minute old, in 200 others no beat comes."""
-    path = tmp_path / in_flight.FILE
+    path = tmp_path / littles_law.HEARTBEATS
     with path.open("w") as out:
         for t in range(40_000):
             for i in range(4) if not 8000 <= t < 8200 else ():
                 out.write(beat(t, **{f"j{i}": {"in_flight": i + 1, "oldest": 60 if (t, i) == (7001, 2) else 1}}))
-    found = in_flight.under_way(path, TimeGrid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
+    found = littles_law.in_flight_over_time(path, TimeGrid.of(T0, T0 + 40_000, 1), {f"j{i}": f"d{i}" for i in range(4)})
     assert found is not None
     assert found["step"] == 40
     for i in range(4):

@@ -12,7 +12,7 @@ from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, TIMES, runs
 from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, merged_numbers
-from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests.littles_law import open_loop_rates
 
 #: seconds for which throughput must be back at this share of the baseline's
 BACK, SHARE = 30, 0.9
@@ -128,7 +128,7 @@ def _gateways(parts: Sequence[LoadPart]) -> List[Dict[str, Any]]:
 
 def _unstarted(part: LoadPart) -> int:
     """Return the requests of open loops that were due, and that no worker was free for until the end of the phase."""
-    loops = in_flight.rates(part.aggregates).values() if part.stretch.end == part.aggregates.grid.end else ()
+    loops = open_loop_rates(part.aggregates).values() if part.stretch.end == part.aggregates.grid.end else ()
     return sum(loop.unstarted for loop in loops)
 
 

@@ -19,7 +19,7 @@ from cbt_plugins.results.recovery.episodes import HURT, STATES, Stretch, stretch
 from cbt_plugins.results.recovery.milestones import milestones
 from cbt_plugins.results.recovery.rates import series as of_cluster
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, numbers_in
-from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests import littles_law
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
 
 #: seconds of a state below which its rate says little
@@ -97,7 +97,7 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
     aggregates = part.aggregates
     seconds, at = aggregates.all_ops.longest_gap()
     state = next((s.state for s in phase_stretches if s.start <= at < s.end), phase_stretches[-1].state)
-    left = in_flight.at_end(aggregates)
+    left = littles_law.in_flight_at_end(aggregates)
     cut = sum(of.cut + of.cut_outside for of in aggregates.ops.values())
     return {
         "phase": aggregates.phase.name,
@@ -109,7 +109,7 @@ def _phase(part: LoadPart, phase_stretches: Sequence[Stretch], base: Optional[Ma
             "unfinished": left["requests"],
             "oldest_seconds": left["oldest_seconds"],
             "cut": cut,
-            "unstarted": sum(loop.unstarted for loop in in_flight.rates(aggregates).values()),
+            "unstarted": sum(loop.unstarted for loop in littles_law.open_loop_rates(aggregates).values()),
         },
         "states": [{"labels": list(s.labels), **numbers_in(aggregates, s, base, part.bad)} for s in phase_stretches],
         "bad": bad_stretches(part),

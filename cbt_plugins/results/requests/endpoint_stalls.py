@@ -12,7 +12,7 @@ from cbt_plugins.formatting import percent
 from cbt_plugins.results.aggregates_file import span
 from cbt_plugins.results.archive import ArchivedJob
 from cbt_plugins.results.histogram import Histogram, middles, rank
-from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests import littles_law
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, total
 from cbt_plugins.results.requests.time_series import MOST_ENDPOINTS
 
@@ -268,7 +268,7 @@ def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:
 
     The workers of a closed loop are always in a request: what is missing of their time is that of these.
     """
-    law = in_flight.littles_law(aggregates)
+    law = littles_law.littles_law(aggregates)
     many = round((law["expected"] - law["in_flight"]) * aggregates.length / seconds)
     return [round(seconds * _NS)] * max(0, min(many, law["workers"]))
 

@@ -12,7 +12,7 @@ from cbt_plugins.journal import json_lines, read_json
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
-from cbt_plugins.results.requests import in_flight
+from cbt_plugins.results.requests import littles_law
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import Columns, Table, TableRun, columns_of, from_rows
 
@@ -86,7 +86,7 @@ def _events(run: TableRun) -> Iterator[Columns]:
 def _heartbeats(run: TableRun) -> Iterator[Columns]:
     for phase in phases(run.path) if run.ours else ():
         rows: List[Dict[str, Any]] = []
-        for beat in json_lines(phase.path / in_flight.FILE):
+        for beat in json_lines(phase.path / littles_law.HEARTBEATS):
             for job, job_beat in (beat.get("jobs") or {}).items():
                 about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
                 rows.append({**job_beat, **about, "oldest_s": job_beat.get("oldest")})

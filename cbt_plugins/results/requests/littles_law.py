@@ -1,5 +1,5 @@
-"""Requests in flight: Little's law, the borders of the window, what the generators said once a second, and what they
-could do without a cluster."""
+"""Little's law: requests in flight, also at the borders of the window and by the heartbeats of the generators; the rate
+that open loops issued, and what the generators could do without a cluster."""
 
 from __future__ import annotations
 
@@ -76,7 +76,7 @@ def _rounded(share: Optional[float]) -> Optional[float]:
     return None if share is None else round(share, 4)
 
 
-def at_borders(aggregates: PhaseAggregates) -> Optional[Dict[str, int]]:
+def in_flight_at_borders(aggregates: PhaseAggregates) -> Optional[Dict[str, int]]:
     """Return requests that were in flight when the window began and when it ended; None when there is no such moment.
 
     Only requests that have a row are counted: those that a stopped generator left behind are not.
@@ -87,7 +87,7 @@ def at_borders(aggregates: PhaseAggregates) -> Optional[Dict[str, int]]:
     return {"start": sum(start for start, _ in crossing), "end": sum(end for _, end in crossing)}
 
 
-def at_end(aggregates: PhaseAggregates) -> Dict[str, Any]:
+def in_flight_at_end(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return requests of cut jobs that have no row, because the job was stopped before they ended.
 
     A closed loop starts a request when the last one has ended: its age at the stop is how long its thread
@@ -104,7 +104,7 @@ def at_end(aggregates: PhaseAggregates) -> Dict[str, Any]:
     return {"requests": len(ages), "oldest_seconds": round(max(ages), 3) if ages else None}
 
 
-def rate(aggregates: PhaseAggregates) -> Dict[str, Any]:
+def open_loop_rate(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return the requests/s of driver open loops together; all null in a closed loop.
 
     asked      requests/s
@@ -113,7 +113,7 @@ def rate(aggregates: PhaseAggregates) -> Dict[str, Any]:
     chance     driver standard deviation by chance alone: arrivals of a Poisson process; 0 of even ones
     unstarted  the share of due requests that no worker was free for, until the end
     """
-    drivers = rates(aggregates).values()
+    drivers = open_loop_rates(aggregates).values()
     nothing: Dict[str, Any] = dict.fromkeys(("asked", "issued", "deviation", "chance", "unstarted"))
     if not drivers:
         return nothing
@@ -143,7 +143,7 @@ class LoopRate:
     unstarted: int = 0  # due requests that never started
 
 
-def rates(aggregates: PhaseAggregates) -> Dict[str, LoopRate]:
+def open_loop_rates(aggregates: PhaseAggregates) -> Dict[str, LoopRate]:
     """Return the open loops of a phase by their work, "" for the only one."""
     rate_of_work: Dict[str, LoopRate] = {}
     for job in aggregates.phase.jobs if any(job.open_loop for job in aggregates.phase.jobs) else ():
@@ -190,12 +190,12 @@ def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling])
     return {"share": nodes[0]["share"], "nodes": nodes} if nodes else None
 
 
-FILE = "heartbeat.jsonl"
+HEARTBEATS = "heartbeat.jsonl"
 #: bins of a line
 BINS = 1000
 
 
-def under_way(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optional[Dict[str, Any]]:
+def in_flight_over_time(path: Path, grid: TimeGrid, drivers: Mapping[str, str]) -> Optional[Dict[str, Any]]:
     """Return {"start", "step", "drivers": {driver: {"in_flight": [...], "oldest_seconds": [...]}}} per bin of the
     window.
 
