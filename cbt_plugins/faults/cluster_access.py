@@ -26,8 +26,8 @@ FILE = "cluster.json"
 RUN_ID = re.compile(r"[A-Za-z0-9][A-Za-z0-9_.-]{0,63}")
 _FSID = re.compile(r"[0-9a-f]{8}(?:-[0-9a-f]{4}){3}-[0-9a-f]{12}")
 #: keys of the YAML's sections that are needed to reach nodes; none of them may hold a secret
-_CLUSTER = ("user", "conf_file", "ceph", "ceph_cmd", "radosgw-admin_cmd", "kubernetes")
-_COMMON = ("pdsh_cmd", "pdsh_ssh_args")
+_CLUSTER_KEYS_KEPT_FOR_UNDO = ("user", "conf_file", "ceph", "ceph_cmd", "radosgw-admin_cmd", "kubernetes")
+_COMMON_KEYS_KEPT_FOR_UNDO = ("pdsh_cmd", "pdsh_ssh_args")
 #: key of `settings: limits:` -> field of `ClusterLimits`
 LIMITS: Mapping[str, str] = {"command": "quick", "daemons": "slow", "down": "down", "back": "back", "boot": "boot"}
 _EVENT = "limits"
@@ -123,10 +123,10 @@ def _sections(access: ClusterAccess) -> Dict[str, Dict[str, Any]]:
     cluster, common = access.cluster, access.common
     transports = {node: access.remote.transport_name(node) for node in nodes_of(cluster)}
     nodes = {role: _plain(cluster[role]) for role in ROLES if cluster.get(role)}
-    ways = {key: cluster[key] for key in _CLUSTER if cluster.get(key)}
+    ways = {key: cluster[key] for key in _CLUSTER_KEYS_KEPT_FOR_UNDO if cluster.get(key)}
     return {
         "cluster": {**nodes, **ways, "transport": transports},
-        "common": {k: common[k] for k in _COMMON if common.get(k)},
+        "common": {k: common[k] for k in _COMMON_KEYS_KEPT_FOR_UNDO if common.get(k)},
     }
 
 
