@@ -137,7 +137,7 @@ def _inject(injector: Injector, schedule: EventSchedule, note: Journal, args: ar
         schedule.close()
         if failure is None and schedule.unmade:
             failure = f"stopped before these faults: {', '.join(schedule.unmade)}"
-    left = ", ".join(dict.fromkeys(record.label for record in injector.open))
+    left = ", ".join(dict.fromkeys(record.label for record in injector.open_changes))
     why = [failure] if failure else [f"not undone: {left}"] if left else []
     note.write(ENDED, why=why)
     for text in why:

@@ -243,7 +243,7 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         if holder and (is_alive or not force):
             advice = ": nothing is undone until it has ended" if is_alive else "; or here with --force"
             return say("Error", f"{folder}: {cluster_lock.explain(holder)}{advice}", OPEN)
-        number, with_data = len(injector.open), [e.label for e in injector.open if _goes_with_data(e)]
+        number, with_data = len(injector.open_changes), [e.label for e in injector.open_changes if _goes_with_data(e)]
         if with_data:
             again = "start again with another archive directory"
             warn(f"{folder}: removing, with all data in it: {', '.join(with_data)}; {CANNOT_CONTINUE}: {again}")

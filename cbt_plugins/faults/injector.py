@@ -101,8 +101,8 @@ class Injector:
                 left = self.undo_all(prepared=not has_data()) if held else []
                 if not left:
                     insist(self.release, FaultError, every=self._limits.pause, pause=self._clock.sleep)
-                if held and self.open and not left:
-                    kept = ", ".join(record.label for record in self.open)
+                if held and self.open_changes and not left:
+                    kept = ", ".join(record.label for record in self.open_changes)
                     text = "kept for the resumed run: %s; `%s` removes them with all data"
                     log.warning(text, kept, self._undo_command)
             if left:
@@ -121,7 +121,7 @@ class Injector:
 
         Raises FaultError: a process of this run is alive, and nothing was undone; or a change could not be undone.
         """
-        holder = self.lock.living() if self.open else None
+        holder = self.lock.living() if self.open_changes else None
         if holder:
             elsewhere = f"; or here: `cbt-tools undo --force {self._folder}`"
             advice = elsewhere if gone(holder) is None else ": nothing is undone until it has ended"
@@ -139,12 +139,12 @@ class Injector:
 
         `force`: also remove locks of dead processes of this run on other machines.
         """
-        if not self.open:
+        if not self.open_changes:
             self._hold.release(force)
 
     def give_up(self, label: str) -> List[UndoRecord]:
         """Close the open changes of a label although their undo was not seen; return them, the newest first."""
-        given = [record for record in reversed(self.open) if record.label == label]
+        given = [record for record in reversed(self.open_changes) if record.label == label]
         for record in given:
             self.journal.note(GIVEN_UP, record, what=record.step.what)
         return given
@@ -161,7 +161,7 @@ class Injector:
         return self.journal.records
 
     @property
-    def open(self) -> List[UndoRecord]:
+    def open_changes(self) -> List[UndoRecord]:
         """Return the steps that are not known to be undone, oldest first."""
         return self.journal.still_open()
 
@@ -183,7 +183,7 @@ class Injector:
     def run(self, command: NodeCommand) -> None:
         """Run a command of the user; it is open until its undo. Raises FaultError after undoing a failed command."""
         self._may_begin()
-        if any(record.label == command.label for record in self.open):
+        if any(record.label == command.label for record in self.open_changes):
             raise FaultError(f"{command.label}: in force already")
         nodes = nodes_of(self._cluster)
         node = find_host(command.node, nodes) if command.node else self._ceph.head
@@ -204,7 +204,7 @@ class Injector:
         if left:
             raise FaultError("not undone: " + "; ".join(map(str, left)))
         for label, make in parts:
-            if not any(record.label == label for record in self.open):
+            if not any(record.label == label for record in self.open_changes):
                 self._performer.perform(label, PREPARED, [make()])
 
     def no_longer_set_up(self) -> List[str]:
@@ -213,7 +213,7 @@ class Injector:
 
     def speed_up_recovery(self) -> None:
         """Set `Settings.recovery`, unless it is in force; the first `inject` calls this."""
-        if self._settings.recovery and not any(record.label == RECOVERY for record in self.open):
+        if self._settings.recovery and not any(record.label == RECOVERY for record in self.open_changes):
             self._may_begin()
             self._set(RECOVERY, self._maker.recovery(self._settings.recovery))
 
@@ -221,7 +221,8 @@ class Injector:
         """Inject a fault: `ready`, then `inject_ready`.
 
         `wait` until the cluster has seen the fault; otherwise call `confirm`. Raises FaultError when the fault is
-        refused, and nothing was changed; or when it had no effect and was undone as far as possible (see `open`).
+        refused, and nothing was changed; or when it had no effect and was undone as far as possible (see
+        `open_changes`).
         """
         return self.inject_ready(self.ready(fault), wait)
 

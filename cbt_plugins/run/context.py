@@ -42,7 +42,7 @@ class RunContext:
     @property
     def faulty(self) -> bool:
         """Whether a fault is in force."""
-        return any(record.kind not in NO_FAULTS for record in self.injector.open)
+        return any(record.kind not in NO_FAULTS for record in self.injector.open_changes)
 
     @property
     def clients(self) -> List[str]:

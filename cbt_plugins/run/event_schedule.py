@@ -145,7 +145,7 @@ class EventSchedule:
         labels = [label for event in self._events[self.done :] for label in event.undo]
         if not labels or self.failure is not None:
             return
-        in_force = {step.label for step in self._injector.open}
+        in_force = {step.label for step in self._injector.open_changes}
         late_labels = [label for label in labels if label in in_force]
         if late_labels:
             log.info("%s: undoing %s after the load", self._phase, ", ".join(late_labels))

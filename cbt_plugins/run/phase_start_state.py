@@ -54,7 +54,7 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str
             wanted[event.run.label] = event.run
         for label in event.undo:
             wanted.pop(label, None)
-    present = {record.label for record in run.injector.open}
+    present = {record.label for record in run.injector.open_changes}
     lost = [fault for label, fault in wanted.items() if label not in present]
     if any(event.inject for event in earlier):
         run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
@@ -79,7 +79,7 @@ def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fau
     labels = [fault.label for fault in faults if "clean" not in fault.accept]
     if not labels:
         return
-    held = {osd for record in run.injector.open for osd in record.step.osds}
+    held = {osd for record in run.injector.open_changes for osd in record.step.osds}
     down = down_otherwise(ask(run.ceph, ("osd dump",)), held)
     if down:
         log.warning("down, and not by this run: %s", ", ".join(f"osd.{osd}" for osd in down))

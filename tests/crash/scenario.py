@@ -67,7 +67,7 @@ def commands(injector: Injector) -> None:
     """A command with an undo, and one without."""
     injector.run(NodeCommand("quiet", "ceph osd set noout", undo="ceph osd unset noout"))
     injector.run(NodeCommand("again", "ceph osd in 0", node="node1"))
-    assert [record.label for record in injector.open] == ["quiet"]
+    assert [record.label for record in injector.open_changes] == ["quiet"]
 
 
 def main(folder: Path, steps: Callable[[Injector], None]) -> int:

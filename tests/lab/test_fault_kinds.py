@@ -177,7 +177,7 @@ def test_two_kinds_are_in_force_at_once(faulty: Faulty) -> None:
     said = faulty.run(
         faulty.folder(),
         f"injector.acquire(); injector.inject({case.text}); injector.inject({slow_text})\n"
-        "say(open=sorted({r.label for r in injector.open})); say(left=injector.undo_all()); injector.release()",
+        "say(open=sorted({r.label for r in injector.open_changes})); say(left=injector.undo_all()); injector.release()",
     )
     assert {"open": ["f", "s"]} in said and {"left": []} in said
     assert next(line for line in said if line.get("event") == "fault-injected")["steps"][0].startswith("lose 5 %")

@@ -301,7 +301,7 @@ def test_what_can_never_be_seen_undone_is_given_up_by_name(
     assert world.state["keys"] == {}
     assert main(["undo", str(folder)]) == 0
     assert "one node: stop osd.0 on node1: given up 20" in capsys.readouterr().out  # for ever
-    assert injector(folder, world).open == []
+    assert injector(folder, world).open_changes == []
     MADE.pop().close()
 
 

@@ -85,7 +85,7 @@ def test_a_run_of_an_earlier_version_is_resumed_and_undone(tmp_path: Path, world
     former = len(journal_lines(folder / FILE))
     for _ in range(2):  # the second one finds lines of both versions
         resumed = injector(folder, world)
-        assert "pool a" in [record.label for record in resumed.open]
+        assert "pool a" in [record.label for record in resumed.open_changes]
         assert [line["label"] for line in resumed.records if line["event"] == "chosen"] == ["some"]
         assert resumed.undo_all() == []
         MADE.pop().close()

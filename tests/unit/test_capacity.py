@@ -64,7 +64,7 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
 
     archive.folder.mkdir(parents=True)
     journal, events = Journal(archive.journal), Journal(archive.events)
-    injector = SimpleNamespace(open=[])
+    injector = SimpleNamespace(open_changes=[])
     plan = cast(Any, SimpleNamespace(phases=phases))
     run = context(plan=plan, ceph=cluster, archive=archive, journal=journal, events=events, injector=injector)
     nothing = cast(Any, None)

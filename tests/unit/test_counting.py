@@ -40,7 +40,7 @@ def load_phase(folder: Path, remote: Silent, *in_force: str) -> LoadPhase:
     journal = Journal(folder / "journal.jsonl")
     buckets = Buckets(plan, "r1", Ceph(cast(Any, remote), {"head": "node0"}), journal)
     journal.close()
-    injector = SimpleNamespace(open=[SimpleNamespace(kind=kind) for kind in in_force])
+    injector = SimpleNamespace(open_changes=[SimpleNamespace(kind=kind) for kind in in_force])
     nothing = cast(Any, None)
     return LoadPhase(context(plan=plan, injector=injector), nothing, buckets, nothing)
 

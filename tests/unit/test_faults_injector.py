@@ -112,7 +112,7 @@ def test_a_fault_that_does_not_take_is_taken_back(tmp_path: Path, world: Connect
     world.world.systemctl = lambda node, words: ("", "", 0)
     with pytest.raises(FaultError, match="no effect"):
         made.inject(STOP[1])
-    assert [record.label for record in made.open] == ["recovery"]
+    assert [record.label for record in made.open_changes] == ["recovery"]
 
 
 def test_what_was_there_before_stays(tmp_path: Path, world: Connections) -> None:
@@ -222,7 +222,7 @@ def test_recovery_is_hastened_with_the_first_fault(tmp_path: Path, world: Connec
     assert values["osd_recovery_sleep_hdd"] == "0" and values["osd_max_backfills"] == "10"
     assert values["osd_recovery_sleep_degraded_hdd"] == "0"  # a release has it, or has not
     assert made.undo(["node1"]) == []
-    assert [record.label for record in made.open] == ["recovery"]  # until the end
+    assert [record.label for record in made.open_changes] == ["recovery"]  # until the end
     assert made.undo_all() == []
     assert world.differences() == set()
 
@@ -231,7 +231,7 @@ def test_mclock_takes_the_override_first_and_gives_it_back_last(tmp_path: Path, 
     world.world.ceph_config_show = lambda who, name: ("mclock_scheduler\n", "", 0)
     made = ready(tmp_path, world, settings=Settings(recovery="aggressive"))
     made.speed_up_recovery()
-    (record,) = made.open
+    (record,) = made.open_changes
     do, undo = (" ".join(c.text for c in commands) for commands in (record.step.inject, record.step.undo))
     assert do.index("osd_mclock_override_recovery_settings true") < do.index("osd_max_backfills")
     assert undo.index("osd_max_backfills 4") < undo.index("rm osd osd_mclock_override_recovery_settings")
@@ -330,7 +330,7 @@ def test_a_command_whose_connection_was_cut_may_come_after_its_undo(tmp_path: Pa
     world.die_at_change = (world.changes + 1, "cut")
     with pytest.raises(FaultError, match="Connection reset by peer; its steps so far are undone"):
         made.inject(STOP[1])
-    assert made.open == []
+    assert made.open_changes == []
     world.arrive()
     assert world.differences() == set()
 

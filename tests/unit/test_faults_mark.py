@@ -67,7 +67,7 @@ def test_a_flag_that_is_set_would_keep_them_down(tmp_path: Path, world: Connecti
     made = ready(tmp_path, world)
     with pytest.raises(FaultError, match="noup is set already"):
         made.inject(MARK)
-    assert "noup" in world.state["flags"] and not down(world) and not made.open
+    assert "noup" in world.state["flags"] and not down(world) and not made.open_changes
 
 
 def test_nothing_else_is_broken_meanwhile(tmp_path: Path, world: Connections) -> None:

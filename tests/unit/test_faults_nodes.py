@@ -110,7 +110,7 @@ def test_an_order_that_says_it_failed_may_have_been_carried_out(machine: Machine
     machine.takes, machine.answers = 20.0, 1
     with pytest.raises(FaultError, match="exit status 1"):
         injector.inject(POWER)
-    assert injector.open == [] and machine.goes is None and machine.on and machine.boots == 2
+    assert injector.open_changes == [] and machine.goes is None and machine.on and machine.boots == 2
 
 
 def test_an_order_that_failed_is_not_waited_for_as_one_that_did_not(machine: Machine, injector: Injector) -> None:

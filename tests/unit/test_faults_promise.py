@@ -22,7 +22,7 @@ FAULTS = {**{f.label: f for f in STOP.values()}, "out": OUT}
 def covered(injector: Injector) -> Set[str]:
     """What the open records say may differ."""
     found: Set[str] = set()
-    for record in injector.open:
+    for record in injector.open_changes:
         former = record.step.former
         found |= {f"osd.{n}" for n in record.step.osds}
         if record.step.what.startswith("set ") and "flags" in former:
@@ -133,7 +133,7 @@ class Promise(RuleBasedStateMachine):
             known = covered(self.injector)
             assert different <= known
             if self.exact:
-                for record in self.injector.open:
+                for record in self.injector.open_changes:
                     one = {f"osd.{n}" for n in record.step.osds}
                     assert not one or one & different, f"{record.label} is open and nothing differs"
         else:

@@ -244,7 +244,7 @@ def load_phase(folder: Path, monkeypatch: pytest.MonkeyPatch, **session: Any) ->
         archive=RunArchive(folder),
         remote=None,
         watch=SimpleNamespace(ask=lambda *_: [{}, {}]),
-        injector=SimpleNamespace(open=[]),
+        injector=SimpleNamespace(open_changes=[]),
     )
     buckets = cast(Any, SimpleNamespace(kept=dict, counts_if_told=lambda *_: {}))
     nothing = cast(Any, None)

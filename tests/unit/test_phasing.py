@@ -149,7 +149,7 @@ class Run:
                 for path in (self.archive.journal, self.archive.events)
             )
             stack.callback(faults.close)
-            stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open})))
+            stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open_changes})))
             watch = cast(Any, self.world)
             run = context(
                 host=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults, watch=watch

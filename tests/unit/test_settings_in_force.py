@@ -54,7 +54,7 @@ def applied(tmp_path: Path, world: Connections, *config: Tuple[str, str, str], *
 
 def test_each_command_has_a_limit_of_its_own(tmp_path: Path, world: Connections) -> None:
     made = applied(tmp_path, world, NINE, ("osd", "osd_max_scrubs", "2"), ("mon", "x", "1"))
-    (record,) = made.open
+    (record,) = made.open_changes
     assert [(len(its), {c.timeout for c in its}) for its in (record.step.inject, record.step.undo)] == [(3, {30.0})] * 2
     assert made.undo_all() == [] and world.differences() == set()
 
@@ -295,7 +295,7 @@ def test_pools_that_come_later_are_looked_at_again(tmp_path: Path, world: Connec
     world.state["autoscale"]["rgw"] = world.first["autoscale"]["rgw"] = "on"
     made.apply(Settings(autoscaler=False))
     assert world.state["autoscale"]["rgw"] == "off"
-    records = len(made.open)
+    records = len(made.open_changes)
     made.apply(Settings(autoscaler=False))
-    assert len(made.open) == records
+    assert len(made.open_changes) == records
     assert made.undo_all() == [] and world.differences() == set()

@@ -123,7 +123,7 @@ def test_a_failure_whose_effect_came_after_its_load_is_undone_before_the_next_ph
     """An effect that took longer than the phase: the fault would be in force while the next failure is measured."""
     notes = Slow(takes=0.0)
     notes.open_after_undo = stays
-    notes.open = [SimpleNamespace(label="a"), SimpleNamespace(label="settings")]  # type: ignore[attr-defined]
+    notes.open_changes = [SimpleNamespace(label="a"), SimpleNamespace(label="settings")]  # type: ignore[attr-defined]
     made = timeline(notes, Event(0.0, inject=A, optional=True), Event(3600.0, undo=("a",)))
     assert made.refusal() == "" and made.postpone() == 0.0
     made.begin(time.time())

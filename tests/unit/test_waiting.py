@@ -199,7 +199,8 @@ def test_events_that_a_wait_did_not_live_to_see_are_told(tmp_path: Path) -> None
     outcome = waiting.wait(run(tmp_path, noted), 1, Phase("w", "wait", duration=0.01), schedule)
     assert outcome.status == "degraded"
     undone: List[Any] = []
-    injector: Any = SimpleNamespace(open=[SimpleNamespace(label="a")], undo=lambda labels: undone.extend(labels) or [])
+    change = SimpleNamespace(label="a")
+    injector: Any = SimpleNamespace(open_changes=[change], undo=lambda labels: undone.extend(labels) or [])
     late = EventSchedule([Event(3600.0, undo=("a",))], injector, lambda *a, **k: None, "v")
     assert waiting.wait(run(tmp_path, noted), 1, Phase("v", "wait", duration=0.01), late).status == "degraded"
     assert undone == ["a"], "later phases must not find it in force"
