@@ -13,8 +13,8 @@ from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting.blocks import Block
 from cbt_plugins.formatting.formats.html import Html
 from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction
+from cbt_plugins.report.chart_data import curve, factor, means, milliseconds, short
 from cbt_plugins.report.page import document
-from cbt_plugins.report.plot_data import curve, factor, means, milliseconds, short
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.run_record import STATE, Measurement, RunRecord
@@ -218,7 +218,7 @@ def _line(measurement: Measurement, name: str, colour: int) -> Dict[str, Any]:
 def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
     """Yield for each phase and operation a curve of each side, from the histograms of all its runs.
 
-    {"case", "phase", "op", "curves"} as plot_data.tails has them. Runs of other programs have no histogram.
+    {"case", "phase", "op", "curves"} as chart_data.tails has them. Runs of other programs have no histogram.
     """
     merged: Dict[Key, Dict[int, Histogram]] = {}
     for number, (_, runs) in enumerate(sides):

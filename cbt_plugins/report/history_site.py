@@ -28,7 +28,7 @@ from cbt_plugins.journal import read_json, write_json, write_whole
 from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import Sentence
-from cbt_plugins.report.text_page import name_of, plot_of, sentence_of
+from cbt_plugins.report.text_page import chart_of, name_of, sentence_of
 from cbt_plugins.results.run_record import RunRecord
 
 INDEX = "index.html"
@@ -225,7 +225,7 @@ def _overview(facts: SiteFacts, events: Mapping[int, Sequence[HistoryEvent]]) ->
     sentences += [sentence_of(triaged.track, triaged.change) for triaged in open_changes[:2]]
     return document(
         "site_overview.html.j2",
-        ["history_plots.js"],
+        ["history_charts.js"],
         {"tracks": []},
         sentences=sentences,
         runs=several(sum(len(history.runs) for history in facts.histories), "run"),
@@ -275,15 +275,15 @@ def _entry_of(triaged: Triaged) -> str:
 
 def _series_page(history: History, track: Track, events: Sequence[HistoryEvent], facts: SiteFacts) -> str:
     own = [triaged for triaged in facts.triaged if triaged.history is history and triaged.track is track]
-    plot = plot_of(history, track)
+    chart = chart_of(history, track)
     runs = [run for run, value in zip(history.runs, track.values) if value is not None]
     marks = [[event.run.started, event.kind == "release"] for event in events if event.run.started]
-    data = {**plot.data, "links": [facts.links.get(run.source, "") for run in runs], "marks": marks}
+    data = {**chart.data, "links": [facts.links.get(run.source, "") for run in runs], "marks": marks}
     level, noise = _current(track)
     metric = METRICS[track.metric]
     return document(
         "site_series.html.j2",
-        ["history_plots.js"],
+        ["history_charts.js"],
         {"tracks": [data]},
         title=name_of(track),
         case=history.case,
@@ -303,7 +303,7 @@ def _series_page(history: History, track: Track, events: Sequence[HistoryEvent],
 def _runs_page(history: History, facts: SiteFacts) -> str:
     return document(
         "site_runs.html.j2",
-        ["history_plots.js"],
+        ["history_charts.js"],
         {"tracks": []},
         case=history.case,
         runs=list(reversed(history.runs)),

@@ -12,9 +12,9 @@ from collections import deque
 from dataclasses import dataclass
 from typing import Any, Deque, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.report.chart_data import chart_data
 from cbt_plugins.report.live_terminal import moment_lines, notes
 from cbt_plugins.report.page import LivePart, run_page
-from cbt_plugins.report.plot_data import plot_data
 from cbt_plugins.results.live_run import GOING_ON, LiveRun
 from cbt_plugins.results.nodes.ceilings import Unknown, ceilings
 from cbt_plugins.results.summary_file import summarize
@@ -25,7 +25,7 @@ _KEPT = 100
 _PART = re.compile(r"<(header|nav|section)\b([^>]*)>.*?</\1>", re.DOTALL)
 _ID = re.compile(r'\bid="([^"]*)"')
 
-#: a change of the data of the plots: where, from which place of a list on (None: all of it), and what is there now
+#: a change of the data of the charts: where, from which place of a list on (None: all of it), and what is there now
 Change = Tuple[List[Any], Optional[int], Any]
 
 
@@ -113,10 +113,10 @@ class LivePage:
 
     def _make(self, anew: bool) -> None:
         summary = self.summary = self.run.summary()
-        data = plot_data(summary)
+        data = chart_data(summary)
         lines = [*moment_lines(self.moment), *notes(self.moment, summary)]
         version = self.version + 1
-        html = run_page(summary, self.run.path, live=LivePart(version, lines), plots=data)
+        html = run_page(summary, self.run.path, live=LivePart(version, lines), charts=data)
         parts = parts_of(html)
         changed = {key: part for key, part in parts.items() if self._parts.get(key) != part}
         update = Update("whole", {}, version)

@@ -22,7 +22,7 @@ from cbt_plugins.journal import read_json
 from cbt_plugins.metrics import LATENCIES, METRICS, RATES, number_at
 from cbt_plugins.plan import split_op
 from cbt_plugins.report import scorecard
-from cbt_plugins.report.plot_data import phase_charts, plot_data, timeline_charts
+from cbt_plugins.report.chart_data import chart_data, phase_charts, timeline_charts
 from cbt_plugins.report.result_text import ceiling_rows, ladder_rows
 from cbt_plugins.report.sentence import first, of_aging, of_run
 from cbt_plugins.report.sweep import TOTAL, Sweep, differing_keys, left_out, sweeps
@@ -57,13 +57,13 @@ _MARKS = dict(better="\u25b2", worse="\u25bc", equivalent="=", inconclusive="?",
 def document(
     template: str, scripts: Sequence[str], data: Any, live: Optional[LivePart] = None, **values: Any
 ) -> str:
-    """Return the template as one file, with its style, its scripts and the data of its plots (`data`, JSON).
+    """Return the template as one file, with its style, its scripts and the data of its charts (`data`, JSON).
 
     The same input gives the same bytes. No text among the values is taken for markup.
     """
     style = _asset("uplot.min.css") + _asset("page.css")
     script = "".join(map(_asset, ("uplot.min.js", "chart_frame.js", *scripts)))
-    # at least two pixels of a plot for each of the screen, so that it is sharp on paper too
+    # at least two pixels of a chart for each of the screen, so that it is sharp on paper too
     script = f"const devicePixelRatio = Math.max(2, window.devicePixelRatio);\n{script}"
     script = f"(given, former, changed) => {{\n{script}}}"
     script = f"(() => {{\nconst show = {script};\n{_asset('live.js')}}})();\n" if live else f"({script})();\n"
@@ -122,13 +122,13 @@ def run_page(
     run: Path,
     ceilings: Optional[Mapping[str, Any]] = None,
     live: Optional[LivePart] = None,
-    plots: Optional[Mapping[str, Any]] = None,
+    charts: Optional[Mapping[str, Any]] = None,
 ) -> str:
     """Return the page of the run in the directory `run`; `ceilings` are those of results.nodes.ceilings, if known.
 
-    `plots` is the plot_data of the summary, where it is known. The same input gives the same bytes.
+    `charts` is the chart_data of the summary, where it is known. The same input gives the same bytes.
     """
-    plots = plots or plot_data(summary)
+    charts = charts or chart_data(summary)
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     network = ceiling_rows(ceilings) if ceilings and ceilings["phases"] else []
     impact = (summary["failure"] or {"impact": {}})["impact"]
@@ -136,12 +136,12 @@ def run_page(
     return document(
         "page.html.j2",
         ["run_charts.js"],
-        plots,
+        charts,
         live,
         s=summary,
         verdict=completeness(summary),
         warnings=by_kind(summary["warnings"]),
-        contents=list(_contents(summary, plots, network)),
+        contents=list(_contents(summary, charts, network)),
         headline=headline(summary),
         sentences=of_run(summary, configuration(summary, run)),
         hardware=hardware(run, summary),
@@ -153,8 +153,8 @@ def run_page(
         ladders=[{**ladder, "rows": ladder_rows(ladder)} for ladder in summary.get("ladders") or ()],
         engines=[{**entry, "table": _by_op(entry["lines"])} for entry in summary["engines"]],
         pools=_pools(run),
-        timeline=timeline_charts(plots["phases"]),
-        charts=[phase_charts(phase) for phase in plots["phases"]],
+        timeline=timeline_charts(charts["phases"]),
+        charts=[phase_charts(phase) for phase in charts["phases"]],
         # of a job with works, the line of the first
         laws=[{law["job"]: law for law in reversed(phase["littles_law"]["jobs"])} for phase in summary["phases"]],
         pair_columns=_PAIRS,
@@ -165,7 +165,7 @@ def run_page(
         losses=client_losses.loss_rows(impact),
         loss_sentences=list(client_losses.loss_sentences(impact)),
         upgrades=_upgrades(summary),
-        tails=[tail["op"] for tail in plots["tails"]],
+        tails=[tail["op"] for tail in charts["tails"]],
         resources=resources,
         cpu_time=cpu_time_rows(resources),
         inside=perf_counters.counter_rows(summary.get("perf_counters")),
@@ -184,7 +184,7 @@ def _upgrades(summary: Mapping[str, Any]) -> List[Tuple[str, Sequence[str], Mapp
 
 
 def _contents(
-    summary: Mapping[str, Any], plots: Mapping[str, Any], network: Sequence[Any]
+    summary: Mapping[str, Any], charts: Mapping[str, Any], network: Sequence[Any]
 ) -> Iterator[Tuple[str, str]]:
     """Yield the sections of the page: what links to them, and their names."""
     ages = halves(summary) if summary["new_vs_aged"] else AGES
@@ -196,8 +196,8 @@ def _contents(
         "scorecard": ("Scorecard", summary.get("scorecard")),
         "failure": ("Failure", summary["failure"]),
         "upgrade": ("Upgrade", summary.get("upgrades")),
-        "timeline": ("Timeline", timeline_charts(plots["phases"])),
-        "tails": ("Percentiles", plots["tails"]),
+        "timeline": ("Timeline", timeline_charts(charts["phases"])),
+        "tails": ("Percentiles", charts["tails"]),
         "engines": ("Engines", summary["engines"]),
         "ladders": ("Ladder", summary.get("ladders")),
         "resources": ("CPU", (summary.get("resources") or {}).get("phases")),

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from cbt_plugins.formatting import percent
 from cbt_plugins.plan import split_op
-from cbt_plugins.report.plot_data import plot_data
+from cbt_plugins.report.chart_data import chart_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
 from cbt_plugins.results.summary_file import AGES, halves
 
@@ -51,7 +51,7 @@ def of_sweeps(sweeps: Sequence[Sweep], directory: Path) -> List[Path]:
 
 
 def _of_run(summary: Mapping[str, Any]) -> Iterator[Tuple[str, Figure]]:
-    drawn = plot_data(summary)
+    drawn = chart_data(summary)
     phases = drawn["phases"]
     if any(phase["ops"] for phase in phases):
         yield "throughput", _over_time(phases, "obj/s", _rates)

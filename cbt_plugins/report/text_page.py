@@ -1,4 +1,4 @@
-"""The text of a gate or a history as a page; a history with plots of its series."""
+"""The text of a gate or a history as a page; a history with charts of its series."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from cbt_plugins.formatting import several, when
 from cbt_plugins.formatting.blocks import Block
 from cbt_plugins.formatting.formats.html import Html
 from cbt_plugins.metrics import METRICS
+from cbt_plugins.report.chart_data import short
 from cbt_plugins.report.page import document
-from cbt_plugins.report.plot_data import short
 from cbt_plugins.report.sentence import Sentence, first
 
 
 @dataclass(frozen=True)
-class SeriesPlot:
-    """The plot of a series: its caption and its data, as history_plots.js takes them."""
+class SeriesChart:
+    """The chart of a series: its caption and its data, as history_charts.js takes them."""
 
     caption: str
     data: Mapping[str, Any]
 
 
-#: series of a history that are plotted, those with changes first
-_MOST_PLOTS = 24
+#: series of a history that have a chart, those with changes first
+_MOST_CHARTS = 24
 _KINDS = {GateOutcome.OK: "better", GateOutcome.REGRESSION: "worse"}
 
 
@@ -47,7 +47,7 @@ def history_page(histories: Sequence[History]) -> str:
     steady = [
         (owner, track) for owner in histories for track in owner.tracks if not track.changes and track.known_values
     ]
-    plotted = [*changed, *steady][:_MOST_PLOTS]
+    charted = [*changed, *steady][:_MOST_CHARTS]
     sentences = [sentence_of(track, track.changes[-1]) for _, track in changed]
     runs = several(sum(len(owner.runs) for owner in histories), "run")
     return _page(
@@ -55,8 +55,8 @@ def history_page(histories: Sequence[History]) -> str:
         "history",
         history.blocks(histories),
         first(sentences) or [Sentence("No level change found.", "equivalent")],
-        [plot_of(owner, track, owner.case if len(histories) > 1 else "") for owner, track in plotted],
-        f"Each dot is a run, each line a level. Shown: {len(plotted)} of {len(changed) + len(steady)} series, series "
+        [chart_of(owner, track, owner.case if len(histories) > 1 else "") for owner, track in charted],
+        f"Each dot is a run, each line a level. Shown: {len(charted)} of {len(changed) + len(steady)} series, series "
         "with changes first; the tables have all series.",
     )
 
@@ -74,8 +74,8 @@ def sentence_of(track: Track, change: LevelChange) -> Sentence:
     return Sentence(text, verdict if verdict in ("better", "worse") else "inconclusive")
 
 
-def plot_of(owner: History, track: Track, case: str = "") -> SeriesPlot:
-    """Return the plot of a series: {"times": epoch seconds, "values", "levels": the level that each run belongs to}."""
+def chart_of(owner: History, track: Track, case: str = "") -> SeriesChart:
+    """Return the chart of a series: {"times": epoch seconds, "values", "levels": the level of each run}."""
     points = [(run, value) for run, value in zip(owner.runs, track.values) if value is not None]
     starts = {id(change.run): change for change in track.changes}
     level = track.changes[0].before if track.changes else median(track.known_values)
@@ -85,7 +85,7 @@ def plot_of(owner: History, track: Track, case: str = "") -> SeriesPlot:
         levels.append(level)
     times = [run.started or float(number) for number, (run, _) in enumerate(points)]
     values = short([value for _, value in points])
-    return SeriesPlot(f"{case} {name_of(track)}".strip(), {"times": times, "values": values, "levels": short(levels)})
+    return SeriesChart(f"{case} {name_of(track)}".strip(), {"times": times, "values": values, "levels": short(levels)})
 
 
 def _page(
@@ -93,18 +93,18 @@ def _page(
     over: str,
     blocks: Sequence[Block],
     sentences: Sequence[Sentence],
-    plots: Sequence[SeriesPlot] = (),
+    charts: Sequence[SeriesChart] = (),
     note: str = "",
 ) -> str:
     return document(
         "text_page.html.j2",
-        ["history_plots.js"],
-        {"tracks": [plot.data for plot in plots]},
+        ["history_charts.js"],
+        {"tracks": [chart.data for chart in charts]},
         title=title,
         over=over,
         sentences=list(sentences),
-        plots=[plot.caption for plot in plots],
-        plots_note=note,
+        charts=[chart.caption for chart in charts],
+        charts_note=note,
         blocks=[part for block in blocks for part in block.parts(Html())],
     )
 

@@ -16,8 +16,8 @@ pytest.importorskip("scipy")
 from cbt_plugins.compare.sides import Alone, sides
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Compared, compare
+from cbt_plugins.report.chart_data import milliseconds
 from cbt_plugins.report.comparison import overlays, page, percentiles, verdict
-from cbt_plugins.report.plot_data import milliseconds
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.summary_file import read_summary, summarize, write_summary
 from cbt_plugins.tools.__main__ import main

@@ -13,7 +13,7 @@ import pytest
 from page_archive import add_failure, add_resources, both_engines
 
 from cbt_plugins.formatting.formats.terminal import Terminal
-from cbt_plugins.report.plot_data import chart_data, factor, flight_data, highs, lows, means, phase_charts, weighted
+from cbt_plugins.report.chart_data import factor, flight_data, highs, lows, means, phase_charts, series_data, weighted
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.summary_file import summarize
@@ -169,7 +169,7 @@ def test_a_long_phase_stays_small() -> None:
     its["errors"] = [1] * n
     pgs = {"t": list(range(n)), "not_clean": [0] * (n - 1) + [7], "total": [9] * n}
     bins = {"start": 0, "step": 19}
-    data = chart_data({**bins, "percentiles": bins, "ops": {"GET": its}, "pgs": pgs})
+    data = series_data({**bins, "percentiles": bins, "ops": {"GET": its}, "pgs": pgs})
     assert data["step"] == 76
     assert {len(v) for v in data["ops"]["GET"].values()} == {1800}
     assert sum(data["ops"]["GET"]["errors"]) == n
@@ -180,12 +180,12 @@ def test_a_long_phase_stays_small() -> None:
 def test_a_time_without_samples_is_a_hole_between_the_pgs() -> None:
     bins = {"start": 0, "step": 1, "percentiles": {"start": 0, "step": 1}, "ops": {}}
     t = [*range(0, 100, 2), *range(3700, 3800, 2)]
-    pgs = chart_data({**bins, "pgs": {"t": t, "not_clean": [1] * len(t)}})["pgs"]
+    pgs = series_data({**bins, "pgs": {"t": t, "not_clean": [1] * len(t)}})["pgs"]
     at = [i for i, value in enumerate(pgs["not_clean"]) if value is None]
     assert at == [50] and pgs["t"][49:52] == [98, 98.01, 3700]
     t = [*range(0, 36_000, 1), *range(40_000, 76_000, 1)]  # points of 36 samples; PGs that are not clean are sampled
     t[100:100] = [100 + i / 4 for i in range(4)] * 2  # four times as often
-    pgs = chart_data({**bins, "pgs": {"t": sorted(t), "not_clean": [1] * len(t)}})["pgs"]
+    pgs = series_data({**bins, "pgs": {"t": sorted(t), "not_clean": [1] * len(t)}})["pgs"]
     assert [pgs["t"][i] for i, value in enumerate(pgs["not_clean"]) if value is None] == [35_999.01]
     assert len(pgs["t"]) <= 2003
 
@@ -203,7 +203,7 @@ def test_a_splinter_of_a_second_has_no_rate(window: Tuple[float, float], rates: 
     its.update(p99_ms=[1.0] * 5)
     series = {"start": 100, "step": 1, "percentiles": {"start": 100, "step": 1}, "ops": {"GET": its}}
     series["pgs"] = {"t": [], "not_clean": []}
-    data = chart_data(series, window={"start": window[0], "end": window[1]})
+    data = series_data(series, window={"start": window[0], "end": window[1]})
     assert data["ops"]["GET"]["rate"] == rates
 
 
@@ -212,7 +212,7 @@ def test_percentiles_have_bins_of_their_own() -> None:
     its.update(p50_ms=[1.0] * 3, p99_ms=[5.0, None, 7.0], max_ms=[1.0] * 10)
     # points of 20 s from 130 on, percentiles of a minute from 120 on
     series = {"start": 130, "step": 10, "percentiles": {"start": 120, "step": 60}, "ops": {"GET": its}}
-    data = chart_data({**series, "pgs": {"t": [], "not_clean": [], "total": []}}, points=5)
+    data = series_data({**series, "pgs": {"t": [], "not_clean": [], "total": []}}, points=5)
     assert data["step"] == 20
     assert data["ops"]["GET"]["p99"] == [5.0, 5.0, 5.0, None, None]
 

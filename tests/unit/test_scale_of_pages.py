@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from cbt_plugins.report.plot_data import LEAST_POINTS, POINTS, POINTS_OF_ALL, plot_data
+from cbt_plugins.report.chart_data import LEAST_POINTS, POINTS, POINTS_OF_ALL, chart_data
 
 
 def summary_of(phases: int, seconds: int = 2500) -> Dict[str, Any]:
@@ -25,7 +25,7 @@ def summary_of(phases: int, seconds: int = 2500) -> Dict[str, Any]:
 
 def test_all_phases_together_have_so_many_points() -> None:
     for phases, points in ((1, POINTS), (10, POINTS), (40, POINTS_OF_ALL // 40), (101, LEAST_POINTS)):
-        shown = plot_data(summary_of(phases))["phases"]
+        shown = chart_data(summary_of(phases))["phases"]
         assert len(shown) == phases
         for phase in shown:
             assert points / 2 < len(phase["ops"]["GET"]["rate"]) <= points

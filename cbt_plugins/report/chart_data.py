@@ -1,4 +1,4 @@
-"""Data of the plots of a run, on its page and as files: series of at most so many points, and curves of percentiles."""
+"""Data of the charts of a run, for its page and plot files: series of a limited number of points, and percentiles."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ def _steady(values: Values, step: float) -> Values:
     return [before if v is None and after is not None else v for before, v, after in around]
 
 
-def chart_data(
+def series_data(
     series: Mapping[str, Any], points: int = POINTS, window: Optional[Mapping[str, Any]] = None
 ) -> Dict[str, Any]:
     """Return a phase's series for its charts.
@@ -256,7 +256,7 @@ def milliseconds(histogram: Histogram) -> List[float]:
     return [histogram.quantile(q) / 1e6 for q in tail_quantiles(histogram.n if histogram.has_buckets else 0)]
 
 
-def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
+def chart_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
     """Return {"phases": [the data of each phase], "tails": as `tails` returns them}."""
     timelines = {run_upgrade["phase"]: run_upgrade["timeline"] for run_upgrade in summary.get("upgrades") or ()}
     timelines.update((summary["failure"] or {"timelines": {}})["timelines"])
@@ -271,7 +271,7 @@ def plot_data(summary: Mapping[str, Any]) -> Dict[str, Any]:
             "under_way": flight_data(phase["under_way"]),
             "failure": failure_data(timelines.get(phase["name"]), points),
             "cores": cores_data(resources.get(phase["name"]), points),
-            **chart_data(phase["series"], points, phase["window"]),
+            **series_data(phase["series"], points, phase["window"]),
         }
         for phase in summary["phases"]
     ]
@@ -282,7 +282,7 @@ Chart = Dict[str, str]  # "kind", "caption" and "size" of a chart on the page
 
 
 def phase_charts(phase: Mapping[str, Any]) -> List[Chart]:
-    """Return the charts of a phase that have something to show; `phase` is its part of plot_data."""
+    """Return the charts of a phase that have something to show; `phase` is its part of chart_data."""
     ops, broken = phase["ops"].values(), phase["failure"] or {}
     cores = (phase["cores"] or {"classes": {}})["classes"].values()
     flight = phase["under_way"] or {"in_flight": {}, "oldest_seconds": {}, "worst": None}

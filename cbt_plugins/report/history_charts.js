@@ -1,4 +1,4 @@
-// The plots of a history: the values of a series over time, and its levels. On a site also the runs before which the
+// The charts of a history: the values of a series over time, and its levels. On a site also the runs before which the
 // release (line) or the configuration (dashes) changed, and a click on a run opens its report
 Object.assign(charts, {
   history(place) {
