@@ -12,7 +12,7 @@ from typing import Any, Callable, ClassVar, Dict, Iterable, Iterator, List, Mapp
 from cbt_plugins.cbt import archive_layout, checkout
 from cbt_plugins.cbt.cbt_session import monitors_of_tree, session
 from cbt_plugins.cbt.compare_check import check_of
-from cbt_plugins.cbt.execution import COMPLETE, execute
+from cbt_plugins.cbt.execution import COMPLETE, execute_unless_complete
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.config.plan_preview import forecast
 from cbt_plugins.config.section_to_plan import understand
@@ -65,7 +65,7 @@ class Delegate:
 
     def run(self) -> str:
         """Run what is not complete yet; returns EXECUTED or EXISTING for the session, which cbt.py ignores."""
-        return execute(self._host_run(), self.load)
+        return execute_unless_complete(self._host_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
         """Return, for compare.py, how this run is judged beside the baseline, as the tree's Result objects."""

@@ -23,7 +23,7 @@ THREAD_TIMEOUT = 5.0
 PLANNED, EXECUTED, EXISTING, FAILED = "not executed", "executed", "existing", "failed"
 
 
-def execute(run: CbtRun, load: Callable[[], Any]) -> str:
+def execute_unless_complete(run: CbtRun, load: Callable[[], Any]) -> str:
     """Run `load()(run).run()` unless the archive says that this run is complete; returns EXECUTED or EXISTING.
 
     Raises RunFailed.

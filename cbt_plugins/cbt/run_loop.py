@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Mapping, NoReturn, Optional, Seque
 from cbt_plugins import __version__, exit_status
 from cbt_plugins.cbt import archive_layout, cbt_session, checkout
 from cbt_plugins.cbt.archive_layout import refuse
-from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute
+from cbt_plugins.cbt.execution import FAILED, Ledger, cause_of, execute_unless_complete
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.config import plugins
 from cbt_plugins.config.cluster import DEFAULT_CONF
@@ -161,7 +161,7 @@ class RunLoop:
         try:
             for run in runs:
                 try:
-                    ledger.set(run, execute(self._host_run(run), self._load[run.benchmark]))
+                    ledger.set(run, execute_unless_complete(self._host_run(run), self._load[run.benchmark]))
                 except BaseException as error:
                     ledger.set(run, FAILED, cause_of(error))
                     if isinstance(error, RunFailed):

@@ -19,7 +19,7 @@ import yaml
 from cbt_plugins import journal
 from cbt_plugins.cbt import archive_layout, checkout
 from cbt_plugins.cbt.archive_layout import errors_of
-from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute
+from cbt_plugins.cbt.execution import EXECUTED, EXISTING, FAILED, Ledger, cause_of, execute_unless_complete
 from cbt_plugins.cbt.run_loop import RunLoop
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.journal import Journal, json_lines
@@ -135,7 +135,7 @@ class Counting:
 
 def test_a_run_with_the_marker_is_not_run_again(tmp_path: Path) -> None:
     Counting.runs = 0
-    execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+    execute_unless_complete(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
     assert Counting.runs == 1
     assert yaml.safe_load((tmp_path / "0" / "id-1" / "benchmark_config.yaml").read_text()) == {
         "cluster": {"k": 1, "benchmark": "x", "iteration": 0}
@@ -143,10 +143,10 @@ def test_a_run_with_the_marker_is_not_run_again(tmp_path: Path) -> None:
     marker = tmp_path / "0" / "id-1" / "complete"
     for text in ("", "{}", '{"degraded": []}'):
         marker.write_text(text)
-        execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+        execute_unless_complete(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
     marker.write_text('{"degraded": ["age"]}')
     with pytest.raises(RunFailed, match="not to be trusted: age"):
-        execute(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
+        execute_unless_complete(host_run(tmp_path / "0" / "id-1"), lambda: Counting)
     assert Counting.runs == 1
 
 
@@ -161,7 +161,7 @@ def test_a_complete_run_of_another_plan_is_no_result(tmp_path: Path) -> None:
     run = host_run(folder)
     (folder / "complete").touch()
     with pytest.raises(RunFailed, match="another plan"):
-        execute(run, lambda: Other)
+        execute_unless_complete(run, lambda: Other)
 
 
 def test_the_cause_of_a_failure_is_said_once_at_the_end(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -170,7 +170,7 @@ def test_the_cause_of_a_failure_is_said_once_at_the_end(tmp_path: Path, caplog: 
             raise RunFailed("no bucket")
 
     with pytest.raises(RunFailed):
-        execute(host_run(tmp_path / "0" / "id-1"), lambda: Failing)
+        execute_unless_complete(host_run(tmp_path / "0" / "id-1"), lambda: Failing)
     assert "no bucket" not in caplog.text
 
     (run,) = archive_layout.planned({"x": {}}, 1)
@@ -188,7 +188,7 @@ def test_a_full_disk_under_late_files_of_a_complete_run_is_named(tmp_path: Path)
     run = host_run(folder)
     (folder / "complete").touch()
     with pytest.raises(RunFailed, match=r"no space is left on the disk at .*: free some"):
-        execute(run, lambda: Late)
+        execute_unless_complete(run, lambda: Late)
 
 
 @pytest.mark.parametrize("where", ["", "/some/where/else"])
@@ -200,7 +200,7 @@ def test_a_full_disk_is_named_with_the_path(tmp_path: Path, where: str) -> None:
     directory = tmp_path / "0" / "id-1"
     expected = rf"^{where or directory}: no space is left on the disk at /.*: free some, then run the same command"
     with pytest.raises(RunFailed, match=expected):
-        execute(host_run(directory), lambda: Filling)
+        execute_unless_complete(host_run(directory), lambda: Filling)
 
 
 def test_what_needs_room_is_done_once_there_is_room(
@@ -251,7 +251,7 @@ def test_a_thread_that_outlives_its_run_is_named(
             threading.Thread(target=end.wait, name="forgotten").start()
 
     with caplog.at_level(logging.ERROR):
-        execute(host_run(tmp_path / "0" / "id-1"), lambda: Leaving)
+        execute_unless_complete(host_run(tmp_path / "0" / "id-1"), lambda: Leaving)
     end.set()
     assert "forgotten" in caplog.text
 
