@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Iterator
 from cbt_plugins.exit_status import ABORT, FAILED, INCONCLUSIVE, INTERRUPTED, OK
 
 from .command import CommandError, explain, is_optional, missing, say
-from .format_option import JSON, MD, TEXT, add_formats, put
+from .format_option import JSON, MD, TEXT, add_formats, print_results
 
 if TYPE_CHECKING:
     from cbt_plugins.bisect.session import BisectSession
@@ -95,7 +95,7 @@ def _search(args: argparse.Namespace, session: BisectSession) -> int:
 
     now = loop.state(session) if args.what == "status" else loop.run(session)
     files = output.write(session, now) if session.blocks else []
-    put(args, {TEXT: lambda: output.blocks(session, now), JSON: lambda: loop.data(session, now)})
+    print_results(args, {TEXT: lambda: output.blocks(session, now), JSON: lambda: loop.data(session, now)})
     if files:
         say("Page", str(files[-1]), OK)
     if args.what == "status":

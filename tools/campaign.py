@@ -10,7 +10,7 @@ from typing import Iterator
 from cbt_plugins.exit_status import FAILED, INCONCLUSIVE, INTERRUPTED, OK
 
 from .command import USAGE_OF_COMPARISON, CommandError, explain, say
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, print_results
 
 _STATUSES = {
     FAILED: "a trial failed",
@@ -76,7 +76,7 @@ def _plan(args: argparse.Namespace) -> int:
 
     schedule = schedule_of(load_file(args.file), Path("FOLDER"))
     expectations = expected(former_runs(args.history), schedule)
-    put(args, {TEXT: lambda: plan_blocks(schedule, expectations), JSON: lambda: plan_data(schedule)})
+    print_results(args, {TEXT: lambda: plan_blocks(schedule, expectations), JSON: lambda: plan_data(schedule)})
     return OK
 
 
@@ -107,5 +107,5 @@ def _status(args: argparse.Namespace) -> int:
         CSV: lambda: table(state),
         HTML: lambda: page(state),
     }
-    put(args, forms)
+    print_results(args, forms)
     return OK if state.decided else INCONCLUSIVE

@@ -12,7 +12,7 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.metrics import ALPHA, MARGIN, METRICS
 
 from .command import USAGE_OF_COMPARISON, CommandError, explain, help_text, say
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, add_renamed, print_results
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.configuration_differences import Scale
@@ -130,7 +130,7 @@ def run(args: argparse.Namespace) -> int:
             CSV: lambda: drawn.table(compared),
             HTML: lambda: _page(compared),
         }
-        put(args, forms)
+        print_results(args, forms)
     return OK if compared.usable else UNUSABLE
 
 

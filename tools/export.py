@@ -12,7 +12,7 @@ from cbt_plugins.results.result_file import Unreadable, reading
 
 from .command import CommandError, explain, say, warn
 from .export_cbt import export_curves
-from .format_option import CSV, add_formats, add_renamed, format_of, is_file, put
+from .format_option import CSV, add_formats, add_renamed, format_of, is_file, print_results
 
 PARQUET = "parquet"
 _NOTHING = "no run of cbt-plugins: results of other programs cannot be exported"
@@ -122,7 +122,7 @@ def _numbers(args: argparse.Namespace) -> int:
         CSV: lambda: otava_csv([run for run, why in zip(runs, reasons) if not why]),
         "prometheus": lambda: prometheus((summary, not why) for (_, summary), why in zip(runs, reasons)),
     }
-    put(args, contents)
+    print_results(args, contents)
     print(f"complete runs: {reasons.count(None)} of {len(paths)}", file=sys.stderr)
     for path in every:
         if not is_ours(path):

@@ -8,7 +8,7 @@ from pathlib import Path
 from cbt_plugins.exit_status import OK, UNUSABLE
 
 from .command import CommandError, explain, warn
-from .format_option import HTML, MD, TEXT, add_formats, format_of, put
+from .format_option import HTML, MD, TEXT, add_formats, format_of, print_results
 
 FOLDED = "folded"
 
@@ -44,7 +44,7 @@ def run(args: argparse.Namespace) -> int:
         FOLDED: lambda: "".join(f"{line}\n" for line in flames.folded(new)),
         HTML: lambda: flames.page(new, base),
     }
-    put(args, contents)
+    print_results(args, contents)
     left_out = [*new.left_out, *(base.left_out if base else ())]
     for text in left_out:
         warn(text)

@@ -119,7 +119,7 @@ class Printer:
             print(text, end="", flush=True)
 
 
-def put(args: argparse.Namespace, contents: Mapping[str, Callable[[], Any]]) -> None:
+def print_results(args: argparse.Namespace, contents: Mapping[str, Callable[[], Any]]) -> None:
     """Print the results in the chosen format.
 
     `contents`: format -> function that returns a text; or blocks for `text` and `md` (by default the blocks of `text`);

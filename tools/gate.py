@@ -11,7 +11,7 @@ from cbt_plugins.metrics import ALPHA
 
 from . import compare
 from .command import USAGE_OF_COMPARISON, CommandError, explain
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, print_results
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.gate import Gated
@@ -62,7 +62,7 @@ def run(args: argparse.Namespace) -> int:
         CSV: lambda: table(gated),
         HTML: lambda: _page(gated),
     }
-    put(args, forms)
+    print_results(args, forms)
     return gated.outcome.value
 
 

@@ -12,7 +12,7 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 
 from . import compare
 from .command import CommandError, explain, say, warn
-from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, is_file, put
+from .format_option import CSV, HTML, JSON, MD, TEXT, add_formats, is_file, print_results
 
 if TYPE_CHECKING:
     from cbt_plugins.compare.history import AlarmBudget, History
@@ -64,7 +64,7 @@ def run(args: argparse.Namespace) -> int:
         CSV: lambda: history.table(histories),
         HTML: lambda: _page(histories),
     }
-    put(args, forms)
+    print_results(args, forms)
     return OK if all(run.usable for run in side.runs) and not side.unreadable else UNUSABLE
 
 

@@ -38,7 +38,7 @@ from cbt_plugins.models.ladder_search import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import CommandError, explain, say, warn
-from .format_option import JSON, TEXT, add_formats, add_renamed, columns_of, put
+from .format_option import JSON, TEXT, add_formats, add_renamed, columns_of, print_results
 from .plan_live import LiveAnswers, look
 
 #: up to this number all drivers, and all buckets, are shown
@@ -81,7 +81,7 @@ def run(args: argparse.Namespace) -> int:
         raise CommandError(f"{args.file}: benchmarks: this file has no benchmark of cbt-plugins")
     lines = [*_lines(config, live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
-    put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
+    print_results(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     errors = (*live.errors, *live.refused) if live else ()
     for text in errors:
         say("Error", text, FAILED)
@@ -112,7 +112,7 @@ def _fault_file(source: YamlSource, args: argparse.Namespace) -> int:
         "at the end of the benchmark all faults are undone, and settings are restored",
     ]
     document = {"version": 1, "file": args.file, "events": [*map(asdict, events)], "settings": asdict(settings)}
-    put(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
+    print_results(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     return OK
 
 

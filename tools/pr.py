@@ -15,7 +15,7 @@ from cbt_plugins.formatting.screen import printable
 from cbt_plugins.results.result_file import Unreadable
 
 from .command import CommandError, explain, is_optional
-from .format_option import JSON, MD, TEXT, add_formats, put, remove_earlier
+from .format_option import JSON, MD, TEXT, add_formats, print_results, remove_earlier
 
 if TYPE_CHECKING:
     from cbt_plugins.pull_requests.comment import PullRequestReport
@@ -91,7 +91,7 @@ def _run(args: argparse.Namespace) -> int:
             _tell(f"{side.arm}: {side}")
         if args.plan:
             plan = pull_request.plan()
-            put(args, {TEXT: lambda: [Words(tuple(plan))], JSON: lambda: {"plan": plan}})
+            print_results(args, {TEXT: lambda: [Words(tuple(plan))], JSON: lambda: {"plan": plan}})
             return OK
         remove_earlier(args)
         answer = pull_request.run()
@@ -104,7 +104,7 @@ def _run(args: argparse.Namespace) -> int:
     report = PullRequestReport(request, answer)
     write_whole(folder / COMMENT, report.comment())
     write_json(folder / DATA, report.data())
-    put(args, {TEXT: lambda: _blocks(report), JSON: report.data, MD: report.comment})
+    print_results(args, {TEXT: lambda: _blocks(report), JSON: report.data, MD: report.comment})
     return answer.outcome.value
 
 

@@ -12,7 +12,7 @@ from cbt_plugins.models.pools import TARGET, Redundancy
 
 from . import size_answers
 from .command import CommandError, explain, help_text
-from .format_option import JSON, TEXT, add_formats, add_renamed, put
+from .format_option import JSON, TEXT, add_formats, add_renamed, print_results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -38,7 +38,7 @@ def run(args: argparse.Namespace) -> int:
         text = f"{error.filename}: {error.strerror}" if isinstance(error, OSError) else str(error)
         raise CommandError("division by zero: a number that must be above 0 is 0" if zero else text) from error
     data = {"version": 1, "what": args.what, **answer.data}
-    put(args, {TEXT: lambda: "\n".join(answer.lines) + "\n", JSON: lambda: data})
+    print_results(args, {TEXT: lambda: "\n".join(answer.lines) + "\n", JSON: lambda: data})
     return OK
 
 

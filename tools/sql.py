@@ -14,7 +14,7 @@ from cbt_plugins.exit_status import OK, UNUSABLE
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 
 from .command import CommandError, explain, say
-from .format_option import CSV, JSON, MD, TEXT, add_formats, add_renamed, put
+from .format_option import CSV, JSON, MD, TEXT, add_formats, add_renamed, print_results
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
@@ -40,7 +40,7 @@ def run(args: argparse.Namespace) -> int:
     from cbt_plugins.results.sql.database import QueryRefused, connect, run_query, runs_of
 
     if args.list:
-        put(
+        print_results(
             args,
             {TEXT: tables, JSON: _columns, CSV: lambda: [_COLUMN, *(tuple(column.values()) for column in _columns())]},
         )
@@ -59,7 +59,7 @@ def run(args: argparse.Namespace) -> int:
         JSON: lambda: _objects(names, lines),
         CSV: lambda: [names, *lines],
     }
-    put(args, forms)
+    print_results(args, forms)
     for text in unreadable:
         say("Error", text, UNUSABLE)
     return UNUSABLE if unreadable else OK

@@ -16,7 +16,7 @@ from cbt_plugins.formatting import about_size
 from cbt_plugins.wait import wait_until
 
 from ..command import CommandError, explain
-from ..format_option import JSON, TEXT, add_formats, add_renamed, put
+from ..format_option import JSON, TEXT, add_formats, add_renamed, print_results
 from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
 from .installed_releases import root_of
@@ -254,7 +254,7 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
     all_snapshots = snapshots.all()
     rows = [(each.name, each.taken_at, str(each.release), about_size(each.bytes)) for each in all_snapshots]
     text = "".join(f"{name:24} {moment}  {release:18} {much:>10}\n" for name, moment, release, much in rows)
-    put(
+    print_results(
         args, {TEXT: lambda: text or "no snapshots\n", JSON: lambda: [snapshot.as_json() for snapshot in all_snapshots]}
     )
     return OK
@@ -292,7 +292,7 @@ def _down(lab: Lab, args: argparse.Namespace) -> int:
 
 def _status(lab: Lab, args: argparse.Namespace) -> int:
     status = status_of(lab)
-    put(args, {TEXT: lambda: "\n".join(as_text(status)) + "\n", JSON: lambda: status})
+    print_results(args, {TEXT: lambda: "\n".join(as_text(status)) + "\n", JSON: lambda: status})
     return 0 if status["running"] else 1
 
 
