@@ -63,7 +63,7 @@ func (t *task) begin(trusted time.Duration) (cause failure) {
 	if c.cut.Load() {
 		return failure{KindCut, "before it was sent"}
 	}
-	t.host, t.conn, t.probe = c.choose(r.Sent, t.request.Until)
+	t.host, t.conn, t.probe = c.chooseHost(r.Sent, t.request.Until)
 	if t.host == nil {
 		if c.cut.Load() {
 			return failure{KindCut, "before it was sent"}

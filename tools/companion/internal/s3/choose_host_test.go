@@ -18,7 +18,7 @@ func chosen(t *testing.T, hosts, workers int, roundRobin bool) *Client {
 func (c *Client) takes(t *testing.T, now time.Time, n int) (loads []int) {
 	t.Helper()
 	for range n {
-		if h, _, _ := c.choose(now, now); h == nil {
+		if h, _, _ := c.chooseHost(now, now); h == nil {
 			t.Fatal("no host")
 		}
 	}
@@ -96,14 +96,14 @@ func TestProbes(t *testing.T) {
 	}
 	wait := firstBackoff
 	for range 8 {
-		if got, _ := client.pick(h.probeAt.Add(-1)); got == h {
+		if got, _ := client.pickHost(h.probeAt.Add(-1)); got == h {
 			t.Fatal("tried before its time")
 		}
-		got, probe := client.pick(h.probeAt)
+		got, probe := client.pickHost(h.probeAt)
 		if got != h || !probe {
 			t.Fatal("not tried in its time")
 		}
-		if got, _ := client.pick(h.probeAt.Add(time.Hour)); got == h {
+		if got, _ := client.pickHost(h.probeAt.Add(time.Hour)); got == h {
 			t.Fatal("tried by two at once")
 		}
 		h.inFlight++
@@ -144,7 +144,7 @@ func hostThatFailsFast(t *testing.T, status int, said failure) {
 					ends = ends[1:]
 				}
 				for len(ends) < 8 {
-					h, _, _ := client.choose(now, now)
+					h, _, _ := client.chooseHost(now, now)
 					if h == slow {
 						goods++
 						ends = append(ends, step+10)

@@ -2,12 +2,12 @@ package s3
 
 import "time"
 
-// choose takes a host for a new request, and an idle connection to it if there is one. While none is up it waits, until
+// chooseHost takes a host for a new request, and an idle connection to it if there is one. While none is up it waits, until
 // the request's deadline at the latest: then there is no host but the one that was last tried.
-func (c *Client) choose(now, until time.Time) (h *host, x *conn, probe bool) {
+func (c *Client) chooseHost(now, until time.Time) (h *host, x *conn, probe bool) {
 	for {
 		c.mu.Lock()
-		h, probe = c.pick(now)
+		h, probe = c.pickHost(now)
 		if h != nil {
 			if h.inFlight == 0 {
 				h.busy = int64(now.Sub(began))
@@ -50,9 +50,9 @@ func (c *Client) sleep(pause time.Duration, wake <-chan struct{}) bool {
 	return true
 }
 
-// pick is a host that may be back, else one of those that are up: the next in turn, or the least busy; nil: none. In turn,
+// pickHost is a host that may be back, else one of those that are up: the next in turn, or the least busy; nil: none. In turn,
 // one that holds its share is left out while others are less busy: a host that hangs would catch everybody.
-func (c *Client) pick(now time.Time) (best *host, probe bool) {
+func (c *Client) pickHost(now time.Time) (best *host, probe bool) {
 	newest, up := c.survey()
 	workers, inTurn := c.config.Workers, c.config.RoundRobin
 	share := (workers + up - 1) / max(up, 1)
