@@ -14,7 +14,7 @@ const (
 	// how long after Cut a request may still take to return, and how long rows may take to be read
 	writeTimeout = 5 * time.Second
 	// to look for unknown objects, when somebody wants the process to end
-	hurriedSettling = 1500 * time.Millisecond
+	hurriedLookUp = 1500 * time.Millisecond
 )
 
 // drain waits for the requests under way, and cuts them in the end; it returns true when there is no time for more.
@@ -32,7 +32,7 @@ func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
 			grace = min(grace, time.Until(e.last))
 		}
 	}
-	e.atLast(grace + e.settling(false) + 3*writeTimeout)
+	e.atLast(grace + e.lookUpTime(false) + 3*writeTimeout)
 	timer := time.NewTimer(grace)
 	defer timer.Stop()
 	if !hurry {
@@ -65,21 +65,21 @@ func (e *engine) atLast(d time.Duration) {
 	}
 }
 
-// settling is how long it may be asked for unknown objects.
-func (e *engine) settling(hurry bool) time.Duration {
+// lookUpTime is how long lookUpUnknown may take.
+func (e *engine) lookUpTime(hurry bool) time.Duration {
 	if !e.hurried.IsZero() {
-		return max(hurriedSettling-time.Since(e.hurried), 0)
+		return max(hurriedLookUp-time.Since(e.hurried), 0)
 	}
 	if hurry {
-		return hurriedSettling
+		return hurriedLookUp
 	}
 	return seconds(e.spec.Grace + e.spec.Deadline)
 }
 
-// finish settles, saves, and says what the run has done.
+// finish looks up unknown objects, saves, and says what the run has done.
 func (e *engine) finish(base time.Time, leisurely bool) int {
 	if e.opened {
-		e.settle(e.settling(!leisurely))
+		e.lookUpUnknown(e.lookUpTime(!leisurely))
 		e.setN()
 	}
 	failure := ""

@@ -54,7 +54,7 @@ func (e *engine) openSpaces() error {
 				return err
 			}
 		}
-		s.settled()
+		s.storeCount()
 		identity := spaceSpec.Name + "\x00" + spaceSpec.Bucket + "\x00" + spaceSpec.Prefix
 		s.maker = content.NewMaker(s.seed, identity, e.spec.Compressible)
 		s.sizes = schedule.NewSizes(spaceSpec.Sizes, nameSeed(s.seed, spaceSpec.Name))

@@ -91,8 +91,8 @@ func (s *space) expected(number int64) s3.Expected {
 
 func (s *space) numbered() bool { return s.names == nil }
 
-// settled makes the count that is read without the lock the real one.
-func (s *space) settled() { s.count.Store(s.live.Len()) }
+// storeCount makes the count that is read without the lock the real one.
+func (s *space) storeCount() { s.count.Store(s.live.Len()) }
 
 // free tells whether a write or DELETE of it may begin: nothing else is under way, and it is not unknown.
 func (s *space) free(number int64, evenIfRead bool) bool {
@@ -132,7 +132,7 @@ func (s *space) begin(op s3.Op, number int64) (lived bool) {
 		s.flights.Write(number)
 	case s3.Delete:
 		s.live.Remove(number)
-		s.settled()
+		s.storeCount()
 		s.flights.Write(number)
 	default:
 		s.flights.Read(number)
@@ -189,12 +189,12 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 		return false
 	}
 	s.most = max(s.most, len(s.unknown))
-	s.settled()
+	s.storeCount()
 	return complete
 }
 
-// settle says whether an unknown object is there. It stays unknown when the server may still be at it.
-func (s *space) settle(object keyset.Unknown, exists bool) {
+// noteExistence says whether an unknown object is there. It stays unknown when the server may still be at it.
+func (s *space) noteExistence(object keyset.Unknown, exists bool) {
 	deleted := object.Op == string(s3.Delete)
 	if object.Silent && exists == deleted {
 		return
@@ -220,5 +220,5 @@ func (s *space) settle(object keyset.Unknown, exists bool) {
 	if exists {
 		s.live.Add(object.Number)
 	}
-	s.settled()
+	s.storeCount()
 }

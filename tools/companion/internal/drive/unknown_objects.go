@@ -9,8 +9,8 @@ import (
 )
 
 const (
-	settlers    = 32
-	settlePause = 100 * time.Millisecond
+	lookUpWorkers = 32
+	lookUpPause   = 100 * time.Millisecond
 )
 
 // question is an object of which is not known whether it exists.
@@ -19,8 +19,9 @@ type question struct {
 	object keyset.Unknown
 }
 
-// settle asks the server for every unknown object whether it is there, for so long at most. What it does not get to know stays unknown.
-func (e *engine) settle(budget time.Duration) {
+// lookUpUnknown asks the server for every unknown object whether it is there, for so long at most. Objects without an
+// answer stay unknown.
+func (e *engine) lookUpUnknown(budget time.Duration) {
 	var open []question
 	for _, s := range e.spaces {
 		s.mu.Lock()
@@ -36,12 +37,12 @@ func (e *engine) settle(budget time.Duration) {
 	until := time.Now().Add(budget)
 	questions := make(chan question)
 	var group sync.WaitGroup
-	for range min(settlers, e.spec.Workers, len(open)) {
+	for range min(lookUpWorkers, e.spec.Workers, len(open)) {
 		group.Add(1)
 		go func() {
 			defer group.Done()
 			for q := range questions {
-				e.ask(client, q, until)
+				e.lookUp(client, q, until)
 			}
 		}()
 	}
@@ -65,15 +66,15 @@ func (e *engine) settle(budget time.Duration) {
 			return
 		case <-late.C:
 			return
-		case <-stop: // no more than a hurried settling from now on
+		case <-stop: // no more than a hurried look-up from now on
 			stop = nil
-			late.Reset(min(hurriedSettling, max(time.Until(until), 0)))
+			late.Reset(min(hurriedLookUp, max(time.Until(until), 0)))
 		}
 	}
 }
 
-// ask asks until there is an answer.
-func (e *engine) ask(client Client, q question, until time.Time) {
+// lookUp asks until there is an answer.
+func (e *engine) lookUp(client Client, q question, until time.Time) {
 	prefix := q.space.spec.Prefix
 	request := s3.Request{Op: s3.Stat, Bucket: q.space.spec.Bucket, Key: string(appendKey(nil, prefix, q.object.Number))}
 	request.Expected = q.space.expected(q.object.Number)
@@ -83,14 +84,14 @@ func (e *engine) ask(client Client, q question, until time.Time) {
 		client.Do(&request, &result)
 		switch {
 		case result.Kind == "":
-			q.space.settle(q.object, true)
+			q.space.noteExistence(q.object, true)
 			return
 		case result.Kind == s3.KindHTTP && result.Status == 404:
-			q.space.settle(q.object, false)
+			q.space.noteExistence(q.object, false)
 			return
 		case !worthRepeating(&result):
 			return
 		}
-		time.Sleep(min(settlePause, max(time.Until(until), 0)))
+		time.Sleep(min(lookUpPause, max(time.Until(until), 0)))
 	}
 }
