@@ -308,7 +308,7 @@ def _data(
 def _events(phase: PhaseSection, so_far: _Before, data: Mapping[str, Any]) -> Iterator[FieldError]:
     """Yield the errors in the events beside the load."""
     scale = data.get("scale") or 1.0
-    for error in so_far.force.errors(phase.events, phase.ends(scale), scale):
+    for error in so_far.force.errors_of_events(phase.events, phase.ends(scale), scale):
         yield error._replace(path=("events", *error.path))
     settings: Optional[SettingsSection] = data.get("settings")
     for index, event in enumerate(phase.events):

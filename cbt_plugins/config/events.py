@@ -263,10 +263,12 @@ class FaultsInForce:
         #: label in force -> its targets with the type of daemons, where they are named
         self._held: Dict[str, Sequence[Tuple[str, Optional[str]]]] = {}
 
-    def errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0) -> List[FieldError]:
+    def errors_of_events(
+        self, events: Sequence[EventSection], ends: Optional[float], scale: float = 1.0
+    ) -> List[FieldError]:
         """Take the events of a phase that ends after so many seconds; return their errors."""
         first_by_place: Dict[Any, FieldError] = {}  # each event of a series has the error of the first
-        for error in self._errors(events, ends, scale):
+        for error in self._each_error(events, ends, scale):
             first_by_place.setdefault(error[0], error)
         return list(first_by_place.values())
 
@@ -297,7 +299,7 @@ class FaultsInForce:
                 planned_events.append(plan.Event(at, mark=event.mark or ""))
         return tuple(planned_events)
 
-    def _errors(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[FieldError]:
+    def _each_error(self, events: Sequence[EventSection], ends: Optional[float], scale: float) -> Iterator[FieldError]:
         last, marks = 0.0, set()
         for index, section in enumerate(events):
             if section.at < last:
@@ -382,7 +384,7 @@ class FaultFileSection(Strict):
     @field_validator("events")
     @classmethod
     def _in_order(cls, events: Sequence[EventSection]) -> Sequence[EventSection]:
-        errors = FaultsInForce().errors(events, None)
+        errors = FaultsInForce().errors_of_events(events, None)
         if errors:
             raise FieldErrors(errors)
         return events
