@@ -13,7 +13,7 @@ from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts,
 from cbt_plugins.faults.kind import BlastRadius, Kind, make
 from cbt_plugins.faults.safety_case import Held, Roles, Surroundings, roles_of
 from cbt_plugins.faults.safety_rules import Assessment, Finding, assess, questions
-from cbt_plugins.faults.scene import ClusterLimits, Resolver, Scene, Targets
+from cbt_plugins.faults.scene import ClusterLimits, Scene, TargetResolver, Targets
 from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault
@@ -85,7 +85,7 @@ class Preparer:
         kind = make(fault.kind, fault.options)
         facts = self._ask(held, kind.daemon_types)
         held_daemons = {name for h in held for name in h.taken.daemons}
-        resolver = Resolver(facts, self._nodes, held_daemons, kind.eligible(facts))
+        resolver = TargetResolver(facts, self._nodes, held_daemons, kind.eligible(facts))
         targets = None
         if before and not fault.targets:
             try:

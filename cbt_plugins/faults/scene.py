@@ -148,7 +148,7 @@ class Scene:
         return {f"osd.{o}": {k: self.facts.osds[o].get(k) for k in keys} for o in osds}
 
 
-class Resolver:
+class TargetResolver:
     """Resolves the targets of faults: given names, or a number of targets that a seed chooses.
 
     `held`: daemons that open faults have taken. `eligible`: daemons that the kind may hit; None: all.
@@ -179,7 +179,7 @@ class Resolver:
         if not named:
             if fault.choose < 1:
                 raise FaultError(f"{fault.label}: no targets: name them, or give the number to choose")
-            named = self._chosen(fault, takes, types, by_node)
+            named = self._choose_targets(fault, takes, types, by_node)
         nodes: List[str] = []
         hit: List[DaemonName] = []
         for text in named:
@@ -244,12 +244,12 @@ class Resolver:
         if daemons:
             raise FaultError(f"{fault.label}: {names(daemons)}: {why}")
 
-    def _chosen(
+    def _choose_targets(
         self, fault: Fault, takes: str, types: Sequence[str], by_node: Mapping[str, Sequence[DaemonName]]
     ) -> List[str]:
         of = fault.choose_of or (types[0] if takes == "daemon" else "node")
         if of.startswith(CRUSH):
-            return [self._chosen_bucket(fault, of[len(CRUSH) :])]
+            return [self._choose_bucket(fault, of[len(CRUSH) :])]
         if (of == "node" and takes == "daemon") or (of != "node" and (takes == "node" or of not in types)):
             accepted = "whole nodes" if takes == "node" else f"{_of(types)} daemons"
             raise FaultError(f"{fault.label}: {fault.kind} hits {accepted}, not {of}")
@@ -264,7 +264,7 @@ class Resolver:
             raise FaultError(f"{fault.label}: need {fault.choose} healthy {noun}, found {available}")
         return sorted(random.Random(fault.seed).sample(free, fault.choose))
 
-    def _chosen_bucket(self, fault: Fault, bucket_type: str) -> str:
+    def _choose_bucket(self, fault: Fault, bucket_type: str) -> str:
         """Return a CRUSH bucket of a type, with healthy OSDs only. Raises FaultError."""
         facts = self._facts
         members = {

@@ -14,7 +14,7 @@ from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, DaemonName, Facts, osd_names
 from cbt_plugins.faults.kinds.failover import Failover
-from cbt_plugins.faults.scene import Resolver
+from cbt_plugins.faults.scene import TargetResolver
 from cbt_plugins.faults.step import Step
 from cbt_plugins.plan import DAEMON_TYPES, Fault
 
@@ -40,7 +40,7 @@ def cluster(**answers: Any) -> Facts:
 
 
 def resolved(facts: Facts, fault: Fault, takes: str = "either", types: Any = DAEMON_TYPES, nodes: Any = NODES) -> Any:
-    return Resolver(facts, nodes).resolve(fault, takes, types)
+    return TargetResolver(facts, nodes).resolve(fault, takes, types)
 
 
 def test_a_bucket_stands_for_its_osds_or_its_nodes() -> None:
@@ -102,7 +102,7 @@ def test_a_failover_is_of_the_active_manager_or_the_leader() -> None:
     managers = [{"name": name, "hostname": name} for name in ("node1", "node2")]
     facts = cluster(**{"quorum_status": status, "mgr stat": {"active_name": "node2"}, "mgr metadata": managers})
     eligible = Failover(None).eligible(facts)
-    resolver = Resolver(facts, NODES, (), eligible)
+    resolver = TargetResolver(facts, NODES, (), eligible)
     for type, name in (("mgr", "node2"), ("mon", "m2")):
         fault = Fault("f", "failover", choose=1, choose_of=type)
         assert resolver.resolve(fault, "daemon", ("mgr", "mon")).daemons == (DaemonName(type, name),)
