@@ -153,10 +153,10 @@ def _cannot_write(error: OSError, path: Path) -> CommandError:
 
 def _ceilings(path: Path, summary: Mapping[str, Any], args: argparse.Namespace) -> Optional[Dict[str, Any]]:
     """Return the network's ceilings, None if they are unknown; warn if the user asked for them."""
-    from cbt_plugins.results.nodes.ceilings import Unknown, ceilings
+    from cbt_plugins.results.nodes.network_ceilings import Unknown, network_ceilings
 
     try:
-        return ceilings(path, summary, args.nic)
+        return network_ceilings(path, summary, args.nic)
     except Unknown as e:
         if args.nic:
             warn(f"{path.name}: no network ceiling: {e}")

@@ -16,7 +16,7 @@ from cbt_plugins.report.chart_data import chart_data
 from cbt_plugins.report.live_terminal import moment_lines, notes
 from cbt_plugins.report.page import LivePart, run_page
 from cbt_plugins.results.live_run import GOING_ON, LiveRun
-from cbt_plugins.results.nodes.ceilings import Unknown, ceilings
+from cbt_plugins.results.nodes.network_ceilings import Unknown, network_ceilings
 from cbt_plugins.results.summary_file import summarize
 
 #: differences that are kept for browsers whose connection was cut
@@ -164,7 +164,7 @@ def report_page(run: LiveRun) -> str:
     """Return the page that `cbt-tools report` makes of the run as it is."""
     summary = summarize(run.path)
     try:
-        network = ceilings(run.path, summary, None)
+        network = network_ceilings(run.path, summary, None)
     except Unknown:
         network = None
     return run_page(summary, run.path, network)

@@ -124,7 +124,7 @@ def run_page(
     live: Optional[LivePart] = None,
     charts: Optional[Mapping[str, Any]] = None,
 ) -> str:
-    """Return the page of the run in the directory `run`; `ceilings` are those of results.nodes.ceilings, if known.
+    """Return the page of the run in the directory `run`; `ceilings` are those of network_ceilings, if known.
 
     `charts` is the chart_data of the summary, where it is known. The same input gives the same bytes.
     """

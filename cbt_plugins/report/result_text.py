@@ -41,7 +41,7 @@ def blocks(
     ceilings: Optional[Mapping[str, Any]] = None,
     sentences: Sequence[Sentence] = (),
 ) -> List[Block]:
-    """Return a summary as blocks, `sentences` on top; `ceilings` are those of results.nodes.ceilings, if known."""
+    """Return a summary as blocks, `sentences` on top; `ceilings` are those of network_ceilings, if known."""
     resources = (summary.get("resources") or {"phases": {}})["phases"]
     parts: List[Block] = [
         Words(tuple(f"{sentence.text} {sentence.more}".rstrip() for sentence in first(list(sentences))))

@@ -175,14 +175,14 @@ def _loopback(host: str) -> bool:
     return host == "localhost" or (is_address(host) and ipaddress.ip_address(host).is_loopback)
 
 
-__all__ = ["Unknown", "ceilings"]
+__all__ = ["Unknown", "network_ceilings"]
 
 _MIB = 1 << 20
 #: operations whose bytes go the way of a PUT or of a GET
 _WRITES, _READS = ("PUT", "MULTIPART"), ("GET",)
 
 
-def ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float] = None) -> Dict[str, Any]:
+def network_ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float] = None) -> Dict[str, Any]:
     """Return {"layout": text, "nics": text, "phases": {name: line}} of a run directory and its summary.
 
     `nic`: bytes/s of every node's interface; without it the speeds that `resources` of the summary has. A line:

@@ -10,7 +10,7 @@ import archive_builder as made
 import pytest
 
 from cbt_plugins.report import result_text as words
-from cbt_plugins.results.nodes.ceilings import Unknown, Wiring, ceilings
+from cbt_plugins.results.nodes.network_ceilings import Unknown, Wiring, network_ceilings
 from cbt_plugins.tools.__main__ import main
 
 MIB, GBIT10 = 1 << 20, 1.25e9
@@ -100,7 +100,7 @@ def test_ceilings_of_a_phase(archive: Archive) -> None:
     and 1/2. So clients and gateways are the limit of GETs at 2 x 1.25 GB/s, and nodes of OSDs that of PUTs at 2 GB/s.
     """
     archive.write()
-    found = ceilings(archive.run, summary(archive, phase("measure", 800.0, 600.0)), GBIT10)
+    found = network_ceilings(archive.run, summary(archive, phase("measure", 800.0, 600.0)), GBIT10)
     line = found["phases"]["measure"]
     assert line["put_mib_s"] == pytest.approx(2e9 / MIB, rel=1e-6)
     assert line["get_mib_s"] == pytest.approx(2.5e9 / MIB, rel=1e-6)
@@ -118,7 +118,7 @@ def test_all_on_the_same_nodes(archive: Archive) -> None:
     archive.pools[1].update(type=1, size=3)
     archive.write()
     clients = "node1.lab node2.lab node3.lab node4.lab"
-    found = ceilings(archive.run, summary(archive, phase("measure", 100.0, None, clients)), GBIT10)
+    found = network_ceilings(archive.run, summary(archive, phase("measure", 100.0, None, clients)), GBIT10)
     line = found["phases"]["measure"]
     assert line["put_mib_s"] == pytest.approx(4 * 1.25e9 / (2 * 3 / 4 + 2) / MIB, rel=1e-6)
     assert line["get_mib_s"] == pytest.approx(4 * 1.25e9 / (2 * 3 / 4) / MIB, rel=1e-6)
@@ -133,16 +133,16 @@ def test_speeds_that_were_seen(archive: Archive) -> None:
     nets = [net(node, "eth0", 25_000, 50.0) for node in nodes]
     nets += [net(node, "lo", None, 900.0) for node in nodes] + [net("client2", "idrac", 100, 0.1)]
     nets += [net("client1", "eth1", 1000, 80.0)]
-    found = ceilings(archive.run, summary(archive, phase("measure", 10.0, 10.0), nets=nets))
+    found = network_ceilings(archive.run, summary(archive, phase("measure", 10.0, 10.0), nets=nets))
     assert found["phases"]["measure"]["get_mib_s"] == pytest.approx(2 * 1.25e8 / MIB, rel=1e-6)  # client1 has 1 Gbit/s
     assert found["nics"] == "1 to 25 Gbit/s as seen on the nodes"
     its = phase("measure", 10.0, 10.0)
     without = [net for net in nets if "rgw" not in net["node"]]
     with pytest.raises(Unknown, match=r"the speed of the network is not known of rgw1, rgw2; --nic"):
-        ceilings(archive.run, summary(archive, its, nets=without))
+        network_ceilings(archive.run, summary(archive, its, nets=without))
     with pytest.raises(Unknown, match=r"not known of client1, client2, node1, node2, node3 and 3 more"):
-        ceilings(archive.run, summary(archive, its))
-    assert ceilings(archive.run, summary(archive, its, nets=without), 1e9)["nics"] == "8 Gbit/s as given"
+        network_ceilings(archive.run, summary(archive, its))
+    assert network_ceilings(archive.run, summary(archive, its, nets=without), 1e9)["nics"] == "8 Gbit/s as given"
 
 
 def test_a_cluster_network(archive: Archive) -> None:
@@ -151,7 +151,7 @@ def test_a_cluster_network(archive: Archive) -> None:
     osd_nodes = [f"node{n}" for n in (1, 2, 3, 4)]
     nets = [net(node, "eth0", 100_000, 50.0, "client") for node in (*osd_nodes, "rgw1", "rgw2", "client1", "client2")]
     nets += [net(node, "eth1", 1000, 25.0, "cluster") for node in osd_nodes]
-    found = ceilings(archive.run, summary(archive, phase("measure", 100.0, None), nets=nets))
+    found = network_ceilings(archive.run, summary(archive, phase("measure", 100.0, None), nets=nets))
     line = found["phases"]["measure"]
     assert line["put_mib_s"] == pytest.approx(4 * 1.25e8 / 1.5 / MIB, rel=1e-6)
     assert line["get_mib_s"] == pytest.approx(2 * 1.25e8 * 4 / MIB, rel=1e-6)  # half of an object crosses it too
@@ -161,7 +161,7 @@ def test_a_cluster_network(archive: Archive) -> None:
 
 def test_phases_without_data_are_left_out(archive: Archive) -> None:
     archive.write()
-    found = ceilings(archive.run, summary(archive, phase("wait", None, None), phase("fill", 5.0, None)), GBIT10)
+    found = network_ceilings(archive.run, summary(archive, phase("wait", None, None), phase("fill", 5.0, None)), GBIT10)
     assert list(found["phases"]) == ["fill"]
     assert found["phases"]["fill"]["get_measured"] == 0
 
@@ -170,7 +170,7 @@ def test_parts_of_an_object_are_puts(archive: Archive) -> None:
     archive.write()
     its = phase("fill", 5.0, None)
     its["ops"]["MULTIPART"] = {"mib_per_s": 15.0}
-    found = ceilings(archive.run, summary(archive, its), GBIT10)
+    found = network_ceilings(archive.run, summary(archive, its), GBIT10)
     assert found["phases"]["fill"]["put_measured"] == 20
 
 
@@ -255,7 +255,7 @@ def test_damage_and_pools_that_do_not_fit(archive: Archive) -> None:
 
 def test_in_words(archive: Archive) -> None:
     archive.write()
-    found = ceilings(archive.run, summary(archive, phase("measure", 800.0, 600.0)), GBIT10)
+    found = network_ceilings(archive.run, summary(archive, phase("measure", 800.0, 600.0)), GBIT10)
     assert words.ceiling_sentence(found) == (
         "network ceiling: default.rgw.buckets.data (EC 2+2) on 4 nodes, 2 nodes with gateways, on nodes of their own; "
         "10 Gbit/s as given"
