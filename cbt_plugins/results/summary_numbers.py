@@ -126,7 +126,7 @@ def phase_line(
         "loop": _loop(phase),
         "rate": littles_law.open_loop_rate(aggregates),
         "ops": of_phase.by_op(aggregates),
-        "corrected_ms": endpoint_stalls.corrected(aggregates),
+        "corrected_ms": endpoint_stalls.corrected_for_omission(aggregates),
         "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
         "mix": of_phase.mix(aggregates),
         "littles_law": littles_law.littles_law(aggregates),

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.requests.endpoint_stalls import corrected_histogram
+from cbt_plugins.results.requests.endpoint_stalls import percentiles_corrected_for_omission
 from cbt_plugins.results.summary_file import summarize
 
 ASKED = {"duration": 28.0, "mix": {"GET": 100.0}}
@@ -116,7 +116,7 @@ def test_the_correction_is_that_of_hdrhistogram() -> None:
     histogram.record(values.astype(np.int64))
     interval = float(values[values < 3e9].mean())
     every = [*values, *(v - i * interval for v in values for i in range(1, int(v / interval)))]
-    line = corrected_histogram(histogram)
+    line = percentiles_corrected_for_omission(histogram)
     assert line is not None
     assert line["interval"] == pytest.approx(interval / 1e6, rel=1e-3)
     assert line["n"] == pytest.approx(len(every), rel=1e-3)

@@ -241,7 +241,7 @@ def _shares(works: Sequence[JobWork]) -> Dict[str, Tuple[float, float]]:
     return {endpoint: (n / expected[endpoint], expected[endpoint]) for endpoint, n in had.items() if expected[endpoint]}
 
 
-def corrected(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
+def corrected_for_omission(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
     """Return milliseconds of all operations as an open loop would have seen them: {"interval", "n", "p50", ...}.
 
     Only of a closed loop in which an endpoint, or all, answered nothing for seconds; else None. By the method of
@@ -260,7 +260,7 @@ def corrected(aggregates: PhaseAggregates) -> Optional[Dict[str, Any]]:
     last = [silence.seconds for silence in stalled if silence.begin + silence.seconds > end]
     if last:
         histogram.record(_unended(aggregates, max(last)))
-    return corrected_histogram(histogram) if histogram.n and histogram.has_buckets else None
+    return percentiles_corrected_for_omission(histogram) if histogram.n and histogram.has_buckets else None
 
 
 def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:
@@ -273,7 +273,7 @@ def _unended(aggregates: PhaseAggregates, seconds: float) -> List[int]:
     return [round(seconds * _NS)] * max(0, min(many, law["workers"]))
 
 
-def corrected_histogram(histogram: Histogram) -> Optional[Dict[str, Any]]:
+def percentiles_corrected_for_omission(histogram: Histogram) -> Optional[Dict[str, Any]]:
     values, counts = middles(histogram.numbers), histogram.counts
     usual = values < STALLED * _NS
     if not usual.any():
