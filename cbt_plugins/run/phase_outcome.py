@@ -145,7 +145,7 @@ class PhaseOutcome:
                 self.warn("clock-offset", f"{text}: synchronize the clocks (chrony)")
 
     @property
-    def limited(self) -> str:
+    def rate_limits(self) -> str:
         """What its load was held to, for the log: "; LIMITED: GET to 79.2/s". Results have `warning_kinds.paced`."""
         rates = [f"{self.rate:g}/s"] if self.rate else []
         rates += [f"{work.rate:g}/s in {work.name}" for work in self.phase.works if work.rate]

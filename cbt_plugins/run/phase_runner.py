@@ -128,7 +128,8 @@ class PhaseRunner:
         if outcome.window:
             seconds = outcome.window[1] - outcome.window[0]
             requests = sum(j["rows_total"] - j["errors_total"] for j in outcome.jobs)
-            log.info("%s: %s, %.0f s, %d requests%s", phase.name, outcome.status, seconds, requests, outcome.limited)
+            limits = outcome.rate_limits
+            log.info("%s: %s, %.0f s, %d requests%s", phase.name, outcome.status, seconds, requests, limits)
 
 
 def restarts_nodes(plan: Plan, index: int) -> bool:

@@ -82,9 +82,9 @@ def test_a_phase_is_there_whole_or_not_at_all(tmp_path: Path) -> None:
 
 def test_the_line_of_a_phase_says_what_held_its_load() -> None:
     jobs = [{"op": "GET", "rate_limit": 39.6}, {"op": "GET", "rate_limit": 39.6}, {"op": "PUT", "rate_limit": 0}]
-    assert PhaseOutcome(1, Phase("a", "hybrid"), jobs=jobs).limited == "; LIMITED: GET to 79.2/s"
-    assert PhaseOutcome(1, Phase("a", "hybrid"), jobs=jobs[2:]).limited == ""
-    assert PhaseOutcome(1, Phase("a", "hybrid"), rate=500.0, jobs=jobs).limited == "; an open loop of 500/s"
+    assert PhaseOutcome(1, Phase("a", "hybrid"), jobs=jobs).rate_limits == "; LIMITED: GET to 79.2/s"
+    assert PhaseOutcome(1, Phase("a", "hybrid"), jobs=jobs[2:]).rate_limits == ""
+    assert PhaseOutcome(1, Phase("a", "hybrid"), rate=500.0, jobs=jobs).rate_limits == "; an open loop of 500/s"
 
 
 def test_a_file_is_never_half_written(tmp_path: Path) -> None:
