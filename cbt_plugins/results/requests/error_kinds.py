@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Optional
 
-#: of cbt-load: the first words of its errors (tools/companion/internal/s3/types.go)
+#: of cbt-load: the first words of its errors (tools/companion/internal/s3/error_kinds.go)
 ERROR_KINDS = ("http", "refused", "reset", "timeout", "checksum", "length", "etag", "cut", "protocol")
 #: those that say that an object is not what was written or listed
 OTHER_OBJECT = ("checksum", "length", "etag")
