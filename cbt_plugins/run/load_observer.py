@@ -278,7 +278,7 @@ class LoadObserver:
         full = {check for check in status.checks if check in _FULL_CHECKS}
         # also after the undo of the fault that explains them: the newest sample may be older
         self._explained &= full
-        self._explained |= explained_checks(self.context.injector.open) if full else set()
+        self._explained |= explained_checks(self.context.injector.open_changes) if full else set()
         if full - self._explained:
             self._abort("full", f"the cluster is full: {', '.join(sorted(full - self._explained))}", "aborted")
 

@@ -154,7 +154,7 @@ def test_mons_and_gateways_are_looked_at() -> None:
 
 def test_a_step_of_an_earlier_version_has_no_look(tmp_path: Path, world: Connections) -> None:
     made = stopped(tmp_path, world, [])
-    plain = made.open[0].step.plain()
+    plain = made.open_changes[0].step.plain()
     del plain["ended_early"]
-    assert Step.parse(plain) == made.open[0].step
+    assert Step.parse(plain) == made.open_changes[0].step
     assert made.undo_all() == []

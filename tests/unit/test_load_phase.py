@@ -196,7 +196,7 @@ def test_osds_that_count_as_full_by_a_fault_end_no_phase(tmp_path: Path) -> None
     def fill(*ratios: str) -> SimpleNamespace:
         return SimpleNamespace(step=SimpleNamespace(former=dict.fromkeys(ratios, 0.9)))
 
-    session, injector = Session(), SimpleNamespace(open=[fill("nearfull_ratio", "backfillfull_ratio")])
+    session, injector = Session(), SimpleNamespace(open_changes=[fill("nearfull_ratio", "backfillfull_ratio")])
     with closing(observer_of(tmp_path, session)) as observer:
         observer.context = replace(observer.context, injector=cast(Any, injector))
         watch: Any = observer.watch
@@ -209,11 +209,11 @@ def test_osds_that_count_as_full_by_a_fault_end_no_phase(tmp_path: Path) -> None
             return observer.outcome.status
 
         assert status_with("OSD_BACKFILLFULL") == "ok"
-        injector.open = []
+        injector.open_changes = []
         assert status_with("OSD_BACKFILLFULL") == status_with() == "ok"
-        injector.open = [fill("nearfull_ratio", "backfillfull_ratio", "full_ratio")]
+        injector.open_changes = [fill("nearfull_ratio", "backfillfull_ratio", "full_ratio")]
         assert status_with("OSD_FULL", "POOL_FULL") == status_with() == "ok"
-        injector.open = [fill("nearfull_ratio", "backfillfull_ratio")]
+        injector.open_changes = [fill("nearfull_ratio", "backfillfull_ratio")]
         assert status_with("OSD_BACKFILLFULL", "OSD_FULL") == "aborted"
         assert observer.outcome.why == "the cluster is full: OSD_FULL"
 
@@ -223,7 +223,7 @@ def test_a_fault_that_fills_excuses_no_raw_capacity(checks: Dict[str, str], tmp_
     step = SimpleNamespace(former={"backfillfull_ratio": 0.9})
     session = Session({})
     with closing(observer_of(tmp_path, session)) as observer:
-        injector = SimpleNamespace(open=[SimpleNamespace(step=step)])
+        injector = SimpleNamespace(open_changes=[SimpleNamespace(step=step)])
         observer.context = replace(observer.context, injector=cast(Any, injector))
         watch: Any = observer.watch
         watch.latest, watch.latest_at = SimpleNamespace(raw_used=0.81, checks=checks, not_clean=0), time.monotonic()
