@@ -108,7 +108,7 @@ def test_the_cases_of_a_sweep_find_each_other() -> None:
     ]
     assert [(its.title, its.text) for its in alone] == [
         ("phase.measure-new.workers=32", "only in old: d (phase.measure-new.workers is 32, in the other 64)"),
-        ("", "only in young: z"),
+        ("phase.measure-new.workers=64", "only in young: z"),
     ]
 
 
