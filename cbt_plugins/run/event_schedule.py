@@ -61,6 +61,7 @@ class EventSchedule:
         self._worst = ("", 0.0)  # what began latest, and how late
         self._changed: List[str] = []
         self._not_undone = ""
+        self._wall = 0.0  # this machine's clock minus time.monotonic(), at the begin
         self.failure: Optional[str] = None
         self.done = 0
 
@@ -130,6 +131,7 @@ class EventSchedule:
     def begin(self, at: float) -> None:
         """Start the clock at `at` (epoch seconds on this machine)."""
         if not self.begun:
+            self._wall = time.time() - time.monotonic()
             with signals.deferred():  # nobody can wait for the end of a thread that has not quite started
                 self._thread = threading.Thread(target=self._run, args=(at,), name="timeline")
                 self._thread.start()
@@ -209,7 +211,7 @@ class EventSchedule:
         if self._ended.is_set():
             return False
         self.prepared = self._checked(fault)
-        self._waited += max(0.0, time.time() - at)
+        self._waited += max(0.0, self._now() - at)
         return True
 
     def _look(self, fault: Fault, at: float, optional: bool) -> bool:
@@ -233,7 +235,7 @@ class EventSchedule:
             self.prepared = self._checked(fault)
         # a fault that is due at once was checked before the load began
         again = at - max(AGAIN, _SLOWER * self.longest_check)
-        if time.time() < at - AGAIN:
+        if self._now() < at - AGAIN:
             if not self._until(again):
                 return False
             self.prepared = self._injector.ready(self.prepared)
@@ -252,12 +254,16 @@ class EventSchedule:
                 raise
             return self._injector.ready(fault)
 
+    def _now(self) -> float:
+        """Return the time by this machine's clock as it was at the begin: a clock that is set moves no event."""
+        return self._wall + time.monotonic()
+
     def _until(self, at: float) -> bool:
         """Wait; False when the schedule has been closed."""
-        return not self._ended.wait(max(0.0, at - time.time()))
+        return not self._ended.wait(max(0.0, at - self._now()))
 
     def _do(self, event: Event, planned: float) -> None:
-        late = round(time.time() - planned, 3)
+        late = round(self._now() - planned, 3)
         self._remember(event, planned, late)
         if event.mark:
             self._write("mark", name=event.mark, phase=self._phase, late=late)

@@ -137,6 +137,21 @@ def test_a_failure_whose_effect_came_after_its_load_is_undone_before_the_next_ph
     assert [warning["code"] for warning in outcome.warnings] == ["fault-failed" if stays else "events-left"]
 
 
+@pytest.mark.parametrize("step", [-3600.0, 3600.0])
+def test_a_clock_that_is_set_moves_no_event(step: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    notes, clock = Notes(), time.time
+    made = timeline(notes, Event(0.0, mark="first"), Event(0.5, mark="second"), Event(1.0, mark="third"))
+    made.begin(time.time())
+    wait_for(lambda: made.left == 2)
+    monkeypatch.setattr(time, "time", lambda: clock() + step)
+    begun = time.monotonic()
+    wait_for(lambda: made.left == 0)
+    made.close()
+    outcome = PhaseOutcome(1, cast(Any, None))
+    made.note(outcome)
+    assert outcome.warnings == [] and time.monotonic() - begun > 0.4
+
+
 def test_what_takes_time_is_done_before_the_load_begins() -> None:
     notes = Notes()
     made = timeline(notes, Event(0.0, inject=A), Event(0.0, undo=("a",)), Event(0.0, mark="after"))
