@@ -27,7 +27,7 @@ from cbt_plugins.faults import (
 from cbt_plugins.faults.cluster_access import AnotherCluster
 from cbt_plugins.faults.step import UndoRecord
 from cbt_plugins.faults.undo import questions_before_undo
-from cbt_plugins.faults.undo_journal import FILE, given_up_in, holds_data, lines_of_others, open_in, still_open
+from cbt_plugins.faults.undo_journal import FILE, given_up_in, holds_data, lines_of_others, open_steps_in, still_open
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import JournalError, JournalInUse, archive_refusal, journal_lines, read_text
@@ -144,7 +144,7 @@ def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
 
 def _is_open(folder: Path, label: str) -> bool:
     try:
-        return any(entry.label == label for entry in open_in(folder))
+        return any(entry.label == label for entry in open_steps_in(folder))
     except (OSError, FaultError):  # _undo reports it
         return False
 
@@ -293,7 +293,7 @@ def _say_removed(folder: Path, labels: Sequence[str]) -> None:
 
 def _say_refused(folder: Path, error: Exception) -> int:
     try:
-        number = len(open_in(folder))
+        number = len(open_steps_in(folder))
     except (OSError, FaultError):
         return say("Error", f"{folder}: {_text(error)}: its open changes are unknown", OPEN)
     say("Error", f"{folder}: {_text(error)}" + (f" ({number} open)" if number else ""), OPEN)

@@ -94,7 +94,7 @@ class Evaluation:
         return unmatched(self.schedule.section.keys, [row.id.key for row in self.rows]) if self.rows else ()
 
     @property
-    def ended(self) -> bool:
+    def needs_no_more_blocks(self) -> bool:
         """More blocks would decide no row, or the budget is used up."""
         return bool(self.rows and all(row.verdict for row in self.rows)) or self.blocks >= self.schedule.section.blocks
 
@@ -114,7 +114,7 @@ class Evaluation:
 
     def verdict_of(self, row: RowState) -> Optional[Verdict]:
         """Return the verdict on a row; inconclusive at the end of the budget, None before."""
-        return row.verdict or (Verdict.INCONCLUSIVE if self.ended else None)
+        return row.verdict or (Verdict.INCONCLUSIVE if self.needs_no_more_blocks else None)
 
 
 def unmatched(patterns: Sequence[str], keys: Iterable[Key]) -> Tuple[str, ...]:

@@ -73,7 +73,7 @@ class CampaignRun:
 
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()
-        while not state.ended and not self.enough(state):
+        while not state.needs_no_more_blocks and not self.enough(state):
             for planned in self.schedule.block(state.blocks + 1):
                 self._trial(planned, journal)
             state = self._evaluated()

@@ -35,9 +35,9 @@ def _progress(evaluation: Evaluation) -> str:
     of = f"{evaluation.blocks} of {several(evaluation.schedule.section.blocks, 'block')}"
     if evaluation.decided:
         return f"decided after {of}"
-    if evaluation.ended and evaluation.blocks < evaluation.schedule.section.blocks:
+    if evaluation.needs_no_more_blocks and evaluation.blocks < evaluation.schedule.section.blocks:
         return f"ended after {of}: more blocks would not decide the inconclusive rows"
-    if evaluation.ended:
+    if evaluation.needs_no_more_blocks:
         return f"the budget is used up after {of}; rows that are not decided are inconclusive"
     return f"not decided after {of}"
 
@@ -51,7 +51,7 @@ def blocks(evaluation: Evaluation) -> List[Block]:
         Words((f"arms {', '.join(schedule.arms)}; {several(len(evaluation.trials), 'trial')} in {seconds(spent)}",)),
         TableGrid(_HEAD, tuple(_line(row, evaluation) for row in evaluation.rows), left=2),
     ]
-    if not evaluation.ended:
+    if not evaluation.needs_no_more_blocks:
         title = "total number of blocks that gives a true verdict in 80 % of campaigns, with the noise so far"
         parts.append(TableGrid(_OUTLOOK, tuple(_outlooks(evaluation)), left=2, title=title))
     return [*parts, Notes("notes", tuple(_notes(evaluation)))]
@@ -127,7 +127,7 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
         text = f"{row.id.contrast}: {row.id.text}: {change_text(decision)}: {_word(verdict, decision)}"
         yield f"block {evaluation.blocks}: {text}"
     still = [row for row in evaluation.rows if not row.verdict and row.outlooks]
-    if still and not evaluation.ended:
+    if still and not evaluation.needs_no_more_blocks:
         worst = max(still, key=lambda row: row.decision.scatter or 0.0)
         none, least, _ = (needed(outlook, evaluation.schedule, evaluation.block_seconds) for outlook in worst.outlooks)
         margin = _margin(worst.id.metric, evaluation.schedule)
@@ -177,7 +177,7 @@ def data(evaluation: Evaluation) -> Dict[str, Any]:
         "blocks": evaluation.blocks,
         "budget": evaluation.schedule.section.blocks,
         "decided": evaluation.decided,
-        "ended": evaluation.ended,
+        "ended": evaluation.needs_no_more_blocks,
         "unmatched_keys": list(evaluation.unmatched_keys),
         "arms_like_base": list(evaluation.arms_like_base),
         "block_seconds": number(evaluation.block_seconds),
@@ -300,7 +300,7 @@ def _decided(evaluation: Evaluation) -> Compared:
                     outcome, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None
                 )
                 outcome = replace(outcome, inner_low=of.low, inner_high=of.high, differs=of.differs)
-            if outcome.key or not evaluation.ended:
+            if outcome.key or not evaluation.needs_no_more_blocks:
                 outcome = replace(
                     outcome, verdict=(evaluation.verdict_of(state) if state else None) or Verdict.INCONCLUSIVE
                 )

@@ -77,7 +77,7 @@ class Performer:
             return self._take_step(label, kind, step)
 
     def _take_step(self, label: str, kind: str, step: Step) -> UndoRecord:
-        record = self._journal.open(label, kind, step)
+        record = self._journal.write_step(label, kind, step)
         self._journal.note("begun", record)
         try:
             if step.arm:

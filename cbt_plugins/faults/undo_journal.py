@@ -59,7 +59,7 @@ class UndoJournal:
         signs = (c if c == "-" or (c.isalnum() and c.isascii()) else f".{ord(c):x}." for c in label)
         return f"{self._run_id}-{''.join(signs)}-{number}"
 
-    def open(self, label: str, kind: str, step: Step) -> UndoRecord:
+    def write_step(self, label: str, kind: str, step: Step) -> UndoRecord:
         """Write a step to disk; only then may it begin."""
         id = f"{len(self._journal.all('open')) + 1}"
         self._journal.write("open", id=id, label=label, kind=kind, step=step.plain())
@@ -150,7 +150,7 @@ def still_open(lines: Sequence[Mapping[str, Any]]) -> List[UndoRecord]:
         raise FaultError(f"{FILE} has an open step that is damaged: {type(error).__name__}: {error}") from error
 
 
-def open_in(folder: Path) -> List[UndoRecord]:
+def open_steps_in(folder: Path) -> List[UndoRecord]:
     """Return the open steps of a run, whoever wrote them, also while another process uses its journal.
 
     Raises OSError, and FaultError for a damaged step.

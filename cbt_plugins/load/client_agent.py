@@ -167,13 +167,13 @@ class Load:
                 job.start(self.went + duration - now, now)
         busy = [j for j in self.timed + self.alone if j.state != "done"]
         for job in busy:
-            if duration and now > self.due(job):
+            if duration and now > self.latest_end(job):
                 job.end_or_kill(now)
         if not busy if self.timed + self.alone else now >= self.went + duration:
             for job in self.early:
                 job.end_or_kill(now)
 
-    def due(self, job):
+    def latest_end(self, job):
         """Return the time at which a job must have ended."""
         if job.order["prepares"]:
             begun = job.began() or self.went + self.order["prepare_limit"]

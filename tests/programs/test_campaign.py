@@ -86,7 +86,7 @@ def test_a_slower_arm_is_found_in_few_blocks(tmp_path: Path, made: Path) -> None
         (THROUGHPUT, Verdict.WORSE),
         (("measure", "total", "p99_ms"), Verdict.WORSE),
     ]
-    assert state.ended and state.rows[0].decision.change == pytest.approx(-0.1, abs=0.02)
+    assert state.needs_no_more_blocks and state.rows[0].decision.change == pytest.approx(-0.1, abs=0.02)
     assert state.block_seconds == 80.0
 
 
@@ -98,7 +98,7 @@ def test_equal_arms_are_equivalent(tmp_path: Path, made: Path) -> None:
 def test_before_the_end_it_says_what_it_would_take(tmp_path: Path, made: Path, capsys: Any) -> None:
     its = schedule(tmp_path, margin="1%")
     state = after(made, its, 3, {})
-    assert not state.ended and [one.effect for one in state.rows[0].outlooks] == [0.0, 0.01, 0.02]
+    assert not state.needs_no_more_blocks and [one.effect for one in state.rows[0].outlooks] == [0.0, 0.01, 0.02]
     none, least, twice = state.rows[0].outlooks
     assert (twice.blocks or 99) <= (least.blocks or 99) and twice.chance > least.chance
     assert none.chance == none.equivalent and least.chance == least.found
@@ -109,7 +109,7 @@ def test_before_the_end_it_says_what_it_would_take(tmp_path: Path, made: Path, c
 
 def test_at_the_end_of_the_budget_it_is_inconclusive(tmp_path: Path, made: Path) -> None:
     state = after(made, schedule(tmp_path, margin="0.1%", blocks=4), 4, {})
-    assert state.ended and not state.decided
+    assert state.needs_no_more_blocks and not state.decided
     assert {state.verdict_of(row) for row in state.rows} == {Verdict.INCONCLUSIVE}
 
 
@@ -124,7 +124,8 @@ def test_what_was_held_down_is_not_better(tmp_path: Path, made: Path) -> None:
     state = after(made, schedule(tmp_path), 5, {"new": 1.2}, ["1 old paced"])
     assert [row.verdict for row in state.rows] == [Verdict.INCONCLUSIVE] * 2 and state.rows[0].capped
     # more blocks would not tell, and nothing is decided
-    assert state.ended and not state.decided and main(["campaign", "status", str(state.schedule.folder)]) == 3
+    assert state.needs_no_more_blocks and not state.decided
+    assert main(["campaign", "status", str(state.schedule.folder)]) == 3
     text = "ended after 5 of 20 blocks: more blocks would not decide the inconclusive rows"
     assert headline(state).partition(";")[0] == text
 

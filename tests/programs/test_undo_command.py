@@ -15,7 +15,7 @@ from faults_world import MADE, Connections, injector, part
 from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
-from cbt_plugins.faults.undo_journal import FILE, UndoJournal, given_up_in, open_in
+from cbt_plugins.faults.undo_journal import FILE, UndoJournal, given_up_in, open_steps_in
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.tools.__main__ import main
 
@@ -70,7 +70,7 @@ def test_no_undo_depends_on_the_event_log(tmp_path: Path, world: Connections, ho
                 journal.close()
                 (folder / "complete").write_text("{}")
         assert main(["undo", str(folder)]) == 0
-        assert world.differences() == set() and open_in(folder) == []
+        assert world.differences() == set() and open_steps_in(folder) == []
     assert other.read_text() == "torn"
     assert how in ("a pipe", "a link") or not (events.exists() and events.read_text())
 
@@ -293,7 +293,7 @@ def test_what_can_never_be_seen_undone_is_given_up_by_name(
     del world.state["osds"]["0"]
     assert main(["undo", str(folder)]) == 1
     assert main(["undo", str(folder), "--give-up", "another"]) == 2
-    assert open_in(folder) != []
+    assert open_steps_in(folder) != []
     capsys.readouterr()
     assert main(["undo", str(folder), "--give-up", "one node"]) == 0
     said = capsys.readouterr().out

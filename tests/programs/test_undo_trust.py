@@ -14,7 +14,7 @@ from undone_runs import broken, reached
 
 import cbt_plugins.tools.undo as undo_tool
 from cbt_plugins.faults import FaultError, cluster_access, undo_seal
-from cbt_plugins.faults.undo_journal import FILE, open_in
+from cbt_plugins.faults.undo_journal import FILE, open_steps_in
 from cbt_plugins.journal import journal_lines
 from cbt_plugins.plan import Fault
 from cbt_plugins.tools.__main__ import main
@@ -90,7 +90,7 @@ def test_a_run_of_an_earlier_version_is_resumed_and_undone(tmp_path: Path, world
         assert resumed.undo_all() == []
         MADE.pop().close()
     assert len(journal_lines(folder / FILE)) > former
-    assert [record.label for record in open_in(folder)] == ["pool a"]
+    assert [record.label for record in open_steps_in(folder)] == ["pool a"]
     assert main(["undo", str(folder)]) == 0 and not world.differences()
 
 

@@ -16,7 +16,7 @@ from faults_world import ANYTHING, Connections, Time, injector
 from cbt_plugins import signals
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.undo_journal import open_in
+from cbt_plugins.faults.undo_journal import open_steps_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
@@ -107,7 +107,7 @@ def test_a_run_that_ends_begins_nothing_more(tmp_path: Path) -> None:
         raise RuntimeError
     thread.join(600)
     assert world.differences() == set()
-    assert open_in(tmp_path) == []
+    assert open_steps_in(tmp_path) == []
     assert "the run is stopping" in failed[0]
     assert not any("systemctl stop" in text and node == "node2" for node, text in world.said)
 
@@ -133,7 +133,7 @@ def test_signals_leave_nothing_behind(tmp_path: Path, numbers: List[int]) -> Non
         signal.raise_signal(more.pop(0))
     assert more == []
     assert world.differences() == set() and world.state["keys"] == {}
-    assert open_in(tmp_path) == []
+    assert open_steps_in(tmp_path) == []
 
 
 def test_what_is_left_is_said_with_the_way_to_undo_it(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ from faults_world import ANYTHING, SETTINGS, STOP, Connections, Died, injector
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.faults.kinds.reboot_power import Power, Reboot
-from cbt_plugins.faults.undo_journal import FILE, open_in
+from cbt_plugins.faults.undo_journal import FILE, open_steps_in
 from cbt_plugins.journal import JournalInUse
 from cbt_plugins.plan import Fault, Settings
 
@@ -30,7 +30,7 @@ def test_the_record_is_on_disk_before_the_first_command(tmp_path: Path, world: C
 
     def look(node: str, text: str) -> Any:
         if "systemctl stop" in text:
-            seen.append([record.step.undo[0].text for record in open_in(tmp_path)])
+            seen.append([record.step.undo[0].text for record in open_steps_in(tmp_path)])
         return play(node, text)
 
     world.play = look  # type: ignore[method-assign]
@@ -195,17 +195,17 @@ def test_a_torn_record_takes_no_other_along(tmp_path: Path, world: Connections) 
     path = tmp_path / FILE
     whole = path.read_bytes()
     last = whole.rstrip(b"\n").rfind(b"\n") + 1
-    opens = [record.id for record in open_in(tmp_path)]
+    opens = [record.id for record in open_steps_in(tmp_path)]
     # the last one that opens something, too: it was never begun then
     begins = max(i for i, line in enumerate(whole.splitlines()) if b'"event": "open"' in line)
     start = sum(len(line) + 1 for line in whole.splitlines()[:begins])
     end = start + len(whole.splitlines()[begins]) + 1
     for cut in range(last, len(whole)):
         path.write_bytes(whole[:cut])
-        assert [record.id for record in open_in(tmp_path)] == opens
+        assert [record.id for record in open_steps_in(tmp_path)] == opens
     for cut in range(start, end):
         path.write_bytes(whole[:cut])
-        assert [record.id for record in open_in(tmp_path)] == opens[:-1]
+        assert [record.id for record in open_steps_in(tmp_path)] == opens[:-1]
     path.write_bytes(whole[: end - 1])
     world.state["osds"]["0"].update(up=1, unit="active")  # the record of its stop was never whole: it did not happen
     again = injector(tmp_path, world)

@@ -12,7 +12,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector
 from cbt_plugins.faults.cluster_access import limits_of
 from cbt_plugins.faults.scene import ClusterLimits
-from cbt_plugins.faults.undo_journal import open_in
+from cbt_plugins.faults.undo_journal import open_steps_in
 from cbt_plugins.plan import Fault, Settings
 from cbt_plugins.tools.__main__ import main
 
@@ -107,7 +107,7 @@ def test_who_undoes_it_has_the_same_limits(tmp_path: Path, made: List[Injector])
     world.allowed.clear()
     other = injector(made, tmp_path, world, None)  # as `cbt-tools undo` has it: no file, only the archive
     world.look_slowly(1500.0)
-    assert other.undo_all() == [] and open_in(tmp_path) == []
+    assert other.undo_all() == [] and open_steps_in(tmp_path) == []
     assert min(world.allowed) >= 70.0
 
 

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from cbt_plugins.faults import FaultError, Injector
-from cbt_plugins.faults.undo_journal import open_in
+from cbt_plugins.faults.undo_journal import open_steps_in
 
 FAULTS = {**{f.label: f for f in STOP.values()}, "out": OUT}
 
@@ -137,7 +137,7 @@ class Promise(RuleBasedStateMachine):
                     one = {f"osd.{n}" for n in record.step.osds}
                     assert not one or one & different, f"{record.label} is open and nothing differs"
         else:
-            assert bool(different) <= bool(open_in(self.folder))
+            assert bool(different) <= bool(open_steps_in(self.folder))
 
     def teardown(self) -> None:
         if self.injector is None:

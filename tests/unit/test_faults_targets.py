@@ -114,7 +114,8 @@ def test_an_osd_that_is_paused_counts_as_gone_although_it_is_up(tmp_path: Path, 
     made = injector(tmp_path, world)
     made.acquire()
     for silent, refused in ((False, set()), (True, {"inactive", "domain", "ok-to-stop"})):
-        record = made.journal.open("p", "pause", Step("x", "node1", (), (), (), daemons=("osd.0",), silent=silent))
+        step = Step("x", "node1", (), (), (), daemons=("osd.0",), silent=silent)
+        record = made.journal.write_step("p", "pause", step)
         made.journal.note("confirmed", record)
         rules = {finding.rule for finding in made.prepare(Fault("b", "stop", ("node2",))).refused}
         assert rules & {"inactive", "domain", "ok-to-stop"} == refused

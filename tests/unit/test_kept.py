@@ -22,7 +22,7 @@ from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.faults.pool_settings import Part
-from cbt_plugins.faults.undo_journal import open_in
+from cbt_plugins.faults.undo_journal import open_steps_in
 from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.load_session import LoadError
 from cbt_plugins.plan import S3, Phase, Plan, Settings
@@ -226,7 +226,7 @@ def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Run:
 
 def test_a_run_removes_at_its_end_what_it_has_made(run: Run) -> None:
     assert run.go() is None
-    assert run.cluster.differences() == set() and open_in(run.folder) == []
+    assert run.cluster.differences() == set() and open_steps_in(run.folder) == []
     assert run.begun() == list(WITHIN)
 
 
@@ -234,13 +234,13 @@ def test_a_run_removes_at_its_end_what_it_has_made(run: Run) -> None:
 @pytest.mark.parametrize("moment", [*BEFORE, *WITHIN, *AFTER])
 def test_a_run_that_is_broken_off_keeps_what_it_has_made(run: Run, moment: str, way: str) -> None:
     assert isinstance(run.go(moment, way), BaseException)
-    kept = {record.label for record in open_in(run.folder)} & set(PREPARED)
+    kept = {record.label for record in open_steps_in(run.folder)} & set(PREPARED)
     if moment in WITHIN + AFTER:
         assert run.cluster.made == list(PREPARED) and kept == set(PREPARED)
     elif way not in ("lost head", "3 signals"):  # nothing was written into it yet
         assert run.cluster.made == []
     assert run.go() is None
-    assert run.cluster.differences() == set() and open_in(run.folder) == []
+    assert run.cluster.differences() == set() and open_steps_in(run.folder) == []
     repeated = [moment] if moment in WITHIN else []
     assert sorted(run.begun()) == sorted([*WITHIN, *repeated])
 
@@ -252,4 +252,4 @@ def test_a_resumed_run_that_is_broken_off_keeps_it_too(run: Run, moment: str, wa
     assert run.go(moment, way) is not None
     assert run.cluster.made == list(PREPARED)
     assert run.go() is None
-    assert run.cluster.differences() == set() and open_in(run.folder) == []
+    assert run.cluster.differences() == set() and open_steps_in(run.folder) == []

@@ -244,7 +244,7 @@ def test_an_undo_names_the_transport_that_is_not_installed_and_undoes_the_others
             flag.touch()
             undo = (Command(node, f"rm {flag}"),)
             checks = (Check(node, f"[ -e {flag} ] || echo gone", (((), "gone"),), timeout=0.0),)
-            journal.open(f"fault of {node}", COMMAND, Step("break it", node, (), undo, checks))
+            journal.write_step(f"fault of {node}", COMMAND, Step("break it", node, (), undo, checks))
     assert main(["undo", str(folder)]) == 1
     why = "still open: fault of a: break it: a: exit status 255: no transport 'nspawn' is installed"
     assert why in capsys.readouterr().err

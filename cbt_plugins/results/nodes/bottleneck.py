@@ -64,7 +64,7 @@ def _generator(line: Line, load: Line) -> Iterator[str]:
     text = at_ceiling(load.get("ceiling"))
     if text:
         yield text
-    yield from _processors(line, "generator", "client")
+    yield from _busy_daemons(line, "generator", "client")
 
 
 def _network(side: str) -> Callable[[Line, Line], Iterator[str]]:
@@ -104,17 +104,17 @@ def _waits(disk: Line) -> str:
     return f", {disk['queue']:.1f} requests under way, {', '.join(parts)}" if parts else ""
 
 
-def _rgw(line: Line, load: Line) -> Iterator[str]:
-    yield from _processors(line, "rgw", "rgw")
+def _rgw_cpu(line: Line, load: Line) -> Iterator[str]:
+    yield from _busy_daemons(line, "rgw", "rgw")
 
 
-def _osd(line: Line, load: Line) -> Iterator[str]:
-    yield from _processors(line, "osd", "osd")
+def _osd_cpu(line: Line, load: Line) -> Iterator[str]:
+    yield from _busy_daemons(line, "osd", "osd")
 
 
-def _processors(line: Line, daemon_class: str, role: str) -> Iterator[str]:
+def _busy_daemons(line: Line, daemon_class: str, role: str) -> Iterator[str]:
     """Yield the machines without processors to spare that mostly do this, and the threads that cannot do more."""
-    for machine in _full(line):
+    for machine in _busy_machines(line):
         # without the monitor of daemons, what the nodes are for
         if machine.user == daemon_class or (
             machine.user is None and all(_only(node) == role for node in machine.nodes)
@@ -143,7 +143,7 @@ class _Machine(NamedTuple):
     text: str
 
 
-def _full(line: Line) -> Iterator[_Machine]:
+def _busy_machines(line: Line) -> Iterator[_Machine]:
     machines: Dict[str, List[Line]] = {}
     for node in line["nodes"]:
         machines.setdefault(node["machine"], []).append(node)
@@ -178,14 +178,14 @@ _RULES: Mapping[str, Callable[[Line, Line], Iterator[str]]] = {
     CLIENT_NETWORK: _network("client"),
     CLUSTER_NETWORK: _network("cluster"),
     MEDIA: _media,
-    RGW_CPU: _rgw,
-    OSD_CPU: _osd,
+    RGW_CPU: _rgw_cpu,
+    OSD_CPU: _osd_cpu,
 }
 
 
 def _missing(line: Line) -> Iterator[str]:
     """Yield the missing measurements, without which "no bottleneck" cannot be concluded."""
-    for machine in _full(line):
+    for machine in _busy_machines(line):
         user_text = (
             "the programs that use them are unknown"
             if machine.user is None

@@ -17,8 +17,8 @@ const (
 	hurriedLookUp = 1500 * time.Millisecond
 )
 
-// drain waits for the requests under way, and cuts them in the end; it returns true when there is no time for more.
-func (e *engine) drain(quiet <-chan struct{}, hurry bool) bool {
+// waitThenCut waits for the requests under way, and cuts them in the end; it returns true when there is no time for more.
+func (e *engine) waitThenCut(quiet <-chan struct{}, hurry bool) bool {
 	for _, w := range e.works {
 		if w.pace != nil {
 			w.pace.close()

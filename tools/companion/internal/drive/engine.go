@@ -255,7 +255,7 @@ func (e *engine) load(base time.Time) int {
 		hurry = true
 		e.end(endSignal)
 	}
-	hurry = e.drain(quiet, hurry)
+	hurry = e.waitThenCut(quiet, hurry)
 	return e.finish(base, !hurry)
 }
 
