@@ -74,13 +74,13 @@ class CampaignRun:
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()
         while not state.needs_no_more_blocks and not self.enough(state):
-            for planned in self.schedule.block(state.blocks + 1):
-                self._trial(planned, journal)
-            state = self._evaluated()
             if state.unmatched_keys:  # else rows that were not meant would share alpha, and decide
                 patterns = ", ".join(state.unmatched_keys)
                 file = self.schedule.config.file
                 raise CampaignError(f"{file}: no row matches the key {patterns}: mend `keys:`, and use a new folder")
+            for planned in self.schedule.block(state.blocks + 1):
+                self._trial(planned, journal)
+            state = self._evaluated()
             journal.write("block", number=state.blocks, rows=data(state)["rows"])
             self._tell(state)
         for line in (headline(state), *left_set(state)):

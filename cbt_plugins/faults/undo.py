@@ -9,8 +9,10 @@ import logging
 import math
 import time
 from dataclasses import dataclass
-from typing import Any, Callable, List, Optional, Sequence, Tuple
+from functools import partial
+from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
+from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
 from cbt_plugins.faults.command_runner import Recovered, Runner
 from cbt_plugins.faults.scene import ClusterLimits
@@ -22,8 +24,8 @@ log = logging.getLogger(__name__)
 
 Event = Callable[..., None]
 
-#: seconds for all looks, before an undo, at whether its faults are still in force
-_LOOKS = 5.0
+#: seconds for all looks, before an undo, at whether its faults are still in force: a fault lasts longer by as much
+_LOOKS = 2.0
 
 
 def questions_before_undo(record: UndoRecord) -> Sequence[Check]:
@@ -85,21 +87,25 @@ class Undoer:
         An undo may start the daemons of another step. Only a step that this process has seen in effect can have ended,
         and nobody looks once its undo was tried or its dead man's switch may have fired.
         """
-        until = self._clock.now() + _LOOKS
         events = {(line["event"], line.get("id")) for line in self._journal.records}
+        looks: List[Tuple[UndoRecord, Pending[bool]]] = []
         for record in records:
-            step = record.step
             tried = record.id in self._earlier or ("undo", record.id) in events
             if tried or ("confirmed", record.id) not in events or record.switch_is_near(time.time() + 2 * _LOOKS):
                 continue
+            looks += [(record, Pending(partial(self._runner.holds, look, _LOOKS))) for look in record.step.ended_early]
+        # one at a node that does not answer ends later, and is not waited for
+        wait_until(lambda: all(look.is_done for _, look in looks), _LOOKS, 0.02)
+        ended: Dict[str, UndoRecord] = {}
+        for record, look in looks:
             try:
-                ended = any(self._clock.now() < until and self._runner.holds(look, _LOOKS) for look in step.ended_early)
+                if look.is_done and look.get():
+                    ended[record.id] = record
             except Exception:  # a bug; the undo must begin
-                log.exception("before the undo of %s", step.what)
-                continue
-            if ended:
-                log.warning("%s: no longer in force before its undo: %s", record.label, step.what)
-                self._tell("fault-ended", label=record.label, kind=record.kind, what=step.what)
+                log.exception("before the undo of %s", record.step.what)
+        for record in ended.values():
+            log.warning("%s: no longer in force before its undo: %s", record.label, record.step.what)
+            self._tell("fault-ended", label=record.label, kind=record.kind, what=record.step.what)
 
     def _tell(self, name: str, **facts: Any) -> None:
         """Write an event, if possible; an undo does not depend on it."""

@@ -18,7 +18,7 @@ import yaml
 from test_campaign_trial import processes
 from waiting import wait_for
 
-from cbt_plugins.bisect import search
+from cbt_plugins.bisect import loop
 from cbt_plugins.bisect.commit_history import GitError, Worktree, line
 from cbt_plugins.journal import json_lines
 from cbt_plugins.tools.__main__ import main
@@ -349,7 +349,7 @@ def test_an_error_of_the_program_is_no_bad_commit(
     def broken(*_: Any) -> None:
         raise error
 
-    monkeypatch.setattr(search, "differ", broken)
+    monkeypatch.setattr(loop, "differ", broken)
     monkeypatch.chdir(world.repo)
     assert main(["bisect", "step", str(world.write(good=world.shas[0], bad="main"))]) == 128
     assert text in capsys.readouterr().err
