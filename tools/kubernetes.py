@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import argparse
+import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
@@ -117,7 +118,7 @@ class _Clients:
         return {
             "apiVersion": "apps/v1",
             "kind": "DaemonSet",
-            "metadata": {"name": _LABEL, "namespace": namespace, "labels": dict(labels)},
+            "metadata": {"name": _name_of(labels), "namespace": namespace, "labels": dict(labels)},
             "spec": {"selector": {"matchLabels": dict(labels)}, "template": template},
         }
 
@@ -132,23 +133,41 @@ class _Clients:
             preferred = [{"weight": 100, "podAffinityTerm": others}]
             apart.setdefault("podAntiAffinity", {})["preferredDuringSchedulingIgnoredDuringExecution"] = preferred
         folder = str(self.config.cluster.get("tmp_dir") or "/tmp/cbt")
-        container = {
-            "name": "load",
+        common: Object = {
             "image": self.image,
+            "resources": {"requests": dict(self.resources), "limits": dict(self.resources)},
+            "volumeMounts": [{"name": "rows", "mountPath": folder}],
+        }
+        security: Object = {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}}
+        # everybody can write an emptyDir, and only its owner, root, can change that: a run would refuse the folder
+        sticky = {
+            "name": "folder",
+            **common,
+            "command": ["chmod", "1777", folder],
+            "securityContext": {**security, "runAsUser": 0, "runAsNonRoot": False},
+        }
+        load = {
+            "name": "load",
+            **common,
             # a shell as process 1 would ignore SIGTERM
             "command": ["sh", "-c", "trap 'exit 0' TERM; while :; do sleep 3600 & wait $!; done"],
-            "resources": {"requests": dict(self.resources), "limits": dict(self.resources)},
-            "securityContext": {"allowPrivilegeEscalation": False, "capabilities": {"drop": ["ALL"]}},
-            "volumeMounts": [{"name": "rows", "mountPath": folder}],
+            "securityContext": security,
         }
         return {
             "automountServiceAccountToken": False,
             "restartPolicy": "Never",
             **({"nodeSelector": dict(self.selector)} if self.selector else {}),
             **({"affinity": apart} if apart else {}),
-            "containers": [container],
+            "initContainers": [sticky],
+            "containers": [load],
             "volumes": [{"name": "rows", "emptyDir": {}}],
         }
+
+
+def _name_of(labels: Mapping[str, str]) -> str:
+    """Return the name of the DaemonSet of a label: a namespace may have several."""
+    text = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+    return _LABEL if text == f"app={_LABEL}" else f"{_LABEL}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
 
 
 @dataclass

@@ -16,6 +16,7 @@ from kube_rights import Right, granted, user_of
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.shell_programs import make_own
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.scene import ClusterLimits, Scene
@@ -159,10 +160,35 @@ def test_the_pods_of_the_clients(tmp_path: Path, capsys: pytest.CaptureFixture[s
         assert apart["labelSelector"]["matchLabels"] == {"app": "rook-ceph-osd"}
         assert apart["namespaces"] == ["rook-ceph"] and apart["topologyKey"] == "kubernetes.io/hostname"
         assert container["volumeMounts"][0]["mountPath"] == "/var/tmp/cbt"
+        (sticky,) = spec["initContainers"]
+        assert sticky["volumeMounts"] == container["volumeMounts"] and sticky["resources"] == container["resources"]
+        assert sticky["securityContext"]["runAsUser"] == 0, "the owner of an emptyDir"
     assert [spec["restartPolicy"] for spec in specs] == ["Never", "Never", "Always"]
     chosen = specs[2]["affinity"]["nodeAffinity"]["requiredDuringSchedulingIgnoredDuringExecution"]
     # Kubernetes refuses a field with several values
     assert [term["matchFields"][0]["values"] for term in chosen["nodeSelectorTerms"]] == [["worker8"], ["worker9"]]
+
+
+def test_a_run_accepts_the_folder_of_a_pod(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    folder = tmp_path / "rows"
+    objects = manifest(tmp_path, capsys, text=FILE.replace("/var/tmp/cbt", str(folder)))
+    pod = next(d for d in objects if d["kind"] == "Pod")
+    folder.mkdir()
+    folder.chmod(0o777)  # as the kubelet makes an emptyDir
+    script = make_own(f"{folder}/00000000/rgwtest-1")
+    assert subprocess.run(["sh", "-c", script], capture_output=True, timeout=60).returncode == 77
+    (sticky,) = pod["spec"]["initContainers"]
+    subprocess.run(sticky["command"], check=True, timeout=60)
+    done = subprocess.run(["sh", "-c", script], capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+def test_each_label_has_a_daemon_set_of_its_name(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    text = FILE.replace("worker9: {pod: app=cbt-plugins-client", "worker9: {pod: 'app=cbt-plugins-client,site=b'")
+    objects = [d for d in manifest(tmp_path, capsys, text=text) if d["kind"] == "DaemonSet"]
+    names = [d["metadata"]["name"] for d in objects]
+    assert names[0] == "cbt-plugins-client" and names[1].startswith("cbt-plugins-client-")
+    assert [d["metadata"]["labels"].get("site") for d in objects] == [None, "b"]
 
 
 @pytest.mark.parametrize(
