@@ -240,6 +240,13 @@ def split(frame: Frame, border: int) -> Tuple[Frame, Frame]:
     return replace(frame, tables=before, totals=(), ends=False), replace(frame, tables=after)
 
 
+def stretches(every: Sequence[Frame], apart: float) -> List[np.ndarray]:
+    """Return the seconds in which frames have requests, in the order of time, cut at gaps of more than `apart` seconds.
+    """
+    seconds = np.unique(np.concatenate([frame.table("seconds")["second"] for frame in every]))
+    return np.split(seconds, np.flatnonzero(np.diff(seconds) > apart) + 1) if len(seconds) else []
+
+
 def _union(lists: Sequence[Sequence[str]]) -> Tuple[List[str], List[np.ndarray]]:
     """Return all names, and for each list the indexes of its names among them."""
     indexes: Dict[str, int] = {}

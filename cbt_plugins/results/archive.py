@@ -80,7 +80,7 @@ Ceiling = Tuple[float, Tuple[str, ...]]
 
 
 #: seconds by which the times of requests may differ from those of the run; what differs by more is damage
-_APART = 3600.0
+APART = 3600.0
 
 
 @dataclass(frozen=True)
@@ -338,7 +338,7 @@ def _exact(start: float, end: float, jobs: Sequence[ArchivedJob]) -> Tuple[float
     if not measured or len(measured) < len(spans):
         return start, end
     first, last = min(pair[0] for pair in measured), max(pair[1] for pair in measured)
-    near = abs(first - start) < _APART and abs(last - end) < _APART and first < last
+    near = abs(first - start) < APART and abs(last - end) < APART and first < last
     return (first, last) if near else (start, end)
 
 

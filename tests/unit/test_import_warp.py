@@ -223,6 +223,17 @@ def test_a_small_file_does_not_fill_the_memory(tmp_path: Path) -> None:
         read_imported(tmp_path / "x.json.zst")
 
 
+@pytest.mark.parametrize("away", [-3 * 86400, 3 * 86400])
+def test_a_request_days_away_does_not_count(tmp_path: Path, away: int) -> None:
+    rows = made.steady("GET", workers=2, seconds=10, latency=0.01, begin=0.0, size=1)
+    far = made.row("GET", away + 0.5, 0.01, size=1, endpoint="http://rgw1:7480")
+    (tmp_path / "x.csv").write_text(made.HEADER + "".join(rows) + far)
+    (record,) = read_imported(tmp_path / "x.csv")
+    assert value(record, "GET", "obj_per_s") == pytest.approx(200)
+    (warning,) = record.warnings
+    assert warning.code == "bad-rows" and "not counted: 1 request" in warning.text
+
+
 def test_what_is_nothing_of_warp_is_refused(tmp_path: Path) -> None:
     for text in ('{"v": 2, "commandline": "warp get"}', made.HEADER, "idx\tthread\top\tx\n"):
         (tmp_path / "x").write_text(text)

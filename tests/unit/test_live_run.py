@@ -10,9 +10,10 @@ import time
 from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Iterator, List, Tuple
+from typing import Any, Iterator, List, Optional, Tuple
 
 import pytest
+from aggregates_writer import Request, counts_frame
 from archive_builder import COPIED, HALF
 
 from cbt_plugins.cluster.clock_offsets import Offset
@@ -154,6 +155,22 @@ def test_a_running_phase_has_the_numbers_of_a_finished_one(half: Path) -> None:
         mine = of_phase.by_op(seen)[op]
         # what ended later waits for its second
         assert {**mine, "outside": None} == {**line, "outside": None}
+
+
+@pytest.mark.parametrize("start", [None, 1795614173.0])
+def test_a_second_days_away_moves_no_window(half: Path, start: Optional[float]) -> None:
+    phase = phase_of(half)
+    expected = RunningPhase(phase, start).look()
+    early, late = (
+        counts_frame([Request("GET", round(second) * 10**9, 10**6, 1, thread=0, endpoint="http://rgw1:7480")])
+        for second in (1795614172 - 3 * 86400, time.time() + 3 * 86400)
+    )
+    for job in phase.jobs:
+        assert job.aggregates
+        job.aggregates.write_bytes(early + job.aggregates.read_bytes() + late)
+    seen = RunningPhase(phase, start).look()
+    assert seen is not None and expected is not None and seen.grid == expected.grid
+    assert of_phase.series(seen) == of_phase.series(expected)
 
 
 @pytest.mark.parametrize("seed", range(3))

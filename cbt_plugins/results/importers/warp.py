@@ -22,8 +22,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 
 import numpy as np
 
-from cbt_plugins.results.aggregates_file import Frame
-from cbt_plugins.results.archive import ArchivedPhase
+from cbt_plugins.formatting import several
+from cbt_plugins.results.aggregates_file import Frame, split, stretches
+from cbt_plugins.results.archive import APART, ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
@@ -191,9 +192,14 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
     for number, path in enumerate(paths):
         reduced = by_client(path)
         command = command or reduced.command
-        clients.update({f"{number} {client.name}": client.frames for client in reduced.clients})
+        by_name = {client.name: _near(client.frames) for client in reduced.clients}
+        clients.update({f"{number} {name}": client_frames for name, (client_frames, _) in by_name.items()})
         if reduced.torn:
             warnings.append(ResultWarning("torn-rows", f"{path.name}: its end is missing: {reduced.torn}"))
+        far = sum(left_out for _, left_out in by_name.values())
+        if far:
+            text = f"more than an hour from most of its requests, and not counted: {several(far, 'request')}"
+            warnings.append(ResultWarning("bad-rows", f"{path.name}: {text}"))
         if reduced.bad:
             warnings.append(ResultWarning("bad-rows", f"{path.name}: {reduced.bad} lines are not rows"))
     stages = _stages(clients)
@@ -217,6 +223,22 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
         warnings=tuple(warnings),
         started=float(stages[0].low),
     )
+
+
+def _near(frames: List[Frame]) -> Tuple[List[Frame], int]:
+    """Return the frames without seconds that hours separate from most others, and how many requests those have."""
+    parts = stretches(frames, APART)
+    if len(parts) < 2:
+        return frames, 0
+    longest = max(parts, key=len)
+    low, high = int(longest[0]), int(longest[-1]) + 1
+    near = [split(split(frame, high)[0], low)[1] for frame in frames]
+    return near, _requests(frames) - _requests(near)
+
+
+def _requests(frames: Sequence[Frame]) -> int:
+    tables = [frame.table("seconds") for frame in frames]
+    return sum(int(table["n"].sum()) + int(table["failed"].sum()) for table in tables)
 
 
 def _before(number: int) -> str:

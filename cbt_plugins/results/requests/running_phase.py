@@ -10,8 +10,8 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Tuple
 
-from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, split
-from cbt_plugins.results.archive import ArchivedJob, ArchivedPhase
+from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, split, stretches
+from cbt_plugins.results.archive import APART, ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
 from cbt_plugins.results.requests.time_series import FINE, Blocks, TimeGrid, Timeline
@@ -104,10 +104,12 @@ class RunningPhase:
             for frame in joined(frames(path, where)):
                 if frame is None or frame.ends:
                     continue
-                seconds = frame.table("seconds")["second"]
-                if len(seconds):
-                    file.until = max(file.until, int(seconds.max()))
-                    file.since = int(seconds.min()) if file.since is None else file.since
+                end = int(time.time() + APART)
+                if (frame.table("seconds")["second"] >= end).any():  # damage
+                    frame, _ = split(frame, end)
+                for seconds in stretches([frame], APART)[-1:]:
+                    file.until = max(file.until, int(seconds[-1]))
+                    file.since = int(seconds[0]) if file.since is None else file.since
                 file.waiting.append(frame)
             if where:
                 file.at, new = sum(where[-1]), True
