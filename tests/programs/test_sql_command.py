@@ -13,7 +13,7 @@ import archive_builder as made
 import pytest
 import sql_archive
 
-from cbt_plugins.results.sql import aggregate_tables
+from cbt_plugins.results.sql import aggregate_tables, table_type
 from cbt_plugins.results.sql.database import RUN, listed
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
@@ -59,6 +59,16 @@ def test_every_column_can_be_named_as_it_is_listed(archive: Path, capsys: pytest
     assert main(["sql", str(archive), " UNION ALL ".join(questions)]) == 0
     assert main(["sql", "--list"]) == 0
     assert "longest_gap_s" in capsys.readouterr().out
+
+
+def test_heartbeats_come_in_pieces(archive: Path, monkeypatch: pytest.MonkeyPatch, capsys) -> None:
+    query = "SELECT * FROM heartbeats ORDER BY ALL"
+    answer = ask(archive, query, capsys)
+    monkeypatch.setattr(table_type, "PIECE", 4)
+    assert len(answer) > 8 and ask(archive, query, capsys) == answer
+    run = next(archive.glob("results/*/id-*"))
+    sizes = [len(piece["time"]) for piece in listed()["heartbeats"].fill(table_type.TableRun(run, run.name, True))]
+    assert max(sizes) == 4 and sum(sizes) == len(answer)
 
 
 @pytest.mark.parametrize("limits", [{}, {"MANY": -1}, {"_FEW": 0, "_LONG": 0}], ids=["few", "processes", "many"])

@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.cluster_conditions import is_clean
 from cbt_plugins.cluster_space import Space
-from cbt_plugins.journal import json_lines, read_json
+from cbt_plugins.journal import each_json_line, json_lines, read_json
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
@@ -84,13 +84,15 @@ def _events(run: TableRun) -> Iterator[Columns]:
 
 
 def _heartbeats(run: TableRun) -> Iterator[Columns]:
+    return from_rows(_HEARTBEATS, _reports(run))
+
+
+def _reports(run: TableRun) -> Iterator[Dict[str, Any]]:
     for phase in phases(run.path) if run.ours else ():
-        rows: List[Dict[str, Any]] = []
-        for beat in json_lines(phase.path / littles_law.HEARTBEATS):
+        for beat in each_json_line(phase.path / littles_law.HEARTBEATS):
             for job, job_beat in (beat.get("jobs") or {}).items():
                 about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
-                rows.append({**job_beat, **about, "oldest_s": job_beat.get("oldest")})
-        yield from from_rows(_HEARTBEATS, rows)
+                yield {**job_beat, **about, "oldest_s": job_beat.get("oldest")}
 
 
 def _status(run: TableRun) -> Iterator[Columns]:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Sequence, Tuple
 
@@ -10,6 +11,9 @@ import numpy as np
 
 #: SQL type of a column -> type of its values; TIME: seconds since 1970, stored as TIMESTAMP (UTC)
 TEXT, INTEGER, NUMBER, FLAG, TIME = "VARCHAR", "BIGINT", "DOUBLE", "BOOLEAN", "TIMESTAMP"
+
+#: lines of a piece that is made from mappings
+PIECE = 50_000
 
 #: column -> values: numpy arrays, masked for null, or Names
 Columns = Dict[str, Any]
@@ -72,10 +76,13 @@ def columns_of(lines: str) -> Tuple[Column, ...]:
 
 
 def from_rows(columns: Sequence[Column], rows: Iterable[Mapping[str, Any]]) -> Iterator[Columns]:
-    """Yield one piece made from mappings; a missing key, or a value of another type, is null."""
-    all_rows: List[Mapping[str, Any]] = list(rows)
-    if all_rows:
-        yield {column.name: array(column.type, [row.get(column.name) for row in all_rows]) for column in columns}
+    """Yield pieces made from mappings; a missing key, or a value of another type, is null."""
+    rows_left = iter(rows)
+    while True:
+        piece: List[Mapping[str, Any]] = list(islice(rows_left, PIECE))
+        if not piece:
+            return
+        yield {column.name: array(column.type, [row.get(column.name) for row in piece]) for column in columns}
 
 
 def clean(text: str) -> str:
