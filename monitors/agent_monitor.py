@@ -75,6 +75,9 @@ class AgentMonitor(Monitor):
     def stop(self, directory: str) -> None:
         process, self.connections_process = self.connections_process, None
         ended = _ended(process) if process else {}
+        if not ended and process:
+            text = "%s: the process with its connections ended before the monitor (exit status %d): samples are missing"
+            logger.warning(text, self.NAME, process.returncode)
         failed = ended.get("failed", {})
         for node, why in failed.items():
             logger.warning("%s: its agent does not run on %s: %s", self.NAME, node, why)
@@ -93,7 +96,10 @@ def node_to_ask(name: str, cluster: Mapping[str, Any], roles: Union[str, Sequenc
 
 
 def _ended(process: subprocess.Popen[bytes]) -> Dict[str, Dict[str, Any]]:
-    """Close all connections; return how often each had ended by itself, and why those that never began did."""
+    """Close all connections; return how often each had ended by itself, and why those that never began did.
+
+    {} when the process gives no answer.
+    """
     out = b""
     try:
         # closes its input, then waits for its answer

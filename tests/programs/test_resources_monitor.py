@@ -169,7 +169,7 @@ def test_another_process_of_the_same_name_is_a_restart(tmp_path: Path, daemon: C
     assert line["cores"] * (window[1] - window[0]) >= 0.35
 
 
-def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path) -> None:
+def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     its = monitor()
     its.start(str(tmp_path / "node"))
     file = tmp_path / "node" / "resources" / FILE
@@ -181,6 +181,8 @@ def test_it_ends_when_the_one_who_asked_is_gone(tmp_path: Path) -> None:
     wait_for(lambda: not running(pid))
     assert lines(file)[-1]["end"] == "told"
     its.stop(str(tmp_path / "node"))
+    text = "resources: the process with its connections ended before the monitor (exit status -9): samples are missing"
+    assert caplog.messages == [text]
 
 
 def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
@@ -200,6 +202,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     assert node is not None
     t = [line["t"] for line in lines(file)]
     missing = (t[-1] - t[0]) - node.processors.watched_seconds((t[0], t[-1]))[0]
+    assert "ended before the monitor" not in caplog.text
     assert missing > 0.5  # what nobody watched is not made up
 
 
