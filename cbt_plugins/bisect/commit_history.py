@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 from dataclasses import dataclass
@@ -122,17 +123,28 @@ class Worktree:
 
     def take(self, sha: str) -> None:
         """Have the files of a commit there. What git ignores stays, so that a build can reuse it. Raises GitError."""
+        if self._begun.exists():
+            self.remove()
         if not (self.folder / ".git").exists():
+            self._begun.parent.mkdir(parents=True, exist_ok=True)
+            self._begun.touch()
             # forced: its folder may be lost while its entry is there. No prune: it takes the user's own entries, too
             git(self._repo, "worktree", "add", "--force", "--detach", str(self.folder), sha)
             self._mark.touch()
+            self._begun.unlink()
         elif not self._mark.exists():
             raise GitError(
                 f"{self.folder}: no checkout of this program, so nothing in it was changed: move it, or give another "
-                f"folder with -a; if an earlier version made it: git -C {self._repo} worktree remove -f {self.folder}"
+                f"folder with -a; if an earlier version made it: "
+                f"git -C {self._repo} worktree remove -f -f {self.folder}"
             )
         git(self.folder, "checkout", "--quiet", "--force", "--detach", sha)
         git(self.folder, "clean", "-ffdq")
+
+    @property
+    def _begun(self) -> Path:
+        """The file beside the checkout while git makes it: a kill can leave half a checkout, which git has locked."""
+        return self.folder.with_name(f"{self.folder.name}.{MARK}")
 
     @property
     def _mark(self) -> Path:
@@ -141,5 +153,10 @@ class Worktree:
 
     def remove(self) -> None:
         """Take it away again, unless it is a checkout of the user."""
-        if (self.folder / ".git").exists() and self._mark.exists():
+        if self._begun.exists():
+            shutil.rmtree(self.folder, ignore_errors=True)
+            with contextlib.suppress(GitError):  # it may have no entry yet
+                git(self._repo, "worktree", "remove", "--force", "--force", str(self.folder))
+            self._begun.unlink()
+        elif (self.folder / ".git").exists() and self._mark.exists():
             git(self._repo, "worktree", "remove", "--force", "--force", str(self.folder))

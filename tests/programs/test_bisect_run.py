@@ -420,6 +420,27 @@ def test_a_lost_worktree_is_made_anew_and_those_of_the_user_stay(world: World, t
     assert git(mine, "rev-parse", "HEAD") == world.shas[-1]
 
 
+def test_half_a_worktree_is_made_anew(world: World, tmp_path: Path) -> None:
+    attributes = world.repo / ".git" / "info" / "attributes"
+    attributes.parent.mkdir(exist_ok=True)
+    attributes.write_text("speed filter=killed\n")
+    git(world.repo, "config", "filter.killed.smudge", "kill -9 0")  # git, while it writes the files
+    for again in (True, False):
+        with pytest.raises(GitError, match="git worktree: "):
+            Worktree(world.repo, tmp_path / "tree").take(world.shas[2])
+        assert " locked" in git(world.repo, "worktree", "list") and not (tmp_path / "tree" / "speed").exists()
+        if again:
+            Worktree(world.repo, tmp_path / "tree").remove()
+            assert git(world.repo, "worktree", "list").count("\n") == 0
+            assert not list(tmp_path.glob("tree*"))
+    attributes.unlink()
+    tree = Worktree(world.repo, tmp_path / "tree")
+    tree.take(world.shas[2])
+    assert (tmp_path / "tree" / "speed").read_text() == "2\n"
+    tree.remove()
+    assert git(world.repo, "worktree", "list").count("\n") == 0 and not list(tmp_path.glob("tree*"))
+
+
 @pytest.mark.parametrize("of_user", [["clone", "-q", "."], ["worktree", "add", "-q", "--detach"]])
 def test_a_checkout_of_the_user_is_left_alone(
     world: World, capsys: pytest.CaptureFixture[str], of_user: List[str]
@@ -431,7 +452,7 @@ def test_a_checkout_of_the_user_is_left_alone(
     assert main(["bisect", "run", str(world.write())]) == 1
     said = capsys.readouterr().err
     assert f"{mine}: no checkout of this program, so nothing in it was changed" in said
-    assert f"git -C {world.repo} worktree remove -f {mine}" in said
+    assert f"git -C {world.repo} worktree remove -f -f {mine}" in said
     assert (mine / "speed").read_text() == "not committed" and (mine / "new").exists()
     Worktree(world.repo, mine).remove()
     assert (mine / "new").exists()
