@@ -328,5 +328,18 @@ class PullRequestRun:
 
 
 def spent(records: Sequence[Mapping[str, Any]]) -> float:
-    """Return the seconds that earlier processes have spent, by what the last of them wrote; no clock may step there."""
-    return max((record["spent"] for record in records if "spent" in record), default=0.0)
+    """Return the seconds that earlier processes have spent, by what the last of them wrote; no clock may step there.
+
+    Records of an earlier version have only times: from the start of each process to its last record.
+    """
+    total, began, last = 0.0, 0.0, 0.0
+    for record in records:
+        if "spent" in record:
+            total = max(total + max(0.0, last - began), record["spent"])
+            began = last = 0.0
+        elif record["event"] == "start":
+            total += max(0.0, last - began)
+            began = last = record["t"]
+        elif began:
+            last = record["t"]
+    return total + max(0.0, last - began)

@@ -203,6 +203,17 @@ def test_it_resumes_without_half_a_block(world: World, monkeypatch: pytest.Monke
     assert world.run("a", "b") == 1, "what is decided stays"
 
 
+def test_the_time_in_a_journal_of_an_earlier_version_counts() -> None:
+    times = [("begin", 50.0), ("start", 100.0), ("say", 160.0), ("start", 1000.0), ("say", 1030.0)]
+    records = [{"event": event, "t": t} for event, t in times]
+    assert session.spent(records) == 90.0
+    stepped = [{"event": "start", "t": 2000.0}, {"event": "say", "t": 5.0}]
+    assert session.spent([*records, *stepped]) == 90.0
+    resumed = [{"event": "start", "t": 2000.0, "spent": 90.5}, {"event": "say", "t": 2030.0, "spent": 120.5}]
+    assert session.spent([*records, *resumed]) == 120.5
+    assert session.spent([records[0], *resumed]) == 120.5
+
+
 #: the stand-in, whose undo notes what it undoes, and fails while there is a file `refused`
 UNDOING = """
 import pathlib, sys
