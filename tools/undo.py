@@ -6,6 +6,7 @@ import argparse
 import contextlib
 import logging
 import os
+import re
 import sys
 import textwrap
 import time
@@ -52,6 +53,11 @@ SCRATCH = (
     "Without --data, the scratch folders of a broken-off run stay on the nodes: a resumed run fetches rows and monitor "
     "files from them."
 )
+
+#: folders in which runs stand, by their names
+_PLACE = re.compile(r"results|[0-9]+|id-.*")
+#: levels below the target of a link that are searched for runs (those of a campaign are 6 below it), and their names
+_DEPTH, _MOST_ENTRIES = 7, 200_000
 
 log = logging.getLogger(__name__)
 
@@ -127,19 +133,53 @@ def _runs(archive: Path) -> Tuple[List[Path], List[str]]:
                         unknown += [text] if _hides_runs(entry, archive) else []
                     elif entry.name == FILE:
                         folders.append(Path(top))
-                    elif entry.is_dir(follow_symlinks=False):
+                    elif entry.is_dir(follow_symlinks=False) and not _is_of_commits(entry):
                         waiting.append(entry.path)
         except OSError as error:
             unknown.append(f"{error.filename}: {error.strerror}: its open changes are unknown")
     return folders, unknown
 
 
+def _is_of_commits(folder: os.DirEntry[str]) -> bool:
+    """Return whether pr or bisect has its checkout or its builds there: these may have any files."""
+    parent = Path(folder.path).parent
+    if folder.name not in ("worktree", "builds"):
+        return False
+    return any((parent / journal).exists() for journal in ("pr.jsonl", "bisect.jsonl"))
+
+
 def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
-    """Return whether a link may stand in the place of a run or of its journal, and not lead back into the archive."""
-    target = os.path.realpath(link.path)
-    if link.name == FILE or not os.path.exists(target):
+    """Return whether a link may stand in the place of a journal, or of runs with open changes outside of the archive.
+    """
+    target, own = os.path.realpath(link.path), os.path.realpath(archive)
+    if link.name == FILE:
         return True
-    return os.path.isdir(target) and Path(os.path.realpath(archive)) not in (Path(target), *Path(target).parents)
+    if not os.path.exists(target):  # on a disk that is not mounted, for example
+        return _PLACE.fullmatch(link.name) is not None
+    if not os.path.isdir(target) or Path(own) in (Path(target), *Path(target).parents):
+        return False
+    waiting, looked = [(target, 0)], 0
+    while waiting:
+        top, depth = waiting.pop()
+        try:
+            with os.scandir(top) as entries:
+                for entry in entries:
+                    looked += 1
+                    if looked > _MOST_ENTRIES or (entry.name == FILE and _may_be_open(Path(top))):
+                        return True
+                    if depth < _DEPTH and entry.path != own and entry.is_dir(follow_symlinks=False):
+                        waiting.append((entry.path, depth + 1))
+        except OSError:  # as in /var, a folder of others is no run of this user
+            if top == target:
+                return True
+    return False
+
+
+def _may_be_open(folder: Path) -> bool:
+    try:
+        return bool(open_steps_in(folder))
+    except (OSError, FaultError):
+        return True
 
 
 def _is_open(folder: Path, label: str) -> bool:

@@ -183,6 +183,27 @@ def test_a_killed_profile_is_found_and_undone(
         assert f"Error: {tmp_path}/archive/{link} is a link: its open changes are unknown: give" in said.err
 
 
+def test_links_and_checkouts_without_open_changes_are_no_errors(
+    tmp_path: Path, world: Connections, capsys: pytest.CaptureFixture[str]
+) -> None:
+    archive, elsewhere = tmp_path / "archive", tmp_path / "elsewhere"
+    run = elsewhere / "results" / "00000000" / "id-1"
+    broken(run, world)
+    (archive / "worktree" / "tests").mkdir(parents=True)
+    (archive / "notes").symlink_to("gone")
+    (archive / "doc").symlink_to(tmp_path / "doc")
+    (tmp_path / "doc").mkdir()
+    (tmp_path / "doc" / "far").symlink_to(run)
+    (archive / "parent").symlink_to(archive.parent / "doc" / "..")
+    (archive / "pr.jsonl").touch()
+    (archive / "worktree" / "tests" / FILE).write_text("{")
+    assert main(["undo", str(archive)]) == 1
+    assert capsys.readouterr().err.splitlines()[0].startswith(f"Error: {archive}/parent is a link: its open changes")
+    assert main(["undo", str(elsewhere)]) == 0
+    assert main(["undo", str(archive)]) == 0
+    assert "no run of this archive" in capsys.readouterr().out
+
+
 def test_a_link_in_the_place_of_a_run_is_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     archive = tmp_path / "archive"
     (archive / "results").mkdir(parents=True)
@@ -190,10 +211,10 @@ def test_a_link_in_the_place_of_a_run_is_said(tmp_path: Path, capsys: pytest.Cap
     (archive / "latest").symlink_to("results", target_is_directory=True)
     (archive / "log").symlink_to("results/log")
     assert main(["undo", str(archive)]) == 0 and "no run of this archive" in capsys.readouterr().out
-    (archive / "moved").symlink_to(tmp_path / "unmounted" / "moved")
+    (archive / "id-1a2b3c4d").symlink_to(tmp_path / "unmounted" / "moved")
     assert main(["undo", str(archive)]) == 1
     said = capsys.readouterr()
-    assert f"Error: {archive}/moved is a link: its open changes are unknown: give its target" in said.err
+    assert f"Error: {archive}/id-1a2b3c4d is a link: its open changes are unknown: give its target" in said.err
     assert "no run of this archive" not in said.out
     assert main(["undo", str(archive / "latest")]) == 0, "the user has named it"
 
