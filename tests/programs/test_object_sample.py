@@ -134,15 +134,24 @@ def test_a_list_of_objects_that_fails_is_an_error(file: Path, capsys: pytest.Cap
     assert "rados --pgid" in capsys.readouterr().err and not file.with_name("other.json").exists()
 
 
-def test_a_sample_without_objects_is_no_sample(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_cluster_without_objects_is_compared_as_one(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
     for path in file.parent.glob("pgs/*/*"):
         path.unlink()
     sample = file.with_name("aged.json")
-    assert main(["snapshot", "record", str(file), str(sample)]) == 1 and not sample.exists()
-    assert "nothing was recorded" in capsys.readouterr().err
-    sample.write_text(json.dumps(ObjectSample("F-1", 0, ()).as_json()))
-    assert main(["snapshot", "check", str(file), str(sample)]) == 2
-    assert "no objects to compare" in capsys.readouterr().err
+    assert main(["snapshot", "record", str(file), str(sample)]) == 0
+    assert "Warning: no pool with data of clients has an object" in capsys.readouterr().err
+    assert main(["snapshot", "check", str(file), str(sample)]) == 0
+    assert "no object was compared" in capsys.readouterr().out
+    (file.parent / "pgs" / "1.0" / "a").touch()
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    captured = capsys.readouterr()
+    assert "the sample has no object, the cluster has a in pool rbd" in captured.err and captured.out == ""
+    (file.parent / "fails").touch()
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    assert "rados --pgid" in capsys.readouterr().err
+    sample.write_text(json.dumps(ObjectSample("F-2", 0, ()).as_json()))
+    assert main(["snapshot", "check", str(file), str(sample)]) == 1
+    assert "fsid F-1, expected F-2" in capsys.readouterr().err
 
 
 def test_errors_in_the_files_are_said(file: Path, capsys: pytest.CaptureFixture[str]) -> None:
