@@ -56,7 +56,8 @@ class ObjectSample:
         groups = _placement_groups(json.loads(pools), chance)[:_LISTED_GROUPS]
         chosen: List[Tuple[str, str]] = []
         while groups and len(chosen) < count:
-            some, groups = groups[: count // PER_PG], groups[count // PER_PG :]
+            at_once = max(1, count // PER_PG)
+            some, groups = groups[:at_once], groups[at_once:]
             chosen += _chosen(shell, some, chance)
         names = chosen[:count]
         hashes = _read(shell, names)

@@ -71,6 +71,17 @@ def test_the_seed_chooses(cluster: Path) -> None:
     assert sum(name.startswith("n") for name in names[0]) == 2
 
 
+def test_a_sample_may_have_a_single_object(cluster: Path) -> None:
+    asked = []
+
+    def shell(script: str) -> str:
+        asked.append(script)
+        assert len(asked) < 100, "the same question again"
+        return shell_on(cluster)(script)
+
+    assert len(ObjectSample.take(shell, count=1).objects) == 1
+
+
 def test_changed_missing_and_foreign_are_told_apart(cluster: Path) -> None:
     sample = ObjectSample.take(shell_on(cluster))
     assert sample.differences(shell_on(cluster)) == []
