@@ -9,6 +9,7 @@ import struct
 import subprocess
 import tempfile
 import threading
+import tracemalloc
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set, Tuple
 
@@ -20,7 +21,7 @@ from cbt_plugins.monitors.backlog import Backlog
 from cbt_plugins.monitors.perf_counters import PerfCounters
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.nodes import perf_counters
-from cbt_plugins.results.nodes.perf_counters import DaemonCounters, counter_rows, counter_warnings
+from cbt_plugins.results.nodes.perf_counters import CounterSeries, DaemonCounters, counter_rows, counter_warnings
 from cbt_plugins.results.summary_file import summarize
 
 #: what the agent printed on a node with OSDs and then on one with a gateway
@@ -119,7 +120,7 @@ def test_numbers_of_a_phase(tmp_path: Path) -> None:
 
 def rates_of(its: DaemonCounters, *windows: Tuple[float, float]) -> List[Any]:
     """The rise of "n" in each window, seconds after T0; None where it has none."""
-    found = [its.at("n", (T0 + low, T0 + high)) for low, high in windows]
+    found = [its.series("n").at((T0 + low, T0 + high)) for low, high in windows]
     return [None if at is None else pytest.approx(at[1, 0] - at[0, 0]) for at in found]
 
 
@@ -180,11 +181,35 @@ def test_what_a_monitor_could_not_see_is_a_warning(tmp_path: Path) -> None:
     ]
 
 
+def test_samples_of_a_day_are_compact() -> None:
+    counters = DaemonCounters()
+    tracemalloc.start()
+    for second in range(2000):
+        counters.add(T0 + second, {f"n{i}": float(second) for i in range(20)})
+    used, _ = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert used < 20 * 2000 * 24  # bytes
+
+
+def test_samples_are_sorted_once_for_all_phases(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    folder = archive(tmp_path, {"perf_counters.n1/n1.jsonl": samples(*({"osd.1": {"n": i}} for i in range(4)))})
+    sorted_names, series = [], DaemonCounters.series
+
+    def noted(counters: DaemonCounters, name: str) -> CounterSeries:
+        sorted_names.append(name)
+        return series(counters, name)
+
+    monkeypatch.setattr(DaemonCounters, "series", noted)
+    phases = [{"name": f"p{i}", "window": {"start": T0 + 10 * i, "end": T0 + 10 * i + 10}} for i in range(3)]
+    numbers = perf_counters.counters_of_phases(read_run(folder), phases)
+    assert numbers is not None and list(numbers["phases"]) == ["p0", "p1", "p2"] and sorted_names == ["n"]
+
+
 def test_a_damaged_line_is_left_out() -> None:
     its = DaemonCounters()
     for second, value in enumerate((5, [1, 2], [3], 7)):
         its.add(T0 + second, {"x": value})
-    found = its.at("x", (T0, T0 + 3))
+    found = its.series("x").at((T0, T0 + 3))
     assert found is not None and found.tolist() == [[5.0], [7.0]]
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
-from operator import itemgetter
+from array import array
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -35,45 +35,73 @@ _LIMIT_WITHIN = 60
 Window = Tuple[float, float]
 
 
+class CounterSeries:
+    """One number of a daemon, in order of time; of a latency, values are (number, seconds).
+
+    A counter that begins anew goes on from what it had, at most one interval before the sample that shows it.
+    """
+
+    def __init__(self, times: np.ndarray, intervals: np.ndarray, values: np.ndarray, is_state: bool) -> None:
+        self._times, self._intervals = times, intervals
+        self._edges, self._levels = times, values
+        if is_state:
+            return
+        rises = np.diff(values, axis=0)
+        fresh = (rises < 0).any(axis=1)
+        rises[fresh] = values[1:][fresh]
+        levels = np.vstack((values[:1], values[0] + np.cumsum(rises, axis=0)))
+        (late,) = np.nonzero(fresh & (np.diff(times) > intervals[1:]))
+        self._levels = np.insert(levels, late + 1, levels[late], axis=0)
+        self._edges = np.insert(times, late + 1, (times - intervals)[late + 1])
+
+    def meets(self, window: Window) -> bool:
+        """Return whether a part of a window is between the first sample and the last one."""
+        return bool(window[1] > self._times[0] and window[0] < self._times[-1])
+
+    def at(self, window: Window) -> Optional[np.ndarray]:
+        """Return the values at the start and the end of a window: (2, columns); None without samples near both."""
+        if not self.meets(window) or not all(_near(end, self._times, self._intervals) for end in window):
+            return None
+        columns = range(self._levels.shape[1])
+        return np.column_stack([np.interp(window, self._edges, self._levels[:, i]) for i in columns])
+
+
 class DaemonCounters:
-    """The samples of one daemon: name -> times and values; of a latency, values are (number, seconds)."""
+    """The samples of one daemon, in compact arrays: those of a day are many."""
 
     def __init__(self) -> None:
-        self._samples: Dict[str, List[Tuple[float, float, Any]]] = {}  # name -> (time, interval, value)
+        self._times, self._intervals = array("d"), array("d")  # of each sample
+        # name -> (columns, numbers of the samples that have it, its values)
+        self._samples: Dict[str, Tuple[int, array[int], array[float]]] = {}
 
     def add(self, t: float, values: Mapping[str, Any], interval: float = INTERVAL) -> None:
         """Add a sample; `interval` is the seconds from one to the next at that time."""
+        number = len(self._times)
+        self._times.append(t)
+        self._intervals.append(interval)
         for name, value in values.items():
-            earlier_samples, pair = self._samples.get(name), isinstance(value, list)
-            was_pair = isinstance(earlier_samples[0][2], list) if earlier_samples else pair
-            if pair == was_pair and (not pair or len(value) == 2):
-                self._samples.setdefault(name, []).append((t, max(interval, SELDOM.get(name, 0.0)), value))
+            row = value if isinstance(value, list) else (value,)
+            named = self._samples.get(name) or (len(row), array("I"), array("d"))
+            columns, numbers, cells = named
+            if len(row) == columns and isinstance(value, list) == (columns == 2):
+                with contextlib.suppress(TypeError, OverflowError):
+                    cells.extend(array("d", row))
+                    numbers.append(number)
+                    self._samples[name] = named
 
     @property
     def names(self) -> List[str]:
         return list(self._samples)
 
-    def at(self, name: str, window: Window) -> Optional[np.ndarray]:
-        """Return the values at the start and the end of a window: (2, columns); None without samples near both.
-
-        A counter that begins anew goes on from what it had, at most one interval before the sample that shows it.
-        """
+    def series(self, name: str) -> CounterSeries:
+        """Return a number at all times; it is not kept."""
+        columns, numbers, cells = self._samples[name]
+        times, intervals = (np.array(column)[np.array(numbers)] for column in (self._times, self._intervals))
         # two names of a node may be one machine
-        samples = sorted(self._samples[name], key=itemgetter(0))
-        times, intervals = (np.array(column) for column in list(zip(*samples))[:2])
-        values = np.array([value for *_, value in samples], float).reshape(len(times), -1)
-        beside = window[1] <= times[0] or window[0] >= times[-1]
-        if beside or not all(_near(end, times, intervals) for end in window):
-            return None
-        if not _is_state(name):
-            rises = np.diff(values, axis=0)
-            fresh = (rises < 0).any(axis=1)
-            rises[fresh] = values[1:][fresh]
-            values = np.vstack((values[:1], values[0] + np.cumsum(rises, axis=0)))
-            (late,) = np.nonzero(fresh & (np.diff(times) > intervals[1:]))
-            values = np.insert(values, late + 1, values[late], axis=0)
-            times = np.insert(times, late + 1, (times - intervals)[late + 1])
-        return np.column_stack([np.interp(window, times, values[:, i]) for i in range(values.shape[1])])
+        order = np.argsort(times, kind="stable")
+        intervals = np.maximum(intervals, SELDOM.get(name, 0.0))
+        values = np.array(cells).reshape(-1, columns)
+        return CounterSeries(times[order], intervals[order], values[order], _is_state(name))
 
 
 def _near(t: float, times: np.ndarray, intervals: np.ndarray) -> bool:
@@ -93,13 +121,13 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
     """Return {"phases": {name: {"lines", "backlog"}}, "unwatched": OSDs} of a run; None without these monitors."""
     offsets = Clocks.of(run).nodes
     daemons, backlog = _daemons(run, offsets), list(_backlog(run, offsets))
+    windows = {line["name"]: (line["window"]["start"], line["window"]["end"]) for line in phases}
+    windows = {name: window for name, window in windows.items() if window[1] > window[0]}
     numbers_of_phase: Dict[str, Any] = {}
-    for line in phases:
-        window = (line["window"]["start"], line["window"]["end"])
-        if window[1] > window[0]:
-            numbers = {"lines": list(_lines(daemons, window)), "backlog": _backlog_in(backlog, window)}
-            if numbers["lines"] or numbers["backlog"]:
-                numbers_of_phase[line["name"]] = numbers
+    for (name, window), values in zip(windows.items(), _values_at(daemons, list(windows.values()))):
+        numbers = {"lines": list(_lines(values, window)), "backlog": _backlog_in(backlog, window)}
+        if numbers["lines"] or numbers["backlog"]:
+            numbers_of_phase[name] = numbers
     unwatched = unwatched_osds(run.path, daemons)
     named = {"unwatched": unwatched} if unwatched else {}
     return {"phases": numbers_of_phase, **named} if numbers_of_phase else None
@@ -128,15 +156,27 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
     return daemons
 
 
-def _lines(daemons: Mapping[str, DaemonCounters], window: Window) -> Iterator[Dict[str, Any]]:
-    """Yield a line for each number of a class of daemons: of all together, and of the one that has most."""
-    by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}
+#: (class of daemons, name) -> daemon -> its values at the start and the end of a window
+_Values = Dict[Tuple[str, str], Dict[str, np.ndarray]]
+
+
+def _values_at(daemons: Mapping[str, DaemonCounters], windows: Sequence[Window]) -> List[_Values]:
+    """Return the values of all daemons, for each window."""
+    values_of_windows: List[_Values] = [{} for _ in windows]
     for daemon, counters in daemons.items():
+        daemon_class = "osd" if daemon.startswith("osd.") else "rgw"
         for name in counters.names:
-            at = counters.at(name, window)
-            if at is not None:
-                by_name.setdefault(("osd" if daemon.startswith("osd.") else "rgw", name), {})[daemon] = at
-    for (kind, name), values_of_daemon in by_name.items():
+            series = counters.series(name)
+            for window, values in zip(windows, values_of_windows):
+                at = series.at(window)
+                if at is not None:
+                    values.setdefault((daemon_class, name), {})[daemon] = at
+    return values_of_windows
+
+
+def _lines(values: _Values, window: Window) -> Iterator[Dict[str, Any]]:
+    """Yield a line for each number of a class of daemons: of all together, and of the one that has most."""
+    for (kind, name), values_of_daemon in values.items():
         every = np.array(list(values_of_daemon.values()))  # (daemons, 2, columns)
         rises = every[:, 1] - every[:, 0]
         start: Optional[float] = None
