@@ -135,6 +135,33 @@ def test_an_outage_has_no_numbers() -> None:
     assert rates_of(its, (30, 90), (50, 150), (0, 50), (-60, 20), (170, 230), (300, 400)) == [0] + 5 * [None]
 
 
+def left_out_of(folder: Path, window: Tuple[float, float]) -> Any:
+    """The requests of all gateways a second, and the daemons that the sums of this window lack."""
+    numbers = made_of(folder, window)["phases"]["x"]
+    return numbers["lines"][0]["value"], numbers.get("left_out")
+
+
+def test_a_gateway_that_ends_before_the_phase_does_is_named(tmp_path: Path) -> None:
+    """Gateways with 100 requests a second: g3 ends at second 300 while its node is watched, g4's agent at 400."""
+    times = range(0, 1000, 10)
+    of_g3 = [{"client.g3": {"requests": 100 * t}} if t <= 300 else {} for t in times]
+    values = {
+        "n1": [{f"client.g{i}": {"requests": 100 * t} for i in (1, 2)} for t in times],
+        "n3": of_g3,
+        "n4": [{"client.g4": {"requests": 100 * t}} for t in times if t <= 400],
+    }
+    files = {f"perf_counters.{node}/{node}.jsonl": samples(*of_node) for node, of_node in values.items()}
+    folder = archive(tmp_path, files)
+    assert left_out_of(folder, (0.0, 300.0)) == (400.0, None)
+    assert left_out_of(folder, (0.0, 340.0)) == (300.0, ["client.g3"])
+    assert left_out_of(folder, (310.0, 400.0)) == (300.0, None)  # it is down, and its node was watched
+    for begin, end in ((310.0, 450.0), (500.0, 700.0)):
+        assert left_out_of(folder, (begin, end)) == (200.0, ["client.g4"])
+    (warning,) = counter_warnings(made_of(folder, (0.0, 450.0)))
+    text = "perf_counters has no sample of 2 daemons near the start or the end of the phase, so sums are of the others"
+    assert warning == {"code": "monitor-limited", "text": f"{text}: client.g3, client.g4", "phase": "x"}
+
+
 def test_a_long_run_is_sampled_less_often(tmp_path: Path) -> None:
     assert (perf_counters.FINE, perf_counters.COARSER) == (perf_counters_agent.FINE, perf_counters_agent.COARSER)
     assert perf_counters.SELDOM == {"allocator_score": perf_counters_agent.SCORE}

@@ -5,8 +5,9 @@ from __future__ import annotations
 import contextlib
 import json
 from array import array
+from itertools import chain
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
@@ -15,7 +16,7 @@ from cbt_plugins.formatting import plain, several
 from cbt_plugins.journal import lines_of
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.nodes.unwatched_osds import text_of, unwatched_osds
+from cbt_plugins.results.nodes.unwatched_osds import first_names, text_of, unwatched_osds
 from cbt_plugins.results.numbered_lines import numbered_lines
 
 #: names of numbers that are a state, and no counter, beside all that end with "_bytes"
@@ -70,6 +71,7 @@ class DaemonCounters:
     """The samples of one daemon, in compact arrays: those of a day are many."""
 
     def __init__(self) -> None:
+        self.agent_ended = False  # with the last sample: nobody knows how long the daemon lived
         self._times, self._intervals = array("d"), array("d")  # of each sample
         # name -> (columns, numbers of the samples that have it, its values)
         self._samples: Dict[str, Tuple[int, array[int], array[float]]] = {}
@@ -92,6 +94,10 @@ class DaemonCounters:
     @property
     def names(self) -> List[str]:
         return list(self._samples)
+
+    def is_lost_in(self, window: Window) -> bool:
+        """Return whether the agent that watched the daemon ended before a window."""
+        return self.agent_ended and window[0] >= max(self._times)
 
     def series(self, name: str) -> CounterSeries:
         """Return a number at all times; it is not kept."""
@@ -124,8 +130,10 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
     windows = {line["name"]: (line["window"]["start"], line["window"]["end"]) for line in phases}
     windows = {name: window for name, window in windows.items() if window[1] > window[0]}
     numbers_of_phase: Dict[str, Any] = {}
-    for (name, window), values in zip(windows.items(), _values_at(daemons, list(windows.values()))):
-        numbers = {"lines": list(_lines(values, window)), "backlog": _backlog_in(backlog, window)}
+    for name, values in zip(windows, _values_at(daemons, list(windows.values()))):
+        numbers: Dict[str, Any] = {"lines": list(_lines(values)), "backlog": _backlog_in(backlog, values.window)}
+        if numbers["lines"] and values.left_out:
+            numbers["left_out"] = list(values.left_out)
         if numbers["lines"] or numbers["backlog"]:
             numbers_of_phase[name] = numbers
     unwatched = unwatched_osds(run.path, daemons)
@@ -142,6 +150,7 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 
 def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
     daemons: Dict[str, DaemonCounters] = {}
+    last_daemons: Dict[str, Iterable[str]] = {}  # node -> daemons of its last sample
     for node, path in _files(run.path, "perf_counters"):
         configured_interval, samples = INTERVAL, 0
         for line in numbered_lines(path, run.damage):
@@ -153,30 +162,40 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
                 interval = configured_interval * (COARSER if samples >= FINE else 1)
                 for daemon, values in (line["d"] or {}).items():
                     daemons.setdefault(daemon, DaemonCounters()).add(t, values, interval)
+                last_daemons[node] = line["d"] or ()
+    for daemon in chain.from_iterable(last_daemons.values()):
+        daemons[daemon].agent_ended = True
     return daemons
 
 
-#: (class of daemons, name) -> daemon -> its values at the start and the end of a window
-_Values = Dict[Tuple[str, str], Dict[str, np.ndarray]]
+class _WindowValues:
+    """The values of all daemons at the start and the end of a window."""
+
+    def __init__(self, window: Window) -> None:
+        self.window = window
+        self.by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}  # (class of daemons, name) -> daemon -> values
+        self.left_out: Dict[str, None] = {}  # daemons of the window without values: a sum lacks them
 
 
-def _values_at(daemons: Mapping[str, DaemonCounters], windows: Sequence[Window]) -> List[_Values]:
+def _values_at(daemons: Mapping[str, DaemonCounters], windows: Sequence[Window]) -> List[_WindowValues]:
     """Return the values of all daemons, for each window."""
-    values_of_windows: List[_Values] = [{} for _ in windows]
+    values_of_windows = [_WindowValues(window) for window in windows]
     for daemon, counters in daemons.items():
         daemon_class = "osd" if daemon.startswith("osd.") else "rgw"
         for name in counters.names:
             series = counters.series(name)
-            for window, values in zip(windows, values_of_windows):
-                at = series.at(window)
+            for values in values_of_windows:
+                at = series.at(values.window)
                 if at is not None:
-                    values.setdefault((daemon_class, name), {})[daemon] = at
+                    values.by_name.setdefault((daemon_class, name), {})[daemon] = at
+                elif series.meets(values.window) or counters.is_lost_in(values.window):
+                    values.left_out[daemon] = None
     return values_of_windows
 
 
-def _lines(values: _Values, window: Window) -> Iterator[Dict[str, Any]]:
+def _lines(values: _WindowValues) -> Iterator[Dict[str, Any]]:
     """Yield a line for each number of a class of daemons: of all together, and of the one that has most."""
-    for (kind, name), values_of_daemon in values.items():
+    for (kind, name), values_of_daemon in values.by_name.items():
         every = np.array(list(values_of_daemon.values()))  # (daemons, 2, columns)
         rises = every[:, 1] - every[:, 0]
         start: Optional[float] = None
@@ -192,7 +211,7 @@ def _lines(values: _Values, window: Window) -> Iterator[Dict[str, Any]]:
             # between two samples a daemon may have done a part of one
             each = np.divide(1000 * rises[:, 1], rises[:, 0], out=np.zeros(len(rises)), where=rises[:, 0] > 0)
         else:
-            each = rises[:, 0] / (window[1] - window[0])
+            each = rises[:, 0] / (values.window[1] - values.window[0])
             unit, value = "1/s", float(each.sum())
         most = int(each.argmax())
         line = {"class": kind, "name": name, "unit": unit, "start": start, "end": end, "value": value}
@@ -238,6 +257,11 @@ def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[
         text = text_of("perf_counters", unwatched, "sums are of the others")
         yield {"code": "monitor-limited", "text": text}
     for phase, numbers in (counters_section or {"phases": {}})["phases"].items():
+        left_out = numbers.get("left_out")
+        if left_out:
+            text = f"perf_counters has no sample of {several(len(left_out), 'daemon')} near the start or the end of"
+            text = f"{text} the phase, so sums are of the others: {first_names(left_out)}"
+            yield {"code": "monitor-limited", "text": text, "phase": phase}
         of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")
         if slow and slow["end"] - slow["start"] > SPILLED:

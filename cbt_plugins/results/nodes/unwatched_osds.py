@@ -28,5 +28,9 @@ def unwatched_osds(run: Path, daemons: Collection[str]) -> List[str]:
 
 def text_of(monitor: str, osds: Sequence[str], effect: str) -> str:
     """Return the warning about unwatched OSDs; `effect`: on the numbers."""
-    names = ", ".join([*osds[:_SHOWN], *(["..."] if len(osds) > _SHOWN else [])])
-    return f"{monitor} did not watch {several(len(osds), 'OSD')} of the cluster, so {effect}: {names}"
+    return f"{monitor} did not watch {several(len(osds), 'OSD')} of the cluster, so {effect}: {first_names(osds)}"
+
+
+def first_names(daemons: Sequence[str]) -> str:
+    """Return some names of daemons, for a warning."""
+    return ", ".join([*daemons[:_SHOWN], *(["..."] if len(daemons) > _SHOWN else [])])
