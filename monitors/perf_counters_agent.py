@@ -128,6 +128,17 @@ def closed():
     return next((path for paths in sockets().values() for path in paths if not os.access(path, os.W_OK)), None)
 
 
+def machine():
+    """Return a text that is the same for all agents that see the same sockets."""
+    boot = folder = ""
+    with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
+        boot = file.read().strip()
+    with contextlib.suppress(OSError):
+        status = os.stat(FOLDERS[0])
+        folder = f"{status.st_dev}:{status.st_ino}"
+    return boot + " " + folder
+
+
 def sample_osd(path, score):
     dump = ask(path, "perf dump")
     if not dump:
@@ -172,7 +183,8 @@ def sample(score, shared):
 
 
 def main(interval):
-    write_line({"version": 1, "t": round(time.time(), 3), "node": os.uname()[1], "interval": interval})
+    about = {"node": os.uname()[1], "machine": machine(), "interval": interval}
+    write_line({"version": 1, "t": round(time.time(), 3), **about})
     samples, scored, last, shared, reported = 0, None, False, {}, 0
     path = closed()
     if path:

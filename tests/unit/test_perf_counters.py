@@ -162,6 +162,36 @@ def test_a_gateway_that_ends_before_the_phase_does_is_named(tmp_path: Path) -> N
     assert warning == {"code": "monitor-limited", "text": f"{text}: client.g3, client.g4", "phase": "x"}
 
 
+def test_gateways_of_one_name_on_two_machines_are_two(tmp_path: Path) -> None:
+    """Two gateways with 100 requests a second; n3 is another name of the machine of n2, which is booted at 30."""
+    times = {"n1": range(0, 100, 10), "n2": range(3, 53, 10), "n3": range(55, 100, 10)}
+    header = {"version": 1, "interval": 10}
+    files: Dict[str, List[Dict[str, Any]]] = {}
+    for node, earlier in (("n1", 10**6), ("n2", 200), ("n3", 200)):
+        lines = [{**header, "t": T0 + times[node][0], "machine": "boot1 1:1" if node == "n1" else "boot2 1:1"}]
+        for t in times[node]:
+            counters = {"client.rgw.a": {"requests": earlier + 100 * t}, "osd.1": {"onode_hits": 100 * t}}
+            lines.append({"t": T0 + t, "d": counters if node != "n1" else {"client.rgw.a": counters["client.rgw.a"]}})
+        files[f"perf_counters.{node}/{node}.jsonl"] = lines
+    files["perf_counters.n2/n2.jsonl"].insert(4, {**header, "t": T0 + 33, "machine": "boot3 1:1"})
+    lines = made_of(archive(tmp_path, files), (5.0, 90.0))["phases"]["x"]["lines"]
+    values = {line["name"]: (line["value"], line["of"]) for line in lines}
+    assert values["onode_hits"] == (pytest.approx(100.0), "osd.1")
+    assert values["requests"] == (pytest.approx(200.0), "client.rgw.a on n1")
+
+
+def test_the_machine_is_where_the_sockets_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    machines = []
+    for name in ("one", "two", "one", "link"):
+        folder = tmp_path / name
+        if name == "link":
+            folder.symlink_to(tmp_path / "one")
+        folder.mkdir(exist_ok=True)
+        monkeypatch.setattr(perf_counters_agent, "FOLDERS", (str(folder),))
+        machines.append(perf_counters_agent.machine())
+    assert machines[0] == machines[2] == machines[3] != machines[1]
+
+
 def test_a_long_run_is_sampled_less_often(tmp_path: Path) -> None:
     assert (perf_counters.FINE, perf_counters.COARSER) == (perf_counters_agent.FINE, perf_counters_agent.COARSER)
     assert perf_counters.SELDOM == {"allocator_score": perf_counters_agent.SCORE}

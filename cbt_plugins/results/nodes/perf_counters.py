@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 from array import array
+from collections import Counter
 from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -149,23 +150,31 @@ def _files(run: Path, monitor: str) -> Iterator[Tuple[str, Path]]:
 
 
 def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, DaemonCounters]:
-    daemons: Dict[str, DaemonCounters] = {}
-    last_daemons: Dict[str, Iterable[str]] = {}  # node -> daemons of its last sample
+    """Return daemon -> counters; of gateways of one name on several machines: "client.rgw.a on NODE"."""
+    daemons: Dict[Tuple[str, str], DaemonCounters] = {}  # (name, "" or a gateway's node, the first one of its machine)
+    last_daemons: Dict[str, Iterable[Tuple[str, str]]] = {}  # node -> daemons of its last sample
+    machines: Dict[str, str] = {}  # as agents name them -> the first node
+    node_of_machine: Dict[str, str] = {}  # node -> the first node of its machine
     for node, path in _files(run.path, "perf_counters"):
         configured_interval, samples = INTERVAL, 0
         for line in numbered_lines(path, run.damage):
             if "version" in line:  # also where the monitor was connected anew
                 configured_interval, samples = float(line.get("interval") or INTERVAL), 0
+                # of a node that was booted again, the first line counts; earlier agents do not name the machine
+                node_of_machine.setdefault(node, machines.setdefault(str(line.get("machine")), node))
             elif "d" in line:
                 samples += 1
                 t = float(line["t"]) - offsets.get(node, 0.0)
                 interval = configured_interval * (COARSER if samples >= FINE else 1)
-                for daemon, values in (line["d"] or {}).items():
-                    daemons.setdefault(daemon, DaemonCounters()).add(t, values, interval)
-                last_daemons[node] = line["d"] or ()
-    for daemon in chain.from_iterable(last_daemons.values()):
-        daemons[daemon].agent_ended = True
-    return daemons
+                first_node = node_of_machine.get(node, node)
+                keys = {name: (name, "" if name.startswith("osd.") else first_node) for name in line["d"] or ()}
+                for name, key in keys.items():
+                    daemons.setdefault(key, DaemonCounters()).add(t, line["d"][name], interval)
+                last_daemons[node] = keys.values()
+    for key in chain.from_iterable(last_daemons.values()):
+        daemons[key].agent_ended = True
+    numbers = Counter(name for name, _ in daemons)
+    return {f"{name} on {node}" if numbers[name] > 1 else name: counters for (name, node), counters in daemons.items()}
 
 
 class _WindowValues:
