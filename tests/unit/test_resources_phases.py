@@ -70,6 +70,49 @@ def test_the_nodes_clock_is_the_heads(tmp_path: Path) -> None:
     assert of(tmp_path, (0.0, 20.0), offsets={"n1": 100.0})["daemons"][0]["cores"] == pytest.approx(0.5)
 
 
+def numbered(path: Path, step: float, first: int) -> None:
+    """Number the lines of each connection, and set the clock by `step` seconds before the line `first` of the file."""
+    lines = [json.loads(line) for line in path.read_text().splitlines()]
+    number = 0
+    for place, line in enumerate(lines):
+        number = 0 if "version" in line else number + 1
+        line["i"] = number
+        if place >= first:
+            line["t"] += step
+            for daemon in line.get("names", {}).get("d", {}).values():
+                daemon["since"] += step
+    path.write_text("".join(json.dumps(line) + "\n" for line in lines))
+
+
+@pytest.mark.parametrize("step", [-600.0, -12.0, 12.0, 600.0])
+def test_a_clock_that_is_set_moves_no_sample(tmp_path: Path, step: float) -> None:
+    """The clock of n1 is set in second 9; then its monitor is connected anew, at 30."""
+    made = Made(OSDS, busy=0.25, disks={"sda": (0.5, 10.0, 20.0)}, nets={"eth0": (5.0, 5.0)})
+    for begin in (0, 30):
+        path = write(tmp_path, "n1", made, begin=T0 + begin)
+    windows = ((0.0, 20.0), (5.0, 15.0), (30.0, 50.0), (0.0, 50.0))
+    before = [of(tmp_path, window) for window in windows]
+    numbered(path, step, 10)
+    assert [of(tmp_path, window) for window in windows] == before
+    assert before[0]["nodes"][0]["busy"] == 0.25 and before[3]["nodes"][0]["watched"] == 0.8
+    (node,) = resources.read_nodes(tmp_path, {})
+    assert node.clock == f"its clock was set by {step:+.0f} s: its samples are timed as if it had not been set"
+    (warning,) = resources.resource_warnings({"nodes": [{"node": "n1", "clock": node.clock}], "phases": {}}, [])
+    assert warning == {"code": "resources-gap", "text": f"n1: {node.clock}"}
+
+
+def test_lines_that_are_missing_do_not_set_the_clock(tmp_path: Path) -> None:
+    for damaged in ("", "{", '{"t": 1, "s": 1, "c": [], "i": %d}'):
+        path = write(tmp_path / f"n{len(damaged)}", "n1", Made(OSDS, busy=0.25))
+        numbered(path, 0.0, 0)
+        lines = path.read_text().splitlines()
+        lines[6:12] = [damaged % i if "%" in damaged else damaged for i in range(6, 12)]
+        path.write_text("\n".join(filter(None, lines)) + "\n")
+        (node,) = resources.read_nodes(tmp_path / f"n{len(damaged)}", {})
+        assert node.clock is None and node.damage
+        assert node.processors.rise(T0 + 12, T0 + 20)[0] == pytest.approx(8 * 2.0)
+
+
 def test_what_was_used_before_it_was_found_counts_from_its_start(tmp_path: Path) -> None:
     path = write(tmp_path, "n1", Made([("osd", "1", 0.0, 100, 9.0, 20.0)]))
     lines = [json.loads(line) for line in path.read_text().splitlines()]

@@ -200,7 +200,7 @@ def _of_one_zone(local_times: np.ndarray, interval: float) -> Tuple[np.ndarray, 
             times[i + 1 :] -= _HOUR
         else:
             text = f"its local time jumps by {steps[i]:+.0f} s, and the file has no zone behind that"
-            return times[: i + 1], text
+            return times[: i + 1], f"{text}: the rest of the file is left out"
     return times, None
 
 

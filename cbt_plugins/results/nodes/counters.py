@@ -15,7 +15,7 @@ import numpy as np
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.journal import lines_of
 from cbt_plugins.results.nodes.thread_groups import GROUPS, Looks
-from cbt_plugins.results.numbered_lines import LineOrder, with_following
+from cbt_plugins.results.numbered_lines import NUMBER, LineOrder, with_following
 
 Edges = Union[Sequence[float], np.ndarray]
 
@@ -131,7 +131,8 @@ class NodeSamples:
     daemons: List[DaemonSamples] = field(default_factory=list)
     disks: Dict[str, DiskSamples] = field(default_factory=dict)
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
-    clock: Optional[str] = None  # of collectl only: why its later lines are left out
+    clock: Optional[str] = None  # how its clock jumped, and what that does to the samples
+    clock_steps: List[float] = field(default_factory=list)  # seconds by which its clock was set
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
@@ -153,7 +154,7 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
                         if lines is not None:
                             lines.add_to(node, offset)
                         lines = None
-                        lines = _Lines(line) if line["version"] <= VERSION else None
+                        lines = _Lines(line, sum(node.clock_steps)) if line["version"] <= VERSION else None
                     elif lines is not None:
                         if order.gap:
                             lines.add_to(node, offset)
@@ -166,6 +167,10 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     if lines is not None:
         lines.add_to(node, offset)
     node.damage = tuple(order.note(path))
+    if node.clock_steps:
+        steps = [f"{step:+.0f} s" for step in node.clock_steps]
+        text = ", ".join([*steps[:_SHOWN], *(["..."] if len(steps) > _SHOWN else [])])
+        node.clock = f"its clock was set by {text}: its samples are timed as if it had not been set"
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
@@ -193,6 +198,10 @@ _COLUMNS = {
     "n": ("index", "rx_bytes", "rx_packets", "rx_drops", "tx_bytes", "tx_packets", "tx_drops"),
     "u": ("index", "name", "ms"),
 }
+#: seconds by which the clock and the seconds of a sample may differ; a longer interval may be as much
+_CLOCK_STEP = 2.0
+#: what a warning names
+_SHOWN = 5
 _INDEX, _TICKS, _RSS, _THREADS, _READ, _WRITTEN = range(6)
 #: /proc/diskstats counts sectors
 _SECTOR = 512
@@ -209,8 +218,11 @@ _WAITING = _CPU.index("iowait")
 class _Lines:
     """The lines of one connection, as columns: those of a day are many."""
 
-    def __init__(self, about: Mapping[str, Any]) -> None:
+    def __init__(self, about: Mapping[str, Any], clock_shift: float = 0.0) -> None:
         self._about = about
+        self._clock_shift, self._clock_steps = clock_shift, array("d")  # seconds by which the clock was set, in all
+        self._next: Optional[int] = None  # the number of the line behind the newest one
+        self._previous: Optional[float] = None  # time of the newest sample; None where lines behind it are missing
         float(about["interval"]), int(about["cpus"]), float(about["hz"])
         self._names: Dict[str, Dict[str, Any]] = {"d": {}, "k": {}, "n": {}, "t": {}}
         self._times, self._ticks = array("d"), array("d")
@@ -225,7 +237,7 @@ class _Lines:
 
     def again(self) -> _Lines:
         """Return a reader of the lines behind lost ones of the same connection: the growth in between is unknown."""
-        after = _Lines(self._about)
+        after = _Lines(self._about, self._clock_shift)
         after._names = self._names
         return after
 
@@ -233,16 +245,24 @@ class _Lines:
         """Add a line. Raises TypeError, ValueError, LookupError or AttributeError for a damaged one, of which nothing
         is added.
         """
-        names = [(self._names[kind], _names_of(kind, named)) for kind, named in (line.get("names") or {}).items()]
+        number = line.get(NUMBER)
+        if number is None or number != self._next:
+            self._previous = None
+        named = (line.get("names") or {}).items()
+        names = [(self._names[kind], _names_of(kind, of_kind, self._clock_shift)) for kind, of_kind in named]
         if "s" in line:
             self._take_sample(line)
         for names_of_kind, new in names:
             names_of_kind.update(new)
+        self._next = number + 1 if isinstance(number, int) else None
 
     def _take_sample(self, line: Mapping[str, Any]) -> None:
-        t, seconds, ticks = float(line["t"]), float(line["s"]), array("d", line["c"])
+        t, seconds, ticks = float(line["t"]) - self._clock_shift, float(line["s"]), array("d", line["c"])
         if len(ticks) != len(_CPU) or not math.isfinite(t + seconds):
             raise ValueError("not the processors of a node")
+        step = 0.0 if self._previous is None else t - self._previous - seconds
+        is_set = abs(step) > max(_CLOCK_STEP, float(self._about["interval"]))
+        t -= step if is_set else 0.0
         values: Dict[str, Tuple[array[float], int]] = {}
         for kind, columns in _COLUMNS.items():
             rows = line.get(kind) or ()
@@ -261,6 +281,10 @@ class _Lines:
             if shares
         ]
         # only now: of a damaged line nothing counts
+        self._previous = t
+        if is_set:
+            self._clock_shift += step
+            self._clock_steps.append(step)
         self._begin = t - seconds if self._begin is None else self._begin
         self._times.append(t)
         self._ticks.extend(ticks)
@@ -279,6 +303,7 @@ class _Lines:
         node.interval = max(float(about["interval"]), node.interval if node.boot else 0.0)
         node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
         node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
+        node.clock_steps += self._clock_steps
         node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
         if self._begin is None:
             return
@@ -355,15 +380,17 @@ class _Lines:
         return daemon
 
 
-def _names_of(kind: str, names: Mapping[str, Any]) -> Dict[str, Dict[str, Any]]:
+def _names_of(kind: str, names: Mapping[str, Any], clock_shift: float) -> Dict[str, Dict[str, Any]]:
     """Return the meaning of the indices in lines. Raises LookupError, TypeError, ValueError or AttributeError."""
     for about in names.values():
         if kind == "d":
-            str(about["class"]), str(about["id"]), int(about["pid"]), float(about["since"]), bool(about["io"])
+            str(about["class"]), str(about["id"]), int(about["pid"]), bool(about["io"])
             dict(about.get("disks") or {})
         else:
             str(about["name"])
-    return dict(names)
+    if kind != "d":
+        return dict(names)
+    return {index: {**about, "since": float(about["since"]) - clock_shift} for index, about in names.items()}
 
 
 def _spread(counter: Counter, edges: np.ndarray, at: np.ndarray, rises: np.ndarray) -> None:

@@ -145,10 +145,8 @@ def resource_warnings(
         if unrefused and phase["name"] not in watched and phase["window"]["end"] > phase["window"]["start"]:
             text = f"{_GAP}none of the {several(len(unrefused), 'node')}"
             warnings.append({"code": "resources-gap", "text": text, "phase": phase["name"]})
-    for node in (resources_section or {}).get("nodes", ()):
-        if node.get("clock"):
-            text = f"{node['node']}: {node['clock']}: the rest of the file is left out"
-            warnings.append({"code": "resources-gap", "text": text})
+    clocks = [node for node in (resources_section or {}).get("nodes", ()) if node.get("clock")]
+    warnings += [{"code": "resources-gap", "text": f"{node['node']}: {node['clock']}"} for node in clocks]
     unwatched = (resources_section or {}).get("unwatched")
     if unwatched:
         warnings.append({"code": "monitor-limited", "text": text_of("resources", unwatched, "OSDs have no sums")})
