@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import shutil
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
@@ -127,6 +128,32 @@ def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
     assert its is not None
     assert its.processors.watched_seconds((0, 2e9))[0] == pytest.approx(15 + 14)
     assert its.processors.rise(SECOND + 599, SECOND + 600)[0] == pytest.approx(1.30)
+
+
+def test_time_without_lines_is_not_watched(tmp_path: Path) -> None:
+    """Of the 15 s of the file, six lines are lost, then two."""
+    source = next((DATA / "collectl.node2").glob("*.cpu")).read_text()
+    head, *rows = source.split("\n2026")
+    whole = node("collectl.node2").processors
+    (tmp_path / "x.cpu").write_text("\n2026".join([head, *rows[:3], *rows[9:11], *rows[13:]]))
+    its = collectl.read_node(tmp_path, "x")
+    assert its is not None
+    for begin, end in ((-1, 2), (8, 10), (12, 14)):
+        edges = (SECOND + begin, SECOND + end)
+        assert its.processors.rise(*edges).tolist() == pytest.approx(whole.rise(*edges).tolist())
+    assert its.processors.watched_seconds((SECOND + 2, SECOND + 8, SECOND + 12)).tolist() == [0, 2]
+    assert its.processors.watched_seconds((0, 2e9))[0] == 15 - 6 - 2
+
+
+@pytest.mark.parametrize("damaged", ["\0\0\0\0" + "20261121 15:33:25", "20261121 15:33:2x", "20261141 15:33:25"])
+def test_a_line_without_a_time_is_left_out(tmp_path: Path, damaged: str) -> None:
+    source = next((DATA / "collectl.node2").glob("*.cpu")).read_text()
+    assert source.count("20261121 15:33:25") == 1
+    (tmp_path / "x.cpu").write_text(source.replace("20261121 15:33:25", damaged))
+    its = collectl.read_node(tmp_path, "x")
+    assert its is not None and its.processors.watched_seconds((0, 2e9))[0] == pytest.approx(15)
+    (tmp_path / "x.cpu").write_text(re.sub(r"(?m)^2026\S+ \S+", damaged, source))
+    assert collectl.read_node(tmp_path, "x") is None
 
 
 @pytest.mark.parametrize("name", ["empty", "raw"])

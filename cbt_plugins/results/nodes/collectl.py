@@ -6,6 +6,7 @@ import gzip
 import re
 import zlib
 from calendar import timegm
+from math import isfinite
 from pathlib import Path
 from time import strptime
 from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -25,6 +26,8 @@ _MOST = 1 << 30
 #: seconds by which collectl's idea of when a machine was booted differs between its nodes
 _NEAR = 1.0
 _HOUR = 3600.0
+#: intervals without a line that make a gap
+_LATE = 2.5
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 #: one table: its header's facts, the columns and a row of texts for each sample
@@ -38,7 +41,10 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamp
     """
     node, tables = NodeSamples(name, "collectl", 0.0), list(_tables(folder))
     for facts, columns, rows in tables:
-        node_times = np.array([_moment(columns, row) for row in rows])
+        timed = [(moment, row) for row in rows if (moment := _moment(columns, row)) is not None]
+        if not timed:
+            continue
+        node_times, rows = np.array([moment for moment, _ in timed]), [row for _, row in timed]
         interval = _interval(facts, node_times)
         if columns[0] != "UTC":
             node_times, clock = _of_one_zone(node_times, interval)
@@ -46,9 +52,12 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamp
         times = node_times - offset
         node.interval = max(node.interval, interval)
         node.cpus = int(facts.get("NumCPUs") or node.cpus)
-        values = _Values(columns, rows, np.full(len(rows), interval), times)
-        for read in (_processors, _disks, _interfaces):
-            read(node, values)
+        # of the time without lines, nothing is known
+        borders = [0, *(np.nonzero(np.diff(times) > _LATE * interval)[0] + 1), len(times)]
+        for first, end in zip(borders, borders[1:]):
+            values = _Values(columns, rows[first:end], np.full(end - first, interval), times[first:end])
+            for read in (_processors, _disks, _interfaces):
+                read(node, values)
         for net, speed in re.findall(r"(\S+?):(\d+)", facts.get("NetNames", "")):
             if net in node.interfaces:
                 node.interfaces[net].speed = int(speed)
@@ -210,9 +219,13 @@ def _east(facts: Mapping[str, str]) -> float:
     return (int(zone[1:3]) * _HOUR + int(zone[3:5]) * 60) * (-1 if zone[0] == "-" else 1)
 
 
-def _moment(columns: Sequence[str], row: Sequence[str]) -> float:
-    """Return the epoch seconds of a line; of local time taken for UTC."""
-    if columns[0] == "UTC":
-        return float(row[0])
-    seconds, _, part = row[1].partition(".")
-    return timegm(strptime(f"{row[0]} {seconds}", "%Y%m%d %H:%M:%S")) + float(f"0.{part or 0}")
+def _moment(columns: Sequence[str], row: Sequence[str]) -> Optional[float]:
+    """Return the epoch seconds of a line; of local time taken for UTC. None for a damaged line."""
+    try:
+        if columns[0] == "UTC":
+            moment = float(row[0])
+            return moment if isfinite(moment) else None
+        seconds, _, part = row[1].partition(".")
+        return timegm(strptime(f"{row[0]} {seconds}", "%Y%m%d %H:%M:%S")) + float(f"0.{part or 0}")
+    except (ValueError, IndexError):
+        return None
