@@ -310,6 +310,7 @@ def collectl(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     program.write_text(
         f"#!{sys.executable} -S\nimport os, pathlib, signal, subprocess, sys\nos.chdir({str(program.parent)!r})\n"
         "signal.signal(signal.SIGINT, signal.SIG_DFL)  # as the real one: what a shell runs beside it ignores it\n"
+        "os.write(os.open('starts', os.O_WRONLY | os.O_APPEND | os.O_CREAT), b'1')\n"
         "pathlib.Path('args').write_text('\\n'.join(sys.argv[1:]))\n"
         "child = subprocess.Popen(['sleep', '1000'])\n"
         "pathlib.Path('pids').write_text(f'{child.pid}\\n{os.getpid()}\\n')\nchild.wait()\n"
@@ -333,6 +334,16 @@ def test_collectl_ends_with_all_that_it_started(collectl: Path, tmp_path: Path) 
     assert all(map(running, pids))
     monitor.stop(str(tmp_path / "node"))
     assert not any(map(running, pids))
+
+
+def test_two_names_of_a_machine_start_one_collectl(collectl: Path, tmp_path: Path) -> None:
+    """At one time, as the names of a run do, and once again."""
+    monitor = Collectl({}, {**CLUSTER, "osds": [HERE, "localhost"]}, {})
+    for _ in range(2):
+        monitor.start(str(tmp_path / "node"))
+        pids = pids_of(collectl)
+    monitor.stop(str(tmp_path / "node"))
+    assert (collectl / "starts").read_text() == "1" and not any(map(running, pids))
 
 
 def test_collectl_gets_the_arguments_of_the_profile(collectl: Path, tmp_path: Path) -> None:
