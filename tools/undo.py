@@ -56,8 +56,9 @@ SCRATCH = (
 
 #: folders in which runs stand, by their names
 _PLACE = re.compile(r"results|[0-9]+|id-.*")
-#: levels below the target of a link that are searched for runs (those of a campaign are 6 below it), and their names
-_DEPTH, _MOST_ENTRIES = 7, 200_000
+#: places of runs below the target of a link: of one run, of an archive or a part of it, of a trial, of several of them
+_RUN = "results/*/id-*/"
+_PLACES = ("", "id-*/", "[0-9]*/id-*/", _RUN, f"*/{_RUN}", f"*/*/{_RUN}")
 
 log = logging.getLogger(__name__)
 
@@ -151,28 +152,16 @@ def _is_of_commits(folder: os.DirEntry[str]) -> bool:
 def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
     """Return whether a link may stand in the place of a journal, or of runs with open changes outside of the archive.
     """
-    target, own = os.path.realpath(link.path), os.path.realpath(archive)
+    target, own = Path(os.path.realpath(link.path)), Path(os.path.realpath(archive))
     if link.name == FILE:
         return True
-    if not os.path.exists(target):  # on a disk that is not mounted, for example
+    if not target.exists():  # on a disk that is not mounted, for example
+        log.warning("%s is a link to nothing: whether it hides runs is unknown", link.path)
         return _PLACE.fullmatch(link.name) is not None
-    if not os.path.isdir(target) or Path(own) in (Path(target), *Path(target).parents):
+    if not target.is_dir() or own in (target, *target.parents):
         return False
-    waiting, looked = [(target, 0)], 0
-    while waiting:
-        top, depth = waiting.pop()
-        try:
-            with os.scandir(top) as entries:
-                for entry in entries:
-                    looked += 1
-                    if looked > _MOST_ENTRIES or (entry.name == FILE and _may_be_open(Path(top))):
-                        return True
-                    if depth < _DEPTH and entry.path != own and entry.is_dir(follow_symlinks=False):
-                        waiting.append((entry.path, depth + 1))
-        except OSError:  # as in /var, a folder of others is no run of this user
-            if top == target:
-                return True
-    return False
+    hidden = (journal.parent for place in _PLACES for journal in target.glob(f"{place}{FILE}"))
+    return any(own not in folder.parents and _may_be_open(folder) for folder in hidden)
 
 
 def _may_be_open(folder: Path) -> bool:

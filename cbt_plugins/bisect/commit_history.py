@@ -126,6 +126,8 @@ class Worktree:
         if self._begun.exists():
             self.remove()
         if not (self.folder / ".git").exists():
+            if self.folder.exists() and any(self.folder.iterdir()):
+                raise GitError(f"{self.folder}: is not empty, and no checkout: move it, or give another folder with -a")
             self._begun.parent.mkdir(parents=True, exist_ok=True)
             self._begun.touch()
             # forced: its folder may be lost while its entry is there. No prune: it takes the user's own entries, too

@@ -441,6 +441,17 @@ def test_half_a_worktree_is_made_anew(world: World, tmp_path: Path) -> None:
     assert git(world.repo, "worktree", "list").count("\n") == 0 and not list(tmp_path.glob("tree*"))
 
 
+def test_a_folder_of_the_user_is_left_alone(world: World, tmp_path: Path) -> None:
+    tree = Worktree(world.repo, tmp_path / "tree")
+    (tmp_path / "tree").mkdir()
+    (tmp_path / "tree" / "mine.txt").write_text("notes")
+    for _ in range(2):
+        with pytest.raises(GitError, match="is not empty, and no checkout"):
+            tree.take(world.shas[2])
+        tree.remove()
+    assert (tmp_path / "tree" / "mine.txt").read_text() == "notes"
+
+
 @pytest.mark.parametrize("of_user", [["clone", "-q", "."], ["worktree", "add", "-q", "--detach"]])
 def test_a_checkout_of_the_user_is_left_alone(
     world: World, capsys: pytest.CaptureFixture[str], of_user: List[str]

@@ -234,6 +234,15 @@ def test_a_request_days_away_does_not_count(tmp_path: Path, away: int) -> None:
     assert warning.code == "bad-rows" and "not counted: 1 request" in warning.text
 
 
+def test_a_pause_of_hours_drops_no_phase(tmp_path: Path) -> None:
+    """Objects may be uploaded hours before they are read, and a cluster may fail for an hour."""
+    longer = made.steady("PUT", workers=2, seconds=30, latency=0.1, begin=0.0, size=1)
+    read = made.steady("GET", workers=2, seconds=10, latency=0.01, begin=2 * 3600.0, size=1)
+    (tmp_path / "x.csv").write_text(made.HEADER + "".join([*longer, *read]))
+    (record,) = read_imported(tmp_path / "x.csv")
+    assert value(record, "GET", "obj_per_s") == pytest.approx(200) and "bad-rows" not in codes(record)
+
+
 def test_what_is_nothing_of_warp_is_refused(tmp_path: Path) -> None:
     for text in ('{"v": 2, "commandline": "warp get"}', made.HEADER, "idx\tthread\top\tx\n"):
         (tmp_path / "x").write_text(text)

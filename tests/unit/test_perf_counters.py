@@ -180,6 +180,24 @@ def test_gateways_of_one_name_on_two_machines_are_two(tmp_path: Path) -> None:
     assert values["requests"] == (pytest.approx(200.0), "client.rgw.a on n1")
 
 
+def test_a_gateway_that_moves_to_another_machine_is_one(tmp_path: Path) -> None:
+    header, files = {"version": 1, "interval": 10}, {}
+    for node, times, lost in (("n2", range(310, 600, 10), 305), ("n1", range(0, 310, 10), 0)):
+        lines: List[Dict[str, Any]] = [{**header, "t": T0 + times[0], "machine": f"{node} 1:1"}]
+        lines += [{"t": T0 + t, "d": {"client.rgw.a": {"requests": 100 * (t - lost)}}} for t in times]
+        files[f"perf_counters.{node}/{node}.jsonl"] = lines
+    ((line,),) = (made_of(archive(tmp_path, files), (200.0, 500.0))["phases"]["x"]["lines"],)
+    assert (line["of"], line["value"]) == ("client.rgw.a", pytest.approx(100.0, rel=0.02))
+
+
+def test_a_daemon_that_was_seen_once_is_in_no_sum(tmp_path: Path) -> None:
+    lines: List[Dict[str, Any]] = [{"version": 1, "interval": 10, "t": T0}]
+    lines += [{"t": T0 + t, "d": {"client.rgw.a": {"requests": 100 * t}}} for t in range(0, 100, 10)]
+    lines[5]["d"]["client.admin"] = {"requests": 1}
+    files = {"perf_counters.n1/n1.jsonl": lines}
+    assert "left_out" not in made_of(archive(tmp_path, files), (5.0, 85.0))["phases"]["x"]
+
+
 def test_the_machine_is_where_the_sockets_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     machines = []
     for name in ("one", "two", "one", "link"):

@@ -131,18 +131,22 @@ def test_a_torn_line_and_a_second_start_of_collectl(tmp_path: Path) -> None:
 
 
 def test_time_without_lines_is_not_watched(tmp_path: Path) -> None:
-    """Of the 15 s of the file, six lines are lost, then two."""
+    """Of the 15 s of the file, six lines are lost. Lines of a busy node may be late: two are no gap."""
     source = next((DATA / "collectl.node2").glob("*.cpu")).read_text()
     head, *rows = source.split("\n2026")
     whole = node("collectl.node2").processors
-    (tmp_path / "x.cpu").write_text("\n2026".join([head, *rows[:3], *rows[9:11], *rows[13:]]))
+    (tmp_path / "x.cpu").write_text("\n2026".join([head, *rows[:3], *rows[9:]]))
     its = collectl.read_node(tmp_path, "x")
     assert its is not None
-    for begin, end in ((-1, 2), (8, 10), (12, 14)):
+    for begin, end in ((-1, 2), (8, 14)):
         edges = (SECOND + begin, SECOND + end)
         assert its.processors.rise(*edges).tolist() == pytest.approx(whole.rise(*edges).tolist())
-    assert its.processors.watched_seconds((SECOND + 2, SECOND + 8, SECOND + 12)).tolist() == [0, 2]
-    assert its.processors.watched_seconds((0, 2e9))[0] == 15 - 6 - 2
+    assert its.processors.watched_seconds((SECOND + 2, SECOND + 8)).tolist() == [0]
+    assert its.processors.watched_seconds((0, 2e9))[0] == 15 - 6
+    late = "\n2026".join([head, *rows[:3], *rows[5:]])
+    (tmp_path / "x.cpu").write_text(late)
+    its = collectl.read_node(tmp_path, "x")
+    assert its is not None and its.processors.rise(SECOND + 2, SECOND + 5)[0] > 0
 
 
 @pytest.mark.parametrize("damaged", ["\0\0\0\0" + "20261121 15:33:25", "20261121 15:33:2x", "20261141 15:33:25"])

@@ -33,6 +33,8 @@ from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable, read_unpacked
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
 
+#: share of a client's requests that may be left out for a wrong time; more of them are a pause
+_WRONG = 0.01
 #: the phase of all operations of a run: warp's run side by side
 PHASE = "warp"
 _MOVES = ("GET", "PUT", "MULTIPART")
@@ -226,14 +228,16 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
 
 
 def _near(frames: List[Frame]) -> Tuple[List[Frame], int]:
-    """Return the frames without seconds that hours separate from most others, and how many requests those have."""
+    """Return the frames without few seconds that hours separate from most, and how many requests those have."""
     parts = stretches(frames, APART)
     if len(parts) < 2:
         return frames, 0
     longest = max(parts, key=len)
     low, high = int(longest[0]), int(longest[-1]) + 1
     near = [split(split(frame, high)[0], low)[1] for frame in frames]
-    return near, _requests(frames) - _requests(near)
+    every = _requests(frames)
+    left_out = every - _requests(near)
+    return (near, left_out) if left_out <= _WRONG * every else (frames, 0)
 
 
 def _requests(frames: Sequence[Frame]) -> int:

@@ -26,8 +26,8 @@ _MOST = 1 << 30
 #: seconds by which collectl's idea of when a machine was booted differs between its nodes
 _NEAR = 1.0
 _HOUR = 3600.0
-#: intervals without a line that make a gap
-_LATE = 2.5
+#: intervals, and at least seconds, without a line that make a gap: times may be whole seconds, and a busy node is late
+_LATE, _LEAST_GAP = 2.5, 4.0
 _NUMBER = re.compile(r"-?\d+(\.\d+)?$")
 
 #: one table: its header's facts, the columns and a row of texts for each sample
@@ -53,7 +53,7 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamp
         node.interval = max(node.interval, interval)
         node.cpus = int(facts.get("NumCPUs") or node.cpus)
         # of the time without lines, nothing is known
-        borders = [0, *(np.nonzero(np.diff(times) > _LATE * interval)[0] + 1), len(times)]
+        borders = [0, *(np.nonzero(np.diff(times) > max(_LEAST_GAP, _LATE * interval))[0] + 1), len(times)]
         for first, end in zip(borders, borders[1:]):
             values = _Values(columns, rows[first:end], np.full(end - first, interval), times[first:end])
             for read in (_processors, _disks, _interfaces):

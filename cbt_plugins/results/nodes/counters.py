@@ -133,6 +133,7 @@ class NodeSamples:
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
     clock: Optional[str] = None  # how its clock jumped, and what that does to the samples
     clock_steps: List[float] = field(default_factory=list)  # seconds by which its clock was set
+    clock_back: float = 0.0  # seconds by which it was set back in all: what is behind a step keeps the clock before it
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
@@ -154,11 +155,13 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
                         if lines is not None:
                             lines.add_to(node, offset)
                         lines = None
-                        lines = _Lines(line, sum(node.clock_steps)) if line["version"] <= VERSION else None
+                        lines = _Lines(line, -node.clock_back) if line["version"] <= VERSION else None
                     elif lines is not None:
-                        if order.gap:
+                        forward = lines.step_of(line)
+                        if order.gap or forward > 0.0:
                             lines.add_to(node, offset)
                             lines = lines.again()
+                            node.clock_steps += [forward] if forward > 0.0 else []
                         lines.take(line)
                 except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
                     order.bad += 1  # it costs that line
@@ -170,7 +173,7 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     if node.clock_steps:
         steps = [f"{step:+.0f} s" for step in node.clock_steps]
         text = ", ".join([*steps[:_SHOWN], *(["..."] if len(steps) > _SHOWN else [])])
-        node.clock = f"its clock was set by {text}: its samples are timed as if it had not been set"
+        node.clock = f"its clock was set by {text}: samples near that may be in another phase than theirs"
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
@@ -220,7 +223,7 @@ class _Lines:
 
     def __init__(self, about: Mapping[str, Any], clock_shift: float = 0.0) -> None:
         self._about = about
-        self._clock_shift, self._clock_steps = clock_shift, array("d")  # seconds by which the clock was set, in all
+        self._clock_shift, self._clock_steps = clock_shift, array("d")  # seconds by which the clock was set back
         self._next: Optional[int] = None  # the number of the line behind the newest one
         self._previous: Optional[float] = None  # time of the newest sample; None where lines behind it are missing
         float(about["interval"]), int(about["cpus"]), float(about["hz"])
@@ -241,28 +244,33 @@ class _Lines:
         after._names = self._names
         return after
 
+    def step_of(self, line: Mapping[str, Any]) -> float:
+        """Return the seconds by which the clock was set before a line that follows the newest one; 0.0 if it was not.
+
+        A node that was paused looks as if its clock was set forward: of that time nothing is known.
+        """
+        if self._previous is None or "s" not in line or line.get(NUMBER) is None or line[NUMBER] != self._next:
+            return 0.0
+        step = float(line["t"]) - self._clock_shift - self._previous - float(line["s"])
+        return step if abs(step) > max(_CLOCK_STEP, float(self._about["interval"])) else 0.0
+
     def take(self, line: Mapping[str, Any]) -> None:
         """Add a line. Raises TypeError, ValueError, LookupError or AttributeError for a damaged one, of which nothing
         is added.
         """
-        number = line.get(NUMBER)
-        if number is None or number != self._next:
-            self._previous = None
+        number, step = line.get(NUMBER), self.step_of(line)
         named = (line.get("names") or {}).items()
         names = [(self._names[kind], _names_of(kind, of_kind, self._clock_shift)) for kind, of_kind in named]
         if "s" in line:
-            self._take_sample(line)
+            self._take_sample(line, step)
         for names_of_kind, new in names:
             names_of_kind.update(new)
         self._next = number + 1 if isinstance(number, int) else None
 
-    def _take_sample(self, line: Mapping[str, Any]) -> None:
-        t, seconds, ticks = float(line["t"]) - self._clock_shift, float(line["s"]), array("d", line["c"])
+    def _take_sample(self, line: Mapping[str, Any], step: float) -> None:
+        t, seconds, ticks = float(line["t"]) - self._clock_shift - step, float(line["s"]), array("d", line["c"])
         if len(ticks) != len(_CPU) or not math.isfinite(t + seconds):
             raise ValueError("not the processors of a node")
-        step = 0.0 if self._previous is None else t - self._previous - seconds
-        is_set = abs(step) > max(_CLOCK_STEP, float(self._about["interval"]))
-        t -= step if is_set else 0.0
         values: Dict[str, Tuple[array[float], int]] = {}
         for kind, columns in _COLUMNS.items():
             rows = line.get(kind) or ()
@@ -282,7 +290,7 @@ class _Lines:
         ]
         # only now: of a damaged line nothing counts
         self._previous = t
-        if is_set:
+        if step:
             self._clock_shift += step
             self._clock_steps.append(step)
         self._begin = t - seconds if self._begin is None else self._begin
@@ -304,6 +312,7 @@ class _Lines:
         node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
         node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
         node.clock_steps += self._clock_steps
+        node.clock_back = -self._clock_shift
         node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
         if self._begin is None:
             return

@@ -5,7 +5,6 @@ from __future__ import annotations
 import contextlib
 import json
 from array import array
-from collections import Counter
 from itertools import chain
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
@@ -58,7 +57,7 @@ class CounterSeries:
 
     def meets(self, window: Window) -> bool:
         """Return whether a part of a window is between the first sample and the last one."""
-        return bool(window[1] > self._times[0] and window[0] < self._times[-1])
+        return bool(len(self._times) > 1 and window[1] > self._times[0] and window[0] < self._times[-1])
 
     def at(self, window: Window) -> Optional[np.ndarray]:
         """Return the values at the start and the end of a window: (2, columns); None without samples near both."""
@@ -91,6 +90,23 @@ class DaemonCounters:
                     cells.extend(array("d", row))
                     numbers.append(number)
                     self._samples[name] = named
+
+    @property
+    def span(self) -> Window:
+        """The times of the first and the last sample."""
+        return min(self._times), max(self._times)
+
+    def extend(self, other: DaemonCounters) -> None:
+        """Add the samples of another file, or of another machine."""
+        number = len(self._times)
+        self._times += other._times
+        self._intervals += other._intervals
+        self.agent_ended = other.agent_ended
+        for name, (columns, numbers, cells) in other._samples.items():
+            mine = self._samples.setdefault(name, (columns, array("I"), array("d")))
+            if mine[0] == columns:
+                mine[1].extend(number + n for n in numbers)
+                mine[2].extend(cells)
 
     @property
     def names(self) -> List[str]:
@@ -173,8 +189,18 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
                 last_daemons[node] = keys.values()
     for key in chain.from_iterable(last_daemons.values()):
         daemons[key].agent_ended = True
-    numbers = Counter(name for name, _ in daemons)
-    return {f"{name} on {node}" if numbers[name] > 1 else name: counters for (name, node), counters in daemons.items()}
+    counters_by_name: Dict[str, List[Tuple[str, DaemonCounters]]] = {}
+    for (name, node), counters in sorted(daemons.items(), key=lambda item: item[1].span):
+        of_name = counters_by_name.setdefault(name, [])
+        if of_name and of_name[-1][1].span[1] <= counters.span[0]:  # it moved
+            of_name[-1][1].extend(counters)
+        else:
+            of_name.append((node, counters))
+    return {
+        f"{name} on {node}" if len(of_name) > 1 else name: counters
+        for name, of_name in counters_by_name.items()
+        for node, counters in of_name
+    }
 
 
 class _WindowValues:
