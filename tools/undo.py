@@ -156,7 +156,7 @@ def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
     if link.name == FILE:
         return True
     if not target.exists():  # on a disk that is not mounted, for example
-        log.warning("%s is a link to nothing: whether it hides runs is unknown", link.path)
+        warn(f"{link.path} is a link to nothing: whether it hides runs is unknown")
         return _PLACE.fullmatch(link.name) is not None
     if not target.is_dir() or own in (target, *target.parents):
         return False

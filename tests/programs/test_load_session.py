@@ -231,15 +231,18 @@ def test_readers_start_first_and_end_when_the_writers_have(start: Starter) -> No
     assert ends["writer"].started is not None and ends["writer"].started >= session.go_at
 
 
-def test_a_reader_that_was_ended_has_not_died(start: Starter) -> None:
-    """Seen between its end and that of a slower one: warp ends with signal 15 when it is told to end."""
-    shell = f"{sys.executable} {FAKE} --rows 20; trap 'sleep 3; exit 0' TERM; while :; do sleep 0.1; done"
+def test_a_reader_that_was_ended_has_not_died(start: Starter, tmp_path: Path) -> None:
+    """Seen between its end and that of another one: warp ends with signal 15 when it is told to end."""
+    until_seen = f"until [ -e {tmp_path}/seen ]; do sleep 0.1; done; exit 0"
+    shell = f"{sys.executable} {FAKE} --rows 20; trap '{until_seen}' TERM; while :; do sleep 0.1; done"
     killed, slow = job("killed", "--duration", "1000s", start="early"), job("slow", start="early")
     session = start(killed, job("writer", "--rows", "20"), replace(slow, argv=("sh", "-c", shell)))
     seen: List[Mapping[str, Optional[int]]] = []
 
     def over() -> bool:
         seen.extend(beat.exits for beat in session.beats(0.2) if beat.states["killed"] == "done")
+        if seen:
+            (tmp_path / "seen").touch()
         if session.go_at is None and session.all_ready:
             session.go()
         return session.over

@@ -96,13 +96,13 @@ class DaemonCounters:
         """The times of the first and the last sample."""
         return min(self._times), max(self._times)
 
-    def extend(self, other: DaemonCounters) -> None:
+    def extend(self, later: DaemonCounters) -> None:
         """Add the samples of another file, or of another machine."""
         number = len(self._times)
-        self._times += other._times
-        self._intervals += other._intervals
-        self.agent_ended = other.agent_ended
-        for name, (columns, numbers, cells) in other._samples.items():
+        self._times += later._times
+        self._intervals += later._intervals
+        self.agent_ended = later.agent_ended
+        for name, (columns, numbers, cells) in later._samples.items():
             mine = self._samples.setdefault(name, (columns, array("I"), array("d")))
             if mine[0] == columns:
                 mine[1].extend(number + n for n in numbers)
