@@ -119,6 +119,8 @@ _ALL = (
     WarningKind("generator-bound", "the load generator was the limit", caps=_OF_LOAD, hides_worse=True),
     WarningKind("resources-gap", "the samples of a node have gaps", forbids_verdict_on=_OF_NODES),
     WarningKind("monitor-limited", "a monitor could not watch all of its targets"),
+    # so in each failure of an OSD
+    _info("counters-of-others", "daemons were not there at an end of a phase, so sums of perf_counters lack them"),
     WarningKind("throttled", "a daemon was stopped by the CPU limit of its cgroup"),
     WarningKind("swapping", "a node swapped memory"),
     WarningKind("spillover", "RocksDB data spilled over to the slow device"),

@@ -159,7 +159,7 @@ def test_a_gateway_that_ends_before_the_phase_does_is_named(tmp_path: Path) -> N
         assert left_out_of(folder, (begin, end)) == (200.0, ["client.g4"])
     (warning,) = counter_warnings(made_of(folder, (0.0, 450.0)))
     text = "perf_counters has no sample of 2 daemons near the start or the end of the phase, so sums are of the others"
-    assert warning == {"code": "monitor-limited", "text": f"{text}: client.g3, client.g4", "phase": "x"}
+    assert warning == {"code": "counters-of-others", "text": f"{text}: client.g3, client.g4", "phase": "x"}
 
 
 def test_gateways_of_one_name_on_two_machines_are_two(tmp_path: Path) -> None:

@@ -296,7 +296,7 @@ def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[
         if left_out:
             text = f"perf_counters has no sample of {several(len(left_out), 'daemon')} near the start or the end of"
             text = f"{text} the phase, so sums are of the others: {first_names(left_out)}"
-            yield {"code": "monitor-limited", "text": text, "phase": phase}
+            yield {"code": "counters-of-others", "text": text, "phase": phase}
         of = {line["name"]: line for line in numbers["lines"] if line["class"] == "osd"}
         slow = of.get("slow_used_bytes")
         if slow and slow["end"] - slow["start"] > SPILLED:
