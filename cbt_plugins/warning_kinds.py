@@ -259,11 +259,14 @@ def _takes(patterns: Tuple[str, ...], metric: str) -> bool:
 def hides_worse(base: Iterable[str], new: Iterable[str], lower_is_better: bool) -> bool:
     """Return whether limits of the load may be what makes the new side worse, by their codes on each side.
 
-    The codes are those that cap the metric. A limit that both sides have makes neither of them worse. Less load lowers
-    latencies: of a base with a limit that the new side does not have, too.
+    The codes are those that cap the metric. Less load lowers latencies: of a base with a limit that the new side does
+    not have, too.
     """
-    only_base, only_new = set(base) - set(new), set(new) - set(base)
-    return bool({code for code in only_new if KINDS[code].hides_worse} or (lower_is_better and only_base))
+    limits_of_base, limits_of_new = set(base), set(new)
+    own = {code for code in limits_of_base | limits_of_new if KINDS[code].hides_worse}
+    if lower_is_better:
+        return bool(own or limits_of_base - limits_of_new)
+    return bool(own & limits_of_new)
 
 
 @dataclass(frozen=True)

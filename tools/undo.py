@@ -155,11 +155,15 @@ def _hides_runs(link: os.DirEntry[str], archive: Path) -> bool:
     target, own = Path(os.path.realpath(link.path)), Path(os.path.realpath(archive))
     if link.name == FILE:
         return True
-    if not target.exists():  # on a disk that is not mounted, for example
-        warn(f"{link.path} is a link to nothing: whether it hides runs is unknown")
-        return _PLACE.fullmatch(link.name) is not None
-    if not target.is_dir() or own in (target, *target.parents):
+    if not os.path.exists(target):  # on a disk that is not mounted, for example
+        if _PLACE.fullmatch(link.name):
+            return True
+        warn(f"{link.path} is a link to nothing that can be seen: whether it hides runs is unknown")
         return False
+    if not os.path.isdir(target) or own in (target, *target.parents):
+        return False
+    if not os.access(target, os.R_OK | os.X_OK):
+        return True
     hidden = (journal.parent for place in _PLACES for journal in target.glob(f"{place}{FILE}"))
     return any(own not in folder.parents and _may_be_open(folder) for folder in hidden)
 

@@ -126,7 +126,7 @@ class Worktree:
         if self._begun.exists():
             self.remove()
         if not (self.folder / ".git").exists():
-            if self.folder.exists() and any(self.folder.iterdir()):
+            if self.folder.exists() and not (self.folder.is_dir() and not any(self.folder.iterdir())):
                 raise GitError(f"{self.folder}: is not empty, and no checkout: move it, or give another folder with -a")
             self._begun.parent.mkdir(parents=True, exist_ok=True)
             self._begun.touch()

@@ -74,10 +74,6 @@ class CampaignRun:
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()
         while not state.needs_no_more_blocks and not self.enough(state):
-            if state.unmatched_keys:  # else rows that were not meant would share alpha, and decide
-                patterns = ", ".join(state.unmatched_keys)
-                file = self.schedule.config.file
-                raise CampaignError(f"{file}: no row matches the key {patterns}: mend `keys:`, and use a new folder")
             for planned in self.schedule.block(state.blocks + 1):
                 self._trial(planned, journal)
             state = self._evaluated()
@@ -88,10 +84,14 @@ class CampaignRun:
         return state
 
     def _evaluated(self) -> Evaluation:
+        """Return the state of now. Raises CampaignError for a key without a row: other rows would share its alpha."""
         state = evaluate(self.schedule)
         write_json(self.schedule.folder / "status.json", data(state))
         if state.compared:
             write_whole(self.schedule.folder / "campaign.html", page(state))
+        if state.unmatched_keys:
+            keys, file = ", ".join(state.unmatched_keys), self.schedule.config.file
+            raise CampaignError(f"{file}: no row matches the key {keys}: mend `keys:`, and use a new folder")
         return state
 
     def _trial(self, planned: PlannedTrial, journal: Journal) -> None:

@@ -200,7 +200,7 @@ def test_links_and_checkouts_without_open_changes_are_no_errors(
     assert main(["undo", str(archive)]) == 1
     said = capsys.readouterr().err
     assert f"Error: {archive}/parent is a link: its open changes" in said
-    assert f"{archive}/notes is a link to nothing: whether it hides runs is unknown" in said
+    assert f"{archive}/notes is a link to nothing that can be seen: whether it hides runs is unknown" in said
     assert main(["undo", str(elsewhere)]) == 0
     assert main(["undo", str(archive)]) == 0
     assert "no run of this archive" in capsys.readouterr().out

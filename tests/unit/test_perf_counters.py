@@ -155,8 +155,11 @@ def test_a_gateway_that_ends_before_the_phase_does_is_named(tmp_path: Path) -> N
     assert left_out_of(folder, (0.0, 300.0)) == (400.0, None)
     assert left_out_of(folder, (0.0, 340.0)) == (300.0, ["client.g3"])
     assert left_out_of(folder, (310.0, 400.0)) == (300.0, None)  # it is down, and its node was watched
-    for begin, end in ((310.0, 450.0), (500.0, 700.0)):
-        assert left_out_of(folder, (begin, end)) == (200.0, ["client.g4"])
+    assert left_out_of(folder, (310.0, 450.0)) == (200.0, ["client.g4"])
+    assert left_out_of(folder, (500.0, 700.0)) == (200.0, None)
+    (warning,) = counter_warnings(made_of(folder, (500.0, 700.0)))
+    text = "perf_counters no longer watched 1 daemon, so sums are of the others: client.g4"
+    assert warning == {"code": "monitor-limited", "text": text, "phase": "x"}
     (warning,) = counter_warnings(made_of(folder, (0.0, 450.0)))
     text = "perf_counters has no sample of 2 daemons near the start or the end of the phase, so sums are of the others"
     assert warning == {"code": "counters-of-others", "text": f"{text}: client.g3, client.g4", "phase": "x"}

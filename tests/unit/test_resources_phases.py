@@ -96,7 +96,8 @@ def test_a_clock_that_is_set_back_moves_no_sample(tmp_path: Path, step: float) -
     assert [of(tmp_path, window) for window in windows] == before
     assert before[0]["nodes"][0]["busy"] == 0.25 and before[3]["nodes"][0]["watched"] == 0.8
     (node,) = resources.read_nodes(tmp_path, {})
-    assert node.clock == f"its clock was set by {step:+.0f} s: samples near that may be in another phase than theirs"
+    text = f"its clock was set by {step:+.0f} s, or it was paused: samples may be in another phase than theirs"
+    assert node.clock == text
     (warning,) = resources.resource_warnings({"nodes": [{"node": "n1", "clock": node.clock}], "phases": {}}, [])
     assert warning == {"code": "resources-gap", "text": f"n1: {node.clock}"}
 
@@ -113,6 +114,19 @@ def test_nothing_is_known_of_the_time_by_which_a_clock_is_set_forward(tmp_path: 
     assert while_set["busy"] == 0.25 and while_set["watched"] == pytest.approx(8.0 / (8.0 + step), abs=1e-3)
     (node,) = resources.read_nodes(tmp_path, {})
     assert node.clock and f"its clock was set by {step:+.0f} s" in node.clock
+
+
+@pytest.mark.parametrize("step", [-600.0, 600.0])
+def test_a_clock_that_is_set_and_mended_is_right_again(tmp_path: Path, step: float) -> None:
+    """It is set in second 5, and mended in second 12."""
+    path = write(tmp_path, "n1", Made(OSDS, busy=0.25))
+    numbered(path, step, 6)
+    numbered(path, -step, 13)
+    for window in ((0.0, 4.0), (13.0, 16.0), (17.0, 20.0)):
+        (seen,) = of(tmp_path, window)["nodes"]
+        assert (seen["watched"], seen["busy"]) == (1.0, 0.25)
+    (node,) = resources.read_nodes(tmp_path, {})
+    assert node.clock_steps == [step, -step]
 
 
 def test_lines_that_are_missing_do_not_set_the_clock(tmp_path: Path) -> None:

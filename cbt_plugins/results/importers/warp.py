@@ -33,8 +33,8 @@ from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable, read_unpacked
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
 
-#: share of a client's requests that may be left out for a wrong time; more of them are a pause
-_WRONG = 0.01
+#: requests of a client, and a share of them, that may be left out for a wrong time; more of them are a pause
+_WRONG_REQUESTS, _WRONG_SHARE = 10, 0.01
 #: the phase of all operations of a run: warp's run side by side
 PHASE = "warp"
 _MOVES = ("GET", "PUT", "MULTIPART")
@@ -202,6 +202,9 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
         if far:
             text = f"more than an hour from most of its requests, and not counted: {several(far, 'request')}"
             warnings.append(ResultWarning("bad-rows", f"{path.name}: {text}"))
+        if any(len(stretches(client_frames, APART)) > 1 for client_frames, _ in by_name.values()):
+            text = "no request for more than an hour; the rates of an operation are over all of its time"
+            warnings.append(ResultWarning("stall", f"{path.name}: {text}"))
         if reduced.bad:
             warnings.append(ResultWarning("bad-rows", f"{path.name}: {reduced.bad} lines are not rows"))
     stages = _stages(clients)
@@ -237,7 +240,7 @@ def _near(frames: List[Frame]) -> Tuple[List[Frame], int]:
     near = [split(split(frame, high)[0], low)[1] for frame in frames]
     every = _requests(frames)
     left_out = every - _requests(near)
-    return (near, left_out) if left_out <= _WRONG * every else (frames, 0)
+    return (near, left_out) if left_out <= max(_WRONG_REQUESTS, _WRONG_SHARE * every) else (frames, 0)
 
 
 def _requests(frames: Sequence[Frame]) -> int:

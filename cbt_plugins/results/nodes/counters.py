@@ -133,7 +133,7 @@ class NodeSamples:
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
     clock: Optional[str] = None  # how its clock jumped, and what that does to the samples
     clock_steps: List[float] = field(default_factory=list)  # seconds by which its clock was set
-    clock_back: float = 0.0  # seconds by which it was set back in all: what is behind a step keeps the clock before it
+    clock_state: Tuple[float, float] = (0.0, 0.0)  # seconds that are taken from its times; that it was set ahead
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
@@ -155,13 +155,12 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
                         if lines is not None:
                             lines.add_to(node, offset)
                         lines = None
-                        lines = _Lines(line, -node.clock_back) if line["version"] <= VERSION else None
+                        lines = _Lines(line, node.clock_state) if line["version"] <= VERSION else None
                     elif lines is not None:
-                        forward = lines.step_of(line)
-                        if order.gap or forward > 0.0:
+                        step = lines.step_of(line)
+                        if order.gap or lines.moves_by(step):
                             lines.add_to(node, offset)
-                            lines = lines.again()
-                            node.clock_steps += [forward] if forward > 0.0 else []
+                            lines = lines.again(step)
                         lines.take(line)
                 except (TypeError, ValueError, LookupError, AttributeError, OverflowError):
                     order.bad += 1  # it costs that line
@@ -173,7 +172,7 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
     if node.clock_steps:
         steps = [f"{step:+.0f} s" for step in node.clock_steps]
         text = ", ".join([*steps[:_SHOWN], *(["..."] if len(steps) > _SHOWN else [])])
-        node.clock = f"its clock was set by {text}: samples near that may be in another phase than theirs"
+        node.clock = f"its clock was set by {text}, or it was paused: samples may be in another phase than theirs"
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
@@ -221,9 +220,10 @@ _WAITING = _CPU.index("iowait")
 class _Lines:
     """The lines of one connection, as columns: those of a day are many."""
 
-    def __init__(self, about: Mapping[str, Any], clock_shift: float = 0.0) -> None:
+    def __init__(self, about: Mapping[str, Any], clock_state: Tuple[float, float] = (0.0, 0.0)) -> None:
         self._about = about
-        self._clock_shift, self._clock_steps = clock_shift, array("d")  # seconds by which the clock was set back
+        self._clock_shift, self._clock_ahead = clock_state
+        self._clock_steps = array("d")
         self._next: Optional[int] = None  # the number of the line behind the newest one
         self._previous: Optional[float] = None  # time of the newest sample; None where lines behind it are missing
         float(about["interval"]), int(about["cpus"]), float(about["hz"])
@@ -238,11 +238,31 @@ class _Lines:
         self._throttled: Dict[str, List[Tuple[float, int, int]]] = {}
         self._looks: List[Tuple[int, float]] = []  # number of the sample, seconds since the look before
 
-    def again(self) -> _Lines:
-        """Return a reader of the lines behind lost ones of the same connection: the growth in between is unknown."""
-        after = _Lines(self._about, self._clock_shift)
+    def again(self, step: float = 0.0) -> _Lines:
+        """Return a reader of the lines behind lost ones of the same connection, or behind a step of its clock: the
+        growth in between is unknown.
+        """
+        shift, ahead, _ = self._clock_after(step)
+        after = _Lines(self._about, (shift, ahead))
         after._names = self._names
+        after._clock_steps.extend([step] if step else [])
         return after
+
+    def moves_by(self, step: float) -> bool:
+        """Return whether the lines behind a step of the clock are not timed as if it had not been set."""
+        return self._clock_after(step)[2] != 0.0
+
+    def _clock_after(self, step: float) -> Tuple[float, float, float]:
+        """Return the seconds that are taken from times, the seconds ahead, and by how much later times jump.
+
+        A clock that is set back keeps the time before it, so that no time comes twice, until it is set forward again.
+        What was set ahead before was wrong, and is only mended.
+        """
+        if step > 0.0:
+            mended = min(step, -self._clock_shift)
+            return self._clock_shift + mended, self._clock_ahead + step - mended, step - mended
+        returned = min(-step, self._clock_ahead)
+        return self._clock_shift + step + returned, self._clock_ahead - returned, -returned
 
     def step_of(self, line: Mapping[str, Any]) -> float:
         """Return the seconds by which the clock was set before a line that follows the newest one; 0.0 if it was not.
@@ -268,7 +288,8 @@ class _Lines:
         self._next = number + 1 if isinstance(number, int) else None
 
     def _take_sample(self, line: Mapping[str, Any], step: float) -> None:
-        t, seconds, ticks = float(line["t"]) - self._clock_shift - step, float(line["s"]), array("d", line["c"])
+        shift, ahead, _ = self._clock_after(step)
+        t, seconds, ticks = float(line["t"]) - shift, float(line["s"]), array("d", line["c"])
         if len(ticks) != len(_CPU) or not math.isfinite(t + seconds):
             raise ValueError("not the processors of a node")
         values: Dict[str, Tuple[array[float], int]] = {}
@@ -291,7 +312,7 @@ class _Lines:
         # only now: of a damaged line nothing counts
         self._previous = t
         if step:
-            self._clock_shift += step
+            self._clock_shift, self._clock_ahead = shift, ahead
             self._clock_steps.append(step)
         self._begin = t - seconds if self._begin is None else self._begin
         self._times.append(t)
@@ -312,7 +333,7 @@ class _Lines:
         node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
         node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
         node.clock_steps += self._clock_steps
-        node.clock_back = -self._clock_shift
+        node.clock_state = self._clock_shift, self._clock_ahead
         node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
         if self._begin is None:
             return

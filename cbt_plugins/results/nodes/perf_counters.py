@@ -55,9 +55,14 @@ class CounterSeries:
         self._levels = np.insert(levels, late + 1, levels[late], axis=0)
         self._edges = np.insert(times, late + 1, (times - intervals)[late + 1])
 
+    @property
+    def lasts(self) -> bool:
+        """Whether it was seen more than once, as what a program of a moment has is not."""
+        return len(self._times) > 1
+
     def meets(self, window: Window) -> bool:
         """Return whether a part of a window is between the first sample and the last one."""
-        return bool(len(self._times) > 1 and window[1] > self._times[0] and window[0] < self._times[-1])
+        return bool(window[1] > self._times[0] and window[0] < self._times[-1])
 
     def at(self, window: Window) -> Optional[np.ndarray]:
         """Return the values at the start and the end of a window: (2, columns); None without samples near both."""
@@ -97,7 +102,7 @@ class DaemonCounters:
         return min(self._times), max(self._times)
 
     def extend(self, later: DaemonCounters) -> None:
-        """Add the samples of another file, or of another machine."""
+        """Add the samples that another machine has of the daemon."""
         number = len(self._times)
         self._times += later._times
         self._intervals += later._intervals
@@ -149,8 +154,9 @@ def counters_of_phases(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) ->
     numbers_of_phase: Dict[str, Any] = {}
     for name, values in zip(windows, _values_at(daemons, list(windows.values()))):
         numbers: Dict[str, Any] = {"lines": list(_lines(values)), "backlog": _backlog_in(backlog, values.window)}
-        if numbers["lines"] and values.left_out:
-            numbers["left_out"] = list(values.left_out)
+        for reason, daemons_without in (("left_out", values.left_out), ("unwatched", values.unwatched)):
+            if numbers["lines"] and daemons_without:
+                numbers[reason] = list(daemons_without)
         if numbers["lines"] or numbers["backlog"]:
             numbers_of_phase[name] = numbers
     unwatched = unwatched_osds(run.path, daemons)
@@ -192,7 +198,7 @@ def _daemons(run: ArchivedRun, offsets: Mapping[str, float]) -> Dict[str, Daemon
     counters_by_name: Dict[str, List[Tuple[str, DaemonCounters]]] = {}
     for (name, node), counters in sorted(daemons.items(), key=lambda item: item[1].span):
         of_name = counters_by_name.setdefault(name, [])
-        if of_name and of_name[-1][1].span[1] <= counters.span[0]:  # it moved
+        if of_name and of_name[-1][1].span[1] - counters.span[0] <= INTERVAL:  # it moved
             of_name[-1][1].extend(counters)
         else:
             of_name.append((node, counters))
@@ -209,7 +215,9 @@ class _WindowValues:
     def __init__(self, window: Window) -> None:
         self.window = window
         self.by_name: Dict[Tuple[str, str], Dict[str, np.ndarray]] = {}  # (class of daemons, name) -> daemon -> values
-        self.left_out: Dict[str, None] = {}  # daemons of the window without values: a sum lacks them
+        # daemons without values, which sums lack: they were down near an end of the window, or nobody watched them
+        self.left_out: Dict[str, None] = {}
+        self.unwatched: Dict[str, None] = {}
 
 
 def _values_at(daemons: Mapping[str, DaemonCounters], windows: Sequence[Window]) -> List[_WindowValues]:
@@ -223,7 +231,9 @@ def _values_at(daemons: Mapping[str, DaemonCounters], windows: Sequence[Window])
                 at = series.at(values.window)
                 if at is not None:
                     values.by_name.setdefault((daemon_class, name), {})[daemon] = at
-                elif series.meets(values.window) or counters.is_lost_in(values.window):
+                elif counters.is_lost_in(values.window):
+                    values.unwatched[daemon] = None
+                elif series.lasts and series.meets(values.window):
                     values.left_out[daemon] = None
     return values_of_windows
 
@@ -292,6 +302,10 @@ def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[
         text = text_of("perf_counters", unwatched, "sums are of the others")
         yield {"code": "monitor-limited", "text": text}
     for phase, numbers in (counters_section or {"phases": {}})["phases"].items():
+        lost = numbers.get("unwatched")
+        if lost:
+            text = f"perf_counters no longer watched {several(len(lost), 'daemon')}, so sums are of the others"
+            yield {"code": "monitor-limited", "text": f"{text}: {first_names(lost)}", "phase": phase}
         left_out = numbers.get("left_out")
         if left_out:
             text = f"perf_counters has no sample of {several(len(left_out), 'daemon')} near the start or the end of"
