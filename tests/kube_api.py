@@ -22,7 +22,8 @@ from pathlib import Path
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import parse_qs
 
-from kube_exec import ERROR, accepted, failure, serve
+import kube_exec
+import kube_spdy
 from kube_objects import (
     OF_CLUSTER,
     PROTOBUF,
@@ -83,6 +84,7 @@ class KubeApi:
         self.workloads: Dict[str, Workload] = {}  # deployment or bare pod -> what it runs
         self.execs: List[Exec] = []
         self.requests: List[str] = []
+        self.protocols: Set[str] = set()  # of all `exec`
         self.used: Set[Right] = set()
         #: a Kubernetes node -> what runs in a pod that a DaemonSet, a Job or a manifest makes there
         self.on_node: Callable[[str], Workload] = lambda node: Workload(list)
@@ -466,11 +468,12 @@ class _Handler(BaseHTTPRequestHandler):
     # ---- exec ----
 
     def _exec(self, pod: Object, query: Dict[str, List[str]]) -> None:
-        web = accepted(self)
-        if web is None:
-            return self._fail(400, "BadRequest", "exec needs a WebSocket here")
-        workload = self.server_api.workloads[pod["metadata"]["annotations"]["test/owner"]]
         wants_input = query.get("stdin") == ["true"]
+        channels = kube_exec.accepted(self) or kube_spdy.accepted(self, wants_input)
+        if channels is None:
+            return self._fail(400, "BadRequest", "exec needs a WebSocket or SPDY/3.1")
+        self.server_api.protocols.add(self.headers["Upgrade"])
+        workload = self.server_api.workloads[pod["metadata"]["annotations"]["test/owner"]]
         try:
             process = subprocess.Popen(
                 workload.enter(query["command"]),
@@ -481,11 +484,11 @@ class _Handler(BaseHTTPRequestHandler):
                 env=workload.environment,
             )
         except OSError as error:
-            web.send(ERROR, failure(str(error)))
+            channels.send(kube_exec.ERROR, kube_exec.failure(str(error)))
             return
         running = Exec(pod["metadata"]["name"], process, self.connection)
         self.server_api.execs.append(running)
         try:
-            serve(web, process)
+            kube_exec.serve(channels, process)
         finally:
             self.server_api.execs.remove(running)

@@ -15,7 +15,18 @@ import struct
 import subprocess
 import threading
 from http.server import BaseHTTPRequestHandler
-from typing import Any, Optional
+from typing import Any, Optional, Protocol
+
+
+class Channels(Protocol):
+    """The server's end of a connection: messages with a channel."""
+
+    def send(self, channel: int, data: bytes) -> bool: ...
+
+    def receive(self) -> Optional[bytes]: ...
+
+    def close(self) -> None: ...
+
 
 _WEBSOCKET = "258EAFA5-E914-47DA-95CA-C5AB0DC85B11"
 _PROTOCOLS = ("v5.channel.k8s.io", "v4.channel.k8s.io")
@@ -43,7 +54,7 @@ def accepted(handler: BaseHTTPRequestHandler) -> Optional[WebSocket]:
     return WebSocket(handler.connection, handler.rfile)
 
 
-def serve(web: WebSocket, process: subprocess.Popen[bytes]) -> None:
+def serve(web: Channels, process: subprocess.Popen[bytes]) -> None:
     """Carry the streams of a process until it ends; when the connection is lost its pipes are closed."""
 
     def copied(channel: int, pipe: Any) -> None:
@@ -65,7 +76,7 @@ def serve(web: WebSocket, process: subprocess.Popen[bytes]) -> None:
     reading.join(5)
 
 
-def _feed(web: WebSocket, process: subprocess.Popen[bytes]) -> None:
+def _feed(web: Channels, process: subprocess.Popen[bytes]) -> None:
     while True:
         message = web.receive()
         if message is None or message[:2] == bytes((CLOSE, STDIN)):

@@ -17,7 +17,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
 from cbt_plugins.config.fault_spans import estimate, event_text, fault_spans, span_text
 from cbt_plugins.config.file_check import Config, PlannedRun, load
-from cbt_plugins.config.generator_abilities import generator
+from cbt_plugins.config.generator_classes import generator
 from cbt_plugins.config.plan_preview import (
     changes,
     data_text,

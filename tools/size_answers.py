@@ -17,6 +17,7 @@ from cbt_plugins.models import capacity as capacity_model
 from cbt_plugins.models import closed_loop, pools
 from cbt_plugins.models import network as network_model
 from cbt_plugins.models.pools import Redundancy
+from cbt_plugins.s3_operations import WRITES
 
 
 @dataclass(frozen=True)
@@ -256,7 +257,7 @@ def workers(args: argparse.Namespace) -> Answer:
 
 def mix(args: argparse.Namespace) -> Answer:
     """Compute how a mix changes the number of objects, and how full a range of keys gets."""
-    put, delete = args.mix.get("PUT", 0.0) + args.mix.get("MULTIPART", 0.0), args.mix.get("DELETE", 0.0)
+    put, delete = sum(args.mix.get(op, 0.0) for op in WRITES), args.mix.get("DELETE", 0.0)
     growth = capacity_model.growth(args.mix)
     data: Dict[str, Any] = {"growth_per_100": growth}
     lines = [("new keys", f"{growth:+g} objects per 100 requests, if DELETE removes existing objects")]

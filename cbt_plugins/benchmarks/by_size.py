@@ -18,7 +18,7 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.common_keys import BenchmarkSection
 from cbt_plugins.config.fill_keys import FillSection, check_raw_goal
-from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
 from cbt_plugins.config.operations import (
     DEFAULT_MIX_TEXT,

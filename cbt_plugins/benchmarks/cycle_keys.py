@@ -13,7 +13,7 @@ from cbt_plugins.benchmarks.hybrid_keys import HybridSection, LadderSection, Wor
 from cbt_plugins.config.errors import Path
 from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
 from cbt_plugins.config.fill_keys import FillPhaseSection, check_raw_goal
-from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, only_one
 from cbt_plugins.config.operations import errors_of_buckets
 from cbt_plugins.config.section_values import Engine, scaled_duration

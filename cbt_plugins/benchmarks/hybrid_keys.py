@@ -19,7 +19,7 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.events import PhaseEvents
-from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
 from cbt_plugins.config.objective import Objective
 from cbt_plugins.config.operations import (

@@ -22,7 +22,7 @@ from cbt_plugins.config.fault import (
     raise_for_targets,
     usable_nodes,
 )
-from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, errors_of_words, file_default
 from cbt_plugins.config.section_values import MANY, scaled_duration
 from cbt_plugins.config.units import Duration, Sizes, parse_duration, parse_sizes, size_texts

@@ -24,7 +24,7 @@ from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
 from cbt_plugins.benchmarks.cycle_keys import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
-from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, file_default
 from cbt_plugins.config.rgw import PlacementSection
 from cbt_plugins.config.section_values import (

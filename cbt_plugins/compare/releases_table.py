@@ -15,9 +15,10 @@ from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Word
 from cbt_plugins.metrics import CLUSTER, TOTAL
 from cbt_plugins.plan import has_aged
 from cbt_plugins.results.run_record import STATE
+from cbt_plugins.s3_operations import WRITES
 
 _READ = ("GET", "read")
-_WRITE = ("PUT", "MULTIPART", "write")
+_WRITE = (*WRITES, "write")
 #: what is shown: (operation, metric)
 CHOICE = Choice(
     phases=("*",),

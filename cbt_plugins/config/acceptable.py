@@ -8,10 +8,11 @@ from cbt_plugins.config.errors import did_you_mean
 from cbt_plugins.config.key_errors import FieldError
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.plan import split_op
+from cbt_plugins.s3_operations import OPERATIONS
 
 #: CBT's fifth name
 _CYCLES = "cpu_cycles_per_op"
-OPS = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST", TOTAL)
+OPS = (*OPERATIONS, TOTAL)
 
 #: (result, baseline) -> whether that is accepted
 Check = Callable[[float, float], bool]

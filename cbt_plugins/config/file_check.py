@@ -22,7 +22,7 @@ from cbt_plugins.config.cluster import (
     node_errors,
 )
 from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
-from cbt_plugins.config.generator_abilities import generator
+from cbt_plugins.config.generator_classes import generator
 from cbt_plugins.config.key_errors import FieldError, not_text, validate
 from cbt_plugins.config.pull_request import errors_of_pull_request
 from cbt_plugins.config.section_to_plan import HOST_KEYS, our_sections, section_of, understand

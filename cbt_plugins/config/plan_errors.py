@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Iterator, List
 
-from cbt_plugins.config.generator_abilities import engine_with, generator
+from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError
 from cbt_plugins.plan import Gateways, Goal, Plan, Settings
 

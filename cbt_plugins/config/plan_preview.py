@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.fault import deadline_of, fault_warnings
 from cbt_plugins.config.fault_spans import Span, event_text, fault_spans, targets_text
-from cbt_plugins.config.generator_abilities import generator, generators_of, wants_ceiling
+from cbt_plugins.config.generator_classes import generator, generators_of, wants_ceiling
 from cbt_plugins.config.operations import range_of
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import about_size, percent
@@ -18,6 +18,7 @@ from cbt_plugins.metrics import ACCEPTABLE, TOTAL
 from cbt_plugins.models.capacity import growth, mean_size, steady_occupancy
 from cbt_plugins.plan import Gateways, Keys, Phase, Plan, RunPool, Settings, placement_id
 from cbt_plugins.programs import NULL_SERVER
+from cbt_plugins.s3_operations import WRITES
 
 #: buckets that are named one by one
 _MOST_NAMED = 5
@@ -127,7 +128,7 @@ def _unknown_data(plan: Plan, phase: Phase) -> Iterator[str]:
 def _growth(phase: Phase) -> Iterator[str]:
     """Yield the growth of the number of objects in a hybrid phase."""
     mix, keys = phase.mix or {}, phase.keys
-    written = [op for op in ("PUT", "MULTIPART") if op in mix]
+    written = [op for op in WRITES if op in mix]
     bounded = [op for op in written if op in keys and range_of(keys[op].select)]
     for op in bounded:
         yield f"{phase.name}: {op} stays within {keys[op].select}{_occupancy(phase, op)}; N is what the fill wrote"
@@ -150,7 +151,7 @@ def _occupancy(phase: Phase, op: str) -> str:
     delete, select = keys.get("DELETE"), keys[op].select
     if not (delete and delete.absent and delete.select == select and roles.get("DELETE") == roles.get(op)):
         return ""
-    written = sum(mix[each] for each in ("PUT", "MULTIPART") if each in keys and keys[each].select == select)
+    written = sum(mix[each] for each in WRITES if each in keys and keys[each].select == select)
     return f", which tends to be {percent(steady_occupancy(written, mix['DELETE']))} full"
 
 

@@ -7,7 +7,7 @@ from typing import Any, Dict, Iterator, Mapping, Optional, Tuple, Type
 
 from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError, ErrorAt
-from cbt_plugins.config.generator_abilities import generator, generators_of
+from cbt_plugins.config.generator_classes import generator, generators_of
 from cbt_plugins.config.key_errors import FieldError, validate
 from cbt_plugins.config.plan_errors import errors_of_plan
 from cbt_plugins.inventory import nodes_of

@@ -46,7 +46,7 @@ class Failure:
     lost: bool
 
 
-Recovered = Callable[[UndoRecord, float], None]
+SwitchFired = Callable[[UndoRecord, float], None]
 
 
 class Runner:
@@ -71,10 +71,10 @@ class Runner:
             raise kind(f"{command}: {_why(result)}")
         return result.stdout
 
-    def undo(self, record: UndoRecord, command: Command, recovered: Recovered) -> Optional[Failure]:
+    def undo(self, record: UndoRecord, command: Command, tell_switch_fired: SwitchFired) -> Optional[Failure]:
         """Run a command of an undo; return None, or its failure.
 
-        `recovered` is called with the time, in epoch seconds, at which the node had recovered by itself.
+        `tell_switch_fired` gets the time, in epoch seconds, at which the node had recovered by itself.
         """
         command = self.for_present_head(command)
         mark = record.begun and not record.ended
@@ -85,7 +85,7 @@ class Runner:
             return Failure(str(error), lost=True)
         ago = node_shell.fired(result.stdout)
         if ago is not None:
-            recovered(record, time.time() - ago)
+            tell_switch_fired(record, time.time() - ago)
         if not result.status:
             return None
         return Failure(f"{command.node or 'here'}: {_why(result)}", mark and result.status in _LOST)
@@ -126,13 +126,13 @@ class Runner:
                 values += record.step.overwritten(check, self._ask(check).stdout)
         return values
 
-    def gone(self, record: UndoRecord) -> List[str]:
+    def missing_entries(self, record: UndoRecord) -> List[str]:
         """Return the pools (or other objects) that a step changed and that no longer exist; () without a reply."""
         names: List[str] = []
         for check in record.step.checks:
             if check.may_go:
                 with contextlib.suppress(FaultError):
-                    names += check.gone(self._ask(check).stdout)
+                    names += check.missing_entries(self._ask(check).stdout)
         return list(dict.fromkeys(names))
 
     def for_present_head(self, command: Command) -> Command:

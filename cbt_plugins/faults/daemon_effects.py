@@ -27,11 +27,11 @@ class Watch(NamedTuple):
 class Effect:
     """The effect of a fault on daemons of one type, besides the counts of their service managers."""
 
-    def gone(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_down(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         """Yield the checks that daemons of one node are down."""
         return iter(())
 
-    def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         """Yield the checks that daemons of one node are up again."""
         return iter(())
 
@@ -43,10 +43,10 @@ class Effect:
 class MonEffect(Effect):
     """ceph-mons: the quorum. A remaining ceph-mon tells when the new quorum formed."""
 
-    def gone(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_down(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         yield scene.says("quorum_status", _members(daemons, None), scene.limits.down)
 
-    def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         yield scene.says("quorum_status", _members(daemons, True), scene.limits.back)
 
     def watch(self, scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:
@@ -62,7 +62,7 @@ class MonEffect(Effect):
 class MgrEffect(Effect):
     """ceph-mgrs: the manager map."""
 
-    def gone(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_down(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         want: List[_Want] = [(("available",), True)]
         for service in daemons:
             want += [(("active_name",), {"not": service.name.id}), (("standbys", {"name": service.name.id}), None)]
@@ -73,21 +73,21 @@ class MgrEffect(Effect):
         active = scene.facts.answers["mgr stat"]["active_name"] in ids
         return Watch(seen=(another_active(scene, ids),)) if active else Watch()
 
-    def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         yield listed(scene, "mgr metadata", [s.name for s in daemons])
 
 
 class MdsEffect(Effect):
     """ceph-mdss: the list of metadata servers that report to the monitors."""
 
-    def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         yield listed(scene, "mds metadata", [s.name for s in daemons])
 
 
 class RgwEffect(Effect):
     """Gateways: their ports, because the service map lists a gateway for a minute after its end."""
 
-    def back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
+    def checks_back(self, scene: Scene, daemons: Sequence[Service]) -> Iterator[Check]:
         endpoints = [endpoint for service in daemons for endpoint in service.endpoints]
         if endpoints:
             node, text = daemons[0].node, agent("answers", *endpoints)
@@ -101,19 +101,19 @@ class RgwEffect(Effect):
 EFFECTS: Mapping[str, Effect] = {"mon": MonEffect(), "mgr": MgrEffect(), "mds": MdsEffect(), "rgw": RgwEffect()}
 
 
-def gone(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
+def checks_down(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
     """Return the checks that daemons of one node are down."""
     return (*service_managers.down(scene, daemons), *seen_gone(scene, daemons))
 
 
 def seen_gone(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
     """Return the checks that the cluster sees daemons as down, although their processes may run."""
-    return tuple(check for effect, group in _by_effect(daemons) for check in effect.gone(scene, group))
+    return tuple(check for effect, group in _by_effect(daemons) for check in effect.checks_down(scene, group))
 
 
-def back(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
+def checks_back(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
     """Return the checks that daemons of one node are up again, and that no order to the orchestrator is pending."""
-    seen = [check for effect, group in _by_effect(daemons) for check in effect.back(scene, group)]
+    seen = [check for effect, group in _by_effect(daemons) for check in effect.checks_back(scene, group)]
     return (*service_managers.up(scene, daemons), *seen)
 
 
@@ -123,7 +123,7 @@ def serves_again(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
     Nothing is sure to be true of a mgr or an MDS only after its return: the monitors keep their metadata for a time.
     """
     again = [service for service in daemons if service.name.type in ("mon", "rgw")]
-    return tuple(check for service in again for check in EFFECTS[service.name.type].back(scene, [service]))
+    return tuple(check for service in again for check in EFFECTS[service.name.type].checks_back(scene, [service]))
 
 
 def watch(scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:

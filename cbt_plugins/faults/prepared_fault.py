@@ -11,7 +11,7 @@ from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Seq
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
 from cbt_plugins.faults.kind import BlastRadius, Kind, make
-from cbt_plugins.faults.safety_case import Held, Roles, Surroundings, roles_of
+from cbt_plugins.faults.safety_case import OpenFault, Roles, Surroundings, roles_of
 from cbt_plugins.faults.safety_rules import Assessment, Finding, assess, questions
 from cbt_plugins.faults.scene import ClusterLimits, Scene, TargetResolver, Targets
 from cbt_plugins.faults.step import FaultError, Step
@@ -77,7 +77,7 @@ class Preparer:
         self._ceph, self._limits, self._flags, self._facts = ceph, limits, flags, facts
         self._nodes, self._roles = nodes_of(cluster), roles_of(cluster)
 
-    def prepare(self, fault: Fault, name: str, held: Sequence[Held], before: Sequence[str] = ()) -> Prepared:
+    def prepare(self, fault: Fault, name: str, held: Sequence[OpenFault], before: Sequence[str] = ()) -> Prepared:
         """Return a fault with its targets, steps and judgement. Raises FaultError if it cannot be injected.
 
         `name` is unique on the nodes. `before`: targets that were chosen for the fault earlier.
@@ -103,7 +103,7 @@ class Preparer:
     def assess(
         self,
         taken: BlastRadius,
-        held: Sequence[Held],
+        held: Sequence[OpenFault],
         facts: Optional[Facts] = None,
         extra_questions: Sequence[str] = (),
     ) -> Tuple[Assessment, Facts]:
@@ -131,7 +131,7 @@ class Preparer:
 
     def _ask(
         self,
-        held: Sequence[Held],
+        held: Sequence[OpenFault],
         types: Collection[str],
         extra_questions: Sequence[str] = (),
         alone: Sequence[str] = (),
@@ -169,7 +169,7 @@ def preview(
     taken: Dict[str, BlastRadius] = {}
     for fault, in_force in faults:
         try:
-            prepared = preparer.prepare(fault, fault.label, [Held(taken[x]) for x in in_force if x in taken])
+            prepared = preparer.prepare(fault, fault.label, [OpenFault(taken[x]) for x in in_force if x in taken])
             taken[fault.label] = prepared.taken
             yield fault, prepared
         except FaultError as error:

@@ -36,7 +36,7 @@ class Finding:
 
 
 @dataclass(frozen=True)
-class Held:
+class OpenFault:
     """The blast radius of an open fault of this run."""
 
     taken: BlastRadius
@@ -85,7 +85,7 @@ class Surroundings:
     """Facts besides the cluster by which a fault is judged."""
 
     roles: Roles = NOBODY
-    held: Sequence[Held] = ()  # blast radii of the open faults of this run
+    held: Sequence[OpenFault] = ()  # blast radii of the open faults of this run
     flags: Collection[str] = ()  # flags that the run itself sets
     ok_to_stop: Optional[Reply] = None  # None: not asked
     safe_to_destroy: Optional[Reply] = None  # OSDs to be destroyed must be safe to destroy
@@ -117,7 +117,7 @@ class FaultCase:
         return {osd for held in self.around.held if held.taken.out for osd in held.taken.osds}
 
     @property
-    def gives_away(self) -> bool:
+    def moves_data_away(self) -> bool:
         """Tell whether the OSDs of the fault serve clients until their data has moved."""
         return self.taken.out and not self.taken.destroyed
 

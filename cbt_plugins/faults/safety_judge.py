@@ -10,7 +10,7 @@ from cbt_plugins.faults.cluster_facts import DaemonName
 from cbt_plugins.faults.cluster_lock import QUESTION, Lock
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.prepared_fault import Prepared, Preparer
-from cbt_plugins.faults.safety_case import Held
+from cbt_plugins.faults.safety_case import OpenFault
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
@@ -35,12 +35,12 @@ class Judge:
         """
         # targets that this run has chosen before are chosen again
         before = [r for r in self._journal.records if r["event"] == "chosen" and r["label"] == fault.label]
-        held = [*self._held(), *(Held(prepared.taken) for prepared in beside)]
+        held = [*self._held(), *(OpenFault(prepared.taken) for prepared in beside)]
         return self._preparer.prepare(
             fault, self._journal.name(fault.label), held, tuple(before[-1]["targets"]) if before else ()
         )
 
-    def _held(self) -> List[Held]:
+    def _held(self) -> List[OpenFault]:
         """Return the blast radii of open faults, and whether the cluster has seen them."""
         seen = {r["id"] for r in self._journal.records if r["event"] == "confirmed"}
         by_label: Dict[str, List[UndoRecord]] = {}
@@ -52,7 +52,7 @@ class Judge:
             named = tuple(DaemonName.parse(name) for record in records for name in record.step.daemons)
             taken = replace(radius, daemons=named or radius.daemons)
             shown = all(record.id in seen and not record.step.silent for record in records)
-            held += [Held(taken, shown)] if taken.daemons else []
+            held += [OpenFault(taken, shown)] if taken.daemons else []
         return held
 
     def ready(self, fault: Union[Fault, Prepared]) -> Prepared:

@@ -23,7 +23,7 @@ from cbt_plugins.faults.cluster_facts import (
 )
 from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_capacity import Filling
-from cbt_plugins.faults.safety_case import FaultCase, Finding, Held, Surroundings
+from cbt_plugins.faults.safety_case import FaultCase, Finding, OpenFault, Surroundings
 from cbt_plugins.faults.safety_rules_daemons import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw
 from cbt_plugins.formatting import percent
 from cbt_plugins.models.pools import inactive_share
@@ -45,7 +45,7 @@ _LEVELS: Mapping[str, int] = {
 }
 
 
-def questions(taken: BlastRadius, held: Sequence[Held]) -> Dict[str, str]:
+def questions(taken: BlastRadius, held: Sequence[OpenFault]) -> Dict[str, str]:
     """Return name in `Replies` -> question to Ceph about a fault.
 
     ok-to-stop is asked for the OSDs of the fault together with OSDs whose loss the cluster has not noticed yet.
@@ -113,7 +113,7 @@ def _flags(case: FaultCase) -> Iterator[Finding]:
 def _below_min_size(case: FaultCase) -> Iterator[Finding]:
     """Find PGs with fewer than min_size members left."""
     gone = case.gone
-    if case.gives_away:
+    if case.moves_data_away:
         return  # an OSD that is out serves clients until its data has moved
     by_pool: Dict[int, List[int]] = {}
     for pg in case.facts.pgs:
@@ -141,7 +141,7 @@ def _below_min_size(case: FaultCase) -> Iterator[Finding]:
 
 def _domain(case: FaultCase) -> Iterator[Finding]:
     """Find pools that lose more failure domains than they tolerate with all PGs active."""
-    if case.gives_away:
+    if case.moves_data_away:
         yield from _too_few_domains(case)
         return
     alike: Dict[Tuple[Any, ...], List[str]] = {}
@@ -191,7 +191,7 @@ class _DomainsLeft(NamedTuple):
 
 def _domains_left(case: FaultCase) -> Iterator[_DomainsLeft]:
     alike: Dict[Tuple[Any, ...], List[str]] = {}
-    for pool, kind, before, after in case.domains_in if case.gives_away else ():
+    for pool, kind, before, after in case.domains_in if case.moves_data_away else ():
         if after < before:
             key = (after, before, kind, shape_of(case.facts, pool), int(pool["size"]), int(pool["min_size"]))
             alike.setdefault(key, []).append(str(pool["pool_name"]))
@@ -208,7 +208,7 @@ def _data(case: FaultCase) -> Iterator[Finding]:
         pool = pools.get(int(pg["pgid"].split(".")[0]))
         if pool and sum(o in case.facts.osds and o not in gone for o in pg["acting"]) < needed(case.facts, pool):
             lost[pool["pool_name"]] = lost.get(pool["pool_name"], 0) + 1
-    if lost and not case.gives_away:
+    if lost and not case.moves_data_away:
         many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
         consequence = (
             "their data would be lost" if case.taken.destroyed else "too few copies or chunks of their data would be up"

@@ -111,12 +111,12 @@ class Scene:
             raise FaultError(f"{node}: {readable(text).strip().splitlines()[0][:80]}: {why[0]}")
         return result.stdout
 
-    def gone(self, osds: Sequence[int]) -> Check:
+    def osds_down(self, osds: Sequence[int]) -> Check:
         """Return the check that the cluster has seen the OSDs go down."""
         want = [(("osds", {"osd": o}, "up"), 0) for o in osds]
         return self.says("osd dump", want, self.limits.down)
 
-    def went(self, osds: Sequence[int]) -> Check:
+    def osds_went_down(self, osds: Sequence[int]) -> Check:
         """Return the check that the cluster has seen the OSDs go down, even if they are up again by now."""
         want: List[Tuple[Tuple[Any, ...], Any]] = []
         for osd in osds:
@@ -126,7 +126,7 @@ class Scene:
             want.append((("osds", {"osd": osd}, name), value))
         return self.says("osd dump", want, self.limits.down)
 
-    def back(self, osds: Sequence[int], timeout: Optional[float] = None) -> Check:
+    def osds_back(self, osds: Sequence[int], timeout: Optional[float] = None) -> Check:
         """Return the check that the OSDs are up, and in with their present weights."""
         want: List[Tuple[Tuple[Any, ...], Any]] = []
         for osd in osds:

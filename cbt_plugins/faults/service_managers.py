@@ -332,7 +332,7 @@ def up(scene: Scene, services: Sequence[Service]) -> Tuple[Check, ...]:
 def _running(scene: Scene, services: Sequence[Service], wanted: bool) -> Iterator[Check]:
     osds = [int(s.name.id) for s in services if s.name.type == "osd"]
     if osds:
-        yield scene.back(osds) if wanted else scene.gone(osds)
+        yield scene.osds_back(osds) if wanted else scene.osds_down(osds)
     for manager, group in _by_manager([s for s in services if s.name.type != "osd"]):
         counted = MANAGERS[manager].count(scene, group)
         timeout = scene.limits.back if wanted else scene.limits.down

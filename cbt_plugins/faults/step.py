@@ -82,7 +82,7 @@ class Check:
         """Whether some values count only while their list has the entry."""
         return any(isinstance(wanted, Mapping) and "while_there" in wanted for _, wanted in self.want)
 
-    def gone(self, answer: str) -> List[str]:
+    def missing_entries(self, answer: str) -> List[str]:
         """Return the entries that no longer exist, among those whose values count only while they exist."""
         try:
             reply = ReplyValues(json.loads(answer))

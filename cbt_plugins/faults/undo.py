@@ -14,7 +14,7 @@ from typing import Any, Callable, Dict, List, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.fan_out import Pending
 from cbt_plugins.cluster_conditions import RECOVERY, SETTINGS
-from cbt_plugins.faults.command_runner import Recovered, Runner
+from cbt_plugins.faults.command_runner import Runner, SwitchFired
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
@@ -129,11 +129,11 @@ class Undoer:
             log.info("undo: %s", record.step.what)
         if questions_before_undo(record):
             self._tell_overwritten(record)
-        attempt = _Attempt(record, self._runner, self._limits, self._clock, self._recovered)
+        attempt = _Attempt(record, self._runner, self._limits, self._clock, self._tell_switch_fired)
         wait_until(attempt.is_over, math.inf, self._limits.pause, clock=self._clock)
         if attempt.why is not None:
             return attempt.why
-        for name in self._runner.gone(record):
+        for name in self._runner.missing_entries(record):
             log.warning("%s no longer exists, so its former values cannot be restored (%s)", name, record.step.what)
         failed = self._note("undone", record)
         return f"undone, but the journal could not be written: {failed}" if failed else None
@@ -144,7 +144,7 @@ class Undoer:
             self._tell("setting-overwritten", label=record.label, kind=record.kind, what=setting, was=was, back=back)
             log.warning("%s was set to %s by somebody else during the run; restoring %s", setting, was, back)
 
-    def _recovered(self, record: UndoRecord, at: float) -> None:
+    def _tell_switch_fired(self, record: UndoRecord, at: float) -> None:
         """Write an event: the dead man's switch had fired before the undo disarmed it, at a time in epoch seconds."""
         at = round(at, 3)
         self._note("recovered", record, at=at)
@@ -158,10 +158,10 @@ class _Attempt:
     """
 
     def __init__(
-        self, record: UndoRecord, runner: Runner, limits: ClusterLimits, clock: Clock, recovered: Recovered
+        self, record: UndoRecord, runner: Runner, limits: ClusterLimits, clock: Clock, tell_switch_fired: SwitchFired
     ) -> None:
         self._record, self._runner, self._limits, self._clock = record, runner, limits, clock
-        self._recovered = recovered
+        self._tell_switch_fired = tell_switch_fired
         now, step = clock.now(), record.step
         self._sent = now - record.age(time.time())
         timeout = max((check.timeout for check in step.checks), default=0.0)
@@ -174,7 +174,8 @@ class _Attempt:
 
     def is_over(self) -> bool:
         """Send the commands that have not succeeded yet, check the cluster; tell whether the undo has ended."""
-        results = [(command, self._runner.undo(self._record, command, self._recovered)) for command in self._todo]
+        send = partial(self._runner.undo, self._record, tell_switch_fired=self._tell_switch_fired)
+        results = [(command, send(command)) for command in self._todo]
         self._todo = [command for command, result in results if result]
         failures = [result for _, result in results if result]
         self._failure = next((failure.why for failure in failures), self._failure if self._todo else "")

@@ -27,11 +27,12 @@ from cbt_plugins.load.generator import (
     generator_of,
 )
 from cbt_plugins.plan import Bucket, CbtLoad, Driver, Keys, Phase, Plan, Sizes, op_of_work
+from cbt_plugins.s3_operations import WRITES
 
 #: seconds for the objects whose fate is not known to be looked at, and for the last words
 LAST_WORDS = 15.0
 #: what an operation takes when the plan does not say
-_KEYS = {"PUT": Keys("new"), "MULTIPART": Keys("new")}
+_KEYS = {op: Keys("new") for op in WRITES}
 #: every number that there can be, each once
 _EACH = Keys(f"r(1,{1 << 36})")
 _READS = ("GET", "STAT", "LIST")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Protocol, Sequence, Tuple, Type
 
-from cbt_plugins.config import generator_abilities
+from cbt_plugins.config import generator_classes
 from cbt_plugins.config.key_errors import FieldError
 from cbt_plugins.config.operations import KeysSection, MixSection
 from cbt_plugins.load.worker_groups import WorkerGroup
@@ -290,5 +290,5 @@ class Generator(ABC):
 
 def generator_of(engine: str) -> Type[Generator]:
     """Return the class that `engine:` names."""
-    generator: Type[Generator] = generator_abilities.generator(engine)
+    generator: Type[Generator] = generator_classes.generator(engine)
     return generator

@@ -21,7 +21,7 @@ from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
-from cbt_plugins.config.generator_abilities import engine_with
+from cbt_plugins.config.generator_classes import engine_with
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 from cbt_plugins.config.operations import DEFAULT_MIX, MixSection
 from cbt_plugins.config.plan_preview import goal_text

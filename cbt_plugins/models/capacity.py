@@ -12,6 +12,7 @@ import re
 from typing import List, Mapping, Sequence, Tuple
 
 from cbt_plugins.models.pools import Redundancy
+from cbt_plugins.s3_operations import WRITES
 
 #: (smallest, largest, weight): an exact size where both are equal, else any between them; weights may sum to anything
 Sizes = Sequence[Tuple[int, int, float]]
@@ -176,4 +177,4 @@ def requests_until(start: float, goal: float, keys: float, write: float, delete:
 
 def growth(mix: Mapping[str, float]) -> float:
     """Return the objects that 100 requests add if each PUT makes a new one and each DELETE removes an existing one."""
-    return mix.get("PUT", 0.0) + mix.get("MULTIPART", 0.0) - mix.get("DELETE", 0.0)
+    return sum(mix.get(op, 0.0) for op in WRITES) - mix.get("DELETE", 0.0)

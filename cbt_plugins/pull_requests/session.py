@@ -275,7 +275,7 @@ class PullRequestRun:
         raise _Cannot(arm, self._failure(trial))
 
     def _decided(self, schedule: Schedule) -> PullRequestVerdict:
-        self._drop_half_block(schedule)
+        self._put_aside_half_block(schedule)
         run = CampaignRun(
             schedule,
             self._tell,
@@ -291,7 +291,7 @@ class PullRequestRun:
                 return verdict
             return replace(verdict, outcome=Outcome.CANNOT, why=self._failure(trial), arm=trial.arm)
 
-    def _drop_half_block(self, schedule: Schedule) -> None:
+    def _put_aside_half_block(self, schedule: Schedule) -> None:
         """Make a block that a kill has cut anew: its halves would be far apart."""
         number = evaluate(schedule).blocks if schedule.folder.joinpath("trials").exists() else 0
         for planned in schedule.block(number + 1) if number < schedule.section.blocks else ():

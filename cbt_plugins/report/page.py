@@ -34,6 +34,7 @@ from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
 from cbt_plugins.results.recovery import client_losses, upgrade
 from cbt_plugins.results.recovery.milestones import in_order, titled
 from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
+from cbt_plugins.s3_operations import WRITES
 from cbt_plugins.warning_kinds import by_kind, counted
 
 INDEX = "index.html"
@@ -241,7 +242,7 @@ def headline(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
                 "seconds": phase["window"]["seconds"],
                 "obj_per_s": phase["total"]["obj_per_s"],
                 "read": _mib(ops, "GET"),
-                "write": _mib(ops, "PUT", "MULTIPART"),
+                "write": _mib(ops, *WRITES),
                 "p99": (phase["total"].get("latency_ms") or {}).get("p99"),
                 "ops": {op: ops[op]["latency_ms"] for op in ops if split_op(op)[1] in _SHOWN and ops[op]["latency_ms"]},
                 "ok": phase["total"]["requests"],

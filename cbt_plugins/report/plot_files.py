@@ -16,8 +16,8 @@ from cbt_plugins.plan import split_op
 from cbt_plugins.report.chart_data import chart_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
 from cbt_plugins.results.summary_file import AGES, halves
+from cbt_plugins.s3_operations import OPERATIONS
 
-_OPS = {"GET": "#2667c9", "PUT": "#d9730d", "STAT": "#16867a", "DELETE": "#b8326f", "LIST": "#7a4fc4"}
 _LINES = ("#2667c9", "#d9730d", "#16867a", "#b8326f", "#7a4fc4", "#8a6d00", "#4f7a1e", "#6b7280")
 _NAMED = {"bad": "#b3261e", "warning": "#8a5a00"}
 _DASHES = ("-", "--", ":", "-.")
@@ -129,7 +129,9 @@ def _broken(axes: Axes, phase: Mapping[str, Any], begin: float, names: bool) -> 
 
 def _colour(op: str, number: int) -> str:
     work, _ = split_op(op)
-    return _LINES[number % len(_LINES)] if work else _OPS.get(op, _LINES[-1])
+    if work or op not in OPERATIONS:
+        return _LINES[number % len(_LINES)] if work else _LINES[-1]
+    return OPERATIONS[op].color
 
 
 def _rates(phase: Mapping[str, Any]) -> Iterator[Tuple[Any, ...]]:

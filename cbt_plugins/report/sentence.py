@@ -20,13 +20,13 @@ from cbt_plugins.results.recovery.episodes import HURT, is_planned
 from cbt_plugins.results.recovery.milestones import UNCHANGED, titled
 from cbt_plugins.results.run_record import RunRecord, of_failure, of_phase, result_warnings
 from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
+from cbt_plugins.s3_operations import OPERATIONS
 from cbt_plugins.warning_kinds import KINDS
 
 #: the phase that both halves of a run have in their comparison
 AGING = "aging"
 #: seconds from which on a state has a throughput that is worth a sentence
 _LONG_ENOUGH = 10.0
-_NOUNS = {"GET": "reads", "PUT": "writes", "STAT": "stats", "DELETE": "deletes", "LIST": "lists"}
 
 
 @dataclass(frozen=True)
@@ -137,7 +137,10 @@ def _leading(rows: Sequence[Row]) -> List[Row]:
 
 
 def _noun(row: Row) -> str:
-    return "recoveries" if row.metric == "recovery_s" else _NOUNS.get(split_op(row.op)[1], "operations")
+    if row.metric == "recovery_s":
+        return "recoveries"
+    op = split_op(row.op)[1]
+    return OPERATIONS[op].noun if op in OPERATIONS else "operations"
 
 
 def _placed(sentence: Sentence, where: str) -> Sentence:

@@ -18,7 +18,7 @@ from cbt_plugins.run.context import RunContext
 log = logging.getLogger(__name__)
 
 #: seconds for which a fill goes on although nobody says how far it is
-UNTOLD = 1800.0
+SILENCE_LIMIT = 1800.0
 #: seconds without a sample of the cluster after which it is asked, and between two questions
 FRESH, ASK_EVERY = 30.0, 5.0
 #: key of phase.json: the data pool when a fill by max_avail began
@@ -62,14 +62,14 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
     """
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
-        return _raw_reached(raw, _Asked(lambda: run.ceph.status().raw_used))
+        return _raw_reached(raw, _PolledNumber(lambda: run.ceph.status().raw_used))
     if max_avail is None:
         return None
     ceph = run.ceph
     pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
     noted[POOL] = {"name": pool, "stored": ceph.pool_bytes(pool), "max_avail": ceph.max_avail(pool)}
     wanted = noted[POOL]["stored"] + max_avail * noted[POOL]["max_avail"]
-    stored = _Asked(lambda: ceph.pool_bytes(pool))
+    stored = _PolledNumber(lambda: ceph.pool_bytes(pool))
 
     def reached(_: StatusFeed) -> bool:
         used = stored.now()
@@ -78,7 +78,7 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
     return reached
 
 
-class _Asked:
+class _PolledNumber:
     """A number that the cluster is asked for while a fill goes on, from the first `now` on."""
 
     def __init__(self, ask: Callable[[], Optional[float]]) -> None:
@@ -86,7 +86,9 @@ class _Asked:
         self._next_question, self._last_answer = 0.0, math.nan  # time.monotonic()
 
     def now(self) -> Optional[float]:
-        """Return the number, or None: it was asked for just now, or there is no answer. Raises CephError after UNTOLD.
+        """Return the number, or None: it was asked for just now, or there is no answer.
+
+        Raises CephError after SILENCE_LIMIT.
         """
         now = time.monotonic()
         if now < self._next_question:
@@ -96,7 +98,7 @@ class _Asked:
         try:
             answer = self._ask()
         except CephError as error:  # one of thousands of questions: the next one may be answered
-            if now - self._last_answer > UNTOLD:
+            if now - self._last_answer > SILENCE_LIMIT:
                 raise
             log.info("the progress of the fill is unknown: %s", error)
             return None
@@ -110,7 +112,7 @@ class _Asked:
         self._last_answer = math.nan
 
 
-def _raw_reached(raw: float, used: _Asked) -> Callable[[StatusFeed], bool]:
+def _raw_reached(raw: float, used: _PolledNumber) -> Callable[[StatusFeed], bool]:
     """Return the function that tells whether a share of the raw capacity is used; it asks when no samples come."""
     begun = time.monotonic()
 

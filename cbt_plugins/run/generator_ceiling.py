@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from cbt_plugins.cluster.remote import RemoteError
 from cbt_plugins.cluster.s3_keys import S3Keys
-from cbt_plugins.config.generator_abilities import has_ceiling, wants_ceiling
+from cbt_plugins.config.generator_classes import has_ceiling, wants_ceiling
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.load.generator import CBT_LOAD, Counts, JobEnd, LoadJob, LoadStart, Memory, generator_of
 from cbt_plugins.load.load_session import Agents, LoadError, LoadOrders, LoadSession

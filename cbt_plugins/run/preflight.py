@@ -26,7 +26,7 @@ from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.cluster.shell_programs import find_own, own_here, program_text
 from cbt_plugins.cluster_conditions import CONDITIONS, found_in, of_own_faults
 from cbt_plugins.config import plugins
-from cbt_plugins.config.generator_abilities import generators_of, wants_ceiling
+from cbt_plugins.config.generator_classes import generators_of, wants_ceiling
 from cbt_plugins.formatting import about_size, percent
 from cbt_plugins.journal import ARCHIVE_VERSION
 from cbt_plugins.load.generator import Generator

@@ -166,7 +166,8 @@ def test_a_delay_is_refused_where_the_kernel_has_no_netem(faulty: Faulty) -> Non
         faulty.folder(),
         "try: injector.prepare(Fault('d', 'delay', ('node1',)))\nexcept FaultError as error: say(refused=str(error))",
     )
-    assert "node1: needs nft, htb and netem; its kernel, or a program there, cannot do so" in said["refused"]
+    needs = "node1: the fault needs nft, htb and netem, but the kernel or a program of the node does not support it"
+    assert needs in said["refused"]
 
 
 def test_two_kinds_are_in_force_at_once(faulty: Faulty) -> None:

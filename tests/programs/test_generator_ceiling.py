@@ -17,7 +17,7 @@ from run_context import context
 
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.config.generator_abilities import wants_ceiling
+from cbt_plugins.config.generator_classes import wants_ceiling
 from cbt_plugins.load.load_session import Agents
 from cbt_plugins.plan import S3, Bucket, Driver, Goal, Ladder, Phase, Plan
 from cbt_plugins.programs import own_program

@@ -48,9 +48,14 @@ def section(api: KubeApi, folder: Path, **keys: Any) -> Dict[str, Any]:
     return {"user": "root", **nodes, "transport": "kubectl", "kubernetes": kubernetes}
 
 
-@pytest.fixture
-def remote(api: KubeApi, tmp_path: Path) -> Remote:
-    return Remote.from_host(section(api, tmp_path), {})
+@pytest.fixture(params=["true", "false"], ids=["websocket", "spdy"])
+def remote(
+    request: pytest.FixtureRequest, api: KubeApi, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Remote]:
+    """A remote whose kubectl speaks one of its two protocols."""
+    monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", request.param)
+    yield Remote.from_host(section(api, tmp_path), {})
+    assert api.protocols <= {"websocket" if request.param == "true" else "SPDY/3.1"}
 
 
 def test_output_errors_and_status_come_apart(remote: Remote) -> None:

@@ -22,7 +22,7 @@ from cbt_plugins.monitors.backlog import Backlog
 from cbt_plugins.monitors.perf_counters import PerfCounters
 from cbt_plugins.monitors.recovery import Recovery
 from cbt_plugins.monitors.resources import Resources
-from cbt_plugins.results.nodes import counters
+from cbt_plugins.results.nodes import node_samples
 from cbt_plugins.results.nodes import resources as analysis
 from cbt_plugins.results.nodes.usage import Networks
 
@@ -198,7 +198,7 @@ def test_a_lost_connection_is_made_again(tmp_path: Path, caplog: pytest.LogCaptu
     finally:
         its.stop(str(tmp_path / "node"))
     assert f"{HERE} (1 times)" in caplog.text
-    node = counters.read_node(file, HERE)
+    node = node_samples.read_node(file, HERE)
     assert node is not None
     t = [line["t"] for line in lines(file)]
     missing = (t[-1] - t[0]) - node.processors.watched_seconds((t[0], t[-1]))[0]
@@ -308,7 +308,7 @@ def test_a_gap_is_recorded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
     *_, before, last = lines(tmp_path / "x.jsonl")
     assert "gap" not in before
     assert last["gap"] == [last["gap"][0], "the node was too busy"] and last["gap"][0] >= 7.4
-    node = counters.read_node(tmp_path / "x.jsonl", "x")
+    node = node_samples.read_node(tmp_path / "x.jsonl", "x")
     assert node is not None and [gap["why"] for gap in node.gaps] == ["the node was too busy"]
 
 

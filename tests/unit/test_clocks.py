@@ -27,7 +27,7 @@ from cbt_plugins.results.nodes.resources import read_nodes
 from cbt_plugins.results.recovery.cluster_samples import read_samples, samples_of
 from cbt_plugins.results.recovery.impact import failure
 from cbt_plugins.results.recovery.milestones import milestones
-from cbt_plugins.results.sql.monitor_tables import TABLES
+from cbt_plugins.results.sql.event_and_state_tables import TABLES
 from cbt_plugins.results.sql.table_type import TableRun as Source
 from cbt_plugins.run import load_phase
 from cbt_plugins.run import wait_phase as waiting

@@ -246,13 +246,13 @@ def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest
     assert gaps is not None
     for seconds in (31.0, 3600.0, 31.0):
         now[0] += seconds
-        watch.latest_at = now[0] - (0.0 if seconds > fill_goal.UNTOLD else seconds)
+        watch.latest_at = now[0] - (0.0 if seconds > fill_goal.SILENCE_LIMIT else seconds)
         assert not gaps(watch)
         answering[0] = False
 
     nobody = reaching(context(plan=plan, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
     assert nobody is not None and not nobody(watch)
-    now[0] += fill_goal.UNTOLD + 1.0
+    now[0] += fill_goal.SILENCE_LIMIT + 1.0
     with pytest.raises(CephError, match="No route"):
         nobody(watch)
 
@@ -309,7 +309,7 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     assert not answer(silent, 10.0)
     assert answer(400.0, 10.0)
     with pytest.raises(CephError, match="reset"):
-        answer(silent, fill_goal.UNTOLD + 1.0)
+        answer(silent, fill_goal.SILENCE_LIMIT + 1.0)
 
 
 def test_where_a_plan_differs_from_that_of_the_archive(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from faults_judge import ONE, TWO, judge, rules, taken, text
 from faults_world import standin
 
 from cbt_plugins.faults.cluster_facts import QUESTIONS, Facts
-from cbt_plugins.faults.safety_case import Held, Surroundings
+from cbt_plugins.faults.safety_case import OpenFault, Surroundings
 from cbt_plugins.faults.safety_rules import assess
 
 
@@ -32,8 +32,8 @@ def test_room_for_the_data() -> None:
     assert text(everything, "capacity").startswith("capacity: no capacity would be left in default (pools: ")
     assert json.loads(json.dumps([everything.numbers["full_after"]], allow_nan=False)) == [None]
     # what is given away, or will be, leaves no room either
-    assert "112.0 %" in text(judge(taken(1, out=True), fuller, held=[Held(ONE)]), "capacity")
-    assert "112.0 %" in text(judge(ONE, fuller, held=[Held(taken(1, out=True))]), "capacity")
+    assert "112.0 %" in text(judge(taken(1, out=True), fuller, held=[OpenFault(ONE)]), "capacity")
+    assert "112.0 %" in text(judge(ONE, fuller, held=[OpenFault(taken(1, out=True))]), "capacity")
 
 
 def test_each_class_of_devices_has_to_hold_its_own() -> None:
@@ -101,10 +101,10 @@ def test_a_host_keeps_its_data_where_no_other_may_take_it() -> None:
     assert filled(regular(4, 4, 0.72), 0) == ([], [])  # a fourth host takes some
     # 4 of 4 hosts were enough, 3 are not: a quarter of the lost host's data comes on top
     assert filled(regular(4, 4, 0.6), 4)[0] == []
-    ((found,), _) = filled(regular(4, 4, 0.6), 4, held=[Held(taken(0, 1, 2, 3))])
+    ((found,), _) = filled(regular(4, 4, 0.6), 4, held=[OpenFault(taken(0, 1, 2, 3))])
     assert "host node2 (pools: rbd, data) would be 106.7 % full" in found
     # two hosts for three copies: nothing of the third comes, and its own remains
-    ((found,), _) = filled(regular(3, 4, 0.72), 4, held=[Held(taken(0, 1, 2, 3))])
+    ((found,), _) = filled(regular(3, 4, 0.72), 4, held=[OpenFault(taken(0, 1, 2, 3))])
     assert "host node2 (pools: rbd, data) would be 96.0 % full" in found
 
 

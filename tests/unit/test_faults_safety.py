@@ -13,7 +13,7 @@ from cbt_plugins.cluster.ceph import Reply
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.faults.safety_case import Held, Roles, roles_of
+from cbt_plugins.faults.safety_case import OpenFault, Roles, roles_of
 from cbt_plugins.faults.safety_rules import RULES, questions
 from cbt_plugins.models.pools import inactive_share
 
@@ -102,7 +102,7 @@ def test_steady_state() -> None:
     found = judge(ONE, unsteady)
     assert "clean: 2 of 145 PGs are not active+clean: 1 active+recovering+degraded" in text(found, "clean")
     # what an open fault of the same run explains is no surprise, recovery under way is
-    assert "1 of 145" in text(judge(ONE, unsteady, held=[Held(taken(5))]), "clean")
+    assert "1 of 145" in text(judge(ONE, unsteady, held=[OpenFault(taken(5))]), "clean")
 
 
 def test_pgs_that_the_manager_does_not_know_yet_are_not_judged() -> None:
@@ -139,10 +139,10 @@ def test_out_needs_domains_for_the_data() -> None:
 def test_the_second_out_of_two_is_judged_with_the_first() -> None:
     first, second = taken(0, 1, 2, out=True), taken(3, 4, 5, 6, out=True)
     assert "3 copies" not in str(judge(second).findings)
-    both = judge(second, held=[Held(first)])
+    both = judge(second, held=[OpenFault(first)])
     assert "1 of 5 hosts would be left for the data of " in text(both, "domain")
     # what was marked out holds no data that a later fault could take
-    stopped = judge(taken(3, 4), held=[Held(first)])
+    stopped = judge(taken(3, 4), held=[OpenFault(first)])
     assert "(3 copies, min_size 2): 2 of 5 hosts would be lost" in str(stopped.findings)
 
 
@@ -193,13 +193,13 @@ def test_a_monitor_of_a_node_that_an_open_fault_has_counts_as_gone() -> None:
 
     first, second = taken(0, nodes=("node1",)), taken(1, nodes=("node2",))
     for change, seen in [(monitors, False), (down, True), (noticed, True)]:
-        found = judge(second, change, held=[Held(first, seen)])
+        found = judge(second, change, held=[OpenFault(first, seen)])
         assert text(found, "quorum").startswith("quorum: 1 of 3 monitors would be left")
         assert found.numbers["monitors_left"] == 1
         # what the first has done already is no fault of one that takes no monitor
-        assert "quorum" not in rules(judge(taken(3, nodes=("node4",)), change, held=[Held(first, seen)]))
-    assert judge(second, monitors, held=[Held(first, seen=True)]).numbers["monitors_left"] == 2
-    assert judge(second, monitors, held=[Held(taken(0))]).numbers["monitors_left"] == 2
+        assert "quorum" not in rules(judge(taken(3, nodes=("node4",)), change, held=[OpenFault(first, seen)]))
+    assert judge(second, monitors, held=[OpenFault(first, seen=True)]).numbers["monitors_left"] == 2
+    assert judge(second, monitors, held=[OpenFault(taken(0))]).numbers["monitors_left"] == 2
 
 
 def managers(answers: Dict[str, Any]) -> None:
@@ -211,11 +211,11 @@ def test_a_manager_is_left() -> None:
     """Without one no state of a PG changes: a run would wait for active+clean, and see that of before the fault."""
     first, second = taken(0, nodes=("node1",)), taken(nodes=("node2", "node3"))
     assert rules(judge(first, managers)) == rules(judge(second, managers)) == []
-    both = judge(second, managers, held=[Held(first)])
+    both = judge(second, managers, held=[OpenFault(first)])
     assert text(both, "mgr") == (
         "mgr: 0 of 3 managers would be left, and the states of PGs would be unknown; the fault takes mgr.y, mgr.z"
     )
-    assert "mgr" not in rules(judge(taken(nodes=("node4",)), managers, held=[Held(first), Held(second)]))
+    assert "mgr" not in rules(judge(taken(nodes=("node4",)), managers, held=[OpenFault(first), OpenFault(second)]))
     assert "mgr" not in rules(judge(taken(0), managers))  # the OSDs of a manager's node alone
     assert "mgr" in rules(judge(BlastRadius((DaemonName("mgr", "node0"),))))
     assert "mgr" in rules(judge(taken(nodes=("node0",)), lambda a: a["mon metadata"].clear()))
@@ -234,19 +234,19 @@ def test_the_active_manager_is_hit() -> None:
 def test_a_second_fault_is_judged_with_what_the_first_has_taken() -> None:
     first, both = judge(ONE), judge(TWO)
     assert "inactive" not in rules(first)
-    second = judge(taken(1), held=[Held(ONE)])
+    second = judge(taken(1), held=[OpenFault(ONE)])
     assert second.numbers["inactive_pgs"] == both.numbers["inactive_pgs"] == 77
     assert "53.6 %" in text(second, "domain")
     # what is out serves, and what is up again after the cluster had seen it gone serves again
-    assert "inactive" not in rules(judge(taken(1), held=[Held(taken(0, out=True))]))
-    assert "inactive" not in rules(judge(taken(1), held=[Held(ONE, seen=True)]))
+    assert "inactive" not in rules(judge(taken(1), held=[OpenFault(taken(0, out=True))]))
+    assert "inactive" not in rules(judge(taken(1), held=[OpenFault(ONE, seen=True)]))
 
 
 def test_what_ceph_is_asked_about() -> None:
     """Also about what it does not know yet to be gone."""
-    held = [Held(taken(5)), Held(taken(6, out=True)), Held(taken(7), seen=True)]
+    held = [OpenFault(taken(5)), OpenFault(taken(6, out=True)), OpenFault(taken(7), seen=True)]
     assert questions(TWO, held) == {"ok_to_stop": "osd ok-to-stop 0 1 5"}
-    assert questions(taken(0, out=True), [Held(ONE)]) == {}
+    assert questions(taken(0, out=True), [OpenFault(ONE)]) == {}
     asked = questions(taken(1, 2, destroyed=True), ())
     assert asked == {"ok_to_stop": "osd ok-to-stop 1 2", "safe_to_destroy": "osd safe-to-destroy 1 2"}
 
@@ -304,9 +304,10 @@ def test_a_gateway_is_left() -> None:
     found = judge(first, roles=roles)
     assert rules(found) == []
     assert found.warnings == ("1 of 2 nodes with RADOS gateways would be left; requests to node1 would fail",)
-    for found in (judge(taken(nodes=("node1", "node2")), roles=roles), judge(second, roles=roles, held=[Held(first)])):
+    both = taken(nodes=("node1", "node2"))
+    for found in (judge(both, roles=roles), judge(second, roles=roles, held=[OpenFault(first)])):
         assert text(found, "rgw").startswith("rgw: 0 of 2 nodes with RADOS gateways would be left")
-    assert rules(judge(taken(nodes=("node3",)), roles=roles, held=[Held(taken(nodes=("node1", "node2")))])) == []
+    assert rules(judge(taken(nodes=("node3",)), roles=roles, held=[OpenFault(both)])) == []
     assert judge(ONE, roles=roles).warnings == ()
 
 
@@ -330,8 +331,8 @@ def test_the_last_gateway_is_counted_from_the_service_map() -> None:
     for roles in (Roles(), Roles(gateways=("node1", "node2")), Roles(gateways=("node1", "node2", "node5"))):
         assert rules(judge(rgw("a"), live, roles=roles)) == []
         assert "rgw" in rules(judge(rgw("a", "b"), live, roles=roles))
-        assert "rgw" in rules(judge(rgw("b"), live, roles=roles, held=[Held(rgw("a"), seen=True)]))
-        assert "rgw" in rules(judge(taken(nodes=("node2",)), live, roles=roles, held=[Held(rgw("a"))]))
+        assert "rgw" in rules(judge(rgw("b"), live, roles=roles, held=[OpenFault(rgw("a"), seen=True)]))
+        assert "rgw" in rules(judge(taken(nodes=("node2",)), live, roles=roles, held=[OpenFault(rgw("a"))]))
     assert "rgw" in rules(judge(rgw("a"), gateways("node1"), roles=Roles(gateways=("node1", "node5"))))
     two_of_a_node = gateways("node1", "node1")
     assert rules(judge(rgw("a"), two_of_a_node)) == []
@@ -375,7 +376,7 @@ def test_the_way_of_the_head_to_the_cluster_stays(mon_host: str, way: bool) -> N
 
 def test_what_is_paused_serves_nobody_although_it_is_up() -> None:
     """Its step says so: the rules count it as gone, and Ceph is asked about it together with the next one."""
-    one = Held(taken(0), seen=False)
+    one = OpenFault(taken(0), seen=False)
     assert questions(taken(1), [one]) == {"ok_to_stop": "osd ok-to-stop 0 1"}
     assert judge(taken(1), held=[one]).numbers == judge(TWO).numbers
 
@@ -425,7 +426,7 @@ def test_a_whole_host_that_the_monitors_do_not_mark_out() -> None:
         hosts["node1"]["children"], hosts["node2"]["children"] = [0, 1], []
 
     assert judge(ONE, crowd).warnings == ()
-    assert "host node1" in judge(taken(1), crowd, held=[Held(ONE)]).warnings[0]
+    assert "host node1" in judge(taken(1), crowd, held=[OpenFault(ONE)]).warnings[0]
 
 
 def test_a_rack_goes_with_its_last_host() -> None:
@@ -438,7 +439,7 @@ def test_a_rack_goes_with_its_last_host() -> None:
         nodes[0]["children"] = [-90, *(c for c in nodes[0]["children"] if c not in nodes[-1]["children"])]
 
     assert judge(ONE, rack).warnings == ()
-    assert "rack r1 would be down" in judge(taken(1), rack, held=[Held(ONE)]).warnings[0]
+    assert "rack r1 would be down" in judge(taken(1), rack, held=[OpenFault(ONE)]).warnings[0]
 
 
 def test_osds_that_would_never_be_marked_out() -> None:
@@ -452,15 +453,16 @@ def test_what_went_before_is_marked_out_first() -> None:
     """Of eight OSDs three may go; two are down and still in, or will be."""
     both = taken(2, 3)
     assert "min-in" not in rules(judge(both))
-    assert text(judge(both, held=[Held(TWO)]), "min-in").startswith("min-in: 1 of 2 OSDs would never be marked out")
-    assert "min-in" in rules(judge(both, held=[Held(taken(0, 1, out=True))]))
+    beside_two = text(judge(both, held=[OpenFault(TWO)]), "min-in")
+    assert beside_two.startswith("min-in: 1 of 2 OSDs would never be marked out")
+    assert "min-in" in rules(judge(both, held=[OpenFault(taken(0, 1, out=True))]))
 
     def down(answers: Dict[str, Any]) -> None:
         for entry in answers["osd dump"]["osds"][:2]:
             entry["up"] = 0
 
-    assert "min-in" in rules(judge(both, down, held=[Held(TWO, seen=True)]))
-    assert "min-in" not in rules(judge(both, held=[Held(TWO, seen=True)]))  # they are back
+    assert "min-in" in rules(judge(both, down, held=[OpenFault(TWO, seen=True)]))
+    assert "min-in" not in rules(judge(both, held=[OpenFault(TWO, seen=True)]))  # they are back
 
 
 def test_a_rule_that_chooses_twice_is_judged_by_its_pgs_alone() -> None:

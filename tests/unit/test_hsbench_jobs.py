@@ -19,7 +19,7 @@ from waiting import wait_for
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.config.generator_abilities import wants_ceiling
+from cbt_plugins.config.generator_classes import wants_ceiling
 from cbt_plugins.load.generator import FOLDER, Counts, JobEnd, LoadJob, LoadStart, Memory
 from cbt_plugins.load.hsbench import AGENT, HsbenchJobs
 from cbt_plugins.plan import Plan

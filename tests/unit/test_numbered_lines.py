@@ -11,7 +11,7 @@ from typing import Any, Callable, Dict, List
 import numpy as np
 import pytest
 
-from cbt_plugins.results.nodes.counters import read_node
+from cbt_plugins.results.nodes.node_samples import read_node
 from cbt_plugins.results.numbered_lines import numbered_lines
 
 HEADER = {"version": 2, "interval": 1.0, "cpus": 4, "hz": 100, "boot": "b", "t": 1000.0}

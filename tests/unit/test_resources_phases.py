@@ -16,7 +16,7 @@ from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.nodes import resources, usage
-from cbt_plugins.results.nodes.counters import Counter
+from cbt_plugins.results.nodes.node_samples import Counter
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.summary_file import json_schema, summarize, write_summary
 

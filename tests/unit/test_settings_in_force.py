@@ -273,7 +273,7 @@ def test_what_was_set_of_a_pool_of_others_is_undone_with_it(tmp_path: Path) -> N
     ours = json.dumps([{"pool_name": "rbd", "options": dict(options)}])
     assert "is 'passive', not 'force'" in str(rows.differs(ours))
     assert rows.differs(json.dumps([{"pool_name": "data", "options": {}}])) is None
-    assert rows.gone("[]") == ["pool_name=rbd"] and rows.differs("null") is not None
+    assert rows.missing_entries("[]") == ["pool_name=rbd"] and rows.differs("null") is not None
     says, answers = tmp_path / "ceph", {"osd pool ls": "rbd", "osd pool get": '{"pool": "rbd", "bulk": true}'}
     told = [({**answers}, None), ({**answers, "osd pool get": '{"pool": "rbd", "bulk": false}'}, "False, not True")]
     told += [({"osd pool ls": "data"}, None), ({"osd pool ls": "rbd"}, "parse"), ({}, "parse")]

@@ -159,7 +159,7 @@ class ChangePoint:
 
 
 Key = TypeVar("Key", bound=Hashable)
-_HELPED = "{} rows and few runs: valid only if the logarithms of runs are about normally distributed"
+_BY_T_TEST = "{} rows and few runs: valid only if the logarithms of runs are about normally distributed"
 
 
 def holm(p_values: Sequence[float]) -> List[float]:
@@ -240,13 +240,14 @@ def decide_verdicts(
     """
     rows = [key for key, comparison in comparisons.items() if comparison.p is not None and not comparison.forbidden_by]
     adjusted: Dict[Key, float] = {}
-    helped: Dict[Key, int] = {}
+    by_t_test: Dict[Key, int] = {}
     first = [key for key in rows if keys is None or key in keys]
     for family, correct in ((first, holm), ([key for key in rows if key not in first], false_discovery)):
         size = len(family)
-        helped.update({key: size for key in family if _too_few(comparisons[key], alpha / size)})
-        p_values = [_helped(comparisons[key], alpha) if key in helped else comparisons[key].p or 0.0 for key in family]
-        adjusted.update(zip(family, correct(p_values)))
+        of_family = [(key, comparisons[key]) for key in family]
+        by_t_test.update({key: size for key in family if _too_few(comparisons[key], alpha / size)})
+        p_values = (_p_of_t_test(c, alpha) if key in by_t_test else c.p or 0.0 for key, c in of_family)
+        adjusted.update(zip(family, correct(list(p_values))))
     judged = {}
     for key, comparison in comparisons.items():
         width = margin[key] if isinstance(margin, Mapping) else margin
@@ -258,8 +259,8 @@ def decide_verdicts(
         verdict, warnings = _verdict(comparison, width, differs)
         if comparison.capped_by and (verdict is not Verdict.WORSE or comparison.hides_worse(directions[key])):
             verdict = Verdict.INCONCLUSIVE
-        if key in helped and verdict in (Verdict.BETTER, Verdict.WORSE):
-            warnings.append(StatisticsWarning("assumes-normal", _HELPED.format(helped[key])))
+        if key in by_t_test and verdict in (Verdict.BETTER, Verdict.WORSE):
+            warnings.append(StatisticsWarning("assumes-normal", _BY_T_TEST.format(by_t_test[key])))
         judged[key] = replace(
             comparison,
             verdict=verdict,
@@ -277,7 +278,7 @@ def _too_few(comparison: Comparison, wanted: float) -> bool:
     return comparison.second is not None and comparison.floor > wanted
 
 
-def _helped(comparison: Comparison, alpha: float) -> float:
+def _p_of_t_test(comparison: Comparison, alpha: float) -> float:
     """Return the p of few runs in a table so long that their exact test could not give the p that it needs.
 
     It is that of the t test on the same runs, if the exact test alone says yes.

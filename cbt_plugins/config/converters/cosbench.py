@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.converters.conversion import ConversionError, file_text, phase_name
-from cbt_plugins.config.generator_abilities import engine_with
+from cbt_plugins.config.generator_classes import engine_with
 from cbt_plugins.config.section_values import MANY
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import size

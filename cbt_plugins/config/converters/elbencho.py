@@ -15,7 +15,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.converters.conversion import file_text, phase_name
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
-from cbt_plugins.config.generator_abilities import engine_with
+from cbt_plugins.config.generator_classes import engine_with
 from cbt_plugins.config.units import format_duration, format_size
 from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import ROLES

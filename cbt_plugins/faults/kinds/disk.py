@@ -92,7 +92,7 @@ class SlowDisk(Kind):
                 *service_managers.start(scene, [service]),
                 *scene.mark_in([osd]),
             ),
-            checks=(Check(node, unset_seen, (((), "recovered"),), quick, root=True), scene.back([osd])),
+            checks=(Check(node, unset_seen, (((), "recovered"),), quick, root=True), scene.osds_back([osd])),
             took=(Check(node, effect, (((), "in effect"),), quick, root=True),),
             ended_early=(Check(node, unset_seen, (((), "recovered"),), quick, root=True),),
             former={"read_us": int(microseconds), "io.max": former, **scene.former([osd])},
@@ -152,7 +152,7 @@ class ReadErrors(Kind):
             ),
             checks=(
                 scene.says(look, [((_READ_ERRORS,), former)], limits.back),
-                scene.back([osd]),
+                scene.osds_back([osd]),
                 scene.says("pg dump osds", [(repaired, repairs)], limits.back),
             ),
             took=(

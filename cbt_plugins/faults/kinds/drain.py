@@ -77,8 +77,8 @@ class Drain(Kind):
             node=node,
             inject=(*balanced.leave, *watch.begin, *service_managers.stop(scene, gateways)),
             undo=(*service_managers.start(scene, gateways), *balanced.enter, *watch.end),
-            checks=(*daemon_effects.back(scene, gateways), *balanced.entered),
-            took=(*balanced.left, *daemon_effects.gone(scene, gateways), *watch.seen),
+            checks=(*daemon_effects.checks_back(scene, gateways), *balanced.entered),
+            took=(*balanced.left, *daemon_effects.checks_down(scene, gateways), *watch.seen),
             former={"service_manager": gateways[0].manager, "servers": balanced.servers},
             daemons=tuple(map(str, daemons)),
         )

@@ -60,7 +60,7 @@ class Failover(Kind):
             node=node,
             inject=(*watch.begin, Command(node, agent("tell", process.identity, "quorum exit"), quick, root=True)),
             undo=(Command(node, enter, quick, root=True), *watch.end),
-            checks=daemon_effects.back(scene, mons),
+            checks=daemon_effects.checks_back(scene, mons),
             took=(*daemon_effects.seen_gone(scene, mons), *watch.seen),
             former={"leader": name.id, "election_epoch": status["election_epoch"]},
             daemons=(str(name),),

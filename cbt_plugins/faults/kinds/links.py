@@ -177,8 +177,8 @@ class Links(Kind):
         return replace(
             step,
             undo=(*step.undo, *starts, *scene.mark_in(osds)),
-            checks=(*step.checks, scene.back(osds)),
-            took=(*step.took, *((scene.went(down),) if down else ())),
+            checks=(*step.checks, scene.osds_back(osds)),
+            took=(*step.took, *((scene.osds_went_down(down),) if down else ())),
             former={**step.former, **scene.former(osds)},
             daemons=() if self.serves_on else tuple(map(str, osd_names(o for o in osds if o in taken.osds))),
         )

@@ -63,9 +63,12 @@ class Maintenance(Kind):
             checks=(
                 scene.says("orch host ls", [(status, "")], limits.quick),
                 scene.says("osd dump", [(flags, None)], limits.quick),
-                *daemon_effects.back(scene, units),
+                *daemon_effects.checks_back(scene, units),
             ),
-            took=(scene.says("orch host ls", [(status, _STATUS)], limits.quick), *daemon_effects.gone(scene, units)),
+            took=(
+                scene.says("orch host ls", [(status, _STATUS)], limits.quick),
+                *daemon_effects.checks_down(scene, units),
+            ),
             former={**scene.former(osds), "host": host, "units": [service.unit for service in units]},
             daemons=tuple(map(str, daemons)),
         )

@@ -27,7 +27,7 @@ class Mark(Kind):
         lines += [f"osd out {_numbers(inside)}"] if inside else []
         absent: Tuple[Any, ...] = ("flags_set", {"=": _FLAG})
         gone = [(("osds", {"osd": o}, name), 0) for o in osds for name in ("up", "in")]
-        back = scene.back(osds)
+        back = scene.osds_back(osds)
         return [
             Step(
                 what=f"mark {names(targets.daemons)} down and out, with {_FLAG} set",

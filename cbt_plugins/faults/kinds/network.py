@@ -84,9 +84,9 @@ class Network(Kind):
             ),
             checks=(
                 *switch.checks,
-                *((scene.back(osds, max(timeout, limits.back)),) if osds else ()),
+                *((scene.osds_back(osds, max(timeout, limits.back)),) if osds else ()),
             ),
-            took=(scene.gone(osds),) if osds else (),
+            took=(scene.osds_down(osds),) if osds else (),
             # without OSDs nothing shows that the cut has begun
             ended_early=switch.checks[:1] if osds and not cut.former["cuts_us_off"] else (),
             former={**cut.former, **scene.former(osds)},

@@ -88,8 +88,8 @@ class Replace(Kind):
                         node=node,
                         inject=inject,
                         undo=(*undo, *scene.mark_in([osd])),
-                        checks=(scene.back([osd], scene.limits.boot),),
-                        took=(scene.gone([osd]),),
+                        checks=(scene.osds_back([osd], scene.limits.boot),),
+                        took=(scene.osds_down([osd]),),
                         former={**scene.former([osd]), **former, "service_manager": service.manager},
                         daemons=(str(service.name),),
                     )

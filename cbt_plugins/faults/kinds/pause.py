@@ -60,7 +60,7 @@ class Pause(Kind):
                 *service_managers.start(scene, node_services),  # a process may have ended since
                 *scene.mark_in(osds),
             ),
-            checks=(*switch.checks, *daemon_effects.back(scene, node_services)),
+            checks=(*switch.checks, *daemon_effects.checks_back(scene, node_services)),
             took=(daemon_effects.reached(scene, node, name, "paused"),),
             ended_early=switch.checks[:1],
             former={**scene.former(osds), "processes": identities},

@@ -83,8 +83,8 @@ class DeletePod(Kind):
             node=service.node,
             inject=(Command("", delete, scene.limits.quick),),
             undo=scene.mark_in(osds),
-            checks=daemon_effects.back(scene, [service]),
-            took=(Check("", text, (((), "gone"),), scene.limits.down), *([scene.went(osds)] if osds else [])),
+            checks=daemon_effects.checks_back(scene, [service]),
+            took=(Check("", text, (((), "gone"),), scene.limits.down), *([scene.osds_went_down(osds)] if osds else [])),
             former={**scene.former(osds), "pods": uids, "unit": service.unit},
             daemons=(str(service.name),),
         )
@@ -127,8 +127,8 @@ class NodeDrain(Kind):
             node=node,
             inject=(Command("", shlex.join([*kubectl, *drain]), limits.slow),),
             undo=(Command("", shlex.join([*kubectl, "uncordon", node]), limits.quick), *scene.mark_in(osds)),
-            checks=(Check("", cordoned, (((), ""),), limits.quick), *daemon_effects.back(scene, services)),
-            took=(Check("", cordoned, (((), "true"),), limits.quick), *daemon_effects.gone(scene, stay)),
+            checks=(Check("", cordoned, (((), ""),), limits.quick), *daemon_effects.checks_back(scene, services)),
+            took=(Check("", cordoned, (((), "true"),), limits.quick), *daemon_effects.checks_down(scene, stay)),
             former={**scene.former(osds), "units": [service.unit for service in services]},
             daemons=tuple(str(service.name) for service in services),
         )

@@ -106,9 +106,9 @@ class Reboot(_WholeNode):
             ),
             checks=(
                 Check(node, settled, (((), "settled"),), limits.boot, root=True, lapses=limits.boot),
-                *((scene.back(osds, limits.boot),) if osds else ()),
+                *((scene.osds_back(osds, limits.boot),) if osds else ()),
             ),
-            took=(scene.went(osds),) if osds else (),  # a fast reboot may be over before the first check
+            took=(scene.osds_went_down(osds),) if osds else (),  # a fast reboot may be over before the first check
             former={"boot": boot, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
         )
@@ -172,9 +172,9 @@ class Power(_WholeNode):
                 # A node with an unchanged boot ID may still go down: it is shutting down in an orderly way, or the
                 # power controller has carried out a command that it reported as failed.
                 Check(node, BOOT, (((), {"not": boot}),), limits.boot, lapses=limits.boot, refused=limits.down),
-                *((scene.back(osds, limits.boot),) if osds else ()),
+                *((scene.osds_back(osds, limits.boot),) if osds else ()),
             ),
-            took=(scene.gone(osds),) if osds else (),
+            took=(scene.osds_down(osds),) if osds else (),
             former={"boot": boot, **scene.former(osds)},
             daemons=tuple(map(str, osd_names(osds))),
         )

@@ -32,12 +32,12 @@ from cbt_plugins.results.requests.job_files import by_client
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.results.result_file import Unreadable, read_unpacked
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
+from cbt_plugins.s3_operations import OPERATIONS
 
 #: requests of a client, and a share of them, that may be left out for a wrong time; more of them are a pause
 _WRONG_REQUESTS, _WRONG_SHARE = 10, 0.01
 #: the phase of all operations of a run: warp's run side by side
 PHASE = "warp"
-_MOVES = ("GET", "PUT", "MULTIPART")
 _WINDOW = (("dur_median_millis", "p50_ms", 1), ("dur_90_millis", "p90_ms", 10), ("dur_99_millis", "p99_ms", 100))
 
 #: what limits the trust in warp's own numbers: said of every such record
@@ -132,7 +132,7 @@ def _op(name: str, op: Op, warnings: List[ResultWarning]) -> Iterator[Measuremen
     if objects:
         series = _series(op, "obj_per_sec", 1.0) if not errors else None
         yield Measurement(metric="obj_per_s", value=objects / seconds, series=series, **line)  # type: ignore[arg-type]
-    if name in _MOVES and not errors:
+    if name in OPERATIONS and OPERATIONS[name].moves_data and not errors:
         series = _series(op, "bytes_per_sec", 2.0**20)
         value = int(op.get("total_bytes") or 0) / seconds / 2**20
         yield Measurement(metric="mib_per_s", value=value, series=series, **line)  # type: ignore[arg-type]

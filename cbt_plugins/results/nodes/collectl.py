@@ -14,7 +14,7 @@ from typing import Callable, Dict, Iterator, List, Mapping, Optional, Sequence, 
 import numpy as np
 
 from cbt_plugins.journal import read_bytes
-from cbt_plugins.results.nodes.counters import DiskSamples, InterfaceSamples, NodeSamples
+from cbt_plugins.results.nodes.node_samples import DiskSamples, InterfaceSamples, NodeSamples
 
 FOLDER = "collectl."
 

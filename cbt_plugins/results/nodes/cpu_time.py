@@ -8,7 +8,7 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Set, 
 import numpy as np
 
 from cbt_plugins.formatting import plain
-from cbt_plugins.results.nodes.counters import Counter, NodeSamples
+from cbt_plugins.results.nodes.node_samples import Counter, NodeSamples
 from cbt_plugins.results.nodes.thread_groups import GROUPS, name_of
 from cbt_plugins.results.nodes.usage import CLASSES, rounded
 

@@ -18,6 +18,7 @@ from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, 
 from cbt_plugins.models.pools import Redundancy, copies
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.s3_operations import WRITES
 
 _ERASURE = 3  # type of a pool in `ceph osd pool ls detail`
 
@@ -179,7 +180,7 @@ __all__ = ["Unknown", "network_ceilings"]
 
 _MIB = 1 << 20
 #: operations whose bytes go the way of a PUT or of a GET
-_WRITES, _READS = ("PUT", "MULTIPART"), ("GET",)
+_READS = ("GET",)
 
 
 def network_ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float] = None) -> Dict[str, Any]:
@@ -196,7 +197,7 @@ def network_ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float]
     Phases that moved no data are left out. Raises Unknown where the archive does not say enough.
     """
     wiring = Wiring(run, summary["environment"]["endpoints"])
-    phases = [phase for phase in summary["phases"] if _rate(phase, _WRITES) or _rate(phase, _READS)]
+    phases = [phase for phase in summary["phases"] if _rate(phase, WRITES) or _rate(phase, _READS)]
     if not phases:
         raise Unknown("no phase of the run has made load")
     layouts = {phase["name"]: wiring.layout(_clients(phase)) for phase in phases}
@@ -206,7 +207,7 @@ def network_ceilings(run: Path, summary: Mapping[str, Any], nic: Optional[float]
 
 
 def _line(phase: Mapping[str, Any], layout: Layout, nics: Nics) -> Dict[str, Any]:
-    measured = {PUT: _rate(phase, _WRITES), GET: _rate(phase, _READS)}
+    measured = {PUT: _rate(phase, WRITES), GET: _rate(phase, _READS)}
     line: Dict[str, Any] = {}
     for op in (PUT, GET):
         most = ceiling(layout, op, nics).bytes_per_s

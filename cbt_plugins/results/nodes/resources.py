@@ -16,8 +16,8 @@ from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.environment import Clocks, roles_of
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling, bottleneck
-from cbt_plugins.results.nodes.counters import FOLDER, Counter, NodeSamples, read_node
 from cbt_plugins.results.nodes.cpu_time import cpu_time
+from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples, read_node
 from cbt_plugins.results.nodes.unwatched_osds import text_of, unwatched_osds
 from cbt_plugins.results.nodes.usage import (
     CLASSES,

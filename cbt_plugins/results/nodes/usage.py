@@ -13,7 +13,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.journal import read_json, read_text
-from cbt_plugins.results.nodes.counters import DaemonSamples, NodeSamples
+from cbt_plugins.results.nodes.node_samples import DaemonSamples, NodeSamples
 
 Network = Union[ipaddress.IPv4Network, ipaddress.IPv6Network]
 

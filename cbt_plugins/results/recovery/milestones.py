@@ -20,7 +20,7 @@ STABLE = 6.0
 #: seconds of clean PGs, by new statistics, after which a change of an OSD belongs to another event
 NEXT_EVENT_AFTER = 60.0
 
-_LASTS = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
+_STABLE_RULE = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
 #: name -> (title, rule)
 RULES: Dict[str, Tuple[str, str]] = {
     "injected": ("injected", "the commands of the fault have ended"),
@@ -39,13 +39,13 @@ RULES: Dict[str, Tuple[str, str]] = {
     ),
     "no-object-degraded": (
         "no object degraded",
-        f"first sample without degraded or unfound objects and without inactive PGs {_LASTS}",
+        f"first sample without degraded or unfound objects and without inactive PGs {_STABLE_RULE}",
     ),
     "health-ok": (
         "HEALTH_OK",
         "first sample with HEALTH_OK, or only with flags that were set before, after a sample without",
     ),
-    "clean": ("all PGs active+clean", f"first sample with all PGs active+clean {_LASTS}"),
+    "clean": ("all PGs active+clean", f"first sample with all PGs active+clean {_STABLE_RULE}"),
 }
 #: the health check of flags of the OSD map
 _FLAGS = "OSDMAP_FLAGS"
@@ -57,7 +57,7 @@ _OF = {
 
 
 #: what lasts once it has happened, so that a later sample would show it
-_LASTING = ("first-down", "all-down", "first-up", "all-up", "out", "no-object-degraded", "health-ok", "clean")
+_STAYS_TRUE = ("first-down", "all-down", "first-up", "all-up", "out", "no-object-degraded", "health-ok", "clean")
 _BEFORE, _ALREADY, _UNCHANGED = "they were before", "PGs were recovering already", "no OSD changed"
 #: reasons that no gap can change
 _CERTAIN = (_BEFORE, _ALREADY)
@@ -225,7 +225,7 @@ class _EpisodeMilestones:
             return self._unknown(*turn, True)
         open_end = [gap for gap in self.unwatched if gap[1] == self.episode.end]
         # the last sample shows that it was not yet; what is over in moments may have been in any gap
-        gaps = open_end if name in _LASTING else self.unwatched
+        gaps = open_end if name in _STAYS_TRUE else self.unwatched
         return self._unknown(*gaps[0], False) if gaps and milestone.reason not in _CERTAIN else milestone
 
     def _unknown(self, a: float, b: float, happened: bool, value: Optional[Dict[str, Any]] = None) -> Milestone:

@@ -17,13 +17,12 @@ from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_aggregates import EndpointAggregates, JobAggregates, OpAggregates
 from cbt_plugins.results.requests.job_files import read_jobs
 from cbt_plugins.results.requests.time_series import Seconds, TimeGrid, Timeline
+from cbt_plugins.s3_operations import OPERATIONS
 
-#: operations that move no data: a bandwidth would be a made-up number
-WITHOUT_BYTES = ("STAT", "DELETE", "LIST")
 _PERCENTILES = tuple(
     metric for metric in METRICS.values() if metric.path[:1] == ("latency_ms",) and metric.quantile
 )
-_ORDER = ("GET", "PUT", "MULTIPART", "STAT", "DELETE", "LIST")
+_ORDER = tuple(OPERATIONS)
 
 
 @dataclass
@@ -111,7 +110,8 @@ def _ms(ns: float) -> float:
 
 def moves_data(op: Optional[str]) -> bool:
     """Return whether an operation, or None for several, has a bandwidth."""
-    return op is None or split_op(op)[1] not in WITHOUT_BYTES
+    operation = OPERATIONS.get(split_op(op)[1]) if op else None
+    return operation is None or operation.moves_data
 
 
 def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any]:

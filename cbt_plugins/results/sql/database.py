@@ -14,7 +14,7 @@ import numpy as np
 from cbt_plugins.archive_files import is_own
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.result_file import Unreadable, reading
-from cbt_plugins.results.sql import aggregate_tables, monitor_tables, summary_tables
+from cbt_plugins.results.sql import aggregate_tables, event_and_state_tables, summary_tables
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import TEXT, TIME, Column, Columns, Names, Table, TableRun, clean, columns_of
 
@@ -78,7 +78,7 @@ def _time(name: str, shown: str) -> str:
     return f'{utc} - to_microseconds(CAST(round(clock_offset * 1e6) AS BIGINT)) AS "{shown}"'
 
 
-TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *monitor_tables.TABLES)
+TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *event_and_state_tables.TABLES)
 ROWS = Table("rows", "all requests, of runs that kept their rows", _ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, relative to results/")
 

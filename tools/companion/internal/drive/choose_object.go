@@ -27,7 +27,7 @@ const (
 type op struct {
 	spec   *spec.Op
 	name   string // in rows and counts
-	kind   int    // of the counts, by name
+	index  int    // in s3.Ops and counts
 	spans  []span
 	turn   atomic.Uint64
 	dry    atomic.Int64

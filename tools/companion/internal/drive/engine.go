@@ -21,10 +21,6 @@ const (
 	ExitUsage  = 2
 )
 
-const kinds = 6 // of operations, by name
-
-var kindNames = [kinds]s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete, s3.List, s3.Multipart}
-
 // Client makes requests.
 type Client interface {
 	Do(request *s3.Request, result *s3.Result)
@@ -183,7 +179,7 @@ func (e *engine) newWork(workSpec *spec.Work) *work {
 	for i := range workSpec.Ops {
 		shares[i] = workSpec.Ops[i].Share
 		o := newOp(&workSpec.Ops[i], e.spaces)
-		o.kind, o.name = slices.Index(kindNames[:], o.spec.Op), workSpec.OpName(o.spec.Op)
+		o.index, o.name = slices.Index(s3.Ops[:], o.spec.Op), workSpec.OpName(o.spec.Op)
 		w.ops = append(w.ops, o)
 	}
 	for i, quota := range schedule.Quotas(shares) {

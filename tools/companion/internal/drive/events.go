@@ -101,7 +101,7 @@ func (e *engine) beat(over <-chan struct{}) {
 func (e *engine) beatNow(now time.Time) beat {
 	b := beat{Event: "beat", T: epoch(now), Ops: map[string][2]int64{}, Hosts: map[string]hostState{}, Dry: e.dry()}
 	for _, load := range e.works {
-		var counts [kinds][2]int64
+		var counts [len(s3.Ops)][2]int64
 		for _, w := range load.crew {
 			if since := w.since.Load(); since != 0 {
 				b.InFlight++
@@ -113,7 +113,7 @@ func (e *engine) beatNow(now time.Time) beat {
 			}
 		}
 		for _, o := range load.ops {
-			b.Ops[o.name] = counts[o.kind]
+			b.Ops[o.name] = counts[o.index]
 		}
 		if load.pace != nil {
 			b.Queued += load.pace.waiting()

@@ -409,7 +409,7 @@ func TestEveryLieIsAFailedRequest(t *testing.T) {
 }
 
 func TestTheTruthIsASuccess(t *testing.T) {
-	for _, op := range kindNames {
+	for _, op := range s3.Ops {
 		for _, space := range []string{numbered, old} {
 			if space == old && op != s3.Get && op != s3.Stat && op != s3.List {
 				continue

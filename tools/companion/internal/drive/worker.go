@@ -34,7 +34,7 @@ type worker struct {
 	hashing time.Duration // of the body of this request
 
 	since  atomic.Int64 // of the request under way: nanoseconds since the engine's base, plus 1; 0: none
-	counts [kinds]struct{ good, failed atomic.Int64 }
+	counts [len(s3.Ops)]struct{ good, failed atomic.Int64 }
 	_      [64]byte // the next worker's counters are in another cache line
 }
 
@@ -194,9 +194,9 @@ func (w *worker) do(started, intended time.Time) {
 		}
 	}
 	if result.Kind == "" {
-		w.counts[o.kind].good.Add(1)
+		w.counts[o.index].good.Add(1)
 	} else {
-		w.counts[o.kind].failed.Add(1)
+		w.counts[o.index].failed.Add(1)
 	}
 	if result.Kind == s3.KindCut {
 		w.e.cuts.Add(1)

@@ -18,6 +18,9 @@ const (
 	Multipart Op = "MULTIPART" // a PUT in parts; one row for all of its requests
 )
 
+// Ops are all operations, in the order of messages.
+var Ops = [...]Op{Get, Put, Stat, Delete, List, Multipart}
+
 // Config says where requests go and how they are signed.
 type Config struct {
 	Hosts       []string // http://host:port or https://host:port, all of one scheme

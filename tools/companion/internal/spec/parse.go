@@ -266,9 +266,8 @@ func readOp(f *fields, spaces []Space) Op {
 		Share:  f.number("share", 1, 0, mostShare),
 		Absent: f.flag("absent", false),
 	}
-	operations := []s3.Op{s3.Get, s3.Put, s3.Stat, s3.Delete, s3.List, s3.Multipart}
-	if name != "" && !slices.Contains(operations, op.Op) {
-		f.fail("op", "%q is not one of GET, PUT, STAT, DELETE, LIST, MULTIPART", name)
+	if name != "" && !slices.Contains(s3.Ops[:], op.Op) {
+		f.fail("op", "%q is not one of %s", name, strings.ReplaceAll(strings.Trim(fmt.Sprint(s3.Ops), "[]"), " ", ", "))
 	}
 	usual := "live"
 	if op.Writes() {
