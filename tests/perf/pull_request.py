@@ -133,10 +133,12 @@ def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", load: str =
         tool = " ".join(TOOLS)
         subprocess.run(f"{tool} lab snapshot aged {places}", shell=True, check=True)
         ceph = f"{tool} lab exec --dir {lab} node0 -- ceph config set osd {DELAY}"
-        slow = f"{ceph}_duration 0.001 && {ceph}_probability {delayed}"
+        # both sides get the same commands: a deployment that takes longer leaves the cluster more time to settle
+        share = f"$([ $CBT_PLUGINS_ARM = base ] && echo 0 || echo {delayed})"
+        slow = f"{ceph}_duration 0.001 && {ceph}_probability {share}"
         restore = f"{tool} lab restore aged {places} --bind $CBT_PLUGINS_CAMPAIGN"
         section = {
-            "deploy": f"{restore} && {{ [ $CBT_PLUGINS_ARM = base ] || {{ {slow}; }}; }}",
+            "deploy": f"{restore} && {slow}",
             "clean": f"{tool} lab down --dir {lab}",
             "through": f"{tool} lab exec --dir {lab} node0 --",
         }
