@@ -238,7 +238,8 @@ def _scorecard(scorecard: Mapping[str, Any]) -> Iterator[Sentence]:
     }
     refused = len(scorecard["failures"]) - len(values)
     text = f"{several(len(values), 'failure')} measured" + (f", {refused} refused" if refused else "")
-    losses = {name: numbers.get((TOTAL, "availability")) or 0.0 for name, numbers in values.items()}
+    shares = {name: numbers.get((TOTAL, "availability")) for name, numbers in values.items()}
+    losses = {name: share for name, share in shares.items() if share is not None}
     if losses:
         worst = min(losses, key=lambda name: (losses[name], -(values[name].get((TOTAL, "bad_s")) or 0.0)))
         bad = values[worst].get((TOTAL, "bad_s"))

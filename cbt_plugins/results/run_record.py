@@ -249,13 +249,17 @@ def _scored(summary: Mapping[str, Any]) -> Dict[str, str]:
 def of_failure(line: Mapping[str, Any]) -> Iterator[Measurement]:
     """Yield the numbers of a failure of a scorecard, from its repetitions."""
     repeated: Dict[Tuple[str, str], List[Measurement]] = {}
+    # without an effect nothing was moved: beside repetitions that had one, this is a number too
+    touched = any(score["cluster"]["touched"] for score in line["scores"])
     for score in line["scores"]:
-        for measurement in (*of_losses({**score, "name": line["name"]}), *_of_cluster(score["cluster"])):
+        of_cluster = _of_cluster(score["cluster"]) if touched else ()
+        for measurement in (*of_losses({**score, "name": line["name"]}), *of_cluster):
             repeated.setdefault((measurement.op, measurement.metric), []).append(measurement)
     for (op, metric), group in repeated.items():
         values = [measurement.value for measurement in group if measurement.value is not None]
         counts = [measurement.n for measurement in group if measurement.n is not None]
-        complete = len(values) == len(group)  # those that never came to an end are not left out
+        # repetitions that never came to an end, or had too few requests for the number, are not left out
+        complete = len(values) == len(line["scores"])
         yield Measurement(
             line["name"],
             op,
@@ -268,7 +272,7 @@ def of_failure(line: Mapping[str, Any]) -> Iterator[Measurement]:
 
 def _of_cluster(cluster: Mapping[str, Any]) -> Iterator[Measurement]:
     """Yield the times of the cluster's recovery, and the data that it moved; the name of the failure is not in them."""
-    for metric in from_source(MetricSource.EPISODE) if cluster["touched"] else ():
+    for metric in from_source(MetricSource.EPISODE):
         if metric.key in cluster:
             yield Measurement("", CLUSTER, metric.key, cluster[metric.key])
 

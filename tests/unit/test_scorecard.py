@@ -16,6 +16,7 @@ from cbt_plugins.compare.sides import Side
 from cbt_plugins.compare.table import Rules, compare
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report import scorecard as card
+from cbt_plugins.report.sentence import of_run as sentence_of_run
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.recovery.impact import impact
 from cbt_plugins.results.recovery.scorecard import scorecard
@@ -100,6 +101,44 @@ def test_the_value_of_a_failure_is_the_median_of_its_repetitions() -> None:
     unrecovered = list(of_failure(line([a_score(1), a_score(2, recovery_s=None)])))
     without = values(unrecovered, "cluster", "recovery_s")
     assert without is not None and without.value is None and without.repeats is None
+
+
+@pytest.mark.parametrize("worst", [0, 2])
+def test_a_repetition_without_a_number_leaves_the_failure_without_one(worst: int) -> None:
+    """Fewer than 100 requests succeeded in the worst one, so it has no p99: the others are not its median."""
+    scores = [a_score(i) for i in range(3)]
+    total = {**scores[worst]["total"], "p99_ratio": None, "availability": None}
+    scores[worst].update(total=total, ops={"GET": total})
+    found = list(of_failure(line(scores)))
+    for metric in ("p99_ratio", "availability"):
+        without = values(found, "GET", metric)
+        assert without is not None and (without.value, without.repeats) == (None, None)
+    bad = values(found, "GET", "bad_s")
+    assert bad is not None and bad.repeats == (10.0, 11.0, 12.0)
+    base, new = sides([a_score(0)] * 3, scores)
+    gated = gate.gate(base, [new], gate.GateLimits(tuple(gate.of_texts(["node down.GET.p99_ratio=20%"]))), Rules())
+    assert gated.outcome.word not in ("ok", "regression")
+
+
+def test_a_failure_of_unknown_availability_is_not_the_one_that_cost_most() -> None:
+    scores = [a_score(0), a_score(1)]
+    scores[1]["total"] = {**scores[1]["total"], "availability": None}
+    failures = [line(scores), {**line([a_score(3)]), "name": "rgw down"}]
+    (sentence,) = sentence_of_run({"usable": True, "failure": None, "scorecard": {"failures": failures}}, {})
+    assert sentence.text == (
+        "2 failures measured; clients lost most by rgw down: availability 99.000 %, 13 bad seconds."
+    )
+    (sentence,) = sentence_of_run({"usable": True, "failure": None, "scorecard": {"failures": failures[:1]}}, {})
+    assert sentence.text == "1 failure measured."
+
+
+def test_repetitions_without_an_effect_have_moved_nothing() -> None:
+    calm = {"touched": False, "recovery_s": None, "moved_mib": 0.0}
+    found = list(of_failure(line([a_score(0, **calm), a_score(1, **calm), a_score(2, moved_mib=300.0)])))
+    moved, back = values(found, "cluster", "moved_mib"), values(found, "cluster", "recovery_s")
+    assert moved is not None and (moved.value, moved.repeats) == (0.0, (0.0, 0.0, 300.0))
+    assert back is not None and back.value is None
+    assert "cluster" not in {m.op for m in of_failure(line([a_score(0, **calm)] * 3))}
 
 
 def test_repetitions_have_an_interval_from_three_on_and_one_has_none() -> None:
