@@ -49,12 +49,15 @@ def phase(
     begin: float = 0.0,
     rate: Optional[float] = None,
     mix: Mapping[str, float] = {},
+    window: Tuple[float, float] = (0.0, 100.0),
+    duration: Optional[float] = 100.0,
     **job: Any,
 ) -> PhaseAggregates:
     path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
     one = ArchivedJob("j", "d", "n", "GET", workers, 0.0, None, 0.0, aggregates=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
-    about.update(window=(T0 + begin, T0 + begin + 100.0), duration=100.0, mix=mix, accounting=(), warnings=())
+    about.update(window=(T0 + begin + window[0], T0 + begin + window[1]), duration=duration, mix=mix)
+    about.update(accounting=(), warnings=())
     about.update(name=name, kind="hybrid", load={"rate": rate}, block=block, jobs=(one,))
     return read_phase(ArchivedPhase(path.parent, 1, **about))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import random
 from pathlib import Path
-from typing import Any, Dict, List, Mapping
+from typing import Any, Dict, List, Mapping, Optional
 
 import pytest
 from aggregates_writer import NS, Request
@@ -119,6 +119,26 @@ def test_the_losses_of_a_failure_in_two_phases_are_added(tmp_path: Path) -> None
     assert (line["seconds"], total["requests"], total["bad_seconds"]) == (180.0, 1800, 180)
     assert total["p50_ms"] == pytest.approx(200, rel=0.008) and total["p999_ms"] == pytest.approx(200, rel=0.008)
     assert total["p99_ratio"] == pytest.approx(20, rel=0.02) and total["obj_per_s_percent"] == 100.0
+
+
+@pytest.mark.parametrize(("slow_from", "slow_to", "waited"), [(24, 29, None), (92, 95, None), (42, 52, 20), (0, 23, 0)])
+def test_requests_that_waited_in_a_part_of_a_block_are_in_no_count(
+    tmp_path: Path, slow_from: float, slow_to: float, waited: Optional[int]
+) -> None:
+    """Of 23 to 93 only the blocks of 10 s from 30 to 90 have latencies; the slowest one of each second is known."""
+    times = ((0, slow_from, 0.01), (slow_from, slow_to, 2.0), (slow_to, 100, 0.01))
+    requests = [request for begin, end, took in times for request in load(begin, end, 0.5, took)]
+    events = recovery(("failure", 23.0, 93.0, {"injected": 24.0}), ("return", 93.0, 100.0, {"undone": 94.0}))
+    total = losses(impact([phase(tmp_path, requests, block=10)], events))["a failure"]["total"]
+    assert total["waited"] == waited and total["requests"] == 140
+
+
+def test_the_first_block_of_a_window_counts_though_the_window_begins_within_it(tmp_path: Path) -> None:
+    """A phase that ends with its last object: its window is from the first request to the last one, 3.5 to 96.5."""
+    requests = [*load(3.5, 8.5, 0.5, 2.0), *load(8.5, 96.5, 0.5, 0.01)]
+    until_done = phase(tmp_path, requests, block=10, window=(3.5, 96.5), duration=None)
+    made = impact([until_done], recovery(("failure", 3.0, 200.0, {"injected": 3.2})))
+    assert (made["episodes"][0]["total"]["requests"], made["episodes"][0]["total"]["waited"]) == (186, 10)
 
 
 def test_the_longest_silence_of_a_gateway_is_in_whole_blocks(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from cbt_plugins.metrics import TOTAL
 from cbt_plugins.results.histogram import tail_quantiles
 from cbt_plugins.results.recovery.episodes import Stretch
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, moves_data, op_order
-from cbt_plugins.results.requests.time_series import SECOND, Blocks, Seconds, TimeGrid, coarse_bucket
+from cbt_plugins.results.requests.time_series import SECOND, Blocks, Seconds, TimeGrid, coarse_bucket, lowest_of
 
 #: ns after which a request is one that waited
 WAITED = SECOND
@@ -41,6 +41,21 @@ class _OpPart(NamedTuple):
         """The seconds of the grid that the stretch touches."""
         first = self.seconds.grid.first
         return slice(math.floor(self.stretch.start) - first, math.ceil(self.stretch.end) - first)
+
+    @property
+    def bins(self) -> slice:
+        """The bins of percentiles that lie completely in the stretch, as far as they are in the window."""
+        grid, (start, end) = self.seconds.grid, self.stretch[2:]
+        low = 0 if start <= grid.start else math.ceil((start - grid.first_block) / grid.block_step)
+        high = grid.block_bins if end >= grid.end else math.floor((end - grid.first_block) / grid.block_step)
+        return slice(low, max(low, high))
+
+    @property
+    def longest_beside(self) -> int:
+        """The highest latency (ns) in the seconds of the stretch whose bins of percentiles lie partly outside."""
+        grid, places, bins = self.seconds.grid, self.places, self.bins
+        at = (grid.first + np.arange(places.start, places.stop) - grid.first_block) // grid.block_step
+        return int(self.seconds.max[places][(at < bins.start) | (at >= bins.stop)].max(initial=0))
 
     def sum(self, name: str) -> int:
         return int(self.seconds.sums[name][self.places].sum())
@@ -87,7 +102,7 @@ def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
     return {
         "requests": n,
         "errors": failed,
-        "waited": int(latencies.at_least(coarse_bucket(WAITED)).sum()),
+        "waited": _waited(parts, latencies),
         "bad_seconds": sum(bad) if len(bad) == len(parts) else None,
         "obj_per_s": round(objects / length, 4),
         "mib_per_s": round(size / length / 2**20, 4) if moves_data(op) else None,
@@ -123,19 +138,22 @@ def _latencies(parts: Sequence[_OpPart]) -> Blocks:
     """Return one bin with the latencies of the bins that lie completely in a stretch."""
     merged = Blocks(TimeGrid(0.0, 1.0))
     for part in parts:
-        start, end = part.stretch[2:]
+        bins = part.bins
         for op_blocks in part.blocks:
-            grid = op_blocks.grid
-            low = max(0, math.ceil((start - grid.first_block) / grid.block_step))
-            high = max(low, math.floor((end - grid.first_block) / grid.block_step))
-            if not grid.snapped and end >= grid.end:
-                high = grid.block_bins
             first, bucket, counts = op_blocks.used()
-            counts = counts[max(0, low - first) : max(0, high - first)]
+            counts = counts[max(0, bins.start - first) : max(0, bins.stop - first)]
             if counts.size:
                 merged.add(0, bucket, counts.sum(axis=0, keepdims=True))
-                merged.max[0] = max(int(merged.max[0]), int(op_blocks.max[low:high].max()))
+                merged.max[0] = max(int(merged.max[0]), int(op_blocks.max[bins].max()))
     return merged
+
+
+def _waited(parts: Sequence[_OpPart], latencies: Blocks) -> Optional[int]:
+    """Return the requests that took WAITED; None where some did in seconds whose bins lie partly outside."""
+    bucket = coarse_bucket(WAITED)
+    if any(part.longest_beside >= lowest_of(bucket) for part in parts):
+        return None
+    return int(latencies.at_least(bucket).sum())
 
 
 def _quantiles(latencies: Blocks, *wanted: float) -> List[Optional[float]]:

@@ -87,7 +87,7 @@ requests BIGINT successful requests
 bad_seconds BIGINT seconds that missed the objective
 objective_ms DOUBLE a second with a higher p99 is bad
 failed BIGINT failed requests
-waited BIGINT successful requests that took longer than 1 s
+waited BIGINT successful requests that took longer than 1 s; null if long blocks hide some of them
 longest_gap_s DOUBLE longest time without a success
 obj_per_s DOUBLE mean objects per second
 throughput_share DOUBLE throughput as a share of the baseline's
