@@ -2,53 +2,30 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
-from typing import Any, Dict, List, Optional, Sequence, Tuple
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from recovery_times import reasons, seconds
+from watched_failures import (
+    BACK,
+    BACK_TIMES,
+    CLEAN,
+    DEGRADED,
+    DOWN,
+    FAULT,
+    RECOVERING,
+    SETTLED,
+    event,
+    only,
+    watched,
+)
 
 from cbt_plugins.results.recovery.cluster_samples import Samples, read_samples
 from cbt_plugins.results.recovery.episodes import STATES, stretches
 from cbt_plugins.results.recovery.milestones import blocks, milestones
 from cbt_plugins.results.recovery.rates import series
 from cbt_plugins.warning_kinds import forbids_verdict
-
-CLEAN = {"active+clean": 10}
-DEGRADED = {"active+undersized+degraded": 4, "active+clean": 6}
-RECOVERING = {"active+recovering+undersized+degraded+remapped": 2, "active+clean": 8}
-
-
-def event(t: float, name: str, label: str = "a", osds: Sequence[int] = (6, 7)) -> Dict[str, Any]:
-    return {"t": t, "event": f"fault-{name}", "label": label, "kind": "stop", "targets": ["node4"], "osds": list(osds)}
-
-
-def watched(tmp_path: Path, *lines: Dict[str, Any], end: float = 100.0, interval: float = 1.0) -> Samples:
-    """A sample every second from 0 on; `lines` have what changed at "t"."""
-    start = {"osds": 8, "down": [], "out": [], "pgs": CLEAN, "num_pgs": 10, "degraded": [0, 0], "misplaced": [0, 0]}
-    start.update(unfound=[0, 0], settled=True, health="HEALTH_OK", checks=[], recovered=[0, 0, 0], t=0.0)
-    changes = {line["t"]: line for line in lines}
-    text = [{"version": 1, "t": 0.0, "via": "librados", "interval": interval, "mgr_stats_period": 5.0}, start]
-    t = interval
-    while t <= end:
-        text.append(changes.get(t, {"t": t}))
-        t += interval
-    path = tmp_path / "recovery.jsonl"
-    path.write_text("".join(json.dumps(line) + "\n" for line in text if not line.get("missing")))
-    return read_samples([path])
-
-
-DOWN = {"t": 11.0, "down": [6, 7], "settled": False, "health": "HEALTH_WARN"}
-DOWN["map"] = [{"epoch": 2, "t": 10.4, "down": [6, 7]}]
-FAULT = [event(10.0, "inject-begin"), event(10.5, "injected")]
-BACK_TIMES = ((60.0, "undo-begin"), (63.0, "undone"))
-BACK = [event(t, name) for t, name in BACK_TIMES]
-SETTLED = {"t": 16.0, "settled": True}
-
-
-def only(samples: Samples, events: List[Dict[str, Any]]) -> Dict[str, Any]:
-    return milestones(samples, events)["episodes"][0]
 
 
 def test_stale_statistics_are_not_a_clean_cluster(tmp_path: Path) -> None:
@@ -397,6 +374,23 @@ def test_a_fault_that_had_ended_right_before_its_undo(samples: bool, tmp_path: P
     assert "fault-ended-early" not in [code for code, _ in codes(milestones(seen, [*FAULT, over, *BACK, switch]))]
     again = [event(70.0 + t, name) for t, name in ((0.0, "inject-begin"), (0.5, "injected"), (20.0, "undo-begin"))]
     assert milestones(seen, [*FAULT, *BACK, *again])["episodes"][2]["ended_early"] is None
+
+
+def test_an_osd_that_flaps_while_its_fault_is_in_force_has_not_come_back(tmp_path: Path) -> None:
+    """Of a partition, or a lossy link: the OSDs are down and up again and again, for as long as it lasts."""
+    lines = [DOWN, SETTLED, {"t": 20.0, "map": [{"epoch": 3, "t": 19.5, "up": [6, 7]}]}]
+    flap = {"t": 30.0, "map": [{"epoch": 4, "t": 29.5, "down": [6, 7]}]}
+    last = {"t": 41.0, "map": [{"epoch": 5, "t": 40.5, "up": [7]}]}
+
+    def early(*changes: Dict[str, Any]) -> List[str]:
+        made = milestones(watched(tmp_path, *lines, *changes), [*FAULT, *BACK])
+        return [warning["text"] for warning in made["warnings"] if warning["code"] == "fault-ended-early"]
+
+    assert early(flap) == []
+    (text,) = early(flap, last)
+    assert text.startswith("failure a: osd.7 was up again at 00:00:40 UTC, 19.5 s before its undo: ")
+    (text,) = early()
+    assert text.startswith("failure a: osd.6, osd.7 were up again at 00:00:19 UTC, 40.5 s before its undo: ")
 
 
 def test_osds_that_somebody_marks_in_during_a_fault_that_marked_them_out(tmp_path: Path) -> None:

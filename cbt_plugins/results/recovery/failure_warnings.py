@@ -2,12 +2,40 @@
 
 from __future__ import annotations
 
+import math
 from datetime import datetime, timezone
-from typing import Any, Dict, Iterator, List, Mapping, Sequence
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.formatting import several
-from cbt_plugins.results.recovery.cluster_samples import Samples
-from cbt_plugins.results.recovery.episodes import EARLY, is_planned, rows_of
+from cbt_plugins.results.recovery.cluster_samples import Change, Samples
+from cbt_plugins.results.recovery.episodes import EARLY, Episode, is_planned, rows_of
+
+
+def early_end(episode: Episode, changes: Sequence[Change]) -> Optional[Dict[str, Any]]:
+    """Return the first OSDs of a fault that came back before its undo and stayed, and the time; None without any.
+
+    None also for a fault whose OSDs are to come back. Without OSDs the fault had ended some time before that.
+    """
+    if episode.kind != "failure" or episode.returns or episode.done is None:
+        return None
+    back: Dict[Tuple[str, int], float] = {}
+    for change in changes:
+        if episode.done < change.t < episode.until:
+            for state, gained, lost in (("up", change.up, change.down), ("in", change.inside, change.out)):
+                for osd in {*episode.osds} & {*lost}:  # it only flaps
+                    back.pop((state, osd), None)
+                for osd in {*episode.osds} & {*gained} if change.t < episode.until - EARLY else ():
+                    back[state, osd] = change.t
+    if back:
+        t = min(back.values())
+        first = [which for which, since in back.items() if since == t]
+        state = "up" if any(state == "up" for state, _ in first) else "in"
+        undo = None if episode.until == math.inf else episode.until
+        osds = sorted({osd for _, osd in first})
+        return {"t": t, "osds": osds, "undo": undo, "state": state, "switch": episode.fired <= t}
+    if episode.ended is not None and episode.ended < episode.fired:
+        return {"t": episode.ended, "osds": [], "undo": episode.until, "state": "over", "switch": False}
+    return None
 
 
 def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) -> Iterator[Dict[str, Any]]:

@@ -9,8 +9,8 @@ from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Opt
 from cbt_plugins.formatting import NONE
 from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 from cbt_plugins.results.recovery.cluster_samples import Change, Sample, Samples
-from cbt_plugins.results.recovery.episodes import EARLY, Episode, besides, episodes
-from cbt_plugins.results.recovery.failure_warnings import episode_warnings
+from cbt_plugins.results.recovery.episodes import Episode, besides, episodes
+from cbt_plugins.results.recovery.failure_warnings import early_end, episode_warnings
 from cbt_plugins.results.recovery.rates import copies_made, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
@@ -135,7 +135,7 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
         else {"t": episode.switch_fired, "undo": episode.undo_begin},
         "until": round(until, 3),  # it has recovered, or nobody looks any longer
         "beside_faults": beside_faults,
-        "ended_early": search.ended_early(),
+        "ended_early": early_end(episode, search.all.changes),
         "flapped": search.flapped(),
         "before": _before(before) if before else None,
         "effect": search.touched_anything if search.samples else None,
@@ -303,24 +303,6 @@ class _EpisodeMilestones:
         if clean.between is not None or not self.samples:
             return "unknown"
         return "not recovered" if self.touched_anything else UNCHANGED
-
-    def ended_early(self) -> Optional[Dict[str, Any]]:
-        """Return the OSDs of the fault that came back before the undo first, and the time; None also where it is to.
-
-        Without OSDs the fault had ended some time before that.
-        """
-        episode = self.episode
-        if not self.falls or episode.returns or episode.done is None:
-            return None
-        for change in self.all.changes:
-            back = sorted({*episode.osds} & {*change.up, *change.inside})
-            if back and episode.done < change.t < episode.until - EARLY:
-                undo = None if episode.until == math.inf else episode.until
-                state = "up" if set(back) & {*change.up} else "in"
-                return {"t": change.t, "osds": back, "undo": undo, "state": state, "switch": episode.fired <= change.t}
-        if episode.ended is not None and episode.ended < episode.fired:
-            return {"t": episode.ended, "osds": [], "undo": episode.until, "state": "over", "switch": False}
-        return None
 
     def flapped(self) -> Optional[Dict[str, Any]]:
         """Return the OSDs that had returned and went down again first, and the time."""
