@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
-#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestones.STABLE
+#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_rules.STABLE
 STABLE_WAIT = 13.0
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0

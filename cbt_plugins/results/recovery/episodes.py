@@ -15,6 +15,8 @@ ONE_RETURN = 30.0
 EARLY = 1.0
 #: seconds of a phase in which a fault that was injected again is in force, to be a failure in it
 _IN_FORCE = 5.0
+#: events until which the cluster was to be sampled -> seconds that the sampler may end before them
+_SAMPLED_UNTIL = {"phase-end": 0.0, "run-done": 10.0}
 
 
 @dataclass(frozen=True)
@@ -26,7 +28,7 @@ class Episode:
     osds: Tuple[int, ...]  # as the events named them; () when they did not
     begin: float  # its commands begin
     done: Optional[float] = None  # ... and have ended
-    end: float = 0.0  # the next episode begins, or the samples end
+    end: float = 0.0  # the next episode begins, or the samples or the run end
     end_why: str = ""
     in_effect: Optional[float] = None  # the run has seen the effect of the failure
     failed: str = ""  # why its commands failed
@@ -101,7 +103,7 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
                 all_episodes[at], failed=str(event.get("text") or event.get("why") or "it failed")
             )
     ends = [(e.begin, f"the {_WORDS[e.kind]} {', '.join(e.labels)} begins") for e in all_episodes[1:]]
-    ends.append((max([last, *(e.done or e.begin for e in all_episodes[-1:])]), "the samples end"))
+    ends += [_end_of_run(events, all_episodes[-1], last)] if all_episodes else []
     parts = list(broken_off(events))
     ended = [
         replace(
@@ -110,6 +112,14 @@ def episodes(events: Sequence[Mapping[str, Any]], last: float) -> List[Episode]:
         for episode, (end, why) in zip(all_episodes, ends)
     ]
     return list(_injected_again(ended, list(attempts(events))))
+
+
+def _end_of_run(events: Sequence[Mapping[str, Any]], episode: Episode, last: float) -> Tuple[float, str]:
+    """Return the end of the last episode, and why: a sampler may end before the run does."""
+    sampled = max(last, episode.done or episode.begin)
+    ends = ((_SAMPLED_UNTIL.get(str(event.get("event"))), float(event.get("t") or 0)) for event in events)
+    run_end = max((t - before for before, t in ends if before is not None), default=sampled)
+    return (run_end, "the run ends") if run_end > sampled else (sampled, "the samples end")
 
 
 def _injected_again(episodes: Sequence[Episode], tries: Sequence[Attempt]) -> Iterator[Episode]:

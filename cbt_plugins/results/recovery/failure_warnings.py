@@ -63,7 +63,7 @@ def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) ->
 
 
 def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, str]]:
-    gaps = [gap for gap in samples.gaps if _overlap(gap, episode)]
+    gaps = list(_gaps(samples, episode))
     if gaps:
         worst = max(gaps, key=lambda gap: float(gap["seconds"]))
         many = several(len(gaps), "gap")
@@ -91,6 +91,15 @@ def _about(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Dict[str, s
     if episode["outcome"] == "not recovered":
         why = next(m["reason"] for m in episode["milestones"] if m["name"] == "clean")
         yield {"code": "not-recovered", "text": f"not all PGs active+clean: {why}"}
+
+
+def _gaps(samples: Samples, episode: Mapping[str, Any]) -> Iterator[Mapping[str, Any]]:
+    """Yield the times of an episode without samples, also before the first sample of all and after the last one."""
+    yield from (gap for gap in samples.gaps if _overlap(gap, episode))
+    begin, end = episode["begin"], episode["end"]
+    for low, high in ((begin, min(end, samples.samples[0].t)), (max(begin, samples.samples[-1].t), end)):
+        if high - low > samples.longest_interval:
+            yield {"t": high, "seconds": high - low, "why": "no monitor ran"}
 
 
 def _early(early_end: Mapping[str, Any]) -> str:

@@ -203,7 +203,7 @@ def _warnings(
                 text = f"{line['phase']}: {failed} failed in the state: {state['state']}"
                 yield {"code": "errors-in-state", "text": text}
     if any(episode["effect"] is None for episode in recovery.get("episodes") or ()):
-        text = "a failure has no samples of the cluster: its states are those of its commands"
+        text = "too few samples of the cluster to see an effect of a failure: its states are those of its commands"
         yield {"code": "not-watched", "text": text}
 
 

@@ -11,56 +11,28 @@ from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 from cbt_plugins.results.recovery.cluster_samples import Change, Sample, Samples
 from cbt_plugins.results.recovery.episodes import Episode, besides, episodes
 from cbt_plugins.results.recovery.failure_warnings import early_end, episode_warnings
+from cbt_plugins.results.recovery.milestone_rules import (
+    ALL_COPIES,
+    ALREADY,
+    BEFORE,
+    CERTAIN,
+    MILESTONES_OF,
+    NO_CHANGE,
+    NOT_SINCE,
+    RULES,
+    SAME_HEALTH,
+    STABLE,
+    STAYED_CLEAN,
+    STAYS_TRUE,
+)
 from cbt_plugins.results.recovery.rates import copies_made, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
 UNCHANGED = "unchanged"
-#: seconds for which a state must last to be called stable; a wait of a run needs more: run.wait_phase.STABLE_WAIT
-STABLE = 6.0
 #: seconds of clean PGs, by new statistics, after which a change of an OSD belongs to another event
 NEXT_EVENT_AFTER = 60.0
-
-_STABLE_RULE = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
-#: name -> (title, rule)
-RULES: Dict[str, Tuple[str, str]] = {
-    "injected": ("injected", "the commands of the fault have ended"),
-    "in-effect": ("in effect", "the run has seen the effect of the fault"),
-    "undone": ("undone", "the undo was checked against the cluster"),
-    "first-down": ("first OSD down", "first OSD map in which an OSD of the fault is down"),
-    "all-down": ("all OSDs down", "first OSD map in which all OSDs of the fault are down at once"),
-    "first-up": ("first OSD up", "first OSD map in which an OSD of the fault is up again"),
-    "all-up": ("all OSDs up", "first OSD map in which all OSDs of the fault are up at once"),
-    "degraded-peak": ("degraded, peak", "sample with the most degraded object copies, until all PGs are clean"),
-    "misplaced-peak": ("misplaced, peak", "sample with the most misplaced object copies, until all PGs are clean"),
-    "out": ("out", "first OSD map in which all OSDs of the fault are out"),
-    "recovery-starts": (
-        "recovery starts",
-        "first sample with a PG that is recovering or backfilling, after an OSD changed",
-    ),
-    "no-object-degraded": (
-        "no object degraded",
-        f"first sample without degraded or unfound objects and without inactive PGs {_STABLE_RULE}",
-    ),
-    "health-ok": (
-        "HEALTH_OK",
-        "first sample with HEALTH_OK, or only with flags that were set before, after a sample without",
-    ),
-    "clean": ("all PGs active+clean", f"first sample with all PGs active+clean {_STABLE_RULE}"),
-}
 #: the health check of flags of the OSD map
 _FLAGS = "OSDMAP_FLAGS"
-_END = ("no-object-degraded", "health-ok", "clean")
-_OF = {
-    "failure": ("injected", "in-effect", "first-down", "all-down", "degraded-peak", "out", "recovery-starts", *_END),
-    "return": ("undone", "first-up", "all-up", "recovery-starts", "misplaced-peak", *_END),
-}
-
-
-#: what lasts once it has happened, so that a later sample would show it
-_STAYS_TRUE = ("first-down", "all-down", "first-up", "all-up", "out", "no-object-degraded", "health-ok", "clean")
-_BEFORE, _ALREADY, _UNCHANGED = "they were before", "PGs were recovering already", "no OSD changed"
-#: reasons that no gap can change
-_CERTAIN = (_BEFORE, _ALREADY)
 
 
 class Milestone(NamedTuple):
@@ -107,7 +79,7 @@ def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[st
 def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str, Any]:
     episode = search.episode
     # a run of an earlier version has no event of the effect
-    names = [name for name in _OF[episode.kind] if name != "in-effect" or episode.in_effect is not None]
+    names = [name for name in MILESTONES_OF[episode.kind] if name != "in-effect" or episode.in_effect is not None]
     milestone_of_name = {name: search.find(name) for name in names}
     clean = milestone_of_name["clean"]
     until = clean.t if clean.t is not None else clean.between[1] if clean.between else episode.end
@@ -138,7 +110,7 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
         "ended_early": early_end(episode, search.all.changes),
         "flapped": search.flapped(),
         "before": _before(before) if before else None,
-        "effect": search.touched_anything if search.samples else None,
+        "effect": search.effect,
         "outcome": outcome,
         "milestones": [_line(name, milestone_of_name[name], episode.begin) for name in names],
         "recovery": rate,
@@ -202,9 +174,30 @@ class _EpisodeMilestones:
         times = [episode.begin, *(t for t in self.times if t > episode.begin), episode.end]
         self.unwatched = [(a, b) for a, b in zip(times, times[1:]) if b - a > samples.longest_interval]
         self.watched = watched
-        moved_unseen = self._turn("first-down" if self.falls else "first-up") is not None
+        #: the first sample came so late that nobody knows what was before it; the last one, what was after it
+        self.begun_unseen = self.before is None and any(gap[0] == episode.begin for gap in self.unwatched)
+        self.ended_unseen = bool(self.open_end) and samples.place(episode.end) == len(samples.samples)
+        turn = "first-down" if self.falls else "first-up"
+        moved_unseen = self._turn(turn) is not None or (self.falls and self._held_at_first(turn) is not None)
         stayed_clean = all(sample.clean for sample in self.samples)
         self.touched_anything = bool(self.changed) or moved_unseen or not stayed_clean
+
+    @property
+    def knows_before(self) -> bool:
+        """Whether a sample right before the episode has the OSDs: an agent that has just begun may not know them."""
+        return self.before is not None and "down" in self.before.state
+
+    @property
+    def open_end(self) -> List[Tuple[float, float]]:
+        """The time without samples at the end of the episode, if there is one."""
+        return [gap for gap in self.unwatched if gap[1] == self.episode.end]
+
+    @property
+    def effect(self) -> Optional[bool]:
+        """Whether an OSD or a PG changed; None where the samples do not tell."""
+        if self.touched_anything and self.samples:
+            return True
+        return None if not self.samples or self.begun_unseen or self.ended_unseen else False
 
     def _moved(self, change: Change) -> Set[int]:
         """Return the OSDs that a map takes from the data, or of a return, gives back to it."""
@@ -220,13 +213,13 @@ class _EpisodeMilestones:
             if not late:
                 return milestone
             return self._unknown(milestone.t - (milestone.resolution or 0.0), milestone.t, True, milestone.value)
-        turn = self._turn(name)
+        turn = self._held_at_first(name) or self._turn(name)
         if turn:
             return self._unknown(*turn, True)
-        open_end = [gap for gap in self.unwatched if gap[1] == self.episode.end]
         # the last sample shows that it was not yet; what is over in moments may have been in any gap
-        gaps = open_end if name in _STAYS_TRUE else self.unwatched
-        return self._unknown(*gaps[0], False) if gaps and milestone.reason not in _CERTAIN else milestone
+        maybe_before = self.begun_unseen and milestone.reason in NOT_SINCE
+        gaps = self.open_end if name in STAYS_TRUE and not maybe_before else self.unwatched
+        return self._unknown(*gaps[0], False) if gaps and milestone.reason not in CERTAIN else milestone
 
     def _unknown(self, a: float, b: float, happened: bool, value: Optional[Dict[str, Any]] = None) -> Milestone:
         since, until = (max(0.0, t - self.episode.begin) for t in (a, b))
@@ -235,6 +228,19 @@ class _EpisodeMilestones:
 
     def _turn(self, name: str) -> Optional[Tuple[float, float]]:
         """Return the two samples between which the OSDs changed, where no map tells of it."""
+        states = self._osds_in_samples(name)
+        for (a, before), (b, after) in zip(states, states[1:]):
+            if after and not before:
+                return a, b
+        return None
+
+    def _held_at_first(self, name: str) -> Optional[Tuple[float, float]]:
+        """Return the time to the first sample that knows the OSDs, if they had changed by then, and none was before."""
+        states = [] if self.knows_before else self._osds_in_samples(name)
+        return (self.episode.begin, states[0][0]) if states and states[0][1] else None
+
+    def _osds_in_samples(self, name: str) -> List[Tuple[float, bool]]:
+        """Return the times of the samples that know the OSDs, and whether a milestone of them holds."""
         rules: Dict[str, Callable[[Set[int], Set[int]], bool]] = {
             "first-down": lambda down, out: bool(self.osds & down),
             "all-down": lambda down, out: self.osds <= down,
@@ -244,13 +250,12 @@ class _EpisodeMilestones:
         }
         holds = rules.get(name)
         if holds is None or not self.osds:
-            return None
-        samples_with_osds = [sample for sample in self.watched if "down" in sample.state]
-        states = [holds(set(sample.state["down"]), set(sample.state.get("out") or ())) for sample in samples_with_osds]
-        for a, b, before, after in zip(samples_with_osds, samples_with_osds[1:], states, states[1:]):
-            if after and not before:
-                return a.t, b.t
-        return None
+            return []
+        return [
+            (sample.t, holds(set(sample.state["down"]), set(sample.state.get("out") or ())))
+            for sample in self.watched
+            if "down" in sample.state
+        ]
 
     # what the events and the OSD maps say
 
@@ -276,7 +281,8 @@ class _EpisodeMilestones:
         return self._all(self._state("down"), "down", "up", "stayed up")
 
     def all_up(self) -> Milestone:
-        return self._all(self.osds - self._state("down"), "up", "down", "stayed down")
+        have = self.osds - self._state("down") if self.knows_before else set()
+        return self._all(have, "up", "down", "stayed down")
 
     def out(self) -> Milestone:
         return self._all(self._state("out"), "out", "inside", "stayed in")
@@ -286,9 +292,9 @@ class _EpisodeMilestones:
 
     def _all(self, have: Set[int], gained: str, lost: str, otherwise: str) -> Milestone:
         if not self.osds:
-            return Milestone(reason=_UNCHANGED)
+            return Milestone(reason=NO_CHANGE)
         if self.osds <= have:
-            return Milestone(reason=_BEFORE)
+            return Milestone(reason=BEFORE)
         for change in self.changes:
             have = (have | set(getattr(change, gained))) - set(getattr(change, lost))
             if self.osds <= have:
@@ -306,7 +312,7 @@ class _EpisodeMilestones:
 
     def flapped(self) -> Optional[Dict[str, Any]]:
         """Return the OSDs that had returned and went down again first, and the time."""
-        if self.falls or not self.before or "down" not in self.before.state:
+        if self.falls or not self.knows_before:
             return None
         osds = set(self.episode.osds)
         up = osds - self._state("down")
@@ -345,25 +351,25 @@ class _EpisodeMilestones:
     def recovery_starts(self) -> Milestone:
         before = self.all.before(self.since)
         if before and before.moving and self.since - before.t <= self.all.longest_interval:
-            return Milestone(reason=_ALREADY)
+            return Milestone(reason=ALREADY)
         first = next((sample for sample in self._since_change() if sample.moving), None)
         return self._at(first) if first else Milestone(reason=f"no PG recovered until {self.episode.end_why}")
 
     def no_object_degraded(self) -> Milestone:
         if all(sample.all_copies for sample in self._upto_clean()):
-            return Milestone(reason="no object was degraded" if self.samples else "no samples")
+            return Milestone(reason=ALL_COPIES if self.samples else "no samples")
         return self._stretch(lambda sample: sample.all_copies, "without degraded objects")
 
     def clean(self) -> Milestone:
         if not self.touched_anything:
-            return Milestone(reason="no OSD changed and all PGs stayed active+clean" if self.samples else "no samples")
+            return Milestone(reason=STAYED_CLEAN if self.samples else "no samples")
         return self._stretch(lambda sample: sample.clean, "clean")
 
     def health_ok(self) -> Milestone:
         since = self._since_change()
         ill = next((sample for sample in since if not self._is_healthy(sample)), None)
         if ill is None:
-            return Milestone(reason="health never changed" if self.samples else "no samples")
+            return Milestone(reason=SAME_HEALTH if self.samples else "no samples")
         first = next((sample for sample in since if sample.t > ill.t and self._is_healthy(sample)), None)
         return self._at(first) if first else Milestone(reason=f"not until {self.episode.end_why}")
 
@@ -424,7 +430,7 @@ class _EpisodeMilestones:
 
     def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Milestone:
         before = self.all.before(sample.t)
-        return Milestone(sample.t, None, value, sample.t - before.t if before else None)
+        return Milestone(sample.t, None, value, sample.t - (before.t if before else self.episode.begin))
 
 
 def titled(episode: Mapping[str, Any]) -> str:

@@ -1,0 +1,94 @@
+"""Milestones, states and warnings of failures of which the begin or the end was not watched."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any, Dict, List, Tuple
+
+import pytest
+from recovery_times import reasons, seconds
+from watched_failures import BACK, CLEAN, DEGRADED, DOWN, FAULT, RECOVERING, SETTLED, only, watched
+
+from cbt_plugins.results.recovery.episodes import stretches
+from cbt_plugins.results.recovery.milestones import milestones
+
+DEGRADED_AT_13 = {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}
+UP = {"t": 65.0, "down": [], "settled": False, "pgs": RECOVERING, "map": [{"epoch": 3, "t": 64.5, "up": [6, 7]}]}
+ENDS = [{"t": 100.0, "event": "phase-end", "phase": "hybrid"}, {"t": 130.0, "event": "run-done"}]
+
+
+def gaps(made: Dict[str, Any]) -> List[str]:
+    return [warning["text"] for warning in made["warnings"] if warning["code"] == "recovery-gap"]
+
+
+def states(made: Dict[str, Any], begin: float) -> List[Tuple[str, float]]:
+    return [(stretch.state, stretch.start) for stretch in stretches(made, begin, 100.0)]
+
+
+def test_a_sampler_that_dies_during_a_failure_leaves_gaps_in_all_that_follow(tmp_path: Path) -> None:
+    """It dies at 20, and no sample comes later."""
+    made = milestones(watched(tmp_path, DOWN, DEGRADED_AT_13, SETTLED, end=20.0), [*FAULT, *BACK, *ENDS])
+    assert [episode["outcome"] for episode in made["episodes"]] == ["unknown", "unknown"]
+    assert gaps(made) == [
+        "failure a: 1 gap in the samples, the longest 40.0 s: no monitor ran",
+        "return a: 1 gap in the samples, the longest 60.0 s: no monitor ran",
+    ]
+    assert "not-recovered" not in [warning["code"] for warning in made["warnings"]]
+
+
+def test_a_sampler_that_dies_during_the_last_return_does_not_say_that_nothing_recovered(tmp_path: Path) -> None:
+    lines = [DOWN, DEGRADED_AT_13, SETTLED, UP]
+    back = milestones(watched(tmp_path, *lines, end=70.0), [*FAULT, *BACK, *ENDS])["episodes"][1]
+    assert (back["outcome"], back["end"], back["end_why"]) == ("unknown", 120.0, "the run ends")
+    assert reasons(back)["clean"] == "unknown, between 10.0 s and 60.0 s: no samples"
+    # the run went on to sample, and ended: nothing is missing
+    made = milestones(watched(tmp_path, *lines, end=129.0), [*FAULT, *BACK, *ENDS])
+    assert (made["episodes"][1]["outcome"], gaps(made)) == ("not recovered", [])
+
+
+def test_a_sampler_that_dies_before_the_osds_are_up_does_not_say_that_nothing_changed(tmp_path: Path) -> None:
+    """All PGs are active+clean on the other OSDs when the undo begins; the last sample comes 2 s after it has ended."""
+    made = milestones(watched(tmp_path, DOWN, SETTLED, end=65.0), [*FAULT, *BACK, *ENDS])
+    back = made["episodes"][1]
+    assert (back["effect"], back["outcome"]) == (None, "unknown")
+    assert states(made, 61.0) == [("returning", 61.0), ("returned", 63.0)]
+    # where samples go on, nothing has changed
+    made = milestones(watched(tmp_path, DOWN, SETTLED), [*FAULT, *BACK, ENDS[0]])
+    assert (made["episodes"][1]["effect"], made["episodes"][1]["outcome"]) == (False, "unchanged")
+    assert states(made, 61.0) == [("returning", 61.0), ("clean again", 63.0)]
+
+
+def test_osds_that_were_down_before_the_first_sample_went_down_at_an_unknown_time(tmp_path: Path) -> None:
+    """The sampler begins at 70, 60 s after the fault."""
+    lines = [DOWN, DEGRADED_AT_13, SETTLED, {"t": 80.0, "pgs": CLEAN, "degraded": [0, 0]}]
+    made = milestones(watched(tmp_path, *lines, begin=70.0), FAULT)
+    (failure,) = made["episodes"]
+    unknown = "unknown, between 0.0 s and 60.0 s: no samples"
+    told = reasons(failure)
+    assert told["first-down"] == told["all-down"] == told["degraded-peak"] == unknown
+    assert failure["effect"] is True and seconds(failure)["clean"] == 70.0
+    assert gaps(made) == ["failure a: 1 gap in the samples, the longest 60.0 s: no monitor ran"]
+    # they are out too, and recovery has begun
+    late = [{**DOWN, "out": [6, 7], "pgs": RECOVERING}, SETTLED]
+    told = reasons(only(watched(tmp_path, *late, begin=70.0), FAULT))
+    assert told["out"] == told["recovery-starts"] == unknown
+
+
+@pytest.mark.parametrize("osds", [(6, 7), ()])
+def test_a_return_that_is_over_at_the_first_sample_is_unknown(tmp_path: Path, osds: Tuple[int, ...]) -> None:
+    events = [{**line, "osds": list(osds)} for line in (*FAULT, *BACK)]
+    made = milestones(watched(tmp_path, begin=90.0), events)
+    back = made["episodes"][1]
+    assert (back["effect"], back["outcome"]) == (None, "unknown")
+    assert reasons(back)["clean"] == reasons(back)["health-ok"] == "unknown, between 0.0 s and 30.0 s: no samples"
+    if osds:
+        assert reasons(back)["all-up"] == "unknown, between 0.0 s and 30.0 s: no samples"
+
+
+def test_an_agent_that_does_not_know_the_osds_before_the_undo_takes_times_from_the_maps(tmp_path: Path) -> None:
+    """A new agent runs from 58 on, and has read no map before 62."""
+    again = [{"t": 58.0, "version": 1}, {"t": 62.0, "down": [6, 7], "out": []}]
+    first = {**UP, "down": [7], "map": [{"epoch": 3, "t": 64.5, "up": [6]}]}
+    last = {"t": 67.0, "down": [], "map": [{"epoch": 4, "t": 66.5, "up": [7]}]}
+    back = milestones(watched(tmp_path, DOWN, SETTLED, *again, first, last), [*FAULT, *BACK])["episodes"][1]
+    assert (seconds(back)["first-up"], seconds(back)["all-up"]) == (4.5, 6.5)
