@@ -180,6 +180,30 @@ def test_throughput_that_came_back_while_there_was_no_load_is_unknown(tmp_path: 
     }
 
 
+@pytest.mark.parametrize(("pause", "back_at", "between"), [(1.0, 85, [64.7, 80.7]), (50.0, 85, [64.7, 129.7])])
+def test_throughput_that_comes_back_at_the_end_of_a_phase_is_back_between_the_phases(
+    tmp_path: Path, pause: float, back_at: int, between: List[float]
+) -> None:
+    """15 s of the phase are left: too few for a mean of 30 s, and the failure goes on in the next phase."""
+    again = 100.0 + pause
+    slow = load(20, back_at, 1.0, 0.01)
+    first = phase(tmp_path, [*load(0, 20, 0.1, 0.01), *slow, *load(back_at, 100, 0.1, 0.01)], name="first")
+    second = phase(tmp_path, load(again, again + 100, 0.1, 0.01), name="second", begin=again)
+    made = impact([first, second], recovery(("failure", 20.3, 1000.0, {**FAULT[3], "clean": 200.0})))
+    assert (made["episodes"][0]["back"]["seconds"], made["episodes"][0]["back"]["between"]) == (None, between)
+
+
+def test_throughput_that_comes_back_long_after_the_begin_of_a_phase_is_exact(tmp_path: Path) -> None:
+    """The end of the phase before was no return: with the next one it has too little."""
+    slow = [*load(20, 85, 1.0, 0.01), *load(85, 100, 0.1, 0.01)]
+    first = phase(tmp_path, [*load(0, 20, 0.1, 0.01), *slow], name="first")
+    requests = [*load(101, 140, 0.5, 0.01), *load(140, 201, 0.1, 0.01)]
+    second = phase(tmp_path, requests, name="second", begin=101.0)
+    made = impact([first, second], recovery(("failure", 20.3, 1000.0, {**FAULT[3], "clean": 200.0})))
+    back = made["episodes"][0]["back"]
+    assert back["between"] is None and back["seconds"] == pytest.approx(140 - 20.3)
+
+
 def test_the_baseline_has_the_load_of_the_failure(tmp_path: Path) -> None:
     """A closed loop comes first; the failure is measured with an open one, which has its own phase before."""
     phases = [

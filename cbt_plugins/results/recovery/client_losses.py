@@ -16,8 +16,6 @@ from cbt_plugins.results.requests.littles_law import open_loop_rates
 
 #: seconds for which throughput must be back at this share of the baseline's
 BACK, SHARE = 30, 0.9
-#: a longer time between two loads is a gap, in which throughput may have come back
-GAP = 3.0
 
 
 def losses(
@@ -143,15 +141,15 @@ class _Load(NamedTuple):
     def of(cls, part: LoadPart) -> _Load:
         start, end, grid = math.ceil(part.stretch.start), math.floor(part.stretch.end), part.aggregates.grid
         rates = part.aggregates.all_ops.sums["objects"][start - grid.first : end - grid.first].astype(float)
-        enough = len(rates) >= BACK
-        return cls(start, rates, np.convolve(rates, np.ones(BACK) / BACK, "valid") if enough else np.zeros(0))
+        return cls(start, rates, _means(rates))
 
 
 def _back(parts: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, Any]]) -> Dict[str, Any]:
     """Return {"seconds", "between", "reason"}: until throughput was back for BACK seconds, since `begin`.
 
     After the BACK seconds with the lowest mean, the first second with SHARE of the baseline from which on the mean of
-    BACK seconds has it too; 0 where no mean was lower.
+    BACK seconds has it too; 0 where no mean was lower. From the last seconds of a load on there are no BACK seconds:
+    what came back then, or by the begin of the next load, came back between the two.
     """
     normal = base["total"]["obj_per_s"] if base else 0.0
     if not normal:
@@ -162,20 +160,34 @@ def _back(parts: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, A
         return {"seconds": None, "between": None, "reason": f"less than {BACK} s of load"}
     if lowest >= SHARE * normal:
         return {"seconds": 0.0, "between": None, "reason": None}
-    passed, watched = False, begin  # to `watched` there is load without a gap
+    least, passed, watched, tail = SHARE * normal, False, begin, np.zeros(0)
     for load in loads:
-        places = np.flatnonzero((load.means >= SHARE * normal) & (load.rates[: len(load.means)] >= SHARE * normal))
+        places = _seconds_back(load.rates, least)
+        # of the last seconds of the load before, BACK seconds of load end in this one
+        early = _seconds_back(np.concatenate((tail, load.rates[: BACK - 1])), least)
         if not passed and lowest in load.means:
-            places, passed = places[places > int(np.argmin(load.means))], True
+            places, early, passed = places[places > int(np.argmin(load.means))], early[:0], True
         if passed and len(places):
             at = load.start + int(places[0])
-            if places[0] or at - watched < GAP:
+            if places[0] and not len(early):
                 return {"seconds": round(max(0.0, at - begin), 3), "between": None, "reason": None}
-            between = [round(watched - begin, 3), round(at - begin, 3)]
+            low = watched - len(tail) + int(early[0]) if len(early) else watched
+            between = [round(low - begin, 3), round(at - begin, 3)]
             text = f"unknown, between {between[0]:.1f} s and {between[1]:.1f} s: no load"
             return {"seconds": None, "between": between, "reason": text}
-        watched = load.start + len(load.rates)
+        watched, tail = load.start + len(load.rates), load.rates[1 - BACK :]
     return {"seconds": None, "between": None, "reason": f"not in {watched - begin:.0f} s"}
+
+
+def _seconds_back(rates: np.ndarray, least: float) -> np.ndarray:
+    """Return the places of the seconds that have at least so much, as has the mean of BACK seconds from each one on."""
+    means = _means(rates)
+    return np.flatnonzero((means >= least) & (rates[: len(means)] >= least))
+
+
+def _means(rates: np.ndarray) -> np.ndarray:
+    """Return the mean of BACK seconds from each second on."""
+    return np.convolve(rates, np.ones(BACK) / BACK, "valid") if len(rates) >= BACK else np.zeros(0)
 
 
 def bad_stretches(part: LoadPart) -> List[Tuple[int, int]]:
