@@ -265,6 +265,19 @@ def test_clocks_that_differ_are_said_and_do_not_move_events_beyond_the_samples(t
     assert "clock-skew" in [w["code"] for w in made["warnings"]]
 
 
+def test_a_map_that_is_read_late_keeps_its_time(tmp_path: Path) -> None:
+    """The samples of 11 to 14 know of newer maps, which are many: the agent reads that of 10.4 with the one of 15."""
+    lines = [{"t": 1.0, "epoch": 40}, {"t": 11.0, "epoch": 90, "settled": False}, {"t": 13.0, "epoch": 95}]
+    made = milestones(watched(tmp_path, *lines, {**DOWN, "t": 15.0, "map": [{**DOWN["map"][0], "epoch": 60}]}), FAULT)
+    assert seconds(made["episodes"][0])["first-down"] == pytest.approx(0.4)
+    assert "clock-skew" not in [warning["code"] for warning in made["warnings"]]
+    # a wrong clock is one all the same: there was no such map at 10
+    wrong = [{**DOWN["map"][0], "epoch": 60, "t": t} for t in (6.0, 14.5)]
+    for map_line, first_down in zip(wrong, (10.0 - 0.25, 11.0 + 0.25)):
+        samples = watched(tmp_path, *lines, {**DOWN, "t": 15.0, "map": [map_line]})
+        assert samples.changes[0].t == pytest.approx(first_down) and samples.skew > 3
+
+
 def test_without_samples_the_events_are_what_there_is() -> None:
     made = milestones(Samples(), [*FAULT, *BACK])
     failure, back = made["episodes"]

@@ -223,15 +223,25 @@ class SampleReader:
             return  # the file's first lines are missing
         samples.samples.append(Sample(t, self._state, self._clean, self._moving, _changed(line)))
         for change in line.get("map") or ():
-            # a map is made after the last sample that did not show it, and before the first one that does
-            low = samples.samples[-2].t if len(samples.samples) > 1 else -math.inf
+            low, high = self._bounds_of_map(int(change["epoch"]))
             stamped = float(change["t"]) - self._of_maps
-            right = min(max(stamped, low - _NEAR), t + _NEAR)
+            right = min(max(stamped, low - _NEAR), high + _NEAR)
             samples.skew = max(samples.skew, abs(stamped - right))
             samples.changes.append(_change(change, right))
         if line.get("gap"):
             seconds, why = line["gap"]
             samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+
+    def _bounds_of_map(self, epoch: int) -> Tuple[float, float]:
+        """Return the times of the last sample whose cluster had no such OSD map yet, and of the first one that had it.
+
+        A map may be read long after the first sample that knows of it. Where samples have no epochs, the newest is it.
+        """
+        samples = self._samples.samples
+        first = len(samples) - 1
+        while first and isinstance(shown := samples[first - 1].state.get("epoch"), int) and shown >= epoch:
+            first -= 1
+        return samples[first - 1].t if first else -math.inf, samples[first].t
 
 
 def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:
