@@ -37,6 +37,8 @@ MAP_SPREAD = 1.5
 #: maps between two samples that are looked at one by one, and the seconds of a sample for that: those that are left are
 #: read with the next one. A map of 10,000 OSDs has 7 MB.
 MAPS, MAPS_SECONDS = 50, 1.0
+#: seconds by which the clock and the time that passes may differ between two samples
+CLOCK_STEP = 2.0
 #: share of its time that the mgr is asked for: `pg dump osds` has 1.1 KB for each OSD, and 0.3 KB for each of the peers
 #: that it watches
 MGR_SHARE = 0.1
@@ -237,11 +239,12 @@ class StateSampler:
         self._pause, self._quiet_until = MGR_PAUSE, 0.0
         self._recovered = None
         self._space, self._space_asked = None, 0.0
+        self.asked_at = 0.0  # monotonic time of the last sample
 
     def sample(self):
         """Return (state, changes of OSDs, those of other daemons). Raises NoReply."""
         status = self.source.mon({"prefix": "status"})
-        now = time.monotonic()  # a clock that is set must not end the questions
+        now = self.asked_at = time.monotonic()  # a clock that is set must not end the questions
         state = {"t": round(time.time(), 3)}
         if self._df and (self._space is None or now >= self._space_asked + SPACE_PERIOD):
             self._space, self._space_asked = self.source.mon({"prefix": "df"}), now
@@ -295,6 +298,24 @@ class StateSampler:
         return reply.get("pg_map", reply)
 
 
+class SampleClock:
+    """The clock of the samples, beside the seconds that really pass."""
+
+    def __init__(self, last):
+        self._last, self._moment = last, None  # time of the last sample; None: there is none
+
+    def follow(self, t, moment):
+        """Return (seconds since the last sample, seconds by which the clock was set since then).
+
+        A node that was paused looks as if its clock was set forward. `moment` is a monotonic time.
+        """
+        since = 0.0 if self._last is None else t - self._last
+        passed = since if self._moment is None else moment - self._moment
+        step = since - passed if abs(since - passed) > CLOCK_STEP else 0.0
+        self._last, self._moment = t, moment
+        return max(since, passed), round(step, 3)
+
+
 class StateLines:
     """The output: each sample has what has changed since the one before.
 
@@ -314,7 +335,7 @@ class StateLines:
         # one write: a kill leaves whole lines
         os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
 
-    def sample(self, state, changes, daemons, gap):
+    def sample(self, state, changes, daemons, gap, step=0.0):
         record = {k: v for k, v in state.items() if k == "t" or self._last.get(k, _NONE) != v}
         if changes:
             record["map"] = changes
@@ -322,6 +343,8 @@ class StateLines:
             record["daemons"] = daemons
         if gap:
             record["gap"] = gap
+        if step:
+            record["step"] = step
         self._last = state
         self.samples += 1
         # a clock that was set back writes a line
@@ -350,7 +373,8 @@ def _report_period(source):
 
 def main(settings, epoch=None, last=None):
     """Write samples until standard input closes; `epoch` and `last` are the map and time of the last sample so far."""
-    lines, interval, timeout = StateLines(), settings["interval"] or RETRY, settings.get("timeout", TIMEOUT)
+    lines, clock = StateLines(), SampleClock(last)
+    interval, timeout = settings["interval"] or RETRY, settings.get("timeout", TIMEOUT)
     source = sampler = None
     why, failing_since = "the connection was made anew", time.monotonic()
     while True:
@@ -375,10 +399,11 @@ def main(settings, epoch=None, last=None):
                 source.close()
                 _restart(json.dumps([settings, epoch, last]))
         else:
-            late = state["t"] - last if last else 0.0
+            late, step = clock.follow(state["t"], sampler.asked_at)
             missed, sampler.osds.missed = sampler.osds.missed, None
+            why = "the clock was set, or the node was paused" if step > 0 else why
             gap = [round(late, 3), missed or why] if missed or late > max(3 * interval, 2.0) else None
-            lines.sample(state, changes, daemons, gap)
+            lines.sample(state, changes, daemons, gap, step)
             last, failing_since, why = state["t"], time.monotonic(), "a reply took so long"
         if not _answer_until(max(time.monotonic() + 0.05, begun + interval), source, lines):
             break

@@ -14,6 +14,7 @@ import numpy as np
 
 from cbt_plugins.archive_files import open_regular
 from cbt_plugins.journal import lines_of
+from cbt_plugins.results.clock_steps import NEVER_SET, ClockState, clock_text
 from cbt_plugins.results.nodes.thread_groups import GROUPS, Looks
 from cbt_plugins.results.numbered_lines import NUMBER, LineOrder, with_following
 
@@ -133,7 +134,7 @@ class NodeSamples:
     interfaces: Dict[str, InterfaceSamples] = field(default_factory=dict)
     clock: Optional[str] = None  # how its clock jumped, and what that does to the samples
     clock_steps: List[float] = field(default_factory=list)  # seconds by which its clock was set
-    clock_state: Tuple[float, float] = (0.0, 0.0)  # seconds that are taken from its times; that it was set ahead
+    clock_state: ClockState = NEVER_SET
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     host: List[Tuple[float, float, float, float]] = field(default_factory=list)  # time, load, KiB free, bytes swapped
     looks: List[Tuple[float, float]] = field(default_factory=list)  # at the threads: time, seconds since the one before
@@ -170,9 +171,7 @@ def read_node(path: Path, name: str, offset: float = 0.0) -> Optional[NodeSample
         lines.add_to(node, offset)
     node.damage = tuple(order.note(path))
     if node.clock_steps:
-        steps = [f"{step:+.0f} s" for step in node.clock_steps]
-        text = ", ".join([*steps[:_SHOWN], *(["..."] if len(steps) > _SHOWN else [])])
-        node.clock = f"its clock was set by {text}, or it was paused: samples may be in another phase than theirs"
+        node.clock = clock_text(node.clock_steps)
     return node if node.processors.meets(-np.inf, np.inf) else None
 
 
@@ -202,8 +201,6 @@ _COLUMNS = {
 }
 #: seconds by which the clock and the seconds of a sample may differ; a longer interval may be as much
 _CLOCK_STEP = 2.0
-#: what a warning names
-_SHOWN = 5
 _INDEX, _TICKS, _RSS, _THREADS, _READ, _WRITTEN = range(6)
 #: /proc/diskstats counts sectors
 _SECTOR = 512
@@ -220,9 +217,9 @@ _WAITING = _CPU.index("iowait")
 class _Lines:
     """The lines of one connection, as columns: those of a day are many."""
 
-    def __init__(self, about: Mapping[str, Any], clock_state: Tuple[float, float] = (0.0, 0.0)) -> None:
+    def __init__(self, about: Mapping[str, Any], clock: ClockState = NEVER_SET) -> None:
         self._about = about
-        self._clock_shift, self._clock_ahead = clock_state
+        self._clock = clock
         self._clock_steps = array("d")
         self._next: Optional[int] = None  # the number of the line behind the newest one
         self._previous: Optional[float] = None  # time of the newest sample; None where lines behind it are missing
@@ -242,27 +239,14 @@ class _Lines:
         """Return a reader of the lines behind lost ones of the same connection, or behind a step of its clock: the
         growth in between is unknown.
         """
-        shift, ahead, _ = self._clock_after(step)
-        after = _Lines(self._about, (shift, ahead))
+        after = _Lines(self._about, self._clock.after(step))
         after._names = self._names
         after._clock_steps.extend([step] if step else [])
         return after
 
     def moves_by(self, step: float) -> bool:
         """Return whether the lines behind a step of the clock are not timed as if it had not been set."""
-        return self._clock_after(step)[2] != 0.0
-
-    def _clock_after(self, step: float) -> Tuple[float, float, float]:
-        """Return the seconds that are taken from times, the seconds ahead, and by how much later times jump.
-
-        A clock that is set back keeps the time before it, so that no time comes twice, until it is set forward again.
-        What was set ahead before was wrong, and is only mended.
-        """
-        if step > 0.0:
-            mended = min(step, -self._clock_shift)
-            return self._clock_shift + mended, self._clock_ahead + step - mended, step - mended
-        returned = min(-step, self._clock_ahead)
-        return self._clock_shift + step + returned, self._clock_ahead - returned, -returned
+        return self._clock.jump(step) != 0.0
 
     def step_of(self, line: Mapping[str, Any]) -> float:
         """Return the seconds by which the clock was set before a line that follows the newest one; 0.0 if it was not.
@@ -271,7 +255,7 @@ class _Lines:
         """
         if self._previous is None or "s" not in line or line.get(NUMBER) is None or line[NUMBER] != self._next:
             return 0.0
-        step = float(line["t"]) - self._clock_shift - self._previous - float(line["s"])
+        step = float(line["t"]) - self._clock.shift - self._previous - float(line["s"])
         return step if abs(step) > max(_CLOCK_STEP, float(self._about["interval"])) else 0.0
 
     def take(self, line: Mapping[str, Any]) -> None:
@@ -280,7 +264,7 @@ class _Lines:
         """
         number, step = line.get(NUMBER), self.step_of(line)
         named = (line.get("names") or {}).items()
-        names = [(self._names[kind], _names_of(kind, of_kind, self._clock_shift)) for kind, of_kind in named]
+        names = [(self._names[kind], _names_of(kind, of_kind, self._clock.shift)) for kind, of_kind in named]
         if "s" in line:
             self._take_sample(line, step)
         for names_of_kind, new in names:
@@ -288,8 +272,8 @@ class _Lines:
         self._next = number + 1 if isinstance(number, int) else None
 
     def _take_sample(self, line: Mapping[str, Any], step: float) -> None:
-        shift, ahead, _ = self._clock_after(step)
-        t, seconds, ticks = float(line["t"]) - shift, float(line["s"]), array("d", line["c"])
+        clock = self._clock.after(step)
+        t, seconds, ticks = float(line["t"]) - clock.shift, float(line["s"]), array("d", line["c"])
         if len(ticks) != len(_CPU) or not math.isfinite(t + seconds):
             raise ValueError("not the processors of a node")
         values: Dict[str, Tuple[array[float], int]] = {}
@@ -312,7 +296,7 @@ class _Lines:
         # only now: of a damaged line nothing counts
         self._previous = t
         if step:
-            self._clock_shift, self._clock_ahead = shift, ahead
+            self._clock = clock
             self._clock_steps.append(step)
         self._begin = t - seconds if self._begin is None else self._begin
         self._times.append(t)
@@ -333,7 +317,7 @@ class _Lines:
         node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
         node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
         node.clock_steps += self._clock_steps
-        node.clock_state = self._clock_shift, self._clock_ahead
+        node.clock_state = self._clock
         node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
         if self._begin is None:
             return

@@ -12,12 +12,15 @@ from typing import Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Seq
 from cbt_plugins.cluster_conditions import TimedSample, is_clean
 from cbt_plugins.journal import json_lines
 from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.clock_steps import NEVER_SET
 from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.numbered_lines import NUMBER, each_numbered_line
 
 FILE = "recovery.jsonl"
 #: what an agent knows by following maps and counters
 _FOLLOWED = ("down", "out", "recovered")
+#: keys of a line that are no part of a state
+_OF_SAMPLE = ("t", "map", "gap", "daemons", "step", NUMBER)
 #: seconds by which two clocks may differ without being corrected
 _NEAR = 0.25
 
@@ -121,6 +124,7 @@ class Samples:
     gaps: List[Dict[str, Any]] = field(default_factory=list)  # {"t": its end, "seconds", "why"}
     fallbacks: List[str] = field(default_factory=list)  # why `ceph` was asked instead of librados
     damage: Dict[str, None] = field(default_factory=dict)  # what was wrong with lines, which are left out
+    clock_steps: List[float] = field(default_factory=list)  # seconds by which the clock of a node that asks was set
     skew: float = 0.0  # seconds that the monitors' clock is off at least, all measured offsets taken off; 0: none seen
 
     @property
@@ -192,6 +196,8 @@ class SampleReader:
         self._offset, self._of_maps = offset, of_maps
         self._state: Dict[str, Any] = {}
         self._clean = self._moving = False
+        self._clock = NEVER_SET
+        self._shown = self._newest = -math.inf  # times of the newest sample: by its line, as if no clock was set back
 
     def add(self, lines: Iterable[Mapping[str, Any]]) -> None:
         """Add lines in the order of the file."""
@@ -208,13 +214,15 @@ class SampleReader:
         # a new agent, which may not know them
         self._state = {key: value for key, value in self._state.items() if key not in _FOLLOWED}
         samples = self._samples
+        if isinstance(header.get("t"), (int, float)) and header["t"] - self._offset >= self._newest:
+            self._clock = NEVER_SET  # its clock is right again, or it is later by now: no time comes twice
         samples.via = header.get("via") or samples.via
         samples.interval = max(samples.interval, float(header.get("interval") or 0))
         samples.period = max(samples.period, float(header.get("mgr_stats_period") or 0))
 
     def _add_sample(self, line: Mapping[str, Any]) -> None:
-        samples, t = self._samples, float(line["t"]) - self._offset
-        new = {key: value for key, value in line.items() if key not in ("t", "map", "gap", "daemons", NUMBER)}
+        samples, t = self._samples, self._time_of(line)
+        new = {key: value for key, value in line.items() if key not in _OF_SAMPLE}
         if new:
             self._state = {**self._state, **new}
         if "pgs" in new or "num_pgs" in new:
@@ -231,6 +239,17 @@ class SampleReader:
         if line.get("gap"):
             seconds, why = line["gap"]
             samples.gaps.append({"t": t, "seconds": float(seconds), "why": str(why)})
+
+    def _time_of(self, line: Mapping[str, Any]) -> float:
+        """Return the time of a line on the run's clock, as if the clock of its node had not been set back."""
+        shown, step = float(line["t"]) - self._offset, float(line.get("step") or 0.0)
+        if not step and shown < self._shown:  # agents of earlier versions do not know it
+            step = shown - self._shown - self._samples.interval
+        if step:
+            self._samples.clock_steps.append(step)
+            self._clock = self._clock.after(step)
+        self._shown, self._newest = shown, shown - self._clock.shift
+        return self._newest
 
     def _bounds_of_map(self, epoch: int) -> Tuple[float, float]:
         """Return the times of the last sample whose cluster had no such OSD map yet, and of the first one that had it.

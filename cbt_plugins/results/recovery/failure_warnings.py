@@ -7,6 +7,7 @@ from datetime import datetime, timezone
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.formatting import several
+from cbt_plugins.results.clock_steps import clock_text
 from cbt_plugins.results.recovery.cluster_samples import Change, Samples
 from cbt_plugins.results.recovery.episodes import EARLY, Episode, is_planned, rows_of
 
@@ -57,6 +58,9 @@ def episode_warnings(samples: Samples, episodes: Sequence[Mapping[str, Any]]) ->
     for why in dict.fromkeys(samples.fallbacks):
         text = f"recovery was sampled through the ceph command, not librados: {why}; set librados: false to sample so"
         yield {"code": "sampled-by-command", "text": text}
+    if samples.clock_steps:
+        text = f"the node that samples the cluster: {clock_text(samples.clock_steps)}"
+        yield {"code": "recovery-gap", "text": text}
     if samples.skew:
         text = f"the monitors' clock is at least {samples.skew:.2f} s off the clock of the node that asked"
         yield {"code": "clock-skew", "text": f"{text}: times of OSD maps are as exact as the samples"}
