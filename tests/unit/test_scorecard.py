@@ -72,6 +72,23 @@ def test_a_failure_that_changes_no_osd_has_no_time_of_recovery(tmp_path: Path) -
     assert {m.op for m in found} == {"GET", "total"} and {m.phase for m in found} == {"rgw down"}
 
 
+def test_what_osds_moved_unseen_is_unknown(tmp_path: Path) -> None:
+    """The OSDs changed in a gap, so no map tells when; or the undo is not in the phase."""
+    requests = load(0, 100, 0.1, 0.01)
+    for unseen in (0, 1):
+        made = episodes(FAULT, BACK)
+        made["episodes"][unseen]["recovery"] = None
+        (score,) = scored(tmp_path, requests, made)
+        assert score["cluster"] == {"touched": True, "recovery_s": 12.5, "moved_mib": None}
+    (score,) = scored(tmp_path, requests, episodes(FAULT))
+    assert score["cluster"] == {"touched": True, "recovery_s": None, "moved_mib": None}
+    # the failure itself has moved nothing
+    made = episodes(FAULT, BACK)
+    made["episodes"][0].update(effect=False, recovery=None)
+    (score,) = scored(tmp_path, requests, made)
+    assert score["cluster"]["moved_mib"] == 3.0
+
+
 def a_score(number: int, **more: Any) -> Dict[str, Any]:
     total: Dict[str, Any] = dict.fromkeys(("p50_ms", "p99_ms", "p999_ms"), 9.0)
     total.update(requests=900, errors=number, waited=0, bad_seconds=10 + number, obj_per_s=9.0)

@@ -64,9 +64,11 @@ def _cluster(episodes: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
     """
     returns = [episode for episode in episodes if episode["kind"] == "return"]
     clean = [m["seconds"] for episode in returns for m in episode["milestones"] if m["name"] == "clean"]
-    moved = [episode["recovery"]["bytes"] for episode in episodes if episode["recovery"]]
-    touched = any(episode["effect"] is not False for episode in episodes)
-    counted = all(size is not None for size in moved) and all(episode["effect"] is not None for episode in episodes)
+    # without an effect nothing was moved; of an effect that no OSD map tells of, nobody has counted it
+    changed = [episode for episode in episodes if episode["effect"] is not False]
+    moved: List[Any] = [(episode["recovery"] or {}).get("bytes") for episode in changed]
+    touched = bool(changed)
+    counted = bool(returns) and None not in moved
     return {
         "touched": touched,
         "recovery_s": clean[-1] if clean else None,
