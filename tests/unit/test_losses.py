@@ -109,6 +109,14 @@ def test_an_outage_without_a_baseline_is_bad_all_the_same(tmp_path: Path) -> Non
     assert made["baseline"] is None and made["episodes"][0]["total"]["bad_seconds"] == 100
 
 
+def test_an_outage_after_a_baseline_without_any_success_is_bad_all_the_same(tmp_path: Path) -> None:
+    """The silence is judged by the rate of the phase."""
+    requests = [*load(0, 20, 1.0, 0.01, error="refused: no connection"), *load(20, 50, 0.1, 0.01)]
+    made = impact([phase(tmp_path, requests)], recovery(FAULT), objective={"p99_ms": 9000})
+    total = made["episodes"][0]["total"]
+    assert (made["baseline"]["total"]["requests"], total["bad_seconds"], total["silent_seconds"]) == (0, 50, 50)
+
+
 def test_the_losses_of_a_failure_in_two_phases_are_added(tmp_path: Path) -> None:
     """The failure goes on in the next phase, 50 s later; percentiles are those of all of its requests."""
     first = phase(tmp_path, [*load(0, 20, 0.1, 0.01), *load(20, 100, 0.1, 0.05)], name="first")

@@ -29,7 +29,7 @@ class SecondLimits:
     bucket: int  # coarse bucket of latencies: p99 must be below it
     success_rate: float
     given: bool  # p99 in the file; else TIMES that of the baseline
-    per_s: Optional[float]  # requests/s of the baseline
+    per_s: Optional[float]  # requests/s of the baseline; None: it has none that succeeded
 
     @property
     def p99_ms(self) -> float:
@@ -54,7 +54,7 @@ def second_limits(
         ms = given if given is not None else None if usual is None else TIMES * usual
         if ms is not None:
             success = _number(objective, op, SUCCESS_RATE)
-            per_s = line["requests"] / base["seconds"] if base and line else None
+            per_s = line["requests"] / base["seconds"] or None if base and line else None
             bucket = coarse_bucket(round(ms * _MS))
             limits[op] = SecondLimits(bucket, SUCCESS if success is None else success, given is not None, per_s)
     return limits
