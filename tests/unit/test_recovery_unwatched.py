@@ -1,4 +1,4 @@
-"""Milestones, states and warnings of failures of which the begin or the end was not watched."""
+"""Milestones, states, warnings and rates of failures that were watched in part, or had hardly any time."""
 
 from __future__ import annotations
 
@@ -92,3 +92,11 @@ def test_an_agent_that_does_not_know_the_osds_before_the_undo_takes_times_from_t
     last = {"t": 67.0, "down": [], "map": [{"epoch": 4, "t": 66.5, "up": [7]}]}
     back = milestones(watched(tmp_path, DOWN, SETTLED, *again, first, last), [*FAULT, *BACK])["episodes"][1]
     assert (seconds(back)["first-up"], seconds(back)["all-up"]) == (4.5, 6.5)
+
+
+def test_an_osd_that_goes_down_right_before_the_undo_has_no_rate_of_recovery(tmp_path: Path) -> None:
+    """0.2 ms before it: a time of 0 in the numbers."""
+    late = {**DOWN, "t": 60.0, "map": [{"epoch": 2, "t": 59.9998, "down": [6, 7]}]}
+    recovery = milestones(watched(tmp_path, late), [*FAULT, *BACK])["episodes"][0]["recovery"]
+    rates = (recovery["objects_per_s"], recovery["mib_per_s"], recovery["copies_per_s"])
+    assert recovery["seconds"] == 0.0 and rates == (None, None, None)

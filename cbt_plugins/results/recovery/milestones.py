@@ -25,7 +25,7 @@ from cbt_plugins.results.recovery.milestone_rules import (
     STAYED_CLEAN,
     STAYS_TRUE,
 )
-from cbt_plugins.results.recovery.rates import copies_made, recovered
+from cbt_plugins.results.recovery.rates import copies_made, per_second, recovered
 
 #: outcome: no OSD changed, and all PGs stayed active+clean
 UNCHANGED = "unchanged"
@@ -89,7 +89,7 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
         rate = recovered(search.all, search.changed[0], milestone_of_name["recovery-starts"].t, until)
         copies = copies_made(search.all, search.changed[0], until) if search.falls else None
         rate["copies"] = copies
-        rate["copies_per_s"] = None if copies is None else round(copies / rate["seconds"], 2)
+        rate["copies_per_s"] = per_second(copies, rate["seconds"], 2)
     before, last = search.before, search.samples[-1] if search.samples else None
     outcome = search.outcome(clean)
     return {

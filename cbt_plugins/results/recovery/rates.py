@@ -9,6 +9,8 @@ from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
 
 #: objects, bytes, keys
 _KINDS = ("objects", "bytes", "keys")
+#: seconds, as exact as times of OSD maps are
+_SHORTEST = 0.001
 #: what `series` shows of a state
 _STATES: Dict[str, Callable[[Sample], int]] = {
     "degraded": lambda sample: sample.count("degraded"),
@@ -25,7 +27,7 @@ def recovered(samples: Samples, since: float, begin: Optional[float], end: float
     """Return the rises of the counters from `since` to `end`, and per second from `begin` (None: `since`) on.
 
     A counter belongs to a PG's primary, and falls when another OSD that has seen less takes over: rises are added up,
-    falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null.
+    falls left out (`objects_fallen`). So it is a lower bound. Without counters all is null; without time, the rates.
     """
     steps = [step for step in samples.rises if since < step[1] <= end]
     begin = since if begin is None or begin >= end else begin
@@ -37,9 +39,14 @@ def recovered(samples: Samples, since: float, begin: Optional[float], end: float
     numbers.update(sums)
     numbers["objects_fallen"] = sum(max(0, -rise[0]) for _, _, rise in steps) if has_counters else None
     objects, size = sums["objects"], sums["bytes"]
-    numbers["objects_per_s"] = None if objects is None else round(objects / (end - begin), 2)
-    numbers["mib_per_s"] = None if size is None else round(size / 2**20 / (end - begin), 3)
+    numbers["objects_per_s"] = per_second(objects, end - begin, 2)
+    numbers["mib_per_s"] = per_second(None if size is None else size / 2**20, end - begin, 3)
     return numbers
+
+
+def per_second(amount: Optional[float], seconds: float, digits: int) -> Optional[float]:
+    """Return a rate, None where no amount is known, or where the time is too short to have one."""
+    return None if amount is None or seconds < _SHORTEST else round(amount / seconds, digits)
 
 
 def copies_made(samples: Samples, begin: float, end: float) -> int:
