@@ -11,6 +11,7 @@ from watched_failures import BACK, CLEAN, DEGRADED, DOWN, FAULT, RECOVERING, SET
 
 from cbt_plugins.results.recovery.episodes import stretches
 from cbt_plugins.results.recovery.milestones import milestones
+from cbt_plugins.results.recovery.rates import series
 
 DEGRADED_AT_13 = {"t": 13.0, "pgs": DEGRADED, "degraded": [40, 100]}
 UP = {"t": 65.0, "down": [], "settled": False, "pgs": RECOVERING, "map": [{"epoch": 3, "t": 64.5, "up": [6, 7]}]}
@@ -100,3 +101,16 @@ def test_an_osd_that_goes_down_right_before_the_undo_has_no_rate_of_recovery(tmp
     recovery = milestones(watched(tmp_path, late), [*FAULT, *BACK])["episodes"][0]["recovery"]
     rates = (recovery["objects_per_s"], recovery["mib_per_s"], recovery["copies_per_s"])
     assert recovery["seconds"] == 0.0 and rates == (None, None, None)
+
+
+def test_what_recovered_in_a_gap_is_spread_over_it_and_is_no_peak_behind_it(tmp_path: Path) -> None:
+    """400 objects between 20 and 40; of the rate in between nothing is known, and before 10 neither."""
+    lines = [DOWN, DEGRADED_AT_13, {"t": 16.0, "pgs": RECOVERING}]
+    lines += [{"t": float(t), "missing": True} for t in range(21, 40)]
+    lines += [{"t": 40.0, "recovered": [400, 400 << 20, 0]}]
+    made = series(watched(tmp_path, *lines, begin=10.0), 0, 1, 60)
+    for name in ("objects_per_s", "mib_per_s"):
+        rates = made[name]
+        assert rates[5] is None and rates[30] is None and rates[50] == 0.0
+        assert [rate is None for rate in rates] == [state is None for state in made["degraded"]]
+        assert max(rate for rate in rates if rate is not None) == pytest.approx(20.0)

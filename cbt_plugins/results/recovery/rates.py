@@ -58,9 +58,9 @@ def copies_made(samples: Samples, begin: float, end: float) -> int:
 def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]:
     """Return the cluster in `bins` bins of `step` seconds from `start` on: those of a phase's client series, say.
 
-    {"start", "step", "degraded", "misplaced", "unfound", "not_clean", "inactive", "osds_up", "osds_in": [number or
-    null], "objects_per_s", "mib_per_s": [number]}. A state is that at the end of its bin, null without a sample; a
-    recovery rate is what the counters rose by, spread over the time in which they did.
+    {"start", "step", "degraded", "misplaced", "unfound", "not_clean", "inactive", "osds_up", "osds_in",
+    "objects_per_s", "mib_per_s": [number or null]}. A state is that at the end of its bin, null without a sample; a
+    recovery rate is what the counters rose by, spread over the time in which they did, and null where the states are.
     """
     cluster_series: Dict[str, Any] = {"start": start, "step": step, **{name: [] for name in _STATES}}
     before: Optional[Sample] = None
@@ -75,9 +75,13 @@ def series(samples: Samples, start: int, step: int, bins: int) -> Dict[str, Any]
     for i, (name, unit) in enumerate((("objects_per_s", 1), ("mib_per_s", 2**20))):
         sums = [0.0] * bins
         for begin, end, rise in rises:
-            # they are asked for once a period at most, and not at all while nothing is wrong
-            _spread(sums, max(begin, end - samples.period) - start, end - start, max(0, rise[i]), step)
-        cluster_series[name] = [round(value / unit / step, 3) for value in sums]
+            # they are asked for once a period at most, and not at all while nothing is wrong; behind a gap they rose
+            # at any time of it
+            before = samples.before(end)
+            low = min(end - samples.period, before.t) if before else end - samples.period
+            _spread(sums, max(begin, low) - start, end - start, max(0, rise[i]), step)
+        watched = [state is not None for state in cluster_series["not_clean"]]
+        cluster_series[name] = [round(value / unit / step, 3) if at else None for value, at in zip(sums, watched)]
     return cluster_series
 
 
