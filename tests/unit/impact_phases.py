@@ -54,7 +54,8 @@ def phase(
     **job: Any,
 ) -> PhaseAggregates:
     path = write(tmp_path / name / "j.aggregates", [sorted(requests, key=lambda r: r.end)], block)
-    one = ArchivedJob("j", "d", "n", "GET", workers, 0.0, None, 0.0, aggregates=path, **job)
+    limit = job.pop("rate_limit", 0.0)
+    one = ArchivedJob("j", "d", "n", "GET", workers, limit, None, 0.0, aggregates=path, **job)
     about: Dict[str, Any] = dict.fromkeys(("role", "status", "engine"), "x")
     about.update(window=(T0 + begin + window[0], T0 + begin + window[1]), duration=duration, mix=mix)
     about.update(accounting=(), warnings=())

@@ -12,6 +12,7 @@ from counted_seconds import bad
 from impact_phases import FAULT, T0, load, phase, recovery, usual
 
 from cbt_plugins.formatting.formats.terminal import Terminal
+from cbt_plugins.results.archive import ArchivedLoop
 from cbt_plugins.results.recovery.impact import blocks, impact
 from cbt_plugins.results.run_record import of_losses, result_warnings
 from cbt_plugins.warning_kinds import caps
@@ -158,6 +159,41 @@ def test_the_longest_silence_of_a_gateway_is_in_whole_blocks(tmp_path: Path) -> 
     assert [gateway["longest_gap"] for gateway in line["gateways"]] == [0.0, 8.0] and line["gateway_gap"] == 8.0
     measured = {(m.op, m.metric): m.value for m in of_losses(line)}
     assert measured["total", "gateway_gap_s"] == 8.0 and measured["GET", "bad_s"] == 0.0
+
+
+OPEN = {"cbt_load": True, "rate_limit": 10.0, "loops": (ArchivedLoop("", 8, 10.0),), "rate": 10.0}
+
+
+def availability(line: Mapping[str, Any]) -> Dict[str, Optional[float]]:
+    return {op: numbers["availability"] for op, numbers in (("total", line["total"]), *line["ops"].items())}
+
+
+@pytest.mark.parametrize(("waiting", "share"), [(1.0, 0.0), (0.5, 0.5), (0.02, 1.0)])
+def test_requests_of_an_open_loop_that_wait_for_a_failure_to_end_were_due(
+    tmp_path: Path, waiting: float, share: float
+) -> None:
+    """10/s; from 20 to 80 some wait, and succeed at 80; one in fifty may be chance."""
+    in_time = load(20, 80, 0.1 / (1 - waiting), 0.01) if waiting < 1 else []
+    late = load(80, 81, 1 / round(600 * waiting), 30.0)
+    requests = [*load(0, 20, 0.1, 0.01), *in_time, *late, *load(81, 100, 0.1, 0.01)]
+    events = recovery(("failure", 20.3, 80.0, FAULT[3]), ("return", 80.0, 100.0, RETURN[3]))
+    made = losses(impact([phase(tmp_path, requests, mix={"GET": 100.0}, **OPEN)], events))
+    assert availability(made["a failure"]) == {"total": pytest.approx(share), "GET": pytest.approx(share, abs=0.01)}
+    assert availability(made["a return"]) == {"total": 1.0, "GET": 1.0}
+
+
+def test_an_operation_of_an_open_loop_was_due_by_its_share_of_the_mix(tmp_path: Path) -> None:
+    """Only GETs hang: 7 of 10 requests a second."""
+    calm = [*load(0, 20, 1 / 7, 0.01), *load(0, 100, 1 / 3, 0.01, op="PUT")]
+    made = impact([phase(tmp_path, calm, mix={"GET": 70.0, "PUT": 30.0}, **OPEN)], recovery(FAULT))
+    (line,) = made["episodes"]
+    assert availability(line) == {"total": pytest.approx(0.3), "GET": 0.0, "PUT": 1.0}
+
+
+def test_a_closed_loop_of_which_no_request_ended_had_some_due_if_the_baseline_had_many(tmp_path: Path) -> None:
+    calm = [*load(0, 20, 0.1, 0.01), *load(0, 20, 10.0, 0.01, op="DELETE")]
+    made = impact([phase(tmp_path, calm, mix={"GET": 99.0, "DELETE": 1.0})], recovery(FAULT))
+    assert availability(made["episodes"][0]) == {"total": 0.0, "GET": 0.0, "DELETE": None}
 
 
 @pytest.mark.parametrize(

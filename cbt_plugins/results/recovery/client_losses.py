@@ -9,11 +9,15 @@ import numpy as np
 
 from cbt_plugins.formatting import count, percent, plain, several, short_percent
 from cbt_plugins.metrics import TOTAL
+from cbt_plugins.plan import split_op
+from cbt_plugins.results.phase_warnings import EXACT_MIX
 from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, TIMES, runs
 from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, merged_numbers
 from cbt_plugins.results.requests.littles_law import open_loop_rates
 
+#: standard deviations by which fewer requests may end than were due by a rate, by chance or because they take so long
+CHANCE = 4.0
 #: seconds for which throughput must be back at this share of the baseline's
 BACK, SHARE = 30, 0.9
 
@@ -80,8 +84,9 @@ def _numbers(cut: Sequence[LoadPart], begin: float, base: Optional[Mapping[str, 
     """Return the losses of clients in these parts, from `begin` on."""
     gateways, unstarted = _gateways(cut), sum(_unstarted(part) for part in cut)
     numbers = _with_ratios(merged_numbers(cut, base), base)
-    for line, never_started in [(numbers["total"], unstarted), *((line, 0) for line in numbers["ops"].values())]:
-        due = line["requests"] + line["errors"] + never_started
+    for op, line in [(TOTAL, numbers["total"]), *numbers["ops"].items()]:
+        ended = line["requests"] + line["errors"] + (unstarted if op == TOTAL else 0)
+        due = _due(ended, _scheduled(cut, op), None if ended else _usual(base, op, numbers["seconds"]))
         line["availability"] = round(line["requests"] / due, 6) if due else None
     return {
         "begin": begin,
@@ -130,6 +135,44 @@ def _unstarted(part: LoadPart) -> int:
     """Return the requests of open loops that were due, and that no worker was free for until the end of the phase."""
     loops = open_loop_rates(part.aggregates).values() if part.stretch.end == part.aggregates.grid.end else ()
     return sum(loop.unstarted for loop in loops)
+
+
+class _Expected(NamedTuple):
+    """A number of requests by a rate, and its standard deviation."""
+
+    requests: float
+    deviation: float
+
+
+def _due(ended: int, *expected: Optional[_Expected]) -> int:
+    """Return the requests that were due: those that ended or never started, or more by a rate, if that is no chance."""
+    missing = [rate for rate in expected if rate and rate.requests - ended > CHANCE * rate.deviation]
+    return max((round(rate.requests) for rate in missing), default=ended)
+
+
+def _scheduled(parts: Sequence[LoadPart], op: str) -> Optional[_Expected]:
+    """Return the requests that open loops had to start, of an operation or of all; None where no rate is given."""
+    requests, work = 0.0, split_op(op)[0]
+    for aggregates, stretch, _ in parts:
+        loops = open_loop_rates(aggregates)
+        shares = {name: share for name, share in aggregates.phase.mix.items() if split_op(name)[0] == work}
+        if op == TOTAL and all(loop.rate_limit for job in aggregates.phase.jobs for loop in job.loops):
+            rate = sum(loop.asked_rate for loop in loops.values())
+        elif work in loops and op in shares:  # of its share as much is certain
+            rate = loops[work].asked_rate * max(0.0, shares[op] - EXACT_MIX) / sum(shares.values())
+        else:
+            return None
+        requests += rate * (stretch.end - stretch.start)
+    return _Expected(requests, math.sqrt(requests)) if requests else None
+
+
+def _usual(base: Optional[Mapping[str, Any]], op: str, seconds: float) -> Optional[_Expected]:
+    """Return the requests that the baseline had in so much time; None where it had none."""
+    line = base and (base["total"] if op == TOTAL else base["ops"].get(op))
+    if not base or not line or not line["requests"]:
+        return None
+    requests = seconds * line["requests"] / base["seconds"]
+    return _Expected(requests, math.sqrt(requests + requests**2 / line["requests"]))
 
 
 class _Load(NamedTuple):
