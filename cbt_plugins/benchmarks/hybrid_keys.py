@@ -173,7 +173,7 @@ class HybridSection(Strict):
     )
     keys: Optional[KeysSection] = Field(None, description="cbt-load, hsbench. Which objects an operation takes.")
     roles: Optional[RolesSection] = Field(
-        None, description="across_buckets. Buckets of an operation, by number from 1 or name."
+        None, description="cbt-load, across_buckets. Buckets of an operation, by number from 1 or name."
     )
     works: Optional[
         Annotated[Dict[str, WorkSection], BeforeValidator(_works), Field(min_length=1, max_length=_MOST_WORKS)]

@@ -32,7 +32,7 @@ class MixSection(Strict):
     put: _MixPart = Field(0, description="Whole objects.")
     stat: _MixPart = Field(0, description="HEAD requests.")
     delete: _MixPart = Field(0, description="DELETE requests; with warp never more than put.")
-    list: _MixPart = Field(0, description="cbt-load. LIST requests on a bucket.")
+    list: _MixPart = Field(0, description="cbt-load, hsbench. LIST requests on a bucket.")
     multipart: _MixPart = Field(0, description="cbt-load. Objects that are written in parts.")
 
     @model_validator(mode="after")

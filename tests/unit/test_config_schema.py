@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any, Dict, Optional, Tuple
+from typing import Any, Dict, Optional, Set, Tuple
 
 import jsonschema
 import pydantic
 import pytest
 import yaml
 
+from cbt_plugins.benchmarks.hybrid_keys import HybridSection
 from cbt_plugins.benchmarks.osdfailure import ClassicFaultsSection, NodesDownSection
 from cbt_plugins.config import schema
 from cbt_plugins.config.cluster import ClusterSection
@@ -19,9 +20,11 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import EventSection, FaultFileSection
 from cbt_plugins.config.fault import FaultSection
 from cbt_plugins.config.file_check import load_file
-from cbt_plugins.config.plugins import BENCHMARKS
+from cbt_plugins.config.generator_classes import generator
+from cbt_plugins.config.plugins import BENCHMARKS, GENERATORS, built_in
 from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.settings import SettingsSection
+from cbt_plugins.load.cbt_load import CbtLoadJobs
 
 ROOT = Path(__file__).parents[2]
 #: pydantic words a few things differently from release to release
@@ -80,6 +83,31 @@ def test_the_reference_has_every_key_with_its_meaning() -> None:
             bold = "**" if field.is_required() else ""
             assert f"| {bold}`{field.alias or key}`{bold} |" in tables
     assert "|  |  |" not in tables
+
+
+def engines_that_take(key: str) -> Set[str]:
+    """Return the engines whose classes declare the ability that a key needs; set() for a key of every engine."""
+    engines = set()
+    for engine in built_in(GENERATORS):
+        of = generator(engine)
+        of_key = {"workers": of.worker_groups, "across_buckets": of.across, "user": "users" in of.features}
+        if of_key.get(key, key in (*of.known_keys, *of.ops, *of.features)):
+            engines.add(engine)
+    return engines
+
+
+def test_a_description_names_the_engines_whose_classes_take_the_key() -> None:
+    """The words before the first full stop name conditions: engines, or another key such as `across_buckets`."""
+    named = {}
+    models = schema.build()["$defs"]
+    for model, text in models.items():
+        for key, node in text.get("properties", {}).items():
+            conditions = set(node.get("description", "").partition(". ")[0].split(", "))
+            engines = conditions & set(built_in(GENERATORS))
+            if engines or (model == HybridSection.__name__ and key in CbtLoadJobs.known_keys):
+                named[f"{model}.{key}"] = (engines, engines_that_take(key))
+    assert len(named) > 10
+    assert {key: engines for key, engines in named.items() if engines[0] != engines[1]} == {}
 
 
 def test_the_reference_says_each_row_once_and_links_to_it_elsewhere() -> None:
