@@ -192,7 +192,12 @@ class LoadSession:
     @property
     def over(self) -> bool:
         """True when every node has said its last word."""
-        return len(self.ended) == len(self.nodes)
+        return not self.running
+
+    @property
+    def running(self) -> List[str]:
+        """The nodes that have not said their last word."""
+        return [node for node in self.nodes if node not in self.ended]
 
     def beats(self, timeout: float) -> Iterator[Beat]:
         """Yield the beats of the nodes, for up to `timeout` seconds. Raises LoadError when a node was lost."""
@@ -219,7 +224,8 @@ class LoadSession:
             why = " | ".join(self._stream.messages[-3:]) or f"no message for {seconds:.0f} s"
             raise LoadError(f"lost the connection to {', '.join(lost)}: {why}")
         if self.go_at is None and time.monotonic() - self._started > PREPARE_LIMIT:
-            raise LoadError(f"the objects were not listed within {PREPARE_LIMIT:.0f} s")
+            why = f"the objects were not listed within {PREPARE_LIMIT:.0f} s"
+            raise LoadError(f"{why}: {', '.join(self.unready)} not ready")
         silent = self.silent(SILENT)
         if silent:
             raise LoadError(f"no message from {', '.join(silent)} for {SILENT:.0f} s")
@@ -233,7 +239,12 @@ class LoadSession:
     @property
     def all_ready(self) -> bool:
         """True when the early jobs of all nodes have begun their work."""
-        return {j.node for j in self.jobs if j.start != "go"} <= set(self.ready)
+        return not self.unready
+
+    @property
+    def unready(self) -> List[str]:
+        """The nodes whose early jobs have not begun their work."""
+        return sorted({j.node for j in self.jobs if j.start != "go"} - set(self.ready))
 
     def stop(self) -> None:
         """Ask all nodes to end their generators now; their last words still come."""

@@ -103,7 +103,8 @@ class LoadObserver:
             if self._stopping is None:
                 self._stop_if_needed(reached)
             elif time.monotonic() > max(self._stopping, self._away_at) + LATEST_END:
-                raise LoadError("the load generators did not end when they were told to")
+                late = f"within {LATEST_END:.0f} s of the order to end"
+                raise LoadError(f"the load generators of {', '.join(self.session.running)} did not end {late}")
 
     def look(self) -> None:
         """Take what the drivers and the cluster have sent since the last look."""

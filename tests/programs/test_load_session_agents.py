@@ -6,6 +6,7 @@ import os
 import re
 import signal
 from contextlib import suppress
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Iterator
 
@@ -80,6 +81,13 @@ def test_a_node_that_says_nothing_is_named_and_given_up_at_last(
     wait_for(lambda: load.silent(0.01).get(NODE), "a silent moment")
     monkeypatch.setattr(load_session, "SILENT", 0.0)
     with pytest.raises(LoadError, match=f"no message from {NODE} for 0 s"):
+        run_to_end(load)
+
+
+def test_a_node_that_never_lists_its_objects_is_named(start: Starter, monkeypatch: pytest.MonkeyPatch) -> None:
+    load = start(replace(job("a", start="early", op="GET"), argv=("sleep", "1000")), duration=0.0)
+    monkeypatch.setattr(load_session, "PREPARE_LIMIT", 0.0)
+    with pytest.raises(LoadError, match=f"the objects were not listed within 0 s: {NODE} not ready"):
         run_to_end(load)
 
 

@@ -56,6 +56,7 @@ class Session:
         self.silence, self.stopped = list(silence), 0
 
     over = property(lambda self: not self.silence)
+    running = property(lambda self: ["c1"])
     jobs = property(lambda self: [SimpleNamespace(id="a", node="c1", start="self", lead=0.0)])
 
     def beats(self, _: float) -> List[Beat]:
@@ -120,7 +121,7 @@ def test_a_client_that_is_away_is_waited_for_and_told_of(
         observer.until_over()  # it has not heard that it is to stop
         now[0] += 1000.0
         session.silence = [{}]
-        with pytest.raises(LoadError, match="did not end"):
+        with pytest.raises(LoadError, match=r"the load generators of c1 did not end within \d+ s"):
             observer.until_over()
 
 

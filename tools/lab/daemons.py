@@ -6,15 +6,17 @@ import json
 import os
 import signal
 import subprocess
+from functools import partial
 from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.journal import write_json
+from cbt_plugins.wait import wait_until
 
 from .ceph_conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands, write_tls
 from .installed_releases import Release
 from .namespaces import Spaces
-from .process import CephShell, LabProcess, by_namespace, default_signals, wait_for
+from .process import CephShell, LabProcess, by_namespace, default_signals, wait_for, wait_for_end
 from .requirements import LabError
 from .topology import HEAD, S3_PORT, LabNode, LabRecord, Topology
 
@@ -103,20 +105,18 @@ class Daemons:
     def stop_osds(self, node: LabNode, number: int = signal.SIGTERM) -> None:
         """Signal a node's OSDs and wait for their end."""
         processes = self.running().get(node.name, {})
-        gone = [process for name, process in processes.items() if name.startswith("osd.")]
-        for process in gone:
+        stopping = [process for name, process in processes.items() if name.startswith("osd.")]
+        for process in stopping:
             process.kill(number)
-        wait_for(
-            lambda: not any(process.alive() for process in gone), f"end of the OSDs of {node.name}", 60
-        )
+        wait_for_end(stopping, f"end of the OSDs of {node.name}", 60)
 
     def stop_monitors(self) -> None:
         """Stop all mgrs and mons with SIGTERM."""
         running = self.running().values()
-        gone = [processes[name] for name in ("mgr", "mon") for processes in running if name in processes]
-        for process in gone:
+        stopping = [processes[name] for name in ("mgr", "mon") for processes in running if name in processes]
+        for process in stopping:
             process.kill(signal.SIGTERM)
-        wait_for(lambda: not any(process.alive() for process in gone), "end of mgrs and mons", 60)
+        wait_for_end(stopping, "end of mgrs and mons", 60)
 
     def start_rgw(self, node: LabNode) -> LabJob:
         name = f"client.{node.name}"
@@ -129,25 +129,30 @@ class Daemons:
         """
         left = {node.name: attempts for node in nodes}
 
-        def answered(node: LabNode) -> bool:
-            if self._answers(node):
-                return True
+        def is_good(text: str) -> bool:
+            return " 200 " in text
+
+        def answer(node: LabNode) -> str:
+            text = self._answer(node)
+            if is_good(text):
+                return text
             if "rgw" not in self.running().get(node.name, {}):
                 left[node.name] -= 1
                 if not left[node.name]:
                     raise LabError(f"radosgw on {node.name} exits at start: see nodes/{node.name}/log")
                 finish(self.start_rgw(node))
-            return False
+            return text
 
         for node in nodes:
-            wait_for(lambda node=node: answered(node), f"RGW on {node.name}", seconds, pause=0.1)  # type: ignore[misc]
+            wait_for(partial(answer, node), f"RGW on {node.name}", seconds, 0.1, met=is_good)
 
-    def _answers(self, node: LabNode) -> bool:
+    def _answer(self, node: LabNode) -> str:
+        """Return the first line of the answer of a node's gateway, or the error of the connection."""
         ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
         script = f"exec 3<>/dev/tcp/{node.address}/{S3_PORT} && {ask}"
         argv = [*self._spaces.in_network(node.name), "bash", "-c", script]
         done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=30)
-        return " 200 " in done.stdout
+        return done.stdout.rstrip("\r\n") or done.stderr.strip()
 
     def running(self) -> Dict[str, Dict[str, LabProcess]]:
         """Return node -> daemon ("mon", "mgr", "osd.3", "rgw", "sshd") -> its process."""
@@ -286,16 +291,15 @@ def _make_s3_user(directory: Path, daemons: Daemons, shape: Topology) -> None:
 
 def await_up(ceph: CephShell, shape: Topology, seconds: float = 120) -> None:
     """Wait until every OSD is up; LabError with those that are not, and their nodes."""
-    try:
-        wait_for(
-            lambda: ceph.status()["osdmap"]["num_up_osds"] == len(shape.osds), "OSDs up", seconds, pause=0.1
-        )
-    except LabError as error:
+
+    def late(_: int) -> LabError:
         answer = ceph.ask("osd dump")
         up = {osd["osd"] for osd in json.loads(answer[answer.index("{") :])["osds"] if osd["up"]}
         down = [f"osd.{osd} on {node.name}" for node in shape.nodes.values() for osd in node.osds if osd not in up]
         hint = "see nodes/NODE/log; with --systemd they run as user ceph, who must be able to read /etc"
-        raise LabError(f"{error}: down are {', '.join(down)} ({hint})") from None
+        return LabError(f"timeout of {seconds:g} s: OSDs up: down are {', '.join(down)} ({hint})")
+
+    wait_until(lambda: int(ceph.status()["osdmap"]["num_up_osds"]), seconds, 0.1, late, met=len(shape.osds).__eq__)
 
 
 def _complete_upgrade(ceph: CephShell, step: Step) -> None:
@@ -311,11 +315,9 @@ def _complete_upgrade(ceph: CephShell, step: Step) -> None:
 
 def await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: float = 300) -> str:
     """Wait for HEALTH_OK with every OSD up and every PG active+clean; return what was seen in the end."""
-    seen = ""
     muted: Set[str] = set()
 
-    def clean() -> bool:
-        nonlocal seen
+    def look() -> Tuple[bool, str]:
         status = ceph.status()
         # Tentacle's word for the keys that an older release made: they work, and are the same in each restore.
         for check in {name for name in status["health"]["checks"] if name.startswith("AUTH_INSECURE_")} - muted:
@@ -324,12 +326,11 @@ def await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: floa
         states = {state["state_name"]: state["count"] for state in status["pgmap"]["pgs_by_state"]}
         up, health = status["osdmap"]["num_up_osds"], status["health"]
         counted = ", ".join(f"{count} {name}" for name, count in states.items())
-        seen = " ".join([health["status"], *health["checks"], f"({up} of {osds} OSDs up; PGs: {counted})"])
+        text = " ".join([health["status"], *health["checks"], f"({up} of {osds} OSDs up; PGs: {counted})"])
         settled = set(states) == {"active+clean"} and states["active+clean"] >= placement_groups
-        return settled and up == osds and health["status"] == "HEALTH_OK"
+        return settled and up == osds and health["status"] == "HEALTH_OK", text
 
-    try:
-        wait_for(clean, "clean cluster", seconds, 0.1)
-    except LabError as error:
-        raise LabError(f"{error}: {seen}") from None
-    return seen
+    def late(last: Tuple[bool, str]) -> LabError:
+        return LabError(f"timeout of {seconds:g} s: clean cluster: {last[1]}")
+
+    return wait_until(look, seconds, 0.1, late, met=lambda last: last[0])[1]

@@ -18,13 +18,14 @@ import struct
 import subprocess
 import sys
 import uuid
+from operator import not_
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
 import cbt_plugins
 from cbt_plugins.journal import write_json
 
-from .process import LabProcess, wait_for
+from .process import LabProcess, wait_for, wait_for_end
 from .requirements import PATH, LabError, unshare_flags
 from .topology import MASK, LabNode
 
@@ -177,7 +178,7 @@ class Spaces:
         """SIGKILL a first process and wait until nothing of its namespaces is left running."""
         first = self._need(name)
         first.kill(signal.SIGKILL)
-        wait_for(lambda: not first.alive(), f"end of {name}", 120)
+        wait_for_end([first], f"end of {name}", 120)
         (self._dir / "run" / f"{name}.json").unlink(missing_ok=True)
 
     def _need(self, name: str) -> LabProcess:
@@ -232,9 +233,12 @@ class Spaces:
     def _await_systemd(self, name: str) -> None:
         """Wait until it has started what it starts at boot."""
         argv = [*self._entered(name), "systemctl", "is-active", "multi-user.target"]
-        wait_for(
-            lambda: subprocess.run(argv, capture_output=True).returncode == 0, f"systemd on {name}", 60, 0.1
-        )
+
+        def state() -> str:
+            done = subprocess.run(argv, capture_output=True, text=True)
+            return done.stdout.strip() or done.stderr.strip()
+
+        wait_for(state, f"systemd on {name}", 60, 0.1, met="active".__eq__)
 
     def _node_order(self, node: LabNode) -> Dict[str, Any]:
         return {
@@ -338,10 +342,11 @@ def remove_groups(directory: Path) -> None:
     )
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, _group(directory)]
 
-    def gone() -> bool:
-        return subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True).returncode == 0
+    def error() -> str:
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        return (done.stderr.strip() or f"exit status {done.returncode}") if done.returncode else ""
 
-    wait_for(gone, "removal of the lab's control groups", 30)
+    wait_for(error, "removal of the lab's control groups", 30, met=not_)
 
 
 def _group(directory: Path) -> str:

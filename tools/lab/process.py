@@ -13,8 +13,9 @@ import signal
 import subprocess
 import time
 from dataclasses import dataclass
+from operator import not_
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Optional, TypeVar
+from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
 from cbt_plugins import wait
 
@@ -91,9 +92,20 @@ def default_signals() -> None:
         signal.signal(number, signal.SIG_DFL)
 
 
-def wait_for(condition: Callable[[], T], event: str, seconds: float, pause: float = 0.02) -> T:
-    """Return the first true value of `condition`; LabError naming `event` after `seconds`."""
-    return wait.wait_until(condition, seconds, pause, lambda _: LabError(f"timeout of {seconds:g} s: {event}"))
+def wait_for(
+    condition: Callable[[], T], event: str, seconds: float, pause: float = 0.02, met: Callable[[T], Any] = bool
+) -> T:
+    """Return the first value of `condition` that is `met`; after `seconds` LabError with `event` and the last value."""
+
+    def late(seen: T) -> LabError:
+        return LabError(f"timeout of {seconds:g} s: {event}; last seen: {seen}")
+
+    return wait.wait_until(condition, seconds, pause, late, met)
+
+
+def wait_for_end(processes: Sequence[LabProcess], event: str, seconds: float) -> None:
+    """Wait until the processes have ended; after `seconds` LabError with `event` and the pids that are left."""
+    wait_for(lambda: [process.pid for process in processes if process.alive()], event, seconds, met=not_)
 
 
 class CephShell:

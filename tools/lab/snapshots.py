@@ -13,6 +13,7 @@ import subprocess
 import tempfile
 import time
 from dataclasses import dataclass, replace
+from operator import not_
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Sequence, Tuple
 
@@ -208,7 +209,9 @@ def _forget_gateways(lab: Lab) -> None:
                 daemons["rgw"].kill(signal.SIGTERM)
     shell = shell_of(lab)
     shell("ceph config set mgr mgr_service_beacon_grace 1")
-    wait_for(lambda: not json.loads(shell("ceph versions -f json")).get("rgw"), "Ceph to forget the gateways", 120)
+    wait_for(
+        lambda: json.loads(shell("ceph versions -f json")).get("rgw"), "Ceph to forget the gateways", 120, met=not_
+    )
     shell("ceph config rm mgr mgr_service_beacon_grace")
 
 
