@@ -138,6 +138,11 @@ class Stream:
             elif (message := self._message_of[node](text.rstrip("\r"))) is not None:
                 self.messages = [*self.messages[-19:], message]
 
+    def lines_until_silent(self, limit: float) -> Iterator[Tuple[str, str]]:
+        """Yield (node, line) as they come; end after `limit` seconds without one, or when all outputs are closed."""
+        while line := next(self.lines(limit), None):
+            yield line
+
     def close(self, timeout: float = 5.0) -> None:
         """End what still runs: closed pipes tell the nodes, SIGTERM then SIGKILL our own connections.
 

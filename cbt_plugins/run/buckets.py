@@ -7,7 +7,6 @@ import json
 import logging
 import math
 import shlex
-import time
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
@@ -251,20 +250,19 @@ class BucketsByS3(Buckets):
             "authority": self._ready.authority,
             "buckets": list(names),
         }
-        failed, last = [], time.monotonic()
+        failed, last = [], "none"
         line = f"exec python3 {shlex.join(agent.words())}"
         with contextlib.closing(self._remote.stream([self._node], line)) as stream:
             stream.send(agent.text)
             stream.send(json.dumps(order) + "\n")
-            while stream.open and time.monotonic() < last + SILENT:
-                for _, text in stream.lines(1.0):
-                    last = time.monotonic()
-                    with contextlib.suppress(ValueError):
-                        message = json.loads(text)
-                        failed += [message["failed"]] if "failed" in message else []
-                        if "end" in message and not failed:
-                            return names
-        why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or "no answer"
+            for _, last in stream.lines_until_silent(SILENT):
+                with contextlib.suppress(ValueError):
+                    message = json.loads(last)
+                    failed += [message["failed"]] if "failed" in message else []
+                    if "end" in message and not failed:
+                        return names
+            silence = f"no message for {SILENT:g} s" if stream.open else "the connection ended"
+        why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or f"{silence}; last message: {last}"
         raise CephError(f"{self._node}: some buckets of the run were not removed: {why}")
 
 

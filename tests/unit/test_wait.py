@@ -28,7 +28,6 @@ NO_WAITS = {
     "cbt_plugins/cluster/stream.py: loop": 3,  # and what was told to end has some seconds for it, in all
     "cbt_plugins/load/load_session.py: loop": 2,
     "cbt_plugins/report/live_page.py: loop": 1,
-    "cbt_plugins/run/buckets.py: loop": 2,
     "tools/lab/process.py: loop": 1,
     # a question begins as soon as another has logged in, or is older than a login
     "cbt_plugins/cluster/fan_out.py: loop": 2,

@@ -23,6 +23,7 @@ from cbt_plugins.config.file_check import load_file
 from cbt_plugins.faults.cluster_lock import NoLock
 from cbt_plugins.plan import S3, Bucket
 from cbt_plugins.results.summary_file import summarize
+from cbt_plugins.run import buckets as run_buckets
 from cbt_plugins.run.buckets import BucketsByS3
 
 NODE = socket.gethostname()
@@ -143,6 +144,14 @@ def test_what_cannot_be_removed_is_said(server: str) -> None:
     with pytest.raises(CephError, match="some buckets of the run were not removed: cbtp-r1-a/a: AccessDenied"):
         made.remove()
     assert not [record for record in written if record["event"] == "bucket-removed"]
+
+
+def test_a_removal_that_says_nothing_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(run_buckets, "SILENT", 0.0)
+    removal = buckets(server, [])
+    removal.claim()
+    with pytest.raises(CephError, match="were not removed: no message for 0 s; last message: none"):
+        removal.remove()
 
 
 def test_a_lock_without_a_cluster_is_never_refused(tmp_path: Path) -> None:
