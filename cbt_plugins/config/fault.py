@@ -28,8 +28,6 @@ from cbt_plugins.inventory import HostTable, host_of, nodes_of
 
 #: more nodes or OSDs at once than this are a typing error
 _MANY = 1000
-#: seed of the choice of targets where none is given
-_SEED = 1
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", SETTINGS, RECOVERY)
@@ -116,7 +114,7 @@ class AnyFaultSection(Strict):
 
     kind: str = Field(min_length=1, description=f"{_KINDS}, or a kind of another distribution.")
     seed: Optional[Annotated[int, Field(ge=0, lt=1 << 63)]] = Field(
-        None, description=f"The same seed chooses the same targets. Default: {_SEED}."
+        None, description=f"The same seed chooses the same targets. Default: {plan.Fault.seed}."
     )
     options: Annotated[Dict[Any, Any], WithJsonSchema({"type": "object"})] = Field(
         {}, description="Options of the kind.", validate_default=True
@@ -157,7 +155,7 @@ class AnyFaultSection(Strict):
             targets=tuple(targets),
             choose=0 if targets else choose,
             choose_of="" if targets else of,
-            seed=_SEED if self.seed is None else self.seed,
+            seed=plan.Fault.seed if self.seed is None else self.seed,
             options=dict(self.options),
             accept=tuple(dict.fromkeys([*self.accept, *accept])),
         )

@@ -8,6 +8,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Tuple
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
+from cbt_plugins import plan
 from cbt_plugins.config.fault import AnyFaultSection, FaultSection, kind_class, usable_label
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, validate
 from cbt_plugins.config.units import Duration, format_duration
@@ -24,7 +25,9 @@ class ThrashSection(Strict):
     label: Annotated[str, AfterValidator(usable_label)] = Field(
         "thrash", description="The labels are `LABEL-1`, `LABEL-2` and so on."
     )
-    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(1, description="The same seed draws the same faults.")
+    seed: Annotated[int, Field(ge=0, lt=1 << 63)] = Field(
+        plan.Fault.seed, description="The same seed draws the same faults."
+    )
     length: Duration = Field(alias="for", description="How long; then all faults are undone; scaled.")
     every: Duration = Field(60.0, description="Time from one fault to the next; scaled.")
     kinds: List[str] = Field(

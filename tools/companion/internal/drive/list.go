@@ -13,7 +13,6 @@ import (
 )
 
 const (
-	pageKeys  = 1000
 	listers   = 16
 	listTries = 5
 )
@@ -64,7 +63,7 @@ func (e *engine) findNames(s *space) error {
 			}
 		}
 	}
-	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: pageKeys}
+	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: s3.PageKeys}
 	var result s3.Result
 	for {
 		if err := e.page(request, &result); err != nil {
@@ -140,7 +139,7 @@ func (e *engine) lastNumber(s *space) (int64, error) {
 
 // findRange finds the numbers after `from` and up to `to`.
 func (e *engine) findRange(s *space, from, to int64) error {
-	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: pageKeys}
+	request := &s3.Request{Bucket: s.spec.Bucket, Key: s.spec.Prefix, MaxKeys: s3.PageKeys}
 	request.StartAfter = string(appendKey(nil, s.spec.Prefix, from))
 	end := string(appendKey(nil, s.spec.Prefix, to))
 	var result s3.Result

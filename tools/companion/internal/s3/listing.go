@@ -12,8 +12,10 @@ import (
 // longestText is the longest text of an element that a listing may have: keys have at most 1024 bytes, 3 each when encoded.
 const longestText = 16 << 10
 
+// PageKeys is the most keys of a page of a listing that S3 gives, and what it gives where a request says no number.
+const PageKeys = 1000
+
 const (
-	usualKeys  = 1000    // of a page, when nobody says how many
 	keyListed  = 8 << 10 // bytes of a key in a listing, with all that is said of it
 	errListing = nonsense("a listing that is none")
 	errKeys    = nonsense("a listing of more keys than were asked for")
@@ -49,7 +51,7 @@ type listing struct {
 func (l *listing) reset(r *Request, result *Result) {
 	most := int64(r.MaxKeys)
 	if most <= 0 {
-		most = usualKeys
+		most = PageKeys
 	}
 	*l = listing{keep: r.WantKeys, keys: result.Keys[:0], sizes: result.Sizes[:0], etags: result.ETags[:0], prefix: r.Key,
 		after: r.StartAfter, most: most, left: (most + 8) * keyListed, first: l.first[:0], tag: l.tag[:0], text: l.text[:0]}
