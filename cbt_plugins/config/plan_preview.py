@@ -65,7 +65,7 @@ def forecast(plan: Plan) -> Forecast:
 
 
 def until_text(plan: Plan, phase: Phase) -> str:
-    """Return the end of a phase of the plan: "20s", "2000 objects per bucket", "2000 objects per bucket, 64KiB 500"."""
+    """Return the end of a phase of the plan: "20s", "2000 objects per bucket", "2000 objects per bucket, small 500"."""
     text = goal_text(phase)
     if phase.goal and phase.goal.objects:
         groups = Counter(bucket.objects or phase.goal.objects for bucket in plan.buckets)

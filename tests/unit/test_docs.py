@@ -112,6 +112,10 @@ def test_the_licence_is_whole() -> None:
     assert "Version 2.0, January 2004" in licence and "END OF TERMS AND CONDITIONS" in licence
 
 
+def test_the_changelog_is_read_in_one_sitting() -> None:
+    assert len(text_of("CHANGELOG.md").split()) <= 900
+
+
 def test_the_limits_are_those_of_the_code() -> None:
     limits = " ".join(text_of("docs/CONFIG.md").split())
     assert f"{file_check.MOST_RUNS:,} runs for a section and {bounds.RUNS:,} runs for a file" in limits

@@ -256,6 +256,29 @@ def test_percent_has_one_spelling() -> None:
     assert by_hand == []
 
 
+#: a number and a unit of bytes in one word
+SIZE_BY_HAND = re.compile(r"\}[KMGTP]i?B\b")
+#: who needs the spelling of files, `64KiB`: the schema, messages about values of a file, and defaults of options
+FILES_OF_SIZE = {
+    "cbt_plugins.config.units",
+    "cbt_plugins.config.schema",
+    "cbt_plugins.config.converters.elbencho",
+    "cbt_plugins.benchmarks.by_size",
+    "cbt_plugins.tools.size",
+    "cbt_plugins.tools.lab",
+}
+
+
+def test_sizes_have_one_spelling_in_outputs() -> None:
+    """People read `64 KiB`, of formatting.size and about_size."""
+    # a column of a file of another program is `firstMiB`
+    texts = {name: path.read_text() for name, path in modules().items() if not name.endswith("importers.elbencho")}
+    assert {name for name, text in texts.items() if re.search(r"\bformat_size\b", text)} - {
+        "cbt_plugins.formatting"
+    } == FILES_OF_SIZE
+    assert [name for name, text in texts.items() if SIZE_BY_HAND.search(text)] == []
+
+
 def names_of_engines(node: ast.AST, displays: Dict[str, Set[str]]) -> Set[str]:
     """The names of our engines in an operand: a text, a set, tuple, list or dict of texts, or a variable with one."""
     if isinstance(node, ast.Name):
