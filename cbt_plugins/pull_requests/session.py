@@ -4,7 +4,8 @@
     FOLDER/worktree/         a checkout of the repository
     FOLDER/builds/           the builds (bisect.commit_builds)
     FOLDER/rehearsal/        a cycle of each side that counts for nothing but its time
-    FOLDER/campaign.json     ... and all other files of a campaign (campaigns.schedule)
+    FOLDER/campaign.json     ... and all other files of a campaign (campaigns.schedule); its finished trials are in
+                             FOLDER/trials/ (campaigns.trial)
     FOLDER/pr.md, pr.json    the answer
 """
 
