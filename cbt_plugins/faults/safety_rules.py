@@ -244,7 +244,7 @@ def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
 
 
 def _min_in(case: FaultCase) -> Iterator[Finding]:
-    """Find OSDs that the monitors would not mark out, so that their data would not be recovered."""
+    """Find OSDs that the mons would not mark out, so that their data would not be recovered."""
     if case.taken.out:
         return
     ratio = float(case.facts.answers["config get mon mon_osd_min_in_ratio"])
@@ -262,7 +262,7 @@ def _min_in(case: FaultCase) -> Iterator[Finding]:
         yield Finding(
             "min-in",
             f"{kept} of {len(case.taken.osds)} OSDs would never be marked out, so their data would not be recovered: "
-            f"the monitors mark no OSD out when {now} of {len(osds)} are in (mon_osd_min_in_ratio {ratio:g})",
+            f"mons mark no OSD out when only {now} of {len(osds)} are in (mon_osd_min_in_ratio {ratio:g})",
             {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
         )
 

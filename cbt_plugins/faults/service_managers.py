@@ -261,7 +261,8 @@ def find_services(
 ) -> Dict[str, List[Service]]:
     """Return node -> its services. `manager`: the required service manager; "": find out.
 
-    `on_node`: for a fault of the nodes themselves or of their disks. Raises FaultError.
+    `on_node`: the fault acts on the nodes themselves or on their disks. Raises FaultError, also for such a fault of
+    daemons in pods.
     """
     daemons = list(daemons)
     for service_manager in [MANAGERS[manager]] if manager else MANAGERS.values():

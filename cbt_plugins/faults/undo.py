@@ -24,7 +24,7 @@ log = logging.getLogger(__name__)
 
 Event = Callable[..., None]
 
-#: seconds for all looks, before an undo, at whether its faults are still in force: a fault lasts longer by as much
+#: seconds for all questions before an undo whether its faults are still in force; they delay the undo by no more
 _LOOKS = 2.0
 
 
@@ -82,10 +82,11 @@ class Undoer:
         return left
 
     def _tell_ended(self, records: Sequence[UndoRecord]) -> None:
-        """Write an event for each step that something else has ended, by one short look before the first undo command.
+        """Write the event `fault-ended` for each step that is no longer in force although nobody has undone it.
 
-        An undo may start the daemons of another step. Only a step that this process has seen in effect can have ended,
-        and nobody looks once its undo was tried or its dead man's switch may have fired.
+        The nodes are asked before the first undo command, because an undo may start the daemons of another step. They
+        are not asked about a step that this process has not seen in effect, that somebody has tried to undo, or whose
+        dead man's switch may have fired.
         """
         events = {(line["event"], line.get("id")) for line in self._journal.records}
         looks: List[Tuple[UndoRecord, Pending[bool]]] = []

@@ -38,9 +38,10 @@ class TransportChoice:
         return max(candidates, key=lambda ours: self._transport(ours).preference)
 
     def _is_usable(self, name: str, node: str) -> bool:
-        """Return whether a named transport is to be used: one of preference gives way where it does not reach.
+        """Return whether the transport that is named for a node can be used.
 
-        A journal that names it may be read on another machine: `local` is that one then, and pdsh may be missing.
+        A transport with a `preference` (local, pdsh, ssh) must reach the node: a journal that names it may be read on
+        another machine, where `local` would be that machine, and where pdsh may be missing. All others are used.
         """
         transport = self._transport(name)
         return not transport.preference or transport.reaches(node)

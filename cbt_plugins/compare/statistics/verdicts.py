@@ -139,7 +139,7 @@ class Comparison:
         return self.base.capped_by or self.new.capped_by
 
     def hides_worse(self, direction: Direction) -> bool:
-        """Return whether what held a side down may be the reason of "worse", too."""
+        """Return whether the limits that capped the load of a side may also be the reason for the verdict "worse"."""
         base, new = ([w.code for w in side.warnings if caps(w.code)] for side in (self.base, self.new))
         return hides_worse(base, new, direction is Direction.LOWER)
 
@@ -279,9 +279,10 @@ def _too_few(comparison: Comparison, wanted: float) -> bool:
 
 
 def _p_of_t_test(comparison: Comparison, alpha: float) -> float:
-    """Return the p of few runs in a table so long that their exact test could not give the p that it needs.
+    """Return the p of a comparison with too few runs for the exact test to give a p as small as its table needs.
 
-    It is that of the t test on the same runs, if the exact test alone says yes.
+    It is the p of the t test on the same runs. If the p of the exact test is not below `alpha`, it is the larger of
+    both.
     """
     exact, second = comparison.p, comparison.second
     assert exact is not None and second is not None

@@ -164,7 +164,8 @@ class _EpisodeMilestones:
         self.changes = [change for change in samples.changes if episode.begin <= change.t <= episode.end]
         moved = [(change.t, self._moved(change)) for change in self.changes]
         self.osds: Set[int] = set(episode.osds) or {osd for _, osds in moved for osd in osds}
-        #: the maps that begin a search; of these, those of `first_down` or `first_up`
+        #: times of the maps that changed OSDs of the episode: searches for milestones begin there; `turned` has the
+        #: times of those maps that showed such an OSD as down (of a return: as up)
         self.changed = [t for t, osds in moved if osds & self.osds]
         #: what the cluster was like before is about something else: an earlier fault, or the recovery from it
         self.since = self.changed[0] if self.changed else episode.begin
