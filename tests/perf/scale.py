@@ -4,7 +4,7 @@
     ./run bench scale NAME...    some of them: a module of tests/perf/at_scale each
 
 Each prints a table: a row for each size, and below each column the exponent of its growth. Nothing but this machine is
-needed: sizes are made by Ceph's own programs, and nodes by stand-ins. `--quick` leaves the largest sizes out.
+needed: sizes are made by Ceph's own programs, and nodes by stand-ins.
 """
 
 from __future__ import annotations
