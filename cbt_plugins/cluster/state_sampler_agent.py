@@ -123,7 +123,7 @@ def epoch_seconds(stamp):
     return seconds + float(match.group(3) or 0) - (-off if match.group(4) == "-" else off)
 
 
-def is_clean(states, total):
+def are_all_clean(states, total):
     """Return whether all PGs are active+clean, maybe scrubbing; not when nothing is known of them."""
     clean = sum(n for state, n in states.items() if {"active", "clean"} <= set(state.split("+")))
     return 0 < total == clean
@@ -261,7 +261,7 @@ class StateSampler:
             return []
         if changes:
             self.reports.begin(now)
-        was_busy, self.busy = self.busy, not is_clean(state["pgs"], state["num_pgs"])
+        was_busy, self.busy = self.busy, not are_all_clean(state["pgs"], state["num_pgs"])
         ends = was_busy and not self.busy
         # the mgr has news once a period, and to ask it costs most: 80 ms of a processor with `ceph`
         due = (self.busy or not self.reports.settled) and now >= self._ask_at
