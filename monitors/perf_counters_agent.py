@@ -128,7 +128,7 @@ def closed():
     return next((path for paths in sockets().values() for path in paths if not os.access(path, os.W_OK)), None)
 
 
-def machine():
+def mark_of_sockets():
     """Return a text that is the same for all agents that see the same sockets."""
     boot = folder = ""
     with contextlib.suppress(OSError), open("/proc/sys/kernel/random/boot_id") as file:
@@ -183,7 +183,7 @@ def sample(score, shared):
 
 
 def main(interval):
-    about = {"node": os.uname()[1], "machine": machine(), "interval": interval}
+    about = {"node": os.uname()[1], "machine": mark_of_sockets(), "interval": interval}
     write_line({"version": 1, "t": round(time.time(), 3), **about})
     samples, scored, last, shared, reported = 0, None, False, {}, 0
     path = closed()

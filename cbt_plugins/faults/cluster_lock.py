@@ -57,7 +57,7 @@ def boot() -> str:
         return ""
 
 
-def machine() -> str:
+def machine_hash() -> str:
     """Return a hash of this machine's ID, which tells it from machines of the same name. The ID itself is secret."""
     try:
         machine_id = Path("/etc/machine-id").read_text().strip()
@@ -79,7 +79,7 @@ class Lock:
         self.identity: Dict[str, Any] = {
             "run": run_id,
             "host": socket.gethostname(),
-            "machine": machine(),
+            "machine": machine_hash(),
             "pid": os.getpid(),
             "started": started(os.getpid()),
             "boot": boot(),
@@ -269,7 +269,7 @@ def _agree(holder: Mapping[str, Any], mine: Mapping[str, Any], *names: str) -> b
 
 def gone(holder: Mapping[str, Any]) -> Optional[bool]:
     """Return True if the process of a holder is dead, False if it lives, None if this machine cannot know."""
-    if not _agree(holder, {"host": socket.gethostname(), "machine": machine()}, "host", "machine"):
+    if not _agree(holder, {"host": socket.gethostname(), "machine": machine_hash()}, "host", "machine"):
         return None
     return holder.get("boot") != boot() or started(holder["pid"]) != holder.get("started")
 

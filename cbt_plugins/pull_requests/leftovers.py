@@ -23,7 +23,7 @@ _GRACE, _POLL = 10.0, 0.1
 
 
 @contextlib.contextmanager
-def machine(folder: Path) -> Iterator[None]:
+def hold_machine(folder: Path) -> Iterator[None]:
     """Hold the machine, free of what an earlier verdict and this one have started. Raises CampaignError, OSError."""
     path = cache_dir() / "pr.lock"
     path.parent.mkdir(parents=True, exist_ok=True)

@@ -47,7 +47,7 @@ from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.pull_requests.detectable_change import lines_of
-from cbt_plugins.pull_requests.leftovers import end_processes, machine
+from cbt_plugins.pull_requests.leftovers import end_processes, hold_machine
 from cbt_plugins.pull_requests.revisions import Revision
 from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, is_regression, pull_request_verdict
 from cbt_plugins.results.run_record import RunRecord
@@ -129,7 +129,7 @@ class PullRequestRun:
             journal = Journal(self.folder / JOURNAL)
         except JournalError as e:
             raise CampaignError(str(e)) from e
-        with closing(journal), signals.handled(), machine(self.folder):
+        with closing(journal), signals.handled(), hold_machine(self.folder):
             self._journal = journal
             self._check_folder()
             for name in (COMMENT, DATA):  # one that ends by an error has no answer

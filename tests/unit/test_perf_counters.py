@@ -209,7 +209,7 @@ def test_the_machine_is_where_the_sockets_are(tmp_path: Path, monkeypatch: pytes
             folder.symlink_to(tmp_path / "one")
         folder.mkdir(exist_ok=True)
         monkeypatch.setattr(perf_counters_agent, "FOLDERS", (str(folder),))
-        machines.append(perf_counters_agent.machine())
+        machines.append(perf_counters_agent.mark_of_sockets())
     assert machines[0] == machines[2] == machines[3] != machines[1]
 
 
