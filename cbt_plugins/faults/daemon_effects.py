@@ -126,7 +126,7 @@ def serves_again(scene: Scene, daemons: Sequence[Service]) -> Tuple[Check, ...]:
     return tuple(check for service in again for check in EFFECTS[service.name.type].checks_back(scene, [service]))
 
 
-def watch(scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:
+def effect_measurement(scene: Scene, daemons: Sequence[Service], hit: Collection[DaemonName], name: str) -> Watch:
     """Return the measurement of the time when a fault's effect on daemons of one node begins."""
     watches = [effect.watch(scene, group, hit, name) for effect, group in _by_effect(daemons)]
     return Watch(

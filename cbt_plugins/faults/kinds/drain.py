@@ -71,7 +71,7 @@ class Drain(Kind):
     def _step(self, scene: Scene, targets: Targets, name: str, gateways: Sequence[Service]) -> Step:
         node, daemons = gateways[0].node, [service.name for service in gateways]
         balanced = self._by_haproxy(scene, gateways) if self.options.balancers else self._by_command(scene, gateways)
-        watch = daemon_effects.watch(scene, gateways, targets.daemons, name)
+        watch = daemon_effects.effect_measurement(scene, gateways, targets.daemons, name)
         return Step(
             what=f"drain and stop {names(daemons)} on {node}",
             node=node,

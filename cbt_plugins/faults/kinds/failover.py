@@ -52,7 +52,7 @@ class Failover(Kind):
         process = mons[0].process
         if process is None:
             raise FaultError(f"{node}: no process of {name} found: its admin socket is needed")
-        watch = daemon_effects.watch(scene, mons, [name], scene.name)
+        watch = daemon_effects.effect_measurement(scene, mons, [name], scene.name)
         status, quick = scene.facts.answers["quorum_status"], scene.limits.quick
         enter = f"{agent('tell', process.identity, 'quorum enter')} || [ $? = {_ENDED} ]"
         return Step(

@@ -42,7 +42,7 @@ class Stop(Kind):
                 raise FaultError(f"{service.name}: {text}: use delete_pod or node_drain, or set gateway.instances: 1")
         osds = [int(daemon.id) for daemon in daemons if daemon.type == "osd"]
         how = {"service_manager": node_services[0].manager, "units": [service.unit for service in node_services]}
-        watch = daemon_effects.watch(scene, node_services, targets.daemons, name)
+        watch = daemon_effects.effect_measurement(scene, node_services, targets.daemons, name)
         return Step(
             what=f"{self.verb} {names(daemons)} on {node}",
             node=node,
