@@ -37,7 +37,7 @@ class NodeName(NamedTuple):
         return cls(host, user or None, port or None)
 
 
-def check_name(value: Any) -> str:
+def check_node_name(value: Any) -> str:
     """Return the name of one node as it is written; raises ValueError for what CBT cannot reach."""
     if not isinstance(value, str):
         raise ValueError("must be a host name (quote it when it is a number)")

@@ -123,11 +123,11 @@ def _request(args: argparse.Namespace) -> Request:
     from cbt_plugins.config.pull_request import KEY, PullRequestSection
     from cbt_plugins.config.units import parse_duration
     from cbt_plugins.config.yaml_source import read
-    from cbt_plugins.pull_requests.revisions import check_name, revisions
+    from cbt_plugins.pull_requests.revisions import check_side_name, revisions
     from cbt_plugins.pull_requests.session import Request
 
     try:
-        names = [check_name(name) for name in (args.base, args.head)]
+        names = [check_side_name(name) for name in (args.base, args.head)]
         within = parse_duration(args.within)
     except ValueError as e:
         raise CommandError(str(e)) from None

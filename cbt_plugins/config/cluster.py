@@ -12,7 +12,7 @@ from cbt_plugins.config.errors import Path, did_you_mean
 from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.kubernetes import KubernetesSection, errors_of_pods
 from cbt_plugins.config.shell_values import AbsolutePath, FilePath, Login, Program, check_arguments
-from cbt_plugins.inventory import ROLES, check_name, host_of, nodes_of, split_names
+from cbt_plugins.inventory import ROLES, check_node_name, host_of, nodes_of, split_names
 
 
 def _nodes(value: Any) -> Any:
@@ -22,7 +22,7 @@ def _nodes(value: Any) -> Any:
 
 #: of a node where nothing else is said, and of cephadm's container in any case
 DEFAULT_CONF = "/etc/ceph/ceph.conf"
-Node = Annotated[str, BeforeValidator(check_name), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
+Node = Annotated[str, BeforeValidator(check_node_name), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 _List = Annotated[List[Node], Field(min_length=1)]
 _LIST_OR_MAPPING = {
     "anyOf": [
@@ -46,7 +46,7 @@ def node_errors(cluster: Mapping[str, Any], roles: Sequence[str] = ROLES) -> Ite
         for place, entry in [((role,), value)] if isinstance(value, str) else _entries(role, value):
             try:
                 for name in split_names(entry) if isinstance(entry, str) else [entry]:
-                    check_name(name)
+                    check_node_name(name)
             except ValueError as error:
                 yield FieldError(place, str(error), of_key=isinstance(value, dict))
 

@@ -1,7 +1,7 @@
 """Values that reach a command line on a node, or of this machine: each key that holds one has a type from here.
 
 None of them begins with a dash, so none is taken for an option, and none has a character that a shell obeys: CBT puts
-several of them into commands unquoted. Nodes are checked by `inventory.check_name`.
+several of them into commands unquoted. Nodes are checked by `inventory.check_node_name`.
 """
 
 from __future__ import annotations

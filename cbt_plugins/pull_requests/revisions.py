@@ -34,7 +34,7 @@ class Revision:
         return f"{self.name} {self.sha[:12]} {self.subject[:60]}".strip()
 
 
-def check_name(name: str) -> str:
+def check_side_name(name: str) -> str:
     """Return the name of a side; raises ValueError for what is none."""
     if not _NAME.fullmatch(name):
         raise ValueError(f"{name!r} is not a name of a commit, a release, an image or a folder")

@@ -6,7 +6,16 @@ from typing import Any, Optional, Sequence
 
 import pytest
 
-from cbt_plugins.inventory import NodeName, check_name, find_host, head_of, names_of, nodes_of, same_host, short_name
+from cbt_plugins.inventory import (
+    NodeName,
+    check_node_name,
+    find_host,
+    head_of,
+    names_of,
+    nodes_of,
+    same_host,
+    short_name,
+)
 
 
 @pytest.mark.parametrize(
@@ -92,4 +101,4 @@ def test_short_names(host: str, short: str) -> None:
 @pytest.mark.parametrize("wrong", [7, "fe80::1", "a b", "-a", "a,b", ""])
 def test_names_that_cannot_be_reached(wrong: Any) -> None:
     with pytest.raises(ValueError, match="host name"):
-        check_name(wrong)
+        check_node_name(wrong)

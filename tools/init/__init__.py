@@ -15,7 +15,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.exit_status import FAILED
-from cbt_plugins.inventory import check_name, head_of, nodes_of, split_names
+from cbt_plugins.inventory import check_node_name, head_of, nodes_of, split_names
 
 from .. import plan
 from ..command import CommandError, Parser, explain, warn
@@ -96,7 +96,7 @@ def _site(args: argparse.Namespace) -> Site:
 def _clients(values: Sequence[str]) -> List[str]:
     names = list(dict.fromkeys(split_names(list(values))))
     try:
-        return [check_name(name) for name in names]
+        return [check_node_name(name) for name in names]
     except ValueError as error:
         raise CommandError(f"--clients: {error}") from None
 

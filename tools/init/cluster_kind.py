@@ -12,7 +12,7 @@ from cbt_plugins.cluster.rgw_frontends import Gateway, gateways_of
 from cbt_plugins.cluster.transports.transport import UNREACHABLE, Result
 from cbt_plugins.exit_status import FAILED
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts
-from cbt_plugins.inventory import NodeName, check_name
+from cbt_plugins.inventory import NodeName, check_node_name
 
 from ..command import CommandError
 from .endpoints import Endpoints
@@ -119,7 +119,7 @@ def user_entry(name: str) -> Entry:
 def login_of(option: str, node: str) -> Dict[str, Any]:
     """Return the keys of `cluster:` for [USER@]HOST[:PORT]; USER logs in on all nodes. Raises CommandError."""
     try:
-        name = NodeName.parse(check_name(node))
+        name = NodeName.parse(check_node_name(node))
     except ValueError as error:
         raise CommandError(f"{option}: {error}") from None
     return {"user": name.user or getpass.getuser(), "head": f"{name.host}:{name.port}" if name.port else name.host}

@@ -15,7 +15,7 @@ from cbt_plugins.cluster_space import PoolSpace, Space
 from cbt_plugins.exit_status import FAILED
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts, ask, domain_members, needed
-from cbt_plugins.inventory import check_name
+from cbt_plugins.inventory import check_node_name
 
 from ..command import CommandError
 from .cluster_kind import Site
@@ -146,6 +146,6 @@ class Discovery:
 
 def _is_name(host: str) -> bool:
     try:
-        return bool(check_name(host))
+        return bool(check_node_name(host))
     except ValueError:
         return False

@@ -19,7 +19,7 @@ from cbt_plugins.faults.node_shell import script, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.formatting import percent
-from cbt_plugins.inventory import HostTable, check_name, is_address
+from cbt_plugins.inventory import HostTable, check_node_name, is_address
 
 #: from this share of lost packets on, a node counts as cut off: heartbeats may not arrive in time
 _CUT_OFF = 0.1
@@ -44,7 +44,7 @@ _CLASSED = "counter name {counter} meta priority set cb:1"
 
 
 def _addressed(name: str) -> str:
-    check_name(name)
+    check_node_name(name)
     return name
 
 
