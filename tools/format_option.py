@@ -76,7 +76,7 @@ def is_file(args: argparse.Namespace) -> bool:
     return args.output not in (None, "-")
 
 
-def columns_of(args: argparse.Namespace) -> Optional[int]:
+def table_width(args: argparse.Namespace) -> Optional[int]:
     """Return the width for tables; None for a file or without a terminal."""
     return None if is_file(args) else paper_of(sys.stdout).columns
 

@@ -38,7 +38,7 @@ from cbt_plugins.models.ladder_search import load_text, objective_text
 from cbt_plugins.plan import Bucket, Keys, Phase, Plan, Settings
 
 from .command import CommandError, explain, say, warn
-from .format_option import JSON, TEXT, add_formats, add_renamed, columns_of, print_results
+from .format_option import JSON, TEXT, add_formats, add_renamed, print_results, table_width
 from .plan_live import LiveAnswers, look
 
 #: up to this number all drivers, and all buckets, are shown
@@ -79,7 +79,7 @@ def run(args: argparse.Namespace) -> int:
         for text in unread:
             warn(text)
         raise CommandError(f"{args.file}: benchmarks: this file has no benchmark of cbt-plugins")
-    lines = [*_lines(config, live, unread, columns_of(args)), *(["", *live.lines] if live else [])]
+    lines = [*_lines(config, live, unread, table_width(args)), *(["", *live.lines] if live else [])]
     document = {**_document(config), "unread_by_cbt": unread, **({"live": asdict(live)} if live else {})}
     print_results(args, {TEXT: lambda: "\n".join(lines) + "\n", JSON: lambda: document})
     errors = (*live.errors, *live.refused) if live else ()
