@@ -11,7 +11,7 @@ from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Seq
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
 from cbt_plugins.faults.kind import BlastRadius, Kind, make
-from cbt_plugins.faults.safety_case import OpenFault, Roles, Surroundings, roles_of
+from cbt_plugins.faults.safety_case import OpenFault, Roles, Surroundings, cluster_roles
 from cbt_plugins.faults.safety_rules import Assessment, Finding, assess, questions
 from cbt_plugins.faults.scene import ClusterLimits, Scene, TargetResolver, Targets
 from cbt_plugins.faults.step import FaultError, Step
@@ -75,7 +75,7 @@ class Preparer:
         facts: Optional[Facts] = None,
     ) -> None:
         self._ceph, self._limits, self._flags, self._facts = ceph, limits, flags, facts
-        self._nodes, self._roles = nodes_of(cluster), roles_of(cluster)
+        self._nodes, self._roles = nodes_of(cluster), cluster_roles(cluster)
 
     def prepare(self, fault: Fault, name: str, held: Sequence[OpenFault], before: Sequence[str] = ()) -> Prepared:
         """Return a fault with its targets, steps and judgement. Raises FaultError if it cannot be injected.

@@ -73,7 +73,7 @@ class Roles:
 NOBODY = Roles()
 
 
-def roles_of(cluster: Mapping[str, Any]) -> Roles:
+def cluster_roles(cluster: Mapping[str, Any]) -> Roles:
     """Return the roles of a `cluster:` section, and this machine's own name."""
     # Ceph's daemons on this machine report the same name. The fully qualified name would need a name server, and a
     # name server that does not answer would delay an undo.

@@ -62,7 +62,7 @@ def roles_in(cluster: Mapping[str, Any]) -> Dict[str, List[str]]:
     return roles
 
 
-def roles_of(run: ArchivedRun) -> Dict[str, List[str]]:
+def roles_of_nodes(run: ArchivedRun) -> Dict[str, List[str]]:
     """Return node -> what the file says that it is ("client", "osd", "mon", "rgw", "mgr", "head")."""
     roles = roles_in(_mapping(_file(run.path / "cluster.json"), "cluster"))
     for phase in run.phases:
@@ -177,7 +177,7 @@ class Clocks:
         """Return the offsets that were measured before the run's first phase."""
         nodes: Dict[str, float] = {line["node"]: line["clock_offset"] or 0.0 for line in environment(run)["nodes"]}
         # which of them leads is written nowhere; where they differ, Ceph itself complains from 0.05 s on
-        mons = [nodes[node] for node, roles in roles_of(run).items() if "mon" in roles and node in nodes]
+        mons = [nodes[node] for node, roles in roles_of_nodes(run).items() if "mon" in roles and node in nodes]
         return cls(nodes, median(mons) if mons else 0.0)
 
     def of_file(self, path: Path) -> float:

@@ -13,7 +13,7 @@ from cbt_plugins.cluster.ceph import Reply
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.kind import BlastRadius
-from cbt_plugins.faults.safety_case import OpenFault, Roles, roles_of
+from cbt_plugins.faults.safety_case import OpenFault, Roles, cluster_roles
 from cbt_plugins.faults.safety_rules import RULES, questions
 from cbt_plugins.models.pools import inactive_share
 
@@ -285,7 +285,7 @@ def test_who_leads_the_run_is_not_hit() -> None:
 
 def test_this_machine_is_known_without_being_named(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("socket.gethostname", lambda: "node3.example")
-    found = roles_of({"head": "root@node0", "clients": "root@c1,c2", "rgws": {"rgw1": None}})
+    found = cluster_roles({"head": "root@node0", "clients": "root@c1,c2", "rgws": {"rgw1": None}})
     assert found == Roles("node0", "node3.example", ("c1", "c2"), ("rgw1",))
     assert rules(judge(taken(nodes=("node3",)), roles=found)) == ["head"]
 

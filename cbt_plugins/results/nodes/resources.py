@@ -13,7 +13,7 @@ import numpy as np
 from cbt_plugins.formatting import percent, several
 from cbt_plugins.journal import read_json
 from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
-from cbt_plugins.results.environment import Clocks, roles_of
+from cbt_plugins.results.environment import Clocks, roles_of_nodes
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling, bottleneck
 from cbt_plugins.results.nodes.cpu_time import cpu_time
@@ -50,7 +50,7 @@ MANY = 8 << 20
 def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional[Dict[str, Any]]:
     """Return {"nodes", "phases": {name: ...}} of a run, from its phases in the summary; None without a monitor."""
     offsets = Clocks.of(run).nodes
-    roles, networks = roles_of(run), Networks.of(run.path)
+    roles, networks = roles_of_nodes(run), Networks.of(run.path)
     folders = [run.path / "monitors", *sorted(run.path.glob("monitors/[0-9][0-9]*"))]
     of_run = [node for folder in folders for node in read_nodes(folder, offsets)]
     wanted = nodes_to_watch(run.path)
