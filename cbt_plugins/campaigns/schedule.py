@@ -31,7 +31,7 @@ from cbt_plugins.campaigns.trial import PROGRAM, Cycle, Trial, finished
 from cbt_plugins.compare.statistics.sequential import Design
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import plugins
-from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, text_of
+from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, yaml_text
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.yaml_source import YamlSource, mask_secrets
@@ -186,7 +186,7 @@ class Schedule:
 
     def config_of(self, arm: str) -> Config:
         """Return the checked file of an arm."""
-        return load(YamlSource(text_of(self.data_of(arm)).encode(), str(self.file_of(arm))))
+        return load(YamlSource(yaml_text(self.data_of(arm)).encode(), str(self.file_of(arm))))
 
     def trials(self) -> Iterator[Tuple[PlannedTrial, Trial]]:
         """Yield the trials that are finished, block by block, up to the first block with none."""
@@ -204,7 +204,7 @@ class Schedule:
             _refuse_other(stored_state, self.config, self.folder)
         write_json(self.folder / STATE, state)
         for arm in self.arms:
-            write_whole(self.file_of(arm), text_of(self.data_of(arm)), mode=0o600)  # its cycles need its secrets
+            write_whole(self.file_of(arm), yaml_text(self.data_of(arm)), mode=0o600)  # its cycles need its secrets
             if self._restarted(arm) and self.swapped:
                 code, target = self.code_of(arm), self.folder / "arms" / f"{arm}.options"
                 late = self.swapped.at_start[code]
@@ -227,7 +227,7 @@ def stored(folder: Path) -> Optional[Mapping[str, Any]]:
 
 def _masked(data: Any) -> str:
     """Return a file's data as YAML with masked secrets. It may be YAML already: JSON makes texts of keys like 0."""
-    return mask_secrets(data if isinstance(data, str) else text_of(data))
+    return mask_secrets(data if isinstance(data, str) else yaml_text(data))
 
 
 def _source(state: Mapping[str, Any]) -> YamlSource:

@@ -140,7 +140,7 @@ def _merged(base: Mapping[str, Any], changes: Mapping[str, Any]) -> Dict[str, An
     return merged
 
 
-def text_of(data: Mapping[str, Any]) -> str:
+def yaml_text(data: Mapping[str, Any]) -> str:
     """Return a file's data as YAML."""
     return str(yaml.safe_dump(dict(data), sort_keys=False, allow_unicode=True))
 
@@ -168,7 +168,7 @@ def errors_of_arms(source: YamlSource, load: Callable[[YamlSource], Any]) -> Ite
     for name, arm in section.arms.items() if section else ():
         data = file_of(source.data, arm)
         try:
-            load(YamlSource(text_of(data).encode(), source.file))
+            load(YamlSource(yaml_text(data).encode(), source.file))
         except ConfigError as error:
             for arm_error in error.errors:
                 yield source.error_at(

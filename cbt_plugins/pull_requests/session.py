@@ -40,7 +40,7 @@ from cbt_plugins.campaigns.trial import (
     undo_left,
 )
 from cbt_plugins.compare.statistics.sequential import FIRST
-from cbt_plugins.config.campaign import text_of
+from cbt_plugins.config.campaign import yaml_text
 from cbt_plugins.config.file_check import load
 from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
 from cbt_plugins.config.yaml_source import YamlSource
@@ -73,7 +73,7 @@ class Request:
 
     def schedule(self, folder: Path, blocks: int = MOST) -> Schedule:
         """Return the campaign of so many blocks. Raises ConfigError."""
-        text = text_of(campaign_of(self.data, self.section, blocks))
+        text = yaml_text(campaign_of(self.data, self.section, blocks))
         return schedule_of(load(YamlSource(text.encode(), str(self.file))), folder)
 
     @property

@@ -16,7 +16,7 @@ from cbt_plugins.formatting import plain, several
 from cbt_plugins.journal import lines_of
 from cbt_plugins.results.archive import ArchivedRun
 from cbt_plugins.results.environment import Clocks
-from cbt_plugins.results.nodes.unwatched_osds import first_names, text_of, unwatched_osds
+from cbt_plugins.results.nodes.unwatched_osds import first_names, unwatched_osds, unwatched_text
 from cbt_plugins.results.numbered_lines import numbered_lines
 
 #: names of numbers that are a state, and no counter, beside all that end with "_bytes"
@@ -299,7 +299,7 @@ def counter_warnings(counters_section: Optional[Mapping[str, Any]]) -> Iterator[
     """Yield warnings: RocksDB on a slow device, garbage that grew, buckets resharded, shards behind another zone."""
     unwatched = (counters_section or {}).get("unwatched")
     if unwatched:
-        text = text_of("perf_counters", unwatched, "sums are of the others")
+        text = unwatched_text("perf_counters", unwatched, "sums are of the others")
         yield {"code": "monitor-limited", "text": text}
     for phase, numbers in (counters_section or {"phases": {}})["phases"].items():
         lost = numbers.get("unwatched")

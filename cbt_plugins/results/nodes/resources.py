@@ -18,7 +18,7 @@ from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling, bottleneck
 from cbt_plugins.results.nodes.cpu_time import cpu_time
 from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples, read_node
-from cbt_plugins.results.nodes.unwatched_osds import text_of, unwatched_osds
+from cbt_plugins.results.nodes.unwatched_osds import unwatched_osds, unwatched_text
 from cbt_plugins.results.nodes.usage import (
     CLASSES,
     Networks,
@@ -149,7 +149,8 @@ def resource_warnings(
     warnings += [{"code": "resources-gap", "text": f"{node['node']}: {node['clock']}"} for node in clocks]
     unwatched = (resources_section or {}).get("unwatched")
     if unwatched:
-        warnings.append({"code": "monitor-limited", "text": text_of("resources", unwatched, "OSDs have no sums")})
+        text = unwatched_text("resources", unwatched, "OSDs have no sums")
+        warnings.append({"code": "monitor-limited", "text": text})
     for name, line in watched.items():
         shares = {n["node"]: n["watched"] for n in line["nodes"] if n["watched"] < WATCHED}
         shares.update(dict.fromkeys(line.get("missing") or (), 0.0))

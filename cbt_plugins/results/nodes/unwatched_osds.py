@@ -26,7 +26,7 @@ def unwatched_osds(run: Path, daemons: Collection[str]) -> List[str]:
     return [osd for osd in up if osd not in daemons]
 
 
-def text_of(monitor: str, osds: Sequence[str], effect: str) -> str:
+def unwatched_text(monitor: str, osds: Sequence[str], effect: str) -> str:
     """Return the warning about unwatched OSDs; `effect`: on the numbers."""
     return f"{monitor} did not watch {several(len(osds), 'OSD')} of the cluster, so {effect}: {first_names(osds)}"
 
