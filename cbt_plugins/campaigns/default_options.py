@@ -186,7 +186,7 @@ def stored(folder: Path) -> Optional[Swapped]:
         return None
 
 
-def lines_of(settings: Settings, values: bool = True) -> str:
+def option_lines(settings: Settings, values: bool = True) -> str:
     """Return settings as lines of WHO OPTION VALUE, or without the value."""
     return "".join(
         f"{who} {option}{f' {value}' if values else ''}\n"

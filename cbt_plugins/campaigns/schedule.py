@@ -22,8 +22,8 @@ from cbt_plugins.campaigns.default_options import (
     OptionReader,
     Settings,
     Swapped,
-    lines_of,
     merged,
+    option_lines,
     set_line,
 )
 from cbt_plugins.campaigns.default_options import stored as stored_options
@@ -208,8 +208,8 @@ class Schedule:
             if self._restarted(arm) and self.swapped:
                 code, target = self.code_of(arm), self.folder / "arms" / f"{arm}.options"
                 late = self.swapped.at_start[code]
-                write_whole(target / "all", lines_of(late, values=False))
-                write_whole(target / "set", lines_of(late) if arm != code else "")
+                write_whole(target / "all", option_lines(late, values=False))
+                write_whole(target / "set", option_lines(late) if arm != code else "")
 
 
 def stored(folder: Path) -> Optional[Mapping[str, Any]]:

@@ -22,7 +22,7 @@ _ROWS, _METRIC = 2, "obj_per_s"
 _SURE = 1e6
 
 
-def lines_of(
+def detectable_lines(
     schedule: Schedule, history: Sequence[RunRecord], rehearsal: Sequence[RunRecord] = (), each: Optional[float] = None
 ) -> Iterator[str]:
     """Yield the blocks of a campaign, and the change that it finds; `each`: seconds of a block."""

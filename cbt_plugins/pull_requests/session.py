@@ -46,7 +46,7 @@ from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, JournalError
-from cbt_plugins.pull_requests.detectable_change import lines_of
+from cbt_plugins.pull_requests.detectable_change import detectable_lines
 from cbt_plugins.pull_requests.leftovers import end_processes, hold_machine
 from cbt_plugins.pull_requests.revisions import Revision
 from cbt_plugins.pull_requests.verdict import Outcome, PullRequestVerdict, is_regression, pull_request_verdict
@@ -119,7 +119,8 @@ class PullRequestRun:
         text = f"a cycle takes {about(cycle)} by the file, without deployment and builds"
         if fit < FIRST:
             raise CampaignError(f"{text}: fewer than {FIRST} blocks of 4 cycles fit into {about(within)}")
-        return [f"{text}; {about(within)} in total", *lines_of(self.request.schedule(self.folder, fit), self.history)]
+        schedule = self.request.schedule(self.folder, fit)
+        return [f"{text}; {about(within)} in total", *detectable_lines(schedule, self.history)]
 
     def run(self) -> PullRequestVerdict:
         """Return the answer. Raises CampaignError, ConfigError, GitError, OSError, KeyboardInterrupt."""
@@ -252,7 +253,7 @@ class PullRequestRun:
                 return None
             planned = {"blocks": fit, "seconds": each}
             records = [record for trial in trials[:1] for record in trial.records]
-            for line in lines_of(self.request.schedule(self.folder, fit), self.history, records, each):
+            for line in detectable_lines(self.request.schedule(self.folder, fit), self.history, records, each):
                 self._tell(line)
             self._journal.write("plan", **planned)
         return self.request.schedule(self.folder, planned["blocks"])
