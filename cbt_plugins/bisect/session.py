@@ -26,7 +26,7 @@ from cbt_plugins.bisect.commit_history import Commit, GitError, Worktree, line
 from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding
 from cbt_plugins.compare.statistics.commit_search import Evidence, Observation, SearchRules
-from cbt_plugins.config.bisect import KEY, BisectSection, metric_of
+from cbt_plugins.config.bisect import KEY, BisectSection, parse_metric_name
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, json_lines, write_whole
 from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, Direction
@@ -113,7 +113,7 @@ class BisectSession:
     @property
     def sign(self) -> int:
         """1: the change that is searched for makes the metric larger; -1: smaller."""
-        larger = METRICS[metric_of(self.section.metric).metric].direction is Direction.LOWER
+        larger = METRICS[parse_metric_name(self.section.metric).metric].direction is Direction.LOWER
         return 1 if larger == (self.section.change == "worse") else -1
 
     @property
@@ -297,7 +297,7 @@ def _seconds(*trials: Trial) -> float:
 
 def matching(metric: str, values: Values) -> Dict[Tuple[str, str, str], float]:
     """Return the numbers that a name of a metric means: [[PHASE.]OPERATION.]METRIC."""
-    key = metric_of(metric)
+    key = parse_metric_name(metric)
 
     def takes(phase: str, op: str) -> bool:
         of_phase = fnmatchcase(phase, key.phase) if key.phase else STATE not in phase

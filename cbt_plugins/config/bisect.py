@@ -42,7 +42,7 @@ class MetricKey(NamedTuple):
     metric: str
 
 
-def metric_of(text: str) -> MetricKey:
+def parse_metric_name(text: str) -> MetricKey:
     """Read "p99_ms", "GET.p99_ms" or "measure-aged.GET.p99_ms". Raises ValueError."""
     *place, metric = text.strip().split(".")
     if metric not in METRICS:
@@ -92,7 +92,7 @@ class BisectSection(BuiltCycleSection):
     @field_validator("metric")
     @classmethod
     def _check_metric(cls, text: str) -> str:
-        metric_of(text)
+        parse_metric_name(text)
         return text
 
     @field_validator("paths")
