@@ -240,7 +240,7 @@ def split(frame: Frame, border: int) -> Tuple[Frame, Frame]:
     return replace(frame, tables=before, totals=(), ends=False), replace(frame, tables=after)
 
 
-def stretches(every: Sequence[Frame], apart: float) -> List[np.ndarray]:
+def request_spans(every: Sequence[Frame], apart: float) -> List[np.ndarray]:
     """Return the seconds in which frames have requests, in the order of time, cut at gaps of more than `apart` seconds.
     """
     seconds = np.unique(np.concatenate([frame.table("seconds")["second"] for frame in every]))

@@ -23,7 +23,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, 
 import numpy as np
 
 from cbt_plugins.formatting import several
-from cbt_plugins.results.aggregates_file import Frame, split, stretches
+from cbt_plugins.results.aggregates_file import Frame, request_spans, split
 from cbt_plugins.results.archive import APART, ArchivedPhase
 from cbt_plugins.results.importers.importer import Importer, ResultFiles
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
@@ -202,7 +202,7 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
         if far:
             text = f"more than an hour from most of its requests, and not counted: {several(far, 'request')}"
             warnings.append(ResultWarning("bad-rows", f"{path.name}: {text}"))
-        if any(len(stretches(client_frames, APART)) > 1 for client_frames, _ in by_name.values()):
+        if any(len(request_spans(client_frames, APART)) > 1 for client_frames, _ in by_name.values()):
             text = "no request for more than an hour; the rates of an operation are over all of its time"
             warnings.append(ResultWarning("stall", f"{path.name}: {text}"))
         if reduced.bad:
@@ -232,7 +232,7 @@ def read_rows(paths: Sequence[Path]) -> RunRecord:
 
 def _near(frames: List[Frame]) -> Tuple[List[Frame], int]:
     """Return the frames without few seconds that hours separate from most, and how many requests those have."""
-    parts = stretches(frames, APART)
+    parts = request_spans(frames, APART)
     if len(parts) < 2:
         return frames, 0
     longest = max(parts, key=len)

@@ -10,7 +10,7 @@ import time
 from dataclasses import dataclass, field, replace
 from typing import Any, Dict, List, Optional, Tuple
 
-from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, split, stretches
+from cbt_plugins.results.aggregates_file import Frame, frames, joined, places, request_spans, split
 from cbt_plugins.results.archive import APART, ArchivedJob, ArchivedPhase
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator, JobAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order
@@ -107,7 +107,7 @@ class RunningPhase:
                 end = int(time.time() + APART)
                 if (frame.table("seconds")["second"] >= end).any():  # damage
                     frame, _ = split(frame, end)
-                for seconds in stretches([frame], APART)[-1:]:
+                for seconds in request_spans([frame], APART)[-1:]:
                     file.until = max(file.until, int(seconds[-1]))
                     file.since = int(seconds[0]) if file.since is None else file.since
                 file.waiting.append(frame)
