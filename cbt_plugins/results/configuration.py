@@ -56,7 +56,8 @@ def _of_summary(summary: Mapping[str, Any], plan: Mapping[str, Any]) -> Pairs:
             driver_workers = [driver["workers"] for driver in plan.get("drivers") or ()]
             yield f"phase.{phase['name']}.workers", sum(driver_workers) or None  # what was made of them is in loops
         if has_worker_groups(phase):
-            yield f"loops.{phase['name']}", mix(dict(_workers(phase["jobs"])))  # by calibration: another in every run
+            # by calibration: another in every run
+            yield f"loops.{phase['name']}", mix_text(dict(_workers(phase["jobs"])))
     for name, text in summary["environment"]["versions"].items():
         yield f"version.{name}", text
     yield "scale", summary["environment"]["scale"]
@@ -83,7 +84,7 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         yield "steps", ladder.get("steps")
     else:
         yield "workers", sum(driver["workers"] for driver in phase["drivers"])
-    yield "mix", mix(phase["mix"]["asked"])
+    yield "mix", mix_text(phase["mix"]["asked"])
     # the load before a failure lasts longer where the cluster checks a fault slowly
     yield "seconds", planned.get("duration") if planned.get("failure") else phase["asked_seconds"]
     if planned.get("rate_share") is not None:  # of what the run itself has made
@@ -105,7 +106,7 @@ def _of_phase(phase: Mapping[str, Any], planned: Mapping[str, Any]) -> Pairs:
         for name in ("ramp", "warmup", "arrivals"):
             yield name, planned.get(name)
         if has_worker_groups(phase) and "workers" in planned:
-            yield "workers_by_op", mix(planned["workers"]) or "calibrated"
+            yield "workers_by_op", mix_text(planned["workers"]) or "calibrated"
 
 
 def _limits(objective: Mapping[str, float]) -> str:
@@ -188,7 +189,7 @@ def _workers(jobs: Sequence[Mapping[str, Any]]) -> Iterator[Tuple[str, int]]:
     yield from sorted(total.items())
 
 
-def mix(shares: Optional[Mapping[str, float]]) -> Optional[str]:
+def mix_text(shares: Optional[Mapping[str, float]]) -> Optional[str]:
     """Return a mix as text: "DELETE:5 GET:45 PUT:35 STAT:15"."""
     return " ".join(f"{op}:{share:g}" for op, share in sorted(shares.items())) if shares else None
 

@@ -128,7 +128,7 @@ def phase_line(
         "ops": of_phase.by_op(aggregates),
         "corrected_ms": endpoint_stalls.corrected_for_omission(aggregates),
         "total": of_phase.numbers(None, of_phase.total(aggregates.ops.values()), aggregates.length),
-        "mix": of_phase.mix(aggregates),
+        "mix": of_phase.mix_numbers(aggregates),
         "littles_law": littles_law.littles_law(aggregates),
         "in_flight": littles_law.in_flight_at_borders(aggregates),
         "in_flight_at_end": littles_law.in_flight_at_end(aggregates),

@@ -241,7 +241,7 @@ def by_endpoint(aggregates: PhaseAggregates) -> List[Dict[str, Any]]:
     ]
 
 
-def mix(aggregates: PhaseAggregates) -> Dict[str, Any]:
+def mix_numbers(aggregates: PhaseAggregates) -> Dict[str, Any]:
     """Return percent of the requests, as asked (null: no mix) and as measured on all that ended in the window.
 
     Of works it is percent of the requests of each work.
