@@ -296,7 +296,7 @@ def scale(args: argparse.Namespace) -> Answer:
     """Compare the gain in throughput with the nodes that were added."""
     before, after = args.nodes
     efficiency = closed_loop.efficiency(args.gain, before, after)
-    added = closed_loop.change(before, after)
+    added = closed_loop.relative_change(before, after)
     expected = closed_loop.latency_change(args.gain)
     lines = [
         (

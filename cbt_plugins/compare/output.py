@@ -98,7 +98,7 @@ def line(row: Row) -> Tuple[str, ...]:
         metric.unit,
         value(comparison.base),
         value(comparison.new),
-        change(comparison),
+        change_text(comparison),
         chance(comparison.p if comparison.adjusted is None else comparison.adjusted),
         _n(row),
         verdict(comparison),
@@ -126,7 +126,7 @@ def value(estimate: Estimate) -> str:
     return f"{plain(estimate.value)} ±{percent(wide)}" if wide < _WIDE else plain(estimate.value)
 
 
-def change(comparison: Comparison) -> str:
+def change_text(comparison: Comparison) -> str:
     """Return "-10.3 % [-12.1, -8.4]": the change, and the interval that the verdict is of."""
     if comparison.change is None:
         return "-"

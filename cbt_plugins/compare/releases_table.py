@@ -8,7 +8,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Dict, Iterator, List, Optional, Sequence, Tuple
 
-from cbt_plugins.compare.output import chance, change, legend, side_lines, value, verdict
+from cbt_plugins.compare.output import chance, change_text, legend, side_lines, value, verdict
 from cbt_plugins.compare.statistics.verdicts import Estimate
 from cbt_plugins.compare.table import Choice, Compared, Row, Section
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
@@ -103,8 +103,8 @@ def _cells(line: Line, sections: Sequence[Section]) -> Tuple[str, ...]:
             if contender_row.comparison.adjusted is not None
             else contender_row.comparison.p
         )
-        cells += [value(_in(contender_row.comparison.new, scale)), change(contender_row.comparison), chance(adjusted)]
-        cells.append(verdict(contender_row.comparison))
+        cells += [value(_in(contender_row.comparison.new, scale)), change_text(contender_row.comparison)]
+        cells += [chance(adjusted), verdict(contender_row.comparison)]
     return tuple(cells)
 
 

@@ -10,7 +10,7 @@ from cbt_plugins.compare.configuration_differences import Scale
 from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.table import Section
 from cbt_plugins.metrics import TOTAL
-from cbt_plugins.models.closed_loop import change, efficiency
+from cbt_plugins.models.closed_loop import efficiency, relative_change
 
 
 @dataclass(frozen=True)
@@ -48,7 +48,7 @@ def gains(section: Section, scale: Scale) -> Iterator[Gain]:
 
 def _change_of(section: Section, phase: str, op: str, metric: str) -> Optional[float]:
     base, new = (_median_of(runs, phase, op, metric) for runs in (section.base, section.new))
-    return change(base, new) if base and new is not None else None
+    return relative_change(base, new) if base and new is not None else None
 
 
 def _median_of(runs: Runs, phase: str, op: str, metric: str) -> Optional[float]:

@@ -82,7 +82,7 @@ def size_workers(sweep: Sequence[Tuple[float, float]], target: float, production
     return Sizing(within, None, None if within is None else production * within)
 
 
-def change(before: float, after: float) -> float:
+def relative_change(before: float, after: float) -> float:
     """Return after / before - 1."""
     return after / before - 1
 
@@ -95,4 +95,4 @@ def efficiency(gain: float, before: float, after: float) -> float:
     """
     if after <= before:
         raise ValueError("efficiency needs more nodes after than before")
-    return gain / change(before, after)
+    return gain / relative_change(before, after)

@@ -152,7 +152,7 @@ class PullRequestReport:
         cells = []
         for row in rows:
             sides = (f"{output.value(side)} ms" for side in (row.comparison.base, row.comparison.new))
-            change, verdict = output.change(row.comparison), output.verdict(row.comparison)
+            change, verdict = output.change_text(row.comparison), output.verdict(row.comparison)
             cells.append((code(f"{row.phase} {row.op}"), *sides, change, verdict))
         yield from _table(("CPU per operation (not in the verdict)", "base", "head", "change", "verdict"), cells, most)
 

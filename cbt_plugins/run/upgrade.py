@@ -140,7 +140,7 @@ class Upgrader:
             except CephError as error:
                 now, status = last, {"in_progress": True, "message": str(error)}
             if now != last:
-                self._step(upgrade, change(last, now), now)
+                self._step(upgrade, version_change(last, now), now)
                 last = now
             passed, working = self.clock.now() - begin, bool(status.get("in_progress"))
             if not working and all(fits(version, upgrade.to) for counts in now.values() for version in counts):
@@ -212,7 +212,7 @@ def fits(version: str, wanted: str) -> bool:
     return f"{version}.".startswith(f"{wanted}.")
 
 
-def change(before: Versions, after: Versions) -> str:
+def version_change(before: Versions, after: Versions) -> str:
     """Return the daemons that have another version, in words: "1 of 3 mon"."""
     parts: List[str] = []
     for kind, counts in after.items():

@@ -130,8 +130,8 @@ def test_values_and_changes() -> None:
     assert output.value(estimate(100.0, 98.0, 101.0)) == "100.0 ±2.0 %"  # the farther end
     assert output.value(estimate(0.0, 0.0, 2.0)) == "0 ±2.000"
     nothing = estimate(0.0, 0.0, 0.0)
-    assert output.change(Comparison(nothing, nothing, None, None, None, None, "none")) == "-"
-    assert output.change(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0 %"
+    assert output.change_text(Comparison(nothing, nothing, None, None, None, None, "none")) == "-"
+    assert output.change_text(Comparison(nothing, nothing, -0.00001, None, None, None, "none")) == "0.0 %"
     assert [output.chance(p) for p in (None, 0.00099, 0.0123)] == ["-", "<0.001", "0.012"]
 
 
@@ -147,7 +147,7 @@ def test_values_and_changes() -> None:
 )
 def test_an_interval_is_shown_where_it_tells_something(change: float, low: float, high: float, shown: str) -> None:
     one = Estimate(1.0, None, None, 3.0, 0.95)
-    assert output.change(Comparison(one, one, change, low, high, None, "t")) == shown
+    assert output.change_text(Comparison(one, one, change, low, high, None, "t")) == shown
 
 
 def test_warnings_are_given_once_for_each_code() -> None:

@@ -139,7 +139,7 @@ def test_workers_for_a_latency() -> None:
 def test_scaling() -> None:
     found = [round(100 * closed_loop.efficiency(gain, 3, 5), 1) for gain in (0.55, 0.95, 0.77, 0.67, 0.15)]
     assert found == [82.5, 142.5, 115.5, 100.5, 22.5]
-    assert closed_loop.change(80, 38) == pytest.approx(-0.525)
+    assert closed_loop.relative_change(80, 38) == pytest.approx(-0.525)
     with pytest.raises(ValueError, match="more nodes"):
         closed_loop.efficiency(0.1, 3, 3)
 

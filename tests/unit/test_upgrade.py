@@ -19,7 +19,7 @@ from cbt_plugins.plan import NodeCommand, Upgrade
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.recovery.upgrade import blocks
 from cbt_plugins.results.summary_numbers import numbers_of
-from cbt_plugins.run.upgrade import Upgrader, change
+from cbt_plugins.run.upgrade import Upgrader, version_change
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.wait import Clock
 
@@ -170,7 +170,7 @@ def test_the_orchestrators_progress_is_seen_by_the_versions() -> None:
 
 
 def test_words_for_a_change_of_versions() -> None:
-    assert change({"mon": {"9.2": 1}}, {"mon": {"9.2": 1, "18.2.7": 2}, "osd": {"9.2": 3}}) == (
+    assert version_change({"mon": {"9.2": 1}}, {"mon": {"9.2": 1, "18.2.7": 2}, "osd": {"9.2": 3}}) == (
         "2 of 3 mon at 18.2.7, 3 of 3 osd at 9.2"
     )
 
