@@ -15,7 +15,7 @@ from cbt_plugins.cluster.fan_out import FILES, allow_files
 from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
-from cbt_plugins.config.fault_spans import estimate, event_text, fault_spans, span_text
+from cbt_plugins.config.fault_spans import estimated_effects, event_text, fault_spans, span_text
 from cbt_plugins.config.file_check import Config, PlannedRun, load
 from cbt_plugins.config.generator_classes import generator
 from cbt_plugins.config.plan_preview import (
@@ -238,7 +238,7 @@ def _parts(plan: Plan, cluster: Mapping[str, Any], columns: Optional[int]) -> It
         rows.append((f"    {index} {phase.name}", until_text(plan, phase), phase.role, _operation_text(phase)))
         rows += [("", "", "", f"  {text}") for text in (*_how(phase), *map(event_text, phase.events))]
     yield "phases", list(table_lines(rows, len(rows[0]), columns))
-    faults = [*map(span_text, fault_spans(plan)), *estimate(plan, cluster)]
+    faults = [*map(span_text, fault_spans(plan)), *estimated_effects(plan, cluster)]
     yield "faults", [f"  {'' if i else 'faults':8} {line}" for i, line in enumerate(faults)]
     pools = [f"{pool.key}: {', '.join(pool_words(pool))}" for pool in plan.pools]
     yield "pools", [f"  {'' if i else 'pools':8} {line}" for i, line in enumerate(pools)]

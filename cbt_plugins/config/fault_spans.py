@@ -99,7 +99,7 @@ def span_text(span: Span) -> str:
 _POOLS = (("3 copies, min_size 2", 3, 2), ("EC 2+2, min_size 3", 4, 3), ("EC 4+2, min_size 5", 6, 5))
 
 
-def estimate(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
+def estimated_effects(plan: Plan, cluster: Mapping[str, object]) -> Tuple[str, ...]:
     """Return the effects of the plan's faults that the YAML alone tells, and the unknown ones; none without faults."""
     together: List[Sequence[Fault]] = [
         [fault for fault in (*span.beside, span.fault) if _takes_down(fault)]
