@@ -195,7 +195,7 @@ def option_lines(settings: Settings, values: bool = True) -> str:
     )
 
 
-def merged(*settings: Settings) -> Settings:
+def merged_options(*settings: Settings) -> Settings:
     """Return settings of which later ones win."""
     union: Settings = {}
     for layer in settings:

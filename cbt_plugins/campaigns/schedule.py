@@ -22,7 +22,7 @@ from cbt_plugins.campaigns.default_options import (
     OptionReader,
     Settings,
     Swapped,
-    merged,
+    merged_options,
     option_lines,
     set_line,
 )
@@ -144,7 +144,7 @@ class Schedule:
             section = data["benchmarks"].get(name)
             if section is not None:
                 settings = dict(section.get("settings") or {})
-                settings["config"] = merged(self._options(arm), settings.get("config") or {})
+                settings["config"] = merged_options(self._options(arm), settings.get("config") or {})
                 data["benchmarks"] = {**data["benchmarks"], name: {**section, "settings": settings}}
         return data
 
@@ -167,7 +167,7 @@ class Schedule:
         if self.swapped is None or self.code_of(arm) == arm:
             return {}
         late = self.swapped.at_start[self.code_of(arm)] if self.restarts else {}
-        return merged(self.swapped.running[self.code_of(arm)], late)
+        return merged_options(self.swapped.running[self.code_of(arm)], late)
 
     def _restarted(self, arm: str) -> Tuple[str, ...]:
         """Return the commands that set what a daemon reads when it starts: the same for all four arms."""

@@ -191,10 +191,10 @@ _COLOURS = {Severity.INVALID: RED, Severity.WARNING: YELLOW, Severity.INFO: ""}
 def notes(warnings: Sequence[ComparisonWarning]) -> Notes:
     """Return the warnings as a list in the colours of their severities."""
     codes = dict.fromkeys(warning.code for warning in warnings)
-    return Notes("warnings", tuple(merged(warnings)), tuple(_COLOURS[severity_of(code)] for code in codes))
+    return Notes("warnings", tuple(merged_warnings(warnings)), tuple(_COLOURS[severity_of(code)] for code in codes))
 
 
-def merged(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
+def merged_warnings(warnings: Sequence[ComparisonWarning]) -> Iterator[str]:
     """Yield one sentence for each code: its first warning, and how many more places have it."""
     codes: Dict[str, List[ComparisonWarning]] = {}
     for warning in warnings:

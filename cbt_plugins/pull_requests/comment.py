@@ -166,7 +166,7 @@ class PullRequestReport:
         """Yield the warnings of the comparison, and of each row that decides."""
         state = self.answer.state
         sections = state.compared.sections if state and state.compared else ()
-        yield from output.merged([warning for section in sections for warning in section.warnings])
+        yield from output.merged_warnings([warning for section in sections for warning in section.warnings])
         for row in self._key_rows():
             texts = (*row.left_out, *filter(None, (row.unrecovered, row.capped)))
             yield from (f"{row.id.text}: {text}" for text in texts)

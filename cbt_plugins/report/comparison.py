@@ -113,7 +113,7 @@ def _section(section: Section, scale: float) -> Dict[str, Any]:
         "differences": section.differences,
         "rows": rows,
         "missing": [f"{missing_row.where}: {missing_row.text}" for missing_row in section.missing],
-        "warnings": list(output.merged([*section.warnings, *output.of_rows(section.rows)])),
+        "warnings": list(output.merged_warnings([*section.warnings, *output.of_rows(section.rows)])),
     }
 
 

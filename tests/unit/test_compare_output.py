@@ -152,7 +152,7 @@ def test_an_interval_is_shown_where_it_tells_something(change: float, low: float
 
 def test_warnings_are_given_once_for_each_code() -> None:
     told = list(
-        output.merged(
+        output.merged_warnings(
             [
                 ComparisonWarning("drift", "a", "falls"),
                 ComparisonWarning("drift", "b", "rises"),
