@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.shell_programs import script
+from cbt_plugins.cluster.shell_programs import script_command
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.config.key_errors import Strict, values_of
 from cbt_plugins.inventory import nodes_of
@@ -57,7 +57,7 @@ class AgentMonitor(Monitor):
         words = agent.words(self.argument())
         connections_by_node = {}
         for node in self.nodes:
-            command = script(_START, f"{directory}/{self.NAME}", self.name_on(node), *words)
+            command = script_command(_START, f"{directory}/{self.NAME}", self.name_on(node), *words)
             line, lost = self._remote.command(node, f"exec {command}"), self._remote.lost_statuses(node)
             connections_by_node[node] = {"command": line, "lost": lost}
         self.connections_process = subprocess.Popen(

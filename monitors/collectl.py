@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.shell_programs import script
+from cbt_plugins.cluster.shell_programs import script_command
 from cbt_plugins.monitor import Monitor
 
 from .lifecycle import stop_by_pid_files
@@ -33,7 +33,7 @@ class Collectl(Monitor):
     def start(self, directory: str) -> None:
         folder = f"{directory}/collectl"
         args = self.config.get("args", DEFAULT_ARGS).format(collectl_dir=folder)
-        results = self._remote.run(self.nodes, script(_START, folder, f"exec collectl {args}"), 60)
+        results = self._remote.run(self.nodes, script_command(_START, folder, f"exec collectl {args}"), 60)
         missing = [node for node, result in results.items() if result.stdout.split() != ["started"]]
         if missing:
             logger.warning("collectl is not installed on %s: no samples of these nodes", ", ".join(missing))

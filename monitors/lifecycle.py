@@ -17,7 +17,7 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.shell_programs import find_own, make_own, script
+from cbt_plugins.cluster.shell_programs import find_own, make_own, script_command
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 from cbt_plugins.journal import read_json, sync_folder, write_json
 from cbt_plugins.monitor import Monitor
@@ -47,7 +47,7 @@ def stop_left(remote: Remote, nodes: Sequence[str], run_dir: str) -> None:
 
 
 def _stop(remote: Remote, nodes: Sequence[str], folders: str) -> None:
-    for node, result in remote.run(nodes, f"{script(STOP)} {folders}", 90, check=False).items():
+    for node, result in remote.run(nodes, f"{script_command(STOP)} {folders}", 90, check=False).items():
         if result.status:
             logger.error("%s: %s", node, result.stderr.strip() or "could not stop the monitors")
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Mapping
 
-from cbt_plugins.cluster.shell_programs import script
+from cbt_plugins.cluster.shell_programs import script_command
 from cbt_plugins.config.cluster import DEFAULT_CONF
 
 #: value of `cluster: ceph:`
@@ -33,7 +33,7 @@ class CephPrograms:
         """Return the programs as the YAML's `cluster:` section says."""
         conf = str(cluster.get("conf_file") or DEFAULT_CONF)
         if cluster.get("ceph") == CEPHADM:
-            prefix = script(_SHELL, "-" if conf == DEFAULT_CONF else conf) + " "
+            prefix = script_command(_SHELL, "-" if conf == DEFAULT_CONF else conf) + " "
             ceph, admin = f"{prefix}ceph", f"{prefix}radosgw-admin"
             return cls(prefix, DEFAULT_CONF, ceph, admin, f"{prefix}python3", "ceph")
         option = f" -c {shlex.quote(conf)}"
@@ -45,7 +45,7 @@ def readable(text: str) -> str:
     """Return a command for people: with `cephadm shell --` in the place of the program that keeps it open."""
     if _SHELL.name not in text:
         return text
-    program = script(_SHELL)
+    program = script_command(_SHELL)
     for quoted in (program, shlex.quote(program)[1:-1]):
         text = text.replace(f"{quoted} - ", "cephadm shell -- ").replace(f"{quoted} ", "cephadm shell -c ")
     return text

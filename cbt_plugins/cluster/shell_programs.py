@@ -66,7 +66,7 @@ def own_here(
         raise PermissionError(errno.EPERM, done.stderr.strip() or f"{folder} cannot be made")
 
 
-def script(path: Path, *words: str) -> str:
+def script_command(path: Path, *words: str) -> str:
     """Return the command that runs a shell program of ours on a node; `words` are its arguments."""
     text = program_text(path)
     text = f"#!/bin/sh\n{OWN_FOLDER if 'own_folder ' in text else ''}{text}"

@@ -51,14 +51,14 @@ def programs() -> Dict[str, str]:
     return {path.name: _text(path.stem) for path in sorted(Path(__file__).parent.glob("*.sh"))}
 
 
-def script(program_name: str, **values: object) -> str:
+def script_text(program_name: str, **values: object) -> str:
     """Return the text of a .sh program of this room with its variables set."""
     return "; ".join(f"{name}={shlex.quote(str(value))}" for name, value in values.items()) + "\n" + _text(program_name)
 
 
 def in_folder(program_name: str, **values: object) -> str:
     """Return the text of a .sh program that keeps files in `FOLDER`, as a subshell."""
-    return f"( {FOLDER}; {script(program_name, **values)}\n)"
+    return f"( {FOLDER}; {script_text(program_name, **values)}\n)"
 
 
 @cache
@@ -103,7 +103,7 @@ def arm_text(name: str, recovery: str, seconds: float) -> str:
 
     `recovery` is tried several times; without a fault in force it must change nothing.
     """
-    program = script("dead_man_fire", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
+    program = script_text("dead_man_fire", recovery=recovery, attempt=f"{ATTEMPT:g}", pause=f"{PAUSE:g}")
     return in_folder("dead_man_arm", action="arm", name=name, program=program, seconds=f"{seconds:g}")
 
 

@@ -16,7 +16,7 @@ from cbt_plugins import daemon_programs
 from cbt_plugins.cluster.fan_out import ask_at_once
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults.cluster_facts import DaemonName, names
-from cbt_plugins.faults.node_shell import agent, in_folder, script
+from cbt_plugins.faults.node_shell import agent, in_folder, script_text
 from cbt_plugins.faults.scene import Scene
 from cbt_plugins.faults.step import Check, Command, FaultError
 
@@ -232,7 +232,7 @@ class Rook(ServiceManager):
         kubernetes = scene.ceph.kubernetes
         if kubernetes is None:
             raise FaultError("service_manager: rook needs cluster: kubernetes: {context: NAME}")
-        text = script(
+        text = script_text(
             "rook",
             action=action,
             kubectl=shlex.join(kubernetes.words()),
@@ -353,7 +353,7 @@ def _by_manager(services: Sequence[Service]) -> List[Tuple[str, List[Service]]]:
 
 def probe(daemons: Iterable[DaemonName]) -> str:
     """Return the shell text that asks a node for these daemons."""
-    return script("daemons", daemons=" ".join(map(str, sorted(daemons))))
+    return script_text("daemons", daemons=" ".join(map(str, sorted(daemons))))
 
 
 def services_from_probe(
@@ -446,7 +446,7 @@ def _units(services: Sequence[Service]) -> str:
 
 def signal(name: str, processes: Sequence[DaemonProcess]) -> str:
     """Return shell text that signals exactly these processes and waits until they have ended."""
-    return script("process", action="signal", signal=name, processes=" ".join(p.identity for p in processes))
+    return script_text("process", action="signal", signal=name, processes=" ".join(p.identity for p in processes))
 
 
 def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> str:
@@ -455,7 +455,7 @@ def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> s
     if process.user and not any(word.startswith("--setuser") for word in process.argv):
         line = f"setpriv --reuid={process.user} --regid={process.group} --init-groups {line}"
     foreground = any(word in ("-f", "-d", "--foreground") for word in process.argv)
-    return script(
+    return script_text(
         "process",
         action=action,
         **_which(name),
@@ -467,7 +467,7 @@ def launch(name: DaemonName, process: DaemonProcess, action: str = "start") -> s
 
 
 def _counted(name: DaemonName) -> str:
-    return script("process", action="count", **_which(name))
+    return script_text("process", action="count", **_which(name))
 
 
 def _which(name: DaemonName) -> Dict[str, str]:

@@ -12,7 +12,7 @@ from typing import Callable, Dict
 import pytest
 
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.shell_programs import find_own, make_own, script
+from cbt_plugins.cluster.shell_programs import find_own, make_own, script_command
 from cbt_plugins.faults import node_shell
 from cbt_plugins.monitors import lifecycle
 
@@ -161,7 +161,7 @@ def test_nothing_of_ours_touches_a_folder_of_others(tmp_path: Path, caplog: pyte
             REMOTE.fetch([HERE], str(run_dir), tmp_path / "back")
         assert list((tmp_path / "back" / HERE).iterdir()) == []
         for program in ("start_agent.sh", "collectl.sh"):
-            line = script(lifecycle.STOP.with_name(program), str(watched), "x", "y")
+            line = script_command(lifecycle.STOP.with_name(program), str(watched), "x", "y")
             assert "belongs to user nobody" in REMOTE.run([HERE], line, check=False)[HERE].stderr
         assert victim.poll() is None and sorted(path.name for path in watched.iterdir()) == ["x.pid"]
     finally:

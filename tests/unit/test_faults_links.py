@@ -11,7 +11,7 @@ import pytest
 
 from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.kinds.links import LinkEnds, Links, nft_rules
-from cbt_plugins.faults.node_shell import script
+from cbt_plugins.faults.node_shell import script_text
 
 NEAR, FAR, SSH, TABLE = "10.9.0.1", "10.9.0.2", 22, "cbt_plugins_t"
 #: datagrams to NEAR or FAR, from a node: argument 1 = where to, 2 = port, 3 = how many, 4 = bytes of each. Prints when
@@ -68,7 +68,7 @@ class Pair:
         return subprocess.run(line, capture_output=True, text=True, timeout=600, check=False)
 
     def near(self, action: str, **values: str) -> str:
-        done = self.run("near", script("links", action=action, **values))
+        done = self.run("near", script_text("links", action=action, **values))
         assert (done.returncode, done.stderr) in ((0, ""), (1, "")), done.stderr
         return done.stdout
 
@@ -196,7 +196,7 @@ def test_a_qdisc_of_somebody_else_is_no_place_for_ours(pair: Pair) -> None:
     look = {"table": TABLE, "peers": FAR, "leaf": "blackhole"}
     assert pair.near("look", **look).split()[:2] == ["dev", "eth9"]
     pair.run("near", "tc qdisc add dev eth9 root handle 7: htb")
-    done = pair.run("near", script("links", action="look", **look))
+    done = pair.run("near", script_text("links", action="look", **look))
     assert done.returncode == 1 and "the root qdisc of eth9 is htb 7:, not the kernel's own" in done.stderr
     assert pair.near("look", **{**look, "leaf": ""}).split()[:2] == ["dev", "eth9"]  # nft alone harms no qdisc
 
@@ -209,7 +209,7 @@ def test_nothing_has_recovered_where_the_programs_fail(pair: Pair) -> None:
 
     def all_fail(program: str, **values: str) -> None:
         for action in ("unset", "unset_seen"):
-            text = f"{program}() {{ echo 'no memory' >&2; return 1; }}\n{script('links', action=action, **values)}"
+            text = f"{program}() {{ echo 'no memory' >&2; return 1; }}\n{script_text('links', action=action, **values)}"
             done = pair.run("near", text)
             assert (done.returncode, done.stdout) == (1, "") and "no memory" in done.stderr
 
@@ -224,7 +224,7 @@ def test_netem_is_told_what_it_understands(pair: Pair) -> None:
     """tc reads the arguments before the kernel is asked: a kernel without netem knows no such kind, and no usage."""
     given = values(make("delay", {"delay": 0.05}))
     assert given["leaf"] == "netem delay 50000us limit 41667"
-    tried = pair.run("near", script("links", **{**given, "devices": ""}, action="try"))
+    tried = pair.run("near", script_text("links", **{**given, "devices": ""}, action="try"))
     assert tried.returncode == 0 or tried.stderr.startswith("Error: Specified qdisc kind is unknown."), tried.stderr
     wrong = pair.run("near", f"unshare -n sh -c 'tc qdisc add dev lo root {given['leaf']} limt 1'")
     assert 'What is "limt"?' in wrong.stderr

@@ -15,7 +15,7 @@ from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, command_runner
 from cbt_plugins.faults.kinds.reboot_power import BOOT, shown_secrets
-from cbt_plugins.faults.node_shell import script
+from cbt_plugins.faults.node_shell import script_text
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.plan import Fault
 
@@ -262,7 +262,7 @@ def test_osds_that_ended_while_they_were_cut_off_are_started(machine: Machine, i
 
 def test_a_switch_that_gives_up_does_not_say_that_it_has_fired(tmp_path: Path) -> None:
     count = tmp_path / "attempts"
-    text = script("dead_man_fire", recovery=f"echo x >> {count}; false", attempt="60", pause="0")
+    text = script_text("dead_man_fire", recovery=f"echo x >> {count}; false", attempt="60", pause="0")
     argv = ["sh", "-c", text, "sh", f"{tmp_path}/switch"]
     assert subprocess.run(argv, timeout=600).returncode == 1
     assert count.read_text().count("x") == 30 and not (tmp_path / "switch.fired").exists()

@@ -11,11 +11,11 @@ from typing import List
 import pytest
 from waiting import wait_for
 
-from cbt_plugins.faults.node_shell import script
+from cbt_plugins.faults.node_shell import script_text
 
 
 def hogs(folder: Path, action: str, **values: object) -> str:
-    text = script("pressure", action=action, d=str(folder), name="r-1", **values)
+    text = script_text("pressure", action=action, d=str(folder), name="r-1", **values)
     done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=600, check=False)
     assert done.returncode == 0, done.stderr
     return done.stdout

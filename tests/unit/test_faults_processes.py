@@ -17,7 +17,7 @@ import pytest
 from waiting import wait_for
 
 from cbt_plugins.faults import haproxy_agent, process_agent
-from cbt_plugins.faults.node_shell import agent_text, script
+from cbt_plugins.faults.node_shell import agent_text, script_text
 
 #: listens at a port and at an admin socket, with a second thread, and replies to all
 DAEMON = """
@@ -74,7 +74,7 @@ def daemon(tmp_path: Path) -> Iterator[Played]:
 
 def pause_program(folder: Path, action: str, *processes: str) -> subprocess.CompletedProcess[str]:
     values = {"action": action, "d": str(folder), "name": "r1-1", "processes": " ".join(processes)}
-    text = script("pause", **values, agent=agent_text())
+    text = script_text("pause", **values, agent=agent_text())
     return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=600, check=False)
 
 

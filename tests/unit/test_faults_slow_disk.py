@@ -11,7 +11,7 @@ import pytest
 from cbt_plugins.faults.cluster_lock import started
 from cbt_plugins.faults.kind import make
 from cbt_plugins.faults.kinds.disk import SlowDisk
-from cbt_plugins.faults.node_shell import script
+from cbt_plugins.faults.node_shell import script_text
 
 SDB, SDC = "8:16", "8:32"
 
@@ -19,7 +19,7 @@ SDB, SDC = "8:16", "8:32"
 def call(action: str, group: Path, **values: object) -> subprocess.CompletedProcess[str]:
     process = f"{os.getpid()}:{started(os.getpid())}"
     own = {"name": "n", "process": process, "how": "v2", "group": group, "join": group, "numbers": f"{SDB} {SDC}"}
-    text = script("slow_disk", action=action, **{**own, **values})
+    text = script_text("slow_disk", action=action, **{**own, **values})
     return subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=600, check=False)
 
 

@@ -13,7 +13,7 @@ from faults_world import Connections
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults.cluster_lock import KEY
 from cbt_plugins.faults.kinds.network import Network
-from cbt_plugins.faults.node_shell import script
+from cbt_plugins.faults.node_shell import script_text
 from cbt_plugins.tools.__main__ import main
 from cbt_plugins.tools.plan_live import with_programs_once
 
@@ -183,9 +183,11 @@ def test_an_option_that_the_cluster_does_not_know(
 
 
 def test_a_program_is_shown_once() -> None:
-    lines = [f"  undo    node4: {script('process', action='start', program=name)}" for name in ("ceph-osd", "radosgw")]
-    both = f"{lines[0]}\n{script('process', action='count')}"
-    shown = list(with_programs_once([both, lines[1], f"  arm  sh -c {shlex.quote(script('interfaces'))}", "  plain"]))
+    programs = ("ceph-osd", "radosgw")
+    lines = [f"  undo    node4: {script_text('process', action='start', program=name)}" for name in programs]
+    both = f"{lines[0]}\n{script_text('process', action='count')}"
+    arm = f"  arm  sh -c {shlex.quote(script_text('interfaces'))}"
+    shown = list(with_programs_once([both, lines[1], arm, "  plain"]))
     assert shown[:2] == [
         "  undo    node4: action=start; program=ceph-osd (process.sh)\n" + " " * 14 + "action=count (process.sh)",
         "  undo    node4: action=start; program=radosgw (process.sh)",

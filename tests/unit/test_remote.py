@@ -17,7 +17,7 @@ import pytest
 from cbt_plugins.cluster import remote
 from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.shell_programs import script, subject_of
+from cbt_plugins.cluster.shell_programs import script_command, subject_of
 from cbt_plugins.cluster.transports import transport
 from cbt_plugins.cluster.transports.pdsh import Pdsh, cut_status, distinguishable_nodes, lines_by_node
 from cbt_plugins.cluster.transports.transport import Transport
@@ -229,7 +229,7 @@ def test_a_port_of_its_own_wins_over_that_of_all(of_all: str) -> None:
     [
         ("\n# a comment\n  mkdir /x\nls", "mkdir /x"),
         ("true", "true"),
-        (script(lifecycle.STOP, "/a b", "c"), "stop_by_pid.sh /a b c"),
+        (script_command(lifecycle.STOP, "/a b", "c"), "stop_by_pid.sh /a b c"),
     ],
 )
 def test_errors_name_the_command_and_the_node(command: str, subject: str) -> None:

@@ -10,7 +10,7 @@ from pydantic import Field
 
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.kind import Bytes, Kind, KindOptions, ServiceOptions, Share
-from cbt_plugins.faults.node_shell import FOLDER, script
+from cbt_plugins.faults.node_shell import FOLDER, script_text
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
@@ -69,7 +69,7 @@ class SlowDisk(Kind):
             raise FaultError(f"{node}: no process of {service.name} found: nothing to slow down")
         process = service.process.identity
         own = {"name": f"cbt-plugins-{name}", "process": process, "unit": service.unit, **limits}
-        answer = scene.ask(node, script("slow_disk", action="look", disks=disks, **own), root=True)
+        answer = scene.ask(node, script_text("slow_disk", action="look", disks=disks, **own), root=True)
         seen: Dict[str, List[str]] = {}
         for line in answer.splitlines():
             word, _, text = line.partition(" ")
@@ -80,7 +80,7 @@ class SlowDisk(Kind):
         )
         values = {**own, "how": how, "group": group, "join": join, "numbers": numbers, "former": former}
         set_it, unset, unset_seen, effect = (
-            script("slow_disk", action=action, **values) for action in ("set", "unset", "unset_seen", "effect")
+            script_text("slow_disk", action=action, **values) for action in ("set", "unset", "unset_seen", "effect")
         )
         quick = scene.limits.quick
         return Step(

@@ -13,7 +13,7 @@ from cbt_plugins.config.shell_values import AbsolutePath
 from cbt_plugins.faults import daemon_effects, service_managers
 from cbt_plugins.faults.cluster_facts import names
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, Seconds, ServiceOptions
-from cbt_plugins.faults.node_shell import agent, script
+from cbt_plugins.faults.node_shell import agent, script_text
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
@@ -126,5 +126,5 @@ def _addresses(scene: Scene, gateways: Sequence[Service]) -> List[str]:
     ports = dict.fromkeys(endpoint.rpartition(":")[2] for service in gateways for endpoint in service.endpoints)
     if not ports:
         raise FaultError(f"{gateways[0].node}: no port of {names(s.name for s in gateways)} found")
-    hosts = scene.ask(gateways[0].node, script("addresses")).split()
+    hosts = scene.ask(gateways[0].node, script_text("addresses")).split()
     return [f"{host}:{port}" for host in hosts for port in ports]

@@ -15,7 +15,7 @@ from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
 from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, BlastRadius, Kind, LinkSpeed, Seconds, ServiceOptions, Share
 from cbt_plugins.faults.kinds.network import ssh_port
-from cbt_plugins.faults.node_shell import script, sudo
+from cbt_plugins.faults.node_shell import script_text, sudo
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 from cbt_plugins.formatting import percent
@@ -135,24 +135,24 @@ class Links(Kind):
         node, limits, deadline = ends.node, scene.limits, self.options.deadline
         table = "cbt_plugins_" + "".join(c if c.isalnum() else "_" for c in name)
         leaf = self.disturbance(_SPEED).leaf
-        look = script("links", action="look", table=table, peers=" ".join(ends.addresses), leaf=leaf)
+        look = script_text("links", action="look", table=table, peers=" ".join(ends.addresses), leaf=leaf)
         speeds = dict(line.split()[1:3] for line in _padded(scene.ask(node, look, root=True)))
         if not speeds:
             raise FaultError(f"{node}: no interface leads to {', '.join(ends.peers)}")
         done = self.disturbance(max(map(_speed, speeds.values())))
         shape = {"htb": done.htb, "leaf": done.leaf, "rules": "\n".join(nft_rules(table, ends, done))}
-        trial = script("links", action="try", table=table, **shape)
+        trial = script_text("links", action="try", table=table, **shape)
         answer = scene.ask(node, f"unshare -n sh -c {shlex.quote(trial)} 2>&1 && echo possible || true", root=True)
         if answer.split()[-1:] != ["possible"]:
             why = " ".join(answer.split("\n")[:1]) or "no reply"
             needs = f"the fault needs {done.means}, but the kernel or a program of the node does not support it"
             raise FaultError(f"{node}: {needs}: {why}")
         own = {"table": table, "devices": " ".join(speeds) if done.leaf else ""}
-        recover, recovered = (script("links", action=action, **own) for action in ("unset", "unset_seen"))
+        recover, recovered = (script_text("links", action=action, **own) for action in ("unset", "unset_seen"))
         switch = DeadManSwitch(name, node, recover, recovered, deadline, limits.back, limits)
-        inject = switch.unless_fired + script("links", action="set", **own, **shape)
-        effect = Check(node, script("links", action="effect", **own), (((), "in effect"),), limits.down, root=True)
-        no_table = script("links", action="unset_seen", table=table)
+        inject = switch.unless_fired + script_text("links", action="set", **own, **shape)
+        effect = Check(node, script_text("links", action="effect", **own), (((), "in effect"),), limits.down, root=True)
+        no_table = script_text("links", action="unset_seen", table=table)
         return Step(
             what=f"{done.text} {ends}, by {done.means}; {node} recovers by itself after {deadline:g} s",
             node=node,
@@ -199,7 +199,7 @@ def peers_of(scene: Scene, targets: Targets, named: Sequence[str]) -> List[str]:
 
 def _addresses(scene: Scene, nodes: Sequence[str]) -> Dict[str, Set[str]]:
     """Return the addresses of nodes."""
-    results = scene.ceph.remote.run(nodes, sudo(script("addresses")), timeout=scene.limits.quick, check=False)
+    results = scene.ceph.remote.run(nodes, sudo(script_text("addresses")), timeout=scene.limits.quick, check=False)
     addresses = {node: set(filter(is_address, result.stdout.split())) for node, result in results.items()}
     silent = [node for node in nodes if not addresses.get(node)]
     if silent:

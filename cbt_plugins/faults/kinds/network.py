@@ -106,7 +106,7 @@ class _Cut:
 
 
 def link_cut(scene: Scene, node: str, devices: Sequence[str]) -> _Cut:
-    look = node_shell.script("interfaces", devices=" ".join(devices))
+    look = node_shell.script_text("interfaces", devices=" ".join(devices))
     answer = scene.ask(node, look, root=True)
     routes: List[List[str]] = []
     addresses: List[List[str]] = []

@@ -12,7 +12,7 @@ from pydantic import Field, model_validator
 from cbt_plugins.faults import service_managers
 from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.kind import Kind, Names, ServiceOptions
-from cbt_plugins.faults.node_shell import FOLDER, script
+from cbt_plugins.faults.node_shell import FOLDER, script_text
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step
 
@@ -90,7 +90,7 @@ class Reboot(_WholeNode):
         osds, osd_services = self._services(scene, node)
         boot = scene.ask(node, BOOT, root=True).strip()  # as root, like the check: other users may see less of /proc
         # the command ends our connection, so a process of its own runs it
-        program = shlex.quote(script("reboot", command=self.options.command))
+        program = shlex.quote(script_text("reboot", command=self.options.command))
         text = f'{FOLDER}; setsid sh -c {program} sh "$d/{name}" $$ </dev/null >/dev/null 2>&1 & sleep 0.2'
         settled = (
             f'{FOLDER}; b=$({BOOT}); [ "$b" = {shlex.quote(boot)} ] && [ -e "$d/{name}.rebooting" ] '
