@@ -234,7 +234,7 @@ def workers(args: argparse.Namespace) -> Answer:
         data["throughput"] = closed_loop.throughput(args.workers, args.latency)
         lines.append(("throughput", f"{about_rate(data['throughput'])}"))
     elif args.workers and args.rate:
-        data["latency"] = closed_loop.latency(args.workers, args.rate)
+        data["latency"] = closed_loop.mean_latency(args.workers, args.rate)
         lines.append(("latency", f"{1000 * data['latency']:.4g} ms on average"))
     if args.step or args.target:
         if not (args.step and args.target):

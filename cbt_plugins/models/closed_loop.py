@@ -25,7 +25,7 @@ def throughput(workers: float, latency: float, pause: float = 0.0) -> float:
     return workers / (latency + pause)
 
 
-def latency(workers: float, rate: float, pause: float = 0.0) -> float:
+def mean_latency(workers: float, rate: float, pause: float = 0.0) -> float:
     """Return the mean latency of a closed loop with this throughput: N / X - Z."""
     return workers / rate - pause
 

@@ -27,7 +27,7 @@ from cbt_plugins.programs import own_program
 from cbt_plugins.results.aggregates_file import frames, places
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.requests.job_aggregates import JobAccumulator
-from cbt_plugins.results.requests.rates_and_latencies import latency
+from cbt_plugins.results.requests.rates_and_latencies import latency_numbers
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.phase_outcome import PhaseOutcome, window_of
@@ -274,7 +274,7 @@ def test_sums_become_rates_and_means_and_no_percentiles(tmp_path: Path, made: Pl
         job.add(frame)
     of = job.finish().ops["PUT"]
     assert of.latency.n + of.ok_outside == 21 and not of.latency.has_buckets
-    line = latency(of.latency)
+    line = latency_numbers(of.latency)
     assert line and line["mean"] > 0 and line["p50"] is line["p99"] is None and line["max"] < 2805
     with pytest.raises(ValueError, match="without buckets"):
         of.latency.quantile(0.5)

@@ -100,7 +100,7 @@ def test_a_closed_loop_keeps_the_law(workers: int, servers: int, pause: float) -
     if not pause:
         assert closed_loop.in_flight([(rate, latency)]) == pytest.approx(workers, rel=0.01)
     assert closed_loop.throughput(workers, latency, pause) == pytest.approx(rate, rel=0.01)
-    assert closed_loop.latency(workers, rate, pause) == pytest.approx(latency, rel=0.03)
+    assert closed_loop.mean_latency(workers, rate, pause) == pytest.approx(latency, rel=0.03)
     highest, lowest = closed_loop.bounds(workers, 0.01, servers / 0.01)
     assert rate <= highest * 1.02
     if not pause:

@@ -377,7 +377,7 @@ def test_the_samples_that_a_percentile_needs() -> None:
     for n, there in ((9, 1), (10, 2), (99, 2), (100, 3), (999, 3), (1000, 4)):
         its = Histogram()
         its.record([1000] * n)
-        made_of = of_phase.latency(its)
+        made_of = of_phase.latency_numbers(its)
         assert made_of is not None
         assert sum(made_of[key] is not None for key in ("p50", "p90", "p99", "p999")) == there
 

@@ -88,7 +88,7 @@ def read_phases(phases: Sequence[ArchivedPhase]) -> Iterator[PhaseAggregates]:
         yield PhaseAggregates(phase, grid, read.jobs, read.timeline, read.unreadable, read.from_rows)
 
 
-def latency(histogram: Histogram) -> Optional[Dict[str, Any]]:
+def latency_numbers(histogram: Histogram) -> Optional[Dict[str, Any]]:
     """Return milliseconds: {"n", "mean", "p50", "p90", "p99", "p999", "max"}.
 
     A percentile is null below the samples that it needs: 10, 100 and 1000 for p90, p99 and p999; and where the
@@ -126,9 +126,9 @@ def numbers(op: Optional[str], of: OpAggregates, length: float) -> Dict[str, Any
         "bytes": of.bytes,
         "obj_per_s": round(of.objects / length, 4) if length else None,
         "mib_per_s": round(of.bytes / length / 2**20, 4) if length and moves else None,
-        "latency_ms": latency(of.latency),
-        "ttfb_ms": latency(of.ttfb),
-        "error_latency_ms": latency(of.failed),
+        "latency_ms": latency_numbers(of.latency),
+        "ttfb_ms": latency_numbers(of.ttfb),
+        "error_latency_ms": latency_numbers(of.failed),
         "outside": {"requests": of.ok_outside, "errors": of.failures_outside, "cut": of.cut_outside},
     }
 
@@ -204,8 +204,8 @@ def _size_classes(
                     "requests": of.latency.n,
                     "obj_per_s": round(of.objects / length, 4),
                     "mib_per_s": round(of.bytes / length / 2**20, 4),
-                    "latency_ms": latency(of.latency),
-                    "ttfb_ms": latency(of.ttfb),
+                    "latency_ms": latency_numbers(of.latency),
+                    "ttfb_ms": latency_numbers(of.ttfb),
                 }
                 for op, of in sorted(ops.items(), key=lambda item: op_order(item[0]))
             },
