@@ -32,7 +32,7 @@ PREPARE_LIMIT = 3600.0
 #: seconds for removing a phase's folder on the nodes
 REMOVE_LIMIT = 300.0
 #: seconds without a word after which a node is given up: its load needs no network to us, and TCP tries for 15 minutes
-SILENT = 600.0
+NODE_SILENCE = 600.0
 #: what clients run; standard library only
 AGENT, PARTS = Path(__file__).with_name("client_agent.py"), (generator_process,)
 #: what a session leaves on a node and in a phase's folder
@@ -90,7 +90,7 @@ class Agents:
             self.close()
             agent = NodeProgram(AGENT, PARTS)
             line = f"{make_own(self._folder)}exec python3 {shlex.join(agent.words())}"
-            self._stream = self.remote.stream(self._nodes, line, silence=SILENT)
+            self._stream = self.remote.stream(self._nodes, line, silence=NODE_SILENCE)
             self._stream.send(agent.text)
         return self._stream
 
@@ -226,9 +226,9 @@ class LoadSession:
         if self.go_at is None and time.monotonic() - self._started > PREPARE_LIMIT:
             why = f"the objects were not listed within {PREPARE_LIMIT:.0f} s"
             raise LoadError(f"{why}: {', '.join(self.unready)} not ready")
-        silent = self.silent(SILENT)
+        silent = self.silent(NODE_SILENCE)
         if silent:
-            raise LoadError(f"no message from {', '.join(silent)} for {SILENT:.0f} s")
+            raise LoadError(f"no message from {', '.join(silent)} for {NODE_SILENCE:.0f} s")
 
     def silent(self, limit: float) -> Dict[str, float]:
         """Return the nodes that have more to say and have said nothing for `limit` seconds, with their seconds."""

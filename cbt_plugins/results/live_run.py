@@ -30,7 +30,7 @@ from cbt_plugins.results.summary_numbers import numbers_of, phase_line
 GOING_ON, COMPLETE, FAILED, INTERRUPTED, GONE = "going on", "complete", "failed", "interrupted", "gone"
 _ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPLETE}
 #: seconds without a new line after which a run of which no process is seen here is gone: it may be another machine's
-SILENT = 60.0
+RUN_SILENCE = 60.0
 #: seconds for which the last sample of the cluster says how it is, and the last heartbeats how fast the load is
 _FRESH = 30.0
 #: a look at all that is new comes after so many times the processor time that the last one took
@@ -169,7 +169,7 @@ class LiveRun:
             return GOING_ON if ended in (None, COMPLETE) else str(ended)
         if ended is not None and ended != COMPLETE:
             return ended
-        return GONE if self.silent > SILENT else GOING_ON
+        return GONE if self.silent > RUN_SILENCE else GOING_ON
 
     @property
     def silent(self) -> float:

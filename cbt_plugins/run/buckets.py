@@ -39,7 +39,7 @@ SETTLES, LATE_SETTLES, SETTLE = 10, 60, 1.0
 #: removes buckets through S3, from a client
 AGENT = Path(__file__).with_name("bucket_agent.py")
 #: seconds without a message after which the removal is given up: it repeats a request for some minutes
-SILENT = 900.0
+REMOVAL_SILENCE = 900.0
 #: warp 1.3.1 may end before it has printed its very last row (seen in about every second run of `put`)
 LAST_ROW = 1
 #: seconds by which the rows that it prints may be late, at most
@@ -255,13 +255,13 @@ class BucketsByS3(Buckets):
         with contextlib.closing(self._remote.stream([self._node], line)) as stream:
             stream.send(agent.text)
             stream.send(json.dumps(order) + "\n")
-            for _, last in stream.lines_until_silent(SILENT):
+            for _, last in stream.lines_until_silent(REMOVAL_SILENCE):
                 with contextlib.suppress(ValueError):
                     message = json.loads(last)
                     failed += [message["failed"]] if "failed" in message else []
                     if "end" in message and not failed:
                         return names
-            silence = f"no message for {SILENT:g} s" if stream.open else "the connection ended"
+            silence = f"no message for {REMOVAL_SILENCE:g} s" if stream.open else "the connection ended"
         why = "; ".join(failed) or " | ".join(stream.messages[-2:]) or f"{silence}; last message: {last}"
         raise CephError(f"{self._node}: some buckets of the run were not removed: {why}")
 

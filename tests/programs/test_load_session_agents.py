@@ -79,7 +79,7 @@ def test_a_node_that_says_nothing_is_named_and_given_up_at_last(
     load = start(job("a", "--rows", "1"))
     assert load.silent(1000.0) == {}
     wait_for(lambda: load.silent(0.01).get(NODE), "a silent moment")
-    monkeypatch.setattr(load_session, "SILENT", 0.0)
+    monkeypatch.setattr(load_session, "NODE_SILENCE", 0.0)
     with pytest.raises(LoadError, match=f"no message from {NODE} for 0 s"):
         run_to_end(load)
 

@@ -147,7 +147,7 @@ def test_what_cannot_be_removed_is_said(server: str) -> None:
 
 
 def test_a_removal_that_says_nothing_is_given_up(server: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_buckets, "SILENT", 0.0)
+    monkeypatch.setattr(run_buckets, "REMOVAL_SILENCE", 0.0)
     removal = buckets(server, [])
     removal.claim()
     with pytest.raises(CephError, match="were not removed: no message for 0 s; last message: none"):
