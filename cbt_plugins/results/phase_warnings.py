@@ -20,7 +20,7 @@ from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.warning_kinds import paced
 
 RATE = 0.01  # share of the rate that was asked for
-LATE = 1.0  # seconds
+LATE_START = 1.0  # seconds
 READ = 0.95  # share of the objects
 AT_LIMIT = 0.9  # of a rate
 
@@ -81,7 +81,7 @@ def _rate(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict
 def _late(aggregates: PhaseAggregates, line: Mapping[str, Any]) -> Iterator[Dict[str, Any]]:
     for job in aggregates.phase.jobs:
         for loop in job.loops if job.open_loop else ():
-            if loop.latest_start > LATE:
+            if loop.latest_start > LATE_START:
                 name = f"{job.id}{', ' if loop.work else ''}{loop.work}"
                 text = f"{name}: a request started {loop.latest_start:.1f} s late because all workers were busy"
                 text += ": the loop was not open"

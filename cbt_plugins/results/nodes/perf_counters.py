@@ -28,7 +28,7 @@ INTERVAL, FINE, COARSER = 10.0, 360, 10
 #: seconds between samples of what is asked less often
 SELDOM = {"allocator_score": 1800.0}
 #: intervals without a sample that make a gap
-LATE = 2.5
+GAP_INTERVALS = 2.5
 #: what a warning names
 _SHOWN = 5
 #: bytes of a line within which its limit begins
@@ -138,7 +138,7 @@ def _near(t: float, times: np.ndarray, intervals: np.ndarray) -> bool:
     around = slice(max(0, after - 1), after + 1)
     if (np.abs(times[around] - t) <= intervals[around]).any():
         return True
-    return 0 < after < len(times) and bool(np.diff(times[around])[0] <= LATE * intervals[after - 1])
+    return 0 < after < len(times) and bool(np.diff(times[around])[0] <= GAP_INTERVALS * intervals[after - 1])
 
 
 def _is_state(name: str) -> bool:

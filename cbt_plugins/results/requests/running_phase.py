@@ -17,7 +17,7 @@ from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op
 from cbt_plugins.results.requests.time_series import FINE, Blocks, TimeGrid, Timeline
 
 #: seconds by which a job may be behind the first one: cbt-rows writes every 10 s, and what comes later counts later
-LATE = 25
+BEHIND = 25
 #: bytes of a job's file that are read at once
 _AT_ONCE = 1 << 24
 #: seconds of the first timeline of a phase that says no length
@@ -119,14 +119,14 @@ class RunningPhase:
         """Return the second before which all is known of all jobs, but of those that are silent."""
         latest = max(file.until for file in self._files)
         block = self.phase.block
-        return min(file.until for file in self._files if file.until > latest - max(LATE, 2 * block)) // block * block
+        return min(file.until for file in self._files if file.until > latest - max(BEHIND, 2 * block)) // block * block
 
     def _window_start(self) -> Optional[float]:
         if self._start is not None:
             return math.ceil(self._start / self.phase.block) * float(self.phase.block)
         # as of a finished phase: a generator that prepares begins to work with its first row
         firsts = [file.since for file in self._files if file.since is not None]
-        if len(firsts) < len(self._files) and max(file.until for file in self._files) < min(firsts) + LATE:
+        if len(firsts) < len(self._files) and max(file.until for file in self._files) < min(firsts) + BEHIND:
             return None
         self._start = float(max(firsts) + 1)
         return self._window_start()
