@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-#: seconds for which a state must last to be called stable; a wait of a run needs more: run.wait_phase.STABLE_WAIT
+#: seconds for which a state must last to be called stable; `wait:` of a run uses run.wait_phase.STABLE_WAIT instead
 STABLE = 6.0
 
 _STABLE_RULE = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
