@@ -27,7 +27,7 @@ class Family(NamedTuple):
     """A metric with all of its lines."""
 
     name: str
-    kind: str  # info | gauge | counter | histogram
+    kind: str  # info | gauge | counter | histogram | summary
     unit: str  # the end of the name, or ""
     about: str
     lines: Sequence[Line]
@@ -77,9 +77,12 @@ def _requests(run: Mapping[str, str], aggregates: Optional[PhaseAggregates]) -> 
     yield Family("cbt_request_errors", "counter", "", "Failed requests of the phase's window.", failed)
     moved: List[Line] = [("_total", labels, of.bytes) for labels, of in ops]
     yield Family("cbt_object_bytes", "counter", "bytes", "Bytes of successful requests.", moved)
-    latencies = [line for labels, of in ops for line in histogram_lines(labels, of.latency)]
+    latencies = [line for labels, of in ops if of.latency.has_buckets for line in histogram_lines(labels, of.latency)]
     about = "Latency of successful requests of the phase's window."
     yield Family("cbt_request_latency_seconds", "histogram", "seconds", about, latencies)
+    sums = [line for labels, of in ops if not of.latency.has_buckets for line in _count_and_sum(labels, of.latency)]
+    about = "Number and sum of the latencies of a generator that reports only sums."
+    yield Family("cbt_request_mean_latency_seconds", "summary", "seconds", about, sums)
 
 
 def histogram_lines(labels: Mapping[str, str], histogram: Histogram) -> Iterable[Line]:
@@ -91,6 +94,10 @@ def histogram_lines(labels: Mapping[str, str], histogram: Histogram) -> Iterable
     for border, count in zip(BORDERS, sums[places].tolist()):
         yield "_bucket", {**labels, "le": repr(border)}, count
     yield "_bucket", {**labels, "le": "+Inf"}, histogram.n
+    yield from _count_and_sum(labels, histogram)
+
+
+def _count_and_sum(labels: Mapping[str, str], histogram: Histogram) -> Iterable[Line]:
     yield "_count", labels, histogram.n
     yield "_sum", labels, histogram.total / 1e9
 

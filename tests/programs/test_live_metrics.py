@@ -71,6 +71,23 @@ def test_a_border_counts_what_is_below_it() -> None:
     assert lines["+Inf"] == 5
 
 
+def test_latencies_without_buckets_are_no_histogram(run: LiveRun) -> None:
+    """Of hsbench only the count and the sum are known: buckets without requests would give a p50 of 100 s."""
+    moment = run.moment()
+    assert run.aggregates is not None
+    latency = run.aggregates.ops["GET"].latency
+    latency.drop_buckets()
+    text = metrics(moment, run.aggregates)
+    by_name = {family.name: family for family in parser.text_string_to_metric_families(text)}
+    with_buckets = {sample.labels["op"] for sample in by_name["cbt_request_latency_seconds"].samples}
+    assert with_buckets == {"PUT", "STAT", "DELETE"}
+    samples = by_name["cbt_request_mean_latency_seconds"].samples
+    assert {sample.name.rpartition("_")[2]: (sample.labels["op"], sample.value) for sample in samples} == {
+        "count": ("GET", latency.n),
+        "sum": ("GET", latency.total / 1e9),
+    }
+
+
 def test_texts_of_an_archive_end_no_label(run: LiveRun) -> None:
     moment = {**run.moment(), "run": 'a"b\\c\nd', "phase": None}
     found = {family.name: family for family in parser.text_string_to_metric_families(metrics(moment, None))}
