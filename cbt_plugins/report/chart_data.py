@@ -136,7 +136,7 @@ def series_data(
 
     {"start", "step", "ops": {op: {"rate", "low", "high", "mean", "p99", "errors"}}, "pgs"}: `rate` are obj/s;
     `low` and `high` are the extremes of a point that has several bins, else null; `p99` is the highest of its
-    bins, because percentiles have no mean.
+    bins, because percentiles have no mean; `errors` are the failed requests of a point.
     """
     ops = {}
     group = 1

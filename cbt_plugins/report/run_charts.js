@@ -111,7 +111,8 @@ const xs = (p, zero) => {
   const any = Object.values(p.ops)[0];
   return any ? any.rate.map((_, i) => p.start - zero + (i + 0.5) * p.step) : [];
 };
-const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, numbers) => sum + numbers.errors[i], 0));
+// Failed requests per second, on the axis of the rates
+const errors = (p) => xs(p, 0).map((_, i) => Object.values(p.ops).reduce((sum, numbers) => sum + numbers.errors[i], 0) / p.step);
 // A chart of one phase: its failure shaded, its cursor and its zoom those of the other charts of the phase
 const ofPhase = (p, values, series, y, overrides) =>
   ({ data: values, options: overTime(series, y, { hooks: { drawClear: [(u) => broken(u, p, (t) => t + p.failure.start - p.start)] }, cursor: together(p.name), ...overrides }) });

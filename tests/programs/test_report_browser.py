@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Iterator
+from typing import Any, Dict, Iterator, List
 
 import archive_builder as made
 import pytest
@@ -183,6 +183,40 @@ def test_lines_have_holes_where_nothing_is_known(browser: Browser, tmp_path: Pat
     for chart, colour in (("in_flight", [38, 103, 201]), ("oldest_seconds", [38, 103, 201])):
         assert 0.7 < browser.evaluate(f"{_INKED}('{chart}', {colour})") / whole < 0.8, chart
     assert 0.3 < browser.evaluate(f"{_INKED}('pgs', [138, 90, 0])") / whole < 0.5
+
+
+def lengthen(phase: Dict[str, Any], times: int) -> None:
+    """Let a phase last so many times as long, with the same seconds again and again."""
+    for op_series in phase["series"]["ops"].values():
+        op_series.update({key: values * times for key, values in op_series.items() if values})
+    window = phase["window"]
+    window["end"] = window["start"] + times * (window["end"] - window["start"])
+
+
+def column(browser: Browser, chart: str, label: str) -> List[str]:
+    """Return a column of the table below the first such chart."""
+    details = f"document.querySelector('[data-chart={chart}] details.numbers')"
+    browser.evaluate(f"{details}.querySelector('summary').click()")
+    wait_for(lambda: browser.evaluate(f"!!{details}.querySelector('td')"), "the table")
+    place = browser.evaluate(f"[...{details}.querySelectorAll('th')].map((cell) => cell.innerText)").index(label)
+    rows = f"[...{details}.querySelectorAll('tbody tr')]"
+    cells: List[str] = browser.evaluate(f"{rows}.map((row) => row.cells[{place}].innerText)")
+    return cells
+
+
+def test_failed_requests_are_counted_per_second_as_the_rates_are(browser: Browser, tmp_path: Path) -> None:
+    """Of a phase of 2,500 s, in which a point covers 2 s: 3 GETs fail in each second."""
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    phase = summary["phases"][0]
+    phase["series"]["ops"]["GET"]["errors"] = [3] * 10
+    lengthen(phase, 250)
+    path = tmp_path / "report.html"
+    path.write_text(run_page(summary, directory), encoding="utf-8")
+    browser.open(path.as_uri())
+    assert browser.complaints() == []
+    failed = column(browser, "rate", "failed")
+    assert len(failed) == 1250 and set(failed) == {"3"}
 
 
 def test_many_drivers_are_drawn_together(browser: Browser, tmp_path: Path) -> None:
