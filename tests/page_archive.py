@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any, Dict, List
 
-from archive_builder import T0, cbt_load, job, phase, run, steady
+from archive_builder import T0, cbt_load, job, phase, run, small, steady
 
 
 def both_engines(tmp_path: Path) -> Path:
@@ -29,6 +29,21 @@ def both_engines(tmp_path: Path) -> Path:
     three = cbt_load("v", steady("GET", workers=4, seconds=9, latency=0.01, size=4096))
     about: Dict[str, Any] = {"kind": "verify", "role": "none", "engine": "cbt-load", "asked": {"duration": None}}
     phase(directory, 4, "verify", [three], window=(0.01, 9.0), as_aggregates=True, **about)
+    return directory
+
+
+def without_windows(tmp_path: Path) -> Path:
+    """A run whose first and last phase failed before their windows began, around the two of `small`."""
+    directory = small(tmp_path)
+    for path in sorted((directory / "phases").iterdir(), reverse=True):
+        index, _, name = path.name.partition("-")
+        facts = json.loads((path / "phase.json").read_text())
+        (path / "phase.json").write_text(json.dumps({**facts, "index": int(index) + 1}))
+        path.rename(path.with_name(f"{int(index) + 1:02d}-{name}"))
+    for index, name in ((1, "failed-first"), (4, "failed-last")):
+        path = phase(directory, index, name, [], status="failed", role="none") / "phase.json"
+        path.write_text(json.dumps({**json.loads(path.read_text()), "window": None}))
+        (path.parent / "status.jsonl").unlink()
     return directory
 
 

@@ -332,12 +332,13 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
     keys = differing_keys(configs)
     lines = []
     for config, (path, summary) in zip(configs, runs):
+        windows = [phase["window"] for phase in summary["phases"] if phase["window"]["seconds"]]
         lines.append(
             {
                 "name": summary["run"]["name"],
                 "link": Path(os.path.relpath(path / "report.html", place)).as_posix(),
                 "benchmark": summary["run"]["benchmark"],
-                "begin": next((phase["window"]["start"] for phase in summary["phases"]), None),
+                "begin": windows[0]["start"] if windows else None,
                 "release": summary["environment"]["versions"].get("ceph"),
                 "values": [text(config[key]) if key in config else "-" for key in keys],
                 "usable": summary["usable"],

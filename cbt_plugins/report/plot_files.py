@@ -93,9 +93,10 @@ def _over_time(phases: Phases, label: str, lines: Callable[..., Any], log: bool 
 
 
 def _through_the_run(axes: Axes, phases: Phases, lines: Callable[..., Any], names: bool = True) -> None:
-    begin = phases[0]["start"]
+    timed = [phase for phase in phases if phase["window"]["end"] > phase["window"]["start"]]
+    begin = min((phase["start"] for phase in timed), default=0)
     seen = set()
-    for phase in phases:
+    for phase in timed:
         window = phase["window"]
         axes.axvspan(window["start"] - begin, window["end"] - begin, color="#3c5a8c", alpha=0.07, lw=0)
         if names:

@@ -1,13 +1,15 @@
 // The charts of one run
 const phases = data.phases;
-const begin = Math.min(...phases.map((p) => p.start));
-const first = Math.min(0, ...phases.flatMap((p) => p.pgs.t.slice(0, 1).map((t) => t + p.start - begin)));
-const last = Math.max(...phases.map((p) => p.window.end - begin), ...phases.flatMap((p) => p.pgs.t.slice(-1).map((t) => t + p.start - begin)));
+// A phase without a window has no place in the charts of the run
+const timed = phases.filter((p) => p.window.end > p.window.start);
+const begin = Math.min(...timed.map((p) => p.start));
+const first = Math.min(0, ...timed.flatMap((p) => p.pgs.t.slice(0, 1).map((t) => t + p.start - begin)));
+const last = Math.max(0, ...timed.map((p) => p.window.end - begin), ...timed.flatMap((p) => p.pgs.t.slice(-1).map((t) => t + p.start - begin)));
 
 // Times between the windows in which nothing was loaded: an idle hour is drawn as short as a fiftieth of the load
 const idle = [];
 {
-  const windows = phases.map((p) => [p.window.start - begin, p.window.end - begin]).filter(([a, b]) => b > a).sort((a, b) => a[0] - b[0]);
+  const windows = timed.map((p) => [p.window.start - begin, p.window.end - begin]).sort((a, b) => a[0] - b[0]);
   const short = windows.reduce((sum, [a, b]) => sum + b - a, 0) / 50;
   let end = Infinity;
   for (const [a, b] of windows) {
@@ -124,7 +126,7 @@ const ofRun = ([times, ...values], series, y) => ({
 });
 // From 0 to the highest value of what is seen; a calibration is seen only as far as that, unless nothing else is
 const calmRange = () => {
-  const tops = phases.filter((p) => !p.calibration).map((p) =>
+  const tops = timed.filter((p) => !p.calibration).map((p) =>
     [squeeze(p.window.start - begin), squeeze(p.window.end - begin), Math.max(0, ...Object.values(p.ops).flatMap((numbers) => numbers.high || numbers.rate))]);
   return { range: (u, low, high) => {
     const { min, max } = u.scales.x, seen = tops.filter(([from, to]) => min == null || (to > min && from < max)).map((top) => top[2]);
@@ -134,7 +136,7 @@ const calmRange = () => {
 // Lines of names that not every phase has, with a hole after every phase
 const joined = (names, timesOf, valuesOf) => {
   const all = [[], ...names.map(() => [])];
-  for (const p of phases) {
+  for (const p of timed) {
     const own = timesOf(p);
     if (!own.length) continue;
     all[0].push(...own, own[own.length - 1] + 1e-3);

@@ -10,7 +10,7 @@ import archive_builder as made
 import pytest
 from archive_builder import swept
 from chromium import CHROMIUM, Browser
-from page_archive import add_failure, add_resources, both_engines
+from page_archive import add_failure, add_resources, both_engines, without_windows
 from waiting import wait_for
 
 from cbt_plugins.plan import CALIBRATE
@@ -217,6 +217,17 @@ def test_failed_requests_are_counted_per_second_as_the_rates_are(browser: Browse
     assert browser.complaints() == []
     failed = column(browser, "rate", "failed")
     assert len(failed) == 1250 and set(failed) == {"3"}
+
+
+def test_phases_without_a_window_move_no_chart_of_the_run(browser: Browser, tmp_path: Path) -> None:
+    times = []
+    for directory in (made.small(tmp_path / "a"), without_windows(tmp_path / "b")):
+        path = directory / "report.html"
+        path.write_text(run_page(summarize(directory), directory), encoding="utf-8")
+        browser.open(path.as_uri())
+        assert browser.complaints() == []
+        times.append(column(browser, "run", "time"))
+    assert times[0] == times[1] and times[0][0] == "0:01"
 
 
 def test_many_drivers_are_drawn_together(browser: Browser, tmp_path: Path) -> None:

@@ -10,7 +10,7 @@ from typing import Any, Dict, List, Optional, Tuple
 
 import archive_builder as made
 import pytest
-from page_archive import add_failure, add_resources, both_engines
+from page_archive import add_failure, add_resources, both_engines, without_windows
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report.chart_data import factor, flight_data, highs, lows, means, phase_charts, series_data, weighted
@@ -22,7 +22,7 @@ pytest.importorskip("jinja2")
 
 from cbt_plugins.metrics import LATENCIES, RATES
 from cbt_plugins.report import result_text
-from cbt_plugins.report.page import headline, run_page
+from cbt_plugins.report.page import headline, index_page, run_page
 
 
 class Elements(html.parser.HTMLParser):
@@ -142,6 +142,18 @@ def test_a_run_with_nothing(tmp_path: Path) -> None:
     text = run_page(summarize(directory), directory)
     assert "Incomplete run: do not use these numbers" in text
     assert "the run has no end marker" in text
+
+
+def test_phases_without_a_window_are_in_no_time_of_the_run(tmp_path: Path) -> None:
+    pages = []
+    for directory in (made.small(tmp_path / "a"), without_windows(tmp_path / "b")):
+        summary = summarize(directory)
+        pages.append(run_page(summary, directory))
+    headers = [page[page.index("<header") : page.index("</header>")] for page in pages]
+    assert "2023-11-14 22:13:20 UTC to 2023-11-14 22:15:10 UTC, 110.0 s" in headers[0]
+    assert headers[1] == headers[0]
+    index = index_page([(directory, summary)], tmp_path)
+    assert "2023-11-14 22:13:20 UTC" in index
 
 
 def test_downsampling_keeps_means_and_extremes() -> None:

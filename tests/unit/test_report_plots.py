@@ -11,7 +11,7 @@ from typing import Any, Dict, List, Tuple
 import archive_builder as made
 import pytest
 from archive_builder import swept
-from page_archive import add_failure, add_resources
+from page_archive import add_failure, add_resources, without_windows
 
 pytest.importorskip("matplotlib")
 
@@ -54,6 +54,18 @@ def test_the_same_run_gives_the_same_bytes(plain: Tuple[Dict[str, Any], List[Pat
 
 def test_a_run_with_nothing_has_no_plots(tmp_path: Path) -> None:
     assert of_run(summarize(made.run(tmp_path)), tmp_path) == []
+
+
+def test_phases_without_a_window_are_in_no_plot(plain: Tuple[Dict[str, Any], List[Path]], tmp_path: Path) -> None:
+    """The plots of a run are the same with a phase before and one after it that failed before their windows began."""
+    summary = summarize(without_windows(tmp_path))
+    for phase in summary["phases"][1:3]:
+        # not 53 years after the others, which would be ticks without end
+        phase["window"].update({key: phase["window"][key] - made.T0 + 1000 for key in ("start", "end")})
+        for bins in (phase["series"], phase["series"]["percentiles"]):
+            bins["start"] += 1000 - made.T0
+    plots = of_run(summary, tmp_path)
+    assert [path.read_bytes() for path in plots] == [path.read_bytes() for path in plain[1]]
 
 
 def test_sweeps_have_a_plot(tmp_path: Path) -> None:
