@@ -25,7 +25,9 @@ def archive(tmp_path: Path) -> Path:
     (tmp_path / "home").mkdir()
     (tmp_path / "home" / "private").write_text(SECRET)
     directory = made.run(tmp_path / "archive", phases=["x"])
-    made.phase(directory, 1, "x", [made.job("g", "GET", made.steady("GET", workers=2, seconds=12, latency=0.1))])
+    get = made.steady("GET", workers=2, seconds=12, latency=0.1)
+    folder = made.phase(directory, 1, "x", [made.job("g", "GET", get)])
+    (folder / "json_output.1.former").write_text("{}")  # of an earlier report, which a report replaces
     return directory
 
 

@@ -8,11 +8,14 @@ output.
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from operator import itemgetter
 from pathlib import Path
 from typing import Any, Dict, List, Mapping
 
+from cbt_plugins.archive_files import folder_of
 from cbt_plugins.journal import read_json, write_json
 from cbt_plugins.results.summary_file import loads, why_unusable
 
@@ -23,8 +26,8 @@ _HEAVY = ("histogram_ns", "error_kinds")
 
 def write_collected(summary: Mapping[str, Any], run: Path) -> List[Path]:
     """Write the files that teuthology collects of a complete run; of an incomplete one there are none."""
-    for old in run.glob("phases/*/json_output.*"):
-        old.unlink()
+    for former in run.glob("phases/*/json_output.*"):
+        _remove(former)
     if why_unusable(run, summary):
         return []
     paths = []
@@ -34,6 +37,16 @@ def write_collected(summary: Mapping[str, Any], run: Path) -> List[Path]:
         write_json(path, _phase_record(summary, phase))
         paths.append(path)
     return paths
+
+
+def _remove(path: Path) -> None:
+    """Remove a file of the archive; one that is reached through a link stays. Raises OSError."""
+    try:
+        with folder_of(path) as (folder, name):
+            os.unlink(name, dir_fd=folder)
+    except OSError as error:
+        if error.errno != errno.ELOOP:
+            raise
 
 
 def _phase_record(summary: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[str, Any]:
