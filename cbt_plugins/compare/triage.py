@@ -9,6 +9,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ from cbt_plugins.config.yaml_source import read
 from cbt_plugins.metrics import METRICS
 
 FILE = "triage.yaml"
+_DAY = 86400.0
 _LINK = re.compile(r"https?://[^\s\"'<>\\]+")
 
 
@@ -151,9 +153,13 @@ def triage(histories: Sequence[History], entries: Sequence[TriageEntry]) -> Tupl
 
 
 def _nearest(history: History, track: Track, since: float) -> List[int]:
-    """Return the number of the track's change that is nearest to a time; [] where none is near."""
+    """Return the number of the track's change that is nearest to a time; [] where none is near.
+
+    No change is near a time that is a day or more before the first run: a change of a run that is gone was meant.
+    """
     times = [run.started or 0.0 for run in history.runs]
-    if not track.changes or since > times[-1]:
+    first = next(filter(None, times), math.inf)
+    if not track.changes or not first - _DAY < since <= times[-1]:
         return []
     at = bisect_left(times, since)
     far, nearest = min((abs(bisect_left(times, c.run.started or 0.0) - at), i) for i, c in enumerate(track.changes))

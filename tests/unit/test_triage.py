@@ -1,0 +1,46 @@
+"""Decisions about changes of a history: which change an entry of triage.yaml is about."""
+
+from __future__ import annotations
+
+from datetime import datetime, timezone
+from pathlib import Path
+
+import pytest
+from compare_records import record
+
+from cbt_plugins.compare.history import DEFAULT_BUDGET, History, LevelChange, Track
+from cbt_plugins.compare.triage import TriageState, read_triage, triage
+
+DAY = 86400.0
+#: the first night, with 10 runs, one a night
+FIRST = datetime(2026, 3, 10, 22, 30, tzinfo=timezone.utc).timestamp()
+
+
+def nights(case: str = "", changed: int = 3, *phases: str) -> History:
+    """Return a history of 10 nights in which GET of each phase is slower since night number `changed`."""
+    names = phases or ("measure",)
+    values = {(phase, "GET", "obj_per_s"): 100.0 for phase in names}
+    runs = tuple(record(values, name=f"{case}-{night}", started=FIRST + night * DAY) for night in range(10))
+    change = LevelChange(runs[changed - 1], runs[changed], 100.0, 80.0, 0.001, (), (), False)
+    tracks = tuple(Track(phase, "GET", "obj_per_s", (100.0,) * 10, (change,)) for phase in names)
+    return History(case, runs, tracks, 0.001, DEFAULT_BUDGET)
+
+
+@pytest.mark.parametrize(
+    ("since", "state"),
+    [
+        ("2025-03-13", TriageState.OPEN),
+        ("2026-03-09 22:30:00", TriageState.OPEN),
+        ("2026-03-10", TriageState.ACKNOWLEDGED),
+        ("2026-03-13", TriageState.ACKNOWLEDGED),
+        ("2026-03-20", TriageState.OPEN),
+    ],
+)
+def test_an_entry_older_than_all_runs_hides_no_change(since: str, state: TriageState, tmp_path: Path) -> None:
+    """The runs of its change are not among the runs that are looked at."""
+    file = tmp_path / "triage.yaml"
+    file.write_text(f"changes: [{{series: GET.obj_per_s, since: {since}, state: acknowledged}}]")
+    entries = read_triage(file)
+    (triaged,), idle = triage([nights()], entries)
+    assert triaged.state is state
+    assert idle == ([] if state is TriageState.ACKNOWLEDGED else list(entries))
