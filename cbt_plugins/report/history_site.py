@@ -6,6 +6,7 @@ any web server that has both will do), or to a bug of triage.yaml.
 
 from __future__ import annotations
 
+import glob
 import hashlib
 import os
 import re
@@ -248,7 +249,7 @@ def _overview(facts: SiteFacts, events: Mapping[int, Sequence[HistoryEvent]]) ->
             }
             for history in facts.histories
         ],
-        example=_entry_of(open_changes[0]) if open_changes else "",
+        entries="".join(map(_entry_of, open_changes)),
         idle=[f"{entry.series} since {when(entry.since)}: {entry.state}" for entry in facts.idle],
         notes=list(facts.notes),
         links=facts.links,
@@ -265,12 +266,21 @@ def _answer(open_changes: Sequence[Triaged], histories: Sequence[History]) -> Se
 
 
 def _entry_of(triaged: Triaged) -> str:
-    """Return the lines of triage.yaml that acknowledge a change."""
-    track, started = triaged.track, triaged.change.run.started
-    series = ".".join((track.phase, track.op, track.metric))
-    # as YAML quotes it: names are an archive's
-    quoted = series if re.fullmatch(r"[A-Za-z][\w.-]*", series) else "'" + series.replace("'", "''") + "'"
-    return f"  - series: {quoted}\n    since: {when(started).removesuffix(' UTC')}\n    state: acknowledged\n"
+    """Return the lines of triage.yaml that acknowledge a change, and no change of another series."""
+    track, case = triaged.track, triaged.history.case
+    lines = [
+        f"  - series: {_pattern('.'.join((track.phase, track.op, track.metric)))}\n",
+        f"    since: {when(triaged.change.run.started).removesuffix(' UTC')}\n",
+        "    state: acknowledged\n",
+        f"    case: {_pattern(case)}\n" if case else "",
+    ]
+    return "".join(lines)
+
+
+def _pattern(name: str) -> str:
+    """Return the shell pattern of one name, as YAML quotes it: names are an archive's."""
+    pattern = glob.escape(name)
+    return pattern if re.fullmatch(r"[A-Za-z][\w.-]*", pattern) else "'" + pattern.replace("'", "''") + "'"
 
 
 def _series_page(history: History, track: Track, events: Sequence[HistoryEvent], facts: SiteFacts) -> str:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import html
 from datetime import datetime, timezone
 from pathlib import Path
 
 import pytest
 from compare_records import record
 
+pytest.importorskip("jinja2")
+
 from cbt_plugins.compare.history import DEFAULT_BUDGET, History, LevelChange, Track
 from cbt_plugins.compare.triage import TriageState, read_triage, triage
+from cbt_plugins.report.history_site import SiteFacts, write_site
 
 DAY = 86400.0
 #: the first night, with 10 runs, one a night
@@ -44,3 +48,20 @@ def test_an_entry_older_than_all_runs_hides_no_change(since: str, state: TriageS
     (triaged,), idle = triage([nights()], entries)
     assert triaged.state is state
     assert idle == ([] if state is TriageState.ACKNOWLEDGED else list(entries))
+
+
+def test_the_lines_of_the_overview_are_about_one_change_each(tmp_path: Path) -> None:
+    """Although names of phases and configurations have characters of shell patterns."""
+    histories = [nights("load.workers=[8]", 3, "new", "n*"), nights("load.workers=8", 3, "new", "what's [1]")]
+    changes, _ = triage(histories, ())
+    write_site(tmp_path / "site", SiteFacts(histories, changes))
+    overview = (tmp_path / "site" / "index.html").read_text()
+    file = tmp_path / "triage.yaml"
+    file.write_text(html.unescape(overview.split("<pre>")[1].split("</pre>")[0]))
+    entries = read_triage(file)
+    acknowledged = []
+    for entry in entries:
+        triaged, idle = triage(histories, [entry])
+        assert not idle
+        acknowledged.append([i for i, change in enumerate(triaged) if change.state is TriageState.ACKNOWLEDGED])
+    assert sorted(acknowledged) == [[0], [1], [2], [3]]
