@@ -12,9 +12,10 @@ import os
 import re
 import stat
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from statistics import median
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 from urllib.parse import quote
 
 import numpy as np
@@ -36,6 +37,8 @@ INDEX = "index.html"
 #: what the site's folder has beside its pages: their names, so that those of earlier looks can be removed
 PAGES = "pages.json"
 _PAGE = re.compile(r"(index|runs-\d+|[A-Za-z0-9_.-]*-[0-9a-f]{12})\.html")
+#: what a kill leaves of a file that is being written
+_DRAFT = re.compile(rf"\.({_PAGE.pattern}|{re.escape(PAGES)})\.\d+")
 _MARK = "cbt-tools history"
 #: lines of the lists of the overview
 _NEWEST = 30
@@ -77,20 +80,21 @@ def write_site(folder: Path, facts: SiteFacts) -> int:
     The same input gives the same bytes.
     """
     former = _former(folder)
-    names = []
-    for name, text in _pages(facts):
-        write_whole(folder / name, text)
-        names.append(name)
-    for name in former - set(names):
+    pages = dict(_pages(facts))
+    # before the first page: a site that is cut short is known as one, with all of its pages
+    write_json(folder / PAGES, {_MARK: 1, "pages": sorted({*former, *pages})})
+    for name, text in pages.items():
+        write_whole(folder / name, text())
+    for name in former - set(pages):
         (folder / name).unlink(missing_ok=True)
-    write_json(folder / PAGES, {_MARK: 1, "pages": names})
-    return len(names)
+    write_json(folder / PAGES, {_MARK: 1, "pages": list(pages)})
+    return len(pages)
 
 
 def _former(folder: Path) -> Set[str]:
     """Return the pages that are there. Raises NoSite for a folder with anything else."""
     try:
-        if not os.listdir(folder):
+        if all(_DRAFT.fullmatch(name) for name in os.listdir(folder)):
             return set()
     except FileNotFoundError:
         return set()
@@ -159,15 +163,15 @@ def _named(differences: Sequence[Difference]) -> str:
     return "; ".join(texts)
 
 
-def _pages(facts: SiteFacts) -> Iterator[Tuple[str, str]]:
-    """Yield the name and the text of each page."""
+def _pages(facts: SiteFacts) -> Iterator[Tuple[str, Callable[[], str]]]:
+    """Yield the name of each page, and the function that makes its text."""
     events = {id(history): events_of(history) for history in facts.histories}
     for history in facts.histories:
-        yield _runs_name(history, facts), _runs_page(history, facts)
+        yield _runs_name(history, facts), partial(_runs_page, history, facts)
         for track in history.tracks:
             if track.known_values:
-                yield page_name(history, track), _series_page(history, track, events[id(history)], facts)
-    yield INDEX, _overview(facts, events)
+                yield page_name(history, track), partial(_series_page, history, track, events[id(history)], facts)
+    yield INDEX, partial(_overview, facts, events)
 
 
 def _line(triaged: Triaged) -> Dict[str, Any]:

@@ -6,6 +6,7 @@ import json
 import os
 import re
 import shutil
+import sys
 from html import unescape
 from pathlib import Path
 from typing import Callable, List
@@ -16,6 +17,8 @@ from chromium import CHROMIUM, Browser
 from waiting import wait_for
 
 from cbt_plugins.checksums import end_run
+from cbt_plugins.journal import write_whole
+from cbt_plugins.report import history_site
 from cbt_plugins.results import record_index
 from cbt_plugins.results.summary_file import FILE, summarize, write_summary
 from cbt_plugins.tools.__main__ import main
@@ -194,6 +197,33 @@ def test_other_files_stay_and_pages_that_are_gone_go(place: Path, capsys: pytest
     assert list((place / "site").glob("measure-new-PUT-*"))
     assert history(place) == 0
     assert not list((place / "site").glob("measure-new-PUT-*"))
+
+
+def test_a_site_that_was_cut_short_is_written_again(
+    place: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As kill -9 leaves it: with some of the pages, and the draft of one."""
+    site = place / "site"
+
+    def write(path: Path, text: str) -> None:
+        if path.name == "index.html":
+            path.with_name(f".{path.name}.4711").write_text(text[:9])
+            sys.exit(9)
+        write_whole(path, text)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(history_site, "write_whole", write)
+        with pytest.raises(SystemExit):
+            history(place, "--op", "PUT")
+    cut_short = {path.name for path in site.glob("*.html")}
+    assert cut_short and "index.html" not in cut_short
+    assert history(place) == 0
+    # the pages of PUT, which only the site that was cut short had, are gone
+    assert not list(site.glob("measure-new-PUT-*")) and (site / "index.html").exists()
+    for path in site.glob("*[!0-9]"):
+        path.unlink()
+    assert [path.name for path in site.iterdir()] == [".index.html.4711"]
+    assert history(place) == 0, "a draft alone is no other folder"
 
 
 @pytest.mark.skipif(not CHROMIUM, reason="NO CHROMIUM: nobody has clicked on a run")
