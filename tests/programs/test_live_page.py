@@ -19,16 +19,19 @@ from archive_builder import COPIED, HALF
 from chromium import CHROMIUM, Browser
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from page_archive import both_engines
 from waiting import wait_for
 
 from cbt_plugins.config.units import parse_listen
 from cbt_plugins.journal import Journal
 from cbt_plugins.results.live_run import LiveRun
+from cbt_plugins.results.summary_file import summarize
 
 pytest.importorskip("jinja2")
 
 from cbt_plugins.report.live_page import LivePage, changes, parts_of
 from cbt_plugins.report.live_server import LiveServer
+from cbt_plugins.report.page import run_page
 from cbt_plugins.tools.__main__ import main
 
 #: the parts of the page that a browser has, without what scripts have drawn
@@ -215,6 +218,20 @@ def test_a_new_phase_is_in_the_page_with_its_first_requests(run: Path) -> None:
     version = page.version
     page.look()
     assert page.version == version
+
+
+def test_each_section_of_the_page_is_a_part_of_its_own(tmp_path: Path) -> None:
+    """Also where a run has several pairs of generators and several ladders: parts are replaced by their ids."""
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    names = ("first", "second", "third")
+    ladder: Dict[str, Any] = {"unit": "rate", "objective": {}, "low": None, "high": None, "text": "x", "steps": []}
+    summary["ladders"] = [{**ladder, "name": name} for name in names]
+    summary["engines"] = [{**summary["engines"][0], "note": name} for name in names]
+    html = run_page(summary, directory)
+    parts = parts_of(html)
+    assert sum(part.startswith("<section") for part in parts.values()) == html.count("<section")
+    assert all(f'href="#{key}"' in html and key in parts for key in ("engines", "ladders"))
 
 
 def test_a_killed_server_loses_nothing(page: LivePage, run: Path) -> None:
