@@ -93,7 +93,8 @@ def flight_data(under_way: Optional[Mapping[str, Any]]) -> Optional[Dict[str, An
     """Return the requests in flight that the drivers of a phase counted, for its charts.
 
     {"start", "step", "in_flight": {driver: values}, "oldest_seconds": {driver: values}, "worst": None}; of many drivers
-    their highest, median and sum, and "worst": {"in_flight": driver, ...}, "drivers": their number.
+    their highest, median and sum, and "worst": {"in_flight": driver, ...}, "drivers": their number. A value is the
+    highest of a driver in `step` seconds, so that of more than one second the sum is an upper bound.
     """
     if under_way is None:
         return None
@@ -111,11 +112,12 @@ def flight_data(under_way: Optional[Mapping[str, Any]]) -> Optional[Dict[str, An
         data["worst"][quantity] = max(lines, key=lambda name: max((v for v in lines[name] if v is not None), default=0))
         bins = [[v for v in values if v is not None] for values in zip(*lines.values())]
         ways: Dict[str, Callable[[List[float]], float]] = {"highest": max, "median": median}
-        if quantity == "in_flight":
-            ways["sum"] = sum
         data[quantity] = {
             name: short([way(values) if values else None for values in bins]) for name, way in ways.items()
         }
+        if quantity == "in_flight":
+            # without a driver it would fall, although the driver only says nothing
+            data[quantity]["sum"] = short([sum(values) if len(values) == len(drivers) else None for values in bins])
     return data
 
 

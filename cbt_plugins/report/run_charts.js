@@ -162,8 +162,10 @@ const inFlight = (p, name) => {
     scales: { x: { time: false }, y: fromZero(), sum: fromZero() },
     axes: [timeAxis(), valueAxis(), valueAxis({ scale: "sum", side: 1, grid: { show: false }, space: 25 })],
   };
+  // the highest values of several seconds need not be of one moment
+  const sum = own.step > 1 ? "sum, at most (right axis)" : "sum (right axis)";
   return ofPhase(p, [times, ...lines.map(([, values]) => values)],
-    [time, ...lines.map(([name], i) => right && name === "sum" ? line("sum (right axis)", palette(i), { scale: "sum" }) : line(name, palette(i), {}))],
+    [time, ...lines.map(([name], i) => right && name === "sum" ? line(sum, palette(i), { scale: "sum" }) : line(name, palette(i), {}))],
     fromZero(), right || {});
 };
 // The processors: a line for each class of daemons, the same colour everywhere

@@ -236,11 +236,13 @@ def test_many_drivers_are_drawn_together(browser: Browser, tmp_path: Path) -> No
     said = summary["phases"][0]["under_way"]
     said["drivers"] = {f"c{i}": said["drivers"]["01-4KiB"] for i in range(20)}
     path = tmp_path / "report.html"
-    path.write_text(run_page(summary, directory), encoding="utf-8")
-    browser.open(path.as_uri())
-    assert browser.complaints() == []
     legend = "document.querySelector('[data-chart={}] .u-legend').innerText.split(/\\s{{2,}}|\\n|\\t/).filter(Boolean)"
-    assert browser.evaluate(legend.format("in_flight"))[-3:] == ["highest", "median", "sum (right axis)"]
+    for step, total in ((2, "sum, at most (right axis)"), (1, "sum (right axis)")):
+        said["step"] = step
+        path.write_text(run_page(summary, directory), encoding="utf-8")
+        browser.open(path.as_uri())
+        assert browser.complaints() == []
+        assert browser.evaluate(legend.format("in_flight"))[-3:] == ["highest", "median", total]
     assert browser.evaluate(legend.format("oldest_seconds"))[-2:] == ["highest", "median"]
     assert browser.evaluate(_DRAWN) == browser.evaluate(_CANVASES)
 

@@ -242,6 +242,9 @@ def test_many_drivers_are_three_lines_and_the_worst_is_named() -> None:
         "Requests in flight of 20 drivers; most: c19",
         "Age of the oldest request in flight of 20 drivers, s; oldest: c7",
     ]
+    drivers["c4"]["in_flight"] = [4, None, None]  # which falls silent
+    silent = flight_data(said)
+    assert silent is not None and silent["in_flight"]["sum"] == [190, None, None]
     few = flight_data({**said, "drivers": {name: drivers[name] for name in list(drivers)[:15]}})
     assert few is not None and list(few["in_flight"]) == [f"c{i}" for i in range(15)]
 
