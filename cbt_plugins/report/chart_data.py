@@ -284,26 +284,37 @@ Chart = Dict[str, str]  # "kind", "caption" and "size" of a chart on the page
 
 
 def phase_charts(phase: Mapping[str, Any]) -> List[Chart]:
-    """Return the charts of a phase that have something to show; `phase` is its part of chart_data."""
-    ops, broken = phase["ops"].values(), phase["failure"] or {}
-    cores = (phase["cores"] or {"classes": {}})["classes"].values()
-    flight = phase["under_way"] or {"in_flight": {}, "oldest_seconds": {}, "worst": None}
+    """Return the charts of a phase that have something to show; `phase` is its part of chart_data.
+
+    A caption says how many seconds a point of its chart covers, where it is more than one.
+    """
+    ops = phase["ops"].values()
+    broken: Mapping[str, Any] = phase["failure"] or {"step": 1}
+    cores: Mapping[str, Any] = phase["cores"] or {"step": 1, "classes": {}}
+    nothing: Mapping[str, Any] = {"step": 1, "in_flight": {}, "oldest_seconds": {}, "worst": None}
+    flight = phase["under_way"] or nothing
     in_flight, age = "Requests in flight, by driver", "Age of the oldest request in flight, s"
     if flight["worst"]:
         of = f"of {flight['drivers']} drivers"
         in_flight = f"Requests in flight {of}; most: {flight['worst']['in_flight']}"
         age = f"Age of the oldest request in flight {of}, s; oldest: {flight['worst']['oldest_seconds']}"
+    rates, latencies = [op_data[key] for op_data in ops for key in ("rate", "errors")], [op["mean"] for op in ops]
+    copies = map(broken.get, ("degraded", "misplaced"))
     candidates = [
-        ("rate", "Throughput, obj/s", "", _any(*(op_data[key] for op_data in ops for key in ("rate", "errors")))),
-        ("latency", "Latency, ms: p99 (line) and mean (dots)", "", _any(*(op_data["mean"] for op_data in ops))),
-        ("copies", "Degraded and misplaced object copies", "low", _any(*map(broken.get, ("degraded", "misplaced")))),
-        ("recovered", "Objects recovered per second", "low", _any(broken.get("objects_per_s"))),
-        ("cores", "CPU cores used, by daemon class", "wide", _any(*cores)),
-        ("in_flight", in_flight, "low", _any(*flight["in_flight"].values())),
-        ("oldest_seconds", age, "low", _any(*flight["oldest_seconds"].values())),
-        ("pgs", "PGs not active+clean", "wide", _any(phase["pgs"]["not_clean"])),
+        ("rate", "Throughput, obj/s", "", phase["step"], _any(*rates)),
+        ("latency", "Latency, ms: p99 (line) and mean (dots)", "", phase["step"], _any(*latencies)),
+        ("copies", "Degraded and misplaced object copies", "low", broken["step"], _any(*copies)),
+        ("recovered", "Objects recovered per second", "low", broken["step"], _any(broken.get("objects_per_s"))),
+        ("cores", "CPU cores used, by daemon class", "wide", cores["step"], _any(*cores["classes"].values())),
+        ("in_flight", in_flight, "low", flight["step"], _any(*flight["in_flight"].values())),
+        ("oldest_seconds", age, "low", flight["step"], _any(*flight["oldest_seconds"].values())),
+        ("pgs", "PGs not active+clean", "wide", 1, _any(phase["pgs"]["not_clean"])),
     ]
-    return [{"kind": kind, "caption": caption, "size": size} for kind, caption, size, shown in candidates if shown]
+    return [
+        {"kind": kind, "caption": caption + (f"; points of {step:g} s" if step > 1 else ""), "size": size}
+        for kind, caption, size, step, shown in candidates
+        if shown
+    ]
 
 
 def timeline_charts(phases: Sequence[Mapping[str, Any]]) -> List[Chart]:

@@ -237,10 +237,10 @@ def test_many_drivers_are_three_lines_and_the_worst_is_named() -> None:
     assert data is not None
     assert data["in_flight"] == {"highest": [19, 19, None], "median": [9.5, 9.5, None], "sum": [190, 190, None]}
     assert data["oldest_seconds"] == {"highest": [99.0, 4.75, None], "median": [1.0, 2.375, None]}
-    phase = {"ops": {}, "failure": None, "cores": None, "under_way": data, "pgs": {"not_clean": []}}
+    phase = {"step": 1, "ops": {}, "failure": None, "cores": None, "under_way": data, "pgs": {"not_clean": []}}
     assert [its["caption"] for its in phase_charts(phase)] == [
-        "Requests in flight of 20 drivers; most: c19",
-        "Age of the oldest request in flight of 20 drivers, s; oldest: c7",
+        "Requests in flight of 20 drivers; most: c19; points of 60 s",
+        "Age of the oldest request in flight of 20 drivers, s; oldest: c7; points of 60 s",
     ]
     drivers["c4"]["in_flight"] = [4, None, None]  # which falls silent
     silent = flight_data(said)

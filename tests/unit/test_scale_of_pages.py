@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any, Dict
 
-from cbt_plugins.report.chart_data import LEAST_POINTS, POINTS, POINTS_OF_ALL, chart_data
+from cbt_plugins.report.chart_data import LEAST_POINTS, POINTS, POINTS_OF_ALL, chart_data, phase_charts
 
 
 def summary_of(phases: int, seconds: int = 2500) -> Dict[str, Any]:
@@ -30,3 +30,12 @@ def test_all_phases_together_have_so_many_points() -> None:
         for phase in shown:
             assert points / 2 < len(phase["ops"]["GET"]["rate"]) <= points
             assert points / 2 < len(phase["failure"]["degraded"]) <= points
+
+
+def test_a_caption_says_how_many_seconds_a_point_covers() -> None:
+    """Of one phase of 2,500 s, and of phases of 1,500 s, of which a single one has a point for each second."""
+    for phases, seconds, covered in ((1, 1500, ""), (1, 2500, "; points of 2 s"), (20, 1500, "; points of 2 s")):
+        phase = chart_data(summary_of(phases, seconds))["phases"][0]
+        captions = [chart["caption"] for chart in phase_charts(phase)]
+        assert [f"Throughput, obj/s{covered}", f"Latency, ms: p99 (line) and mean (dots){covered}"] == captions[:2]
+        assert f"Objects recovered per second{covered}" in captions
