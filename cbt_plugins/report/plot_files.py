@@ -196,9 +196,11 @@ def _aging(aging: Mapping[str, Any]) -> Figure:
     lines = [line for line in aging["lines"] if line["metric"] == "obj_per_s"]
     figure, (axes,) = _figure()
     for shift, side, colour in ((-0.2, "new", _LINES[0]), (0.2, "aged", _LINES[1])):
-        heights = [line[side] or 0 for line in lines]
-        bars = axes.bar([i + shift for i in range(len(lines))], heights, 0.38, color=colour, label=aging[side])
-        axes.bar_label(bars, labels=[f"{height:.4g}" for height in heights], fontsize=7, padding=1)
+        rates = [line[side] for line in lines]
+        at = [i + shift for i in range(len(lines))]
+        bars = axes.bar(at, [rate or 0 for rate in rates], 0.38, color=colour, label=aging[side])
+        labels = ["-" if rate is None else f"{rate:.4g}" for rate in rates]
+        axes.bar_label(bars, labels=labels, fontsize=7, padding=1)
     axes.set_xticks(range(len(lines)), [line["op"] for line in lines])
     axes.set_ylabel("obj/s")
     axes.grid(axis="x", visible=False)

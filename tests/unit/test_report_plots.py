@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 import sys
 import xml.etree.ElementTree as ET
 from pathlib import Path
@@ -66,6 +67,19 @@ def test_phases_without_a_window_are_in_no_plot(plain: Tuple[Dict[str, Any], Lis
             bins["start"] += 1000 - made.T0
     plots = of_run(summary, tmp_path)
     assert [path.read_bytes() for path in plots] == [path.read_bytes() for path in plain[1]]
+
+
+def test_an_operation_that_one_measurement_lacks_has_no_rate(
+    plain: Tuple[Dict[str, Any], List[Path]], tmp_path: Path
+) -> None:
+    summary = copy.deepcopy(plain[0])
+    (line,) = (
+        line for line in summary["new_vs_aged"]["lines"] if (line["op"], line["metric"]) == ("PUT", "obj_per_s")
+    )
+    line.update(aged=None, change=None)
+    (path,) = (path for path in of_run(summary, tmp_path) if path.name == "aging.svg")
+    texts = re.findall("<!-- (.*?) -->", path.read_text())
+    assert "-" in texts and texts.count("0") == 1, "0 is only on the axis"
 
 
 def test_sweeps_have_a_plot(tmp_path: Path) -> None:
