@@ -113,10 +113,6 @@ class Sparing:
         """Whether this look may be a heavy one, although it is not due."""
         return time.monotonic() >= self.soonest_at
 
-    def hurry(self) -> None:
-        """Let the next look be a heavy one."""
-        self.next_at = 0.0
-
 
 class LiveRun:
     """The run in a directory: `moment` is cheap, `summary` as much as the whole and therefore seldom made anew."""

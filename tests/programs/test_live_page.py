@@ -186,7 +186,7 @@ def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LiveP
     with closing(Events(server, first)) as events:
         assert events.next()["event"] == "moment"
         grow(run)
-        page.run.sparing.hurry()
+        page.run.sparing.next_at = 0.0
         page.look()
         update = events.next()
         while update["event"] == "moment":
@@ -315,7 +315,7 @@ def test_a_browser_follows_and_ends_with_the_report(run: Path, tmp_path: Path) -
         assert browser.evaluate("document.querySelectorAll('#phase-one-down').length") == 0
         for path, content in former.items():
             path.write_bytes(content)
-        page.run.sparing.hurry()
+        page.run.sparing.next_at = 0.0
         page.look()
         there = "document.querySelectorAll('#phase-one-down canvas').length"
         wait_for(lambda: browser.evaluate(there) > 0, "the charts of the running phase")
