@@ -1,6 +1,7 @@
 """Many archives as Parquet: how long the export takes, and what DuckDB and ClickHouse's embedded build read of it.
 
-Usage: ./run bench parquet [ARCHIVES], 1000 unless it says so; needs PyPI for chdb, in an environment of its own
+Usage: ./run bench parquet [ARCHIVES], 1000 unless it says so, and one with a failure; needs PyPI for chdb, in an
+environment of its own
 """
 
 from __future__ import annotations
@@ -14,24 +15,30 @@ from pathlib import Path
 from typing import Any, List
 
 import duckdb
+
+sys.path.append(str(Path(__file__).parents[1]))
+
 from inputs.nights import Nights
 from inputs.programs import answer, environment
+from sql_archive import sql_run
+
+from cbt_plugins.report.export.parquet import TABLES
 
 #: of each table: lines, and runs that have any
 COUNTS = "SELECT count(*), count(DISTINCT concat(archive, run)) FROM {}"
 QUESTIONS = (
-    *(COUNTS.format(f"{{{table}}}") for table in ("runs", "measurements", "seconds", "histograms")),
+    *(COUNTS.format(f"{{{table}}}") for table in TABLES),
     "SELECT r.month, m.op, count(*), round(avg(m.value), 3) FROM {runs} AS r JOIN {measurements} AS m"
     " ON r.archive = m.archive AND r.run = m.run WHERE m.metric = 'obj_per_s' GROUP BY r.month, m.op ORDER BY 1, 2",
     "SELECT op, low, sum(count) AS n FROM {histograms} WHERE what = 'latency' AND in_window GROUP BY op, low"
     " ORDER BY 1, 2",
     "SELECT min(second) > '2023-01-01 00:00:00', sum(n), sum(bytes) FROM {seconds} WHERE in_window",
+    "SELECT name, kind, outcome, milestone, seconds, coalesce(reason, '') FROM {episodes} ORDER BY ALL",
 )
 
 
 def asked(folder: Path, reader: str) -> List[str]:
-    tables = ("runs", "measurements", "seconds", "histograms")
-    return [question.format(**{name: reader.format(folder / name) for name in tables}) for question in QUESTIONS]
+    return [question.format(**{name: reader.format(folder / name) for name in TABLES}) for question in QUESTIONS]
 
 
 def plain(rows: Any) -> List[List[str]]:
@@ -50,7 +57,8 @@ def main() -> int:
         folder = Path(scratch)
         nights = Nights(folder)
         nights.add(number)
-        line = [sys.executable, "-m", "cbt_plugins.tools", "export", *nights.archives()]
+        sql_run(folder / "failure")
+        line = [sys.executable, "-m", "cbt_plugins.tools", "export", *nights.archives(), "failure"]
         begun = time.perf_counter()
         process = subprocess.Popen([*line, "--format", "parquet", "-o", "lake"], cwd=folder)
         _, status, used = os.wait4(process.pid, 0)
