@@ -7,7 +7,7 @@ import re
 import shutil
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import pytest
 from archive_builder import COPIED, HALF
@@ -18,7 +18,7 @@ from cbt_plugins.report.live_metrics import BORDERS, histogram_lines, metrics
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.live_run import LiveRun
 
-PROJECT = Path(__file__).resolve().parents[2]
+DASHBOARD = Path(__file__).resolve().parents[2] / "cbt_plugins" / "report" / "grafana-live.json"
 
 
 @pytest.fixture
@@ -97,9 +97,37 @@ def test_texts_of_an_archive_end_no_label(run: LiveRun) -> None:
 
 def test_the_dashboard_asks_for_metrics_that_exist(run: LiveRun) -> None:
     names = {sample.name for family in families(run).values() for sample in family.samples}
-    dashboard = json.loads((PROJECT / "cbt_plugins" / "report" / "grafana-live.json").read_text())
+    dashboard = json.loads(DASHBOARD.read_text())
     queries: List[str] = [target["expr"] for panel in dashboard["panels"] for target in panel.get("targets", ())]
     queries += [v["query"] for v in dashboard["templating"]["list"] if v["type"] == "query"]
     asked = {name for query in queries for name in re.findall(r"\bcbt_[a-z_]+", query)}
     assert asked and asked <= names
     assert {"cbt_request_latency_seconds_bucket", "cbt_pgs_not_clean", "cbt_fault_in_force"} <= asked
+
+
+def lost(given: Any, kept: Any, path: Tuple[Any, ...] = ()) -> Iterator[Tuple[Any, ...]]:
+    """Yield where `kept` lacks a value of `given`."""
+    if isinstance(given, dict) and isinstance(kept, dict):
+        for key, value in given.items():
+            yield from lost(value, kept.get(key), (*path, key))
+    elif isinstance(given, list) and isinstance(kept, list) and len(given) == len(kept):
+        for i, value in enumerate(given):
+            yield from lost(value, kept[i], (*path, i))
+    elif given != kept:
+        yield path
+
+
+def test_the_types_of_grafana_have_all_of_the_dashboard() -> None:
+    """But for fields of an annotation that are those of Prometheus: the types have the fields of all databases."""
+    pytest.importorskip(
+        "grafana_foundation_sdk", reason="NO GRAFANA SDK (PyPI: grafana-foundation-sdk): nobody has read the dashboard"
+    )
+    from grafana_foundation_sdk.cog.encoder import JSONEncoder
+    from grafana_foundation_sdk.cog.plugins import register_default_plugins
+    from grafana_foundation_sdk.models.dashboard import Dashboard
+
+    register_default_plugins()
+    dashboard = json.loads(DASHBOARD.read_text())
+    kept = json.loads(JSONEncoder().encode(Dashboard.from_json(dashboard)))
+    annotation = ("annotations", "list", 0)
+    assert set(lost(dashboard, kept)) <= {(*annotation, key) for key in ("titleFormat", "textFormat", "step")}
