@@ -1,6 +1,6 @@
 """Runs and faults on a real cephadm cluster: bootstrap, containers, orchestrator; no Ceph installed on its nodes.
 
-Half an hour on two busy cores, and 3 GB of cache for the image:
+An hour on two busy cores, and 3 GB of cache for the image:
 
     CBT_PLUGINS_LONG=1 python -m pytest tests/lab/test_cephadm.py
 """
@@ -9,23 +9,26 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from pathlib import Path
-from typing import Any, ClassVar, Dict, Iterator, List
+from typing import Any, Callable, ClassVar, Dict, Iterator, List
 
 import cephadm_cluster
 import pytest
 import yaml
 from cluster_log import assert_as_logged
 from cluster_state import ask, clean, facts, moving
+from container_faults import BY_NFT, FAULTS, ContainerFault, as_it_is, gateway_on, osd_read_errors
 from cycles import Cycle
 from faulty import Faulty, fault
 from running_lab import RunningLab
-from test_daemon_faults import STATES, answering, held, inject, killed, state
+from test_daemon_faults import ALL, STATES, answering, held, inject, killed, state
 from test_init_on_lab import OF_RGW, STATE, tool
 from test_init_on_lab import state as state_of
-from test_osdfailure import failure, stopped
+from test_osdfailure import events, failure, happened
 from waiting import end_of, wait_for
 
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
@@ -80,10 +83,6 @@ class Containers(Faulty):
 
     def sh(self, node: str, text: str) -> str:
         return self.lab.exec(node, ["sh", "-c", text]).stdout.strip()
-
-    def daemons(self) -> Dict[str, str]:
-        """Return name -> status, as the orchestrator has seen them last."""
-        return {f"{row['daemon_type']}.{row['daemon_id']}": row["status_desc"] for row in self.ceph("orch ps")}
 
     def unit(self, daemon: str) -> str:
         return f"ceph-{self.lab.lab.record.fsid}@{daemon}.service"
@@ -168,7 +167,7 @@ def test_each_kind_has_its_effect_and_is_undone_after_a_kill(containers: Contain
     lab = containers.lab
     containers.clean()
     active = str(containers.ceph("mgr stat")["active_name"])
-    (gateway,) = [name for name in containers.daemons() if name.startswith("rgw.lab.node2.")]
+    gateway = gateway_on(containers, "node2")
 
     def stopped(node: str, program: str) -> bool:
         return lab.exec(node, ["sh", "-c", STATES.format(program)]).stdout.split() == ["T"]
@@ -258,25 +257,134 @@ def test_osdfailure_to_its_report(containers: Containers, tmp_path: Path) -> Non
     assert "node-a" in (cycle.folder / "report.html").read_text()
 
 
-@pytest.mark.parametrize("event", ["fault-injected", "fault-undo-begin"])
-def test_killed_in_a_fault_and_undone(containers: Containers, tmp_path: Path, event: str) -> None:
-    """In force, and in the undo; killed at the order: the test of a stop on order."""
+def noted(event: str) -> Callable[[Cycle, int], bool]:
+    """Return what tells whether the undo journal of a run has an event of the fault, at least so many times."""
+
+    def has(cycle: Cycle, times: int = 1) -> bool:
+        texts = [path.read_text() for path in cycle.archive.rglob("undo.jsonl")]
+        records = [json.loads(line) for text in texts for line in text.split("\n")[:-1]]
+        return sum(record["event"] == event and record.get("label") == "osd" for record in records) >= times
+
+    return has
+
+
+def in_phase(name: str) -> Callable[[Cycle, int], bool]:
+    return lambda cycle, _times: bool(list(cycle.archive.glob(f"results/*/id-*/phases/*-{name}.running")))
+
+
+def loaded(cycle: Cycle, _times: int = 1) -> bool:
+    """Return whether there is load while the fault is in effect."""
+    if not happened(cycle, "fault-in-effect"):
+        return False
+    since = min(e["t"] for e in events(cycle) if e["event"] == "fault-in-effect")
+    return any(line["t"] > since for line in cycle.heartbeats("load"))
+
+
+def reporting(cycle: Cycle, _times: int = 1) -> bool:
+    return happened(cycle, "run-done")
+
+
+#: when the run is killed; `twice`: in force, and again when the run that was resumed has injected it anew
+MOMENTS: Dict[str, Callable[[Cycle, int], bool]] = {
+    "fill": in_phase("fill"),
+    "opened": noted("open"),
+    "begun": noted("begun"),
+    "injected": noted("injected"),
+    "confirmed": noted("confirmed"),
+    "load": loaded,
+    "undo": noted("undo"),
+    "wait": in_phase("clean"),
+    "report": reporting,
+    "twice": noted("confirmed"),
+}
+
+
+@pytest.mark.parametrize("moment", MOMENTS)
+def test_killed_at_any_moment_and_undone(containers: Containers, tmp_path: Path, moment: str) -> None:
+    """The orchestrator may have carried out the order or not: the cluster is as it was found."""
     lab = containers.lab
-    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
-    before = facts(lab)
-    down = 30 if event == "fault-undo-begin" else 600
+    containers.clean()
+    before, reached = state(containers), MOMENTS[moment]
+    down = 30 if moment in ("undo", "wait", "report") else 600
     cycle = ContainerCycle(lab, tmp_path, {"recovery": {}}, warp=with_a_stop(1, before=3, down=down, after=3))
-    cycle.broken_off(lambda: stopped(cycle, event), event)
-    if event == "fault-injected":
+    for times in (1, 2) if moment == "twice" else (1,):
+        assert cycle.broken_off(partial(reached, cycle, times), moment) != 0
+    if moment in ("confirmed", "load", "twice"):
         assert not containers.osd(1)["up"]
         wait_for(lambda: "inactive" in containers.states("node1"), "the end of the container")
+    if moment == "confirmed":
         # the container of the run goes away with the head's podman, as after a boot: an undo opens another one
         containers.sh(FIRST, f"podman rm -f {shells(containers)[0]}")
     undone = cycle.undo()
     assert undone.returncode == 0, undone.stderr
     assert containers.states("node1") == ["active", "active"]
-    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
-    assert facts(lab) == before
+    containers.clean()
+    assert state(containers) == before
+    if moment == "report":
+        again = cycle.run()
+        assert again.returncode == 0 and (cycle.folder / "report.html").exists(), again.stderr[-3000:]
+
+
+def held_killed_and_undone(containers: Containers, held_fault: ContainerFault) -> None:
+    """A run holds a fault and is killed; nothing but `cbt-tools undo` puts the cluster back."""
+    before, folder = as_it_is(containers), containers.folder()
+    assert not held_fault.in_force()
+    running = held(containers, held_fault.statement, folder)
+    wait_for(held_fault.in_force, f"the effect of {held_fault.statement}", 60.0)
+    killed(containers, running)
+    assert held_fault.in_force(), held_fault.statement
+    done = containers.undo(folder)
+    assert done.returncode == 0, (held_fault.statement, done.stderr[-3000:])
+    # the mons and gateways of a node whose links were cut come back by themselves
+    back = lambda: as_it_is(containers) == before  # noqa: E731
+    wait_for(back, f"all as before {held_fault.statement}", moving=lambda: as_it_is(containers))
+    containers.clean()
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_undone_after_a_kill(containers: Containers, name: str) -> None:
+    if name in BY_NFT and not shutil.which("nft"):
+        pytest.skip("needs nft (Debian: nftables)")
+    containers.clean()
+    held_killed_and_undone(containers, FAULTS[name](containers))
+
+
+@pytest.fixture
+def reads(containers: Containers) -> Iterator[None]:
+    """A pool `reads`, which is read all the time."""
+    pool = "ceph osd pool create reads 16 16 && ceph osd pool application enable reads rados"
+    pool += " && rados -p reads bench 3 write -b 16384 -t 4 --no-cleanup"
+    made = containers.lab.exec("node0", ["sh", "-c", pool])
+    assert made.returncode == 0, made.stderr
+    stop = containers.folder() / "stop"
+    loop = f"while [ ! -e {stop} ]; do timeout 60 rados -p reads bench 5 rand -t 1; done"
+    reading = containers.lab.lab.enter("node0", ["sh", "-c", loop])
+    environment = {**os.environ, **containers.lab.lab.environment()}
+    with subprocess.Popen(reading, env=environment, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL):
+        try:
+            containers.clean()
+            yield
+        finally:
+            stop.touch()
+    containers.sh("node0", "ceph osd pool rm reads reads --yes-i-really-really-mean-it")
+
+
+def test_read_errors_are_undone_after_a_kill(containers: Containers, reads: None) -> None:
+    """The undo of this release restarts the OSD, by the orchestrator: only so is its count of repairs cleared."""
+    held_killed_and_undone(containers, osd_read_errors(containers))
+
+
+def test_kinds_that_these_osds_cannot_have_are_refused(containers: Containers) -> None:
+    """`replace` belongs to the orchestrator; an OSD on a file in a container reports no disk."""
+    replace = inject("replace", "osd.4", accept=(*ALL, "safe-to-destroy"), consent="osd.4 will be destroyed")
+    slow_disk = inject("slow_disk", "osd.4")
+    for statement, reason in ((replace, "is run by cephadm"), (slow_disk, "does not report its disk")):
+        (said,) = containers.run(
+            containers.folder(),
+            f"try: {statement.replace('injector.inject', 'injector.prepare')}; say(refused='')\n"
+            "except FaultError as error: say(refused=str(error))",
+        )
+        assert reason in said["refused"], said
 
 
 def test_a_crash_lasts_although_the_unit_would_start_again(containers: Containers) -> None:
