@@ -29,6 +29,7 @@ from kube_objects import (
     PROTOBUF,
     RESOURCES,
     Object,
+    exec_error,
     field_pairs,
     group_document,
     merge,
@@ -468,6 +469,9 @@ class _Handler(BaseHTTPRequestHandler):
     # ---- exec ----
 
     def _exec(self, pod: Object, query: Dict[str, List[str]]) -> None:
+        refusal = exec_error(pod)
+        if refusal:
+            return self._fail(*refusal)
         wants_input = query.get("stdin") == ["true"]
         channels = kube_exec.accepted(self) or kube_spdy.accepted(self, wants_input)
         if channels is None:

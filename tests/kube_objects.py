@@ -55,6 +55,30 @@ def nodes_of(template: Object) -> List[str]:
     ]
 
 
+def let_wait(pod: Object, reason: str, message: str) -> None:
+    """Give a pod the status that a kubelet gives it while its container waits, or the scheduler: "Unschedulable"."""
+    detail = {"reason": reason, "message": message}
+    if reason == "Unschedulable":
+        del pod["spec"]["nodeName"]
+        pod["status"] = {"phase": "Pending", "conditions": [{"type": "PodScheduled", "status": "False", **detail}]}
+        return
+    (container,) = pod["spec"]["containers"]
+    scheduled = {"type": "PodScheduled", "status": "True"}
+    statuses = [{"name": container["name"], "ready": False, "restartCount": 0, "state": {"waiting": detail}}]
+    phase = "Running" if reason == "CrashLoopBackOff" else "Pending"
+    pod["status"] = {"phase": phase, "conditions": [scheduled], "containerStatuses": statuses}
+
+
+def exec_error(pod: Object) -> Optional[Tuple[int, str, str]]:
+    """Return (code, reason, message) of an `exec` in a pod that has no container yet; None where it can be run."""
+    if not pod["spec"].get("nodeName"):
+        return 400, "BadRequest", f"pod {pod['metadata']['name']} does not have a host assigned"
+    if any("waiting" in container["state"] for container in pod["status"].get("containerStatuses", ())):
+        (container,) = pod["spec"]["containers"]
+        return 500, "InternalError", f'unable to upgrade connection: container not found ("{container["name"]}")'
+    return None
+
+
 def now() -> str:
     return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
 

@@ -7,7 +7,7 @@ import json
 import shlex
 import subprocess
 from dataclasses import dataclass
-from typing import Any, List, Mapping, Optional, Sequence
+from typing import Any, Iterator, List, Mapping, Optional, Sequence
 
 from cbt_plugins.inventory import host_of
 
@@ -91,6 +91,25 @@ class Kubernetes:
         text = f'p=$({get}) || exit; [ "$p" ] || {{ echo {absent} >&2; exit 1; }}'
         return ["sh", "-c", f'{text}; exec {shlex.join(run)} "${{p%% *}}" {shlex.join(container)} -- "$@"', "kubectl"]
 
+    def waits_of(self, node: str) -> List[str]:
+        """Return why each pod that is or may become this node has no container to run in, as Kubernetes says it.
+
+        A pod of a label without a Kubernetes node may become any node. Raises KubernetesError.
+        """
+        pod = self.pod(node)
+        kind, _, name = pod.pattern.rpartition("/")
+        if not pod.is_label and kind in ("", "pod", "pods"):
+            return list(_waits(self.get("pod", name, namespace=pod.namespace)))
+        selector = pod.pattern
+        if not pod.is_label:
+            chosen = self.get(kind, name, namespace=pod.namespace)["spec"].get("selector") or {}
+            labels = chosen.get("matchLabels", chosen)  # a service has the labels alone
+            selector = ",".join(f"{key}={value}" for key, value in sorted(labels.items()))
+        pods = self.get("pods", "-l", selector, namespace=pod.namespace)["items"] if selector else []
+        if pod.is_label:
+            pods = [each for each in pods if each["spec"].get("nodeName") in (None, node)]
+        return [text for each in pods for text in _waits(each)]
+
     def ask(self, *words: str, namespace: str = "") -> str:
         """Return the output of kubectl. Raises KubernetesError."""
         return _output([*self.words(namespace), f"--request-timeout={ANSWER:g}s", *words])
@@ -123,6 +142,22 @@ class Kubernetes:
             raise KubernetesError(f"no right to {verb} {resource}: {error}") from error
         if answer != "yes":
             raise KubernetesError(f"no right to {verb} {resource}: kubectl auth can-i says {answer!r}")
+
+
+def _waits(pod: Mapping[str, Any]) -> Iterator[str]:
+    """Yield why a pod is on no Kubernetes node, or why its containers do not run."""
+    status, name = pod.get("status") or {}, pod["metadata"]["name"]
+    for condition in status.get("conditions") or ():
+        if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):
+            yield _wait(f"pod {name} is on no node", condition)
+    for container in (*(status.get("initContainerStatuses") or ()), *(status.get("containerStatuses") or ())):
+        waiting = (container.get("state") or {}).get("waiting")
+        if waiting:
+            yield _wait(f"container {container.get('name')} of pod {name} waits", waiting)
+
+
+def _wait(text: str, reason: Mapping[str, Any]) -> str:
+    return " ".join(": ".join(filter(None, (text, reason.get("reason"), reason.get("message")))).split())
 
 
 def _output(line: Sequence[str]) -> str:

@@ -122,13 +122,16 @@ class Remote:
         return results
 
     def _hinted(self, results: Mapping[str, Result]) -> Dict[str, Result]:
-        """Add to the message of each node that could not be reached the command that shows why, in the same line."""
+        """Add to the message of each node that could not be reached, in the same line, the reason if it is known, and
+        the command that shows it."""
+        lost = {node: result for node, result in results.items() if result.status == UNREACHABLE}
+        reasons = ask_at_once(*(partial(self._transports[n].reason, n, r.stderr) for n, r in lost.items()))
         hinted = dict(results)
-        for node, result in results.items():
+        for (node, result), reason in zip(lost.items(), reasons):
             login = self.login(node)
-            if result.status == UNREACHABLE and login:
-                why = result.stderr.strip() or "no reply"
-                hinted[node] = replace(result, stderr=f"{why}; try: {login} true\n")
+            if reason or login:
+                why = [result.stderr.strip() or "no reply", *filter(None, [reason, login and f"try: {login} true"])]
+                hinted[node] = replace(result, stderr=f"{'; '.join(why)}\n")
         return hinted
 
     def _exchange(

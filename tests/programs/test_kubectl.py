@@ -11,12 +11,13 @@ from typing import Any, Callable, Dict, Iterator
 import pytest
 from config_files import CLUSTER, RGWTEST, errors_in
 from kube_api import Exec, KubeApi, Workload
+from kube_objects import let_wait
 from waiting import wait_for
 
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
-from cbt_plugins.cluster.remote import Remote
+from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.plan import S3
 from cbt_plugins.run.s3_key_sources import s3_keys
 
@@ -137,6 +138,34 @@ def test_what_is_not_there_says_so(api: KubeApi, remote: Remote, tmp_path: Path)
     elsewhere = Remote.from_host(section(api, tmp_path, context="nowhere"), {})
     why = elsewhere.run([CLIENT], "true", check=False)[CLIENT].stderr
     assert why.startswith('error: context "nowhere" does not exist; try: kubectl ')
+
+
+@pytest.mark.parametrize(
+    ("reason", "message"),
+    [
+        ("ErrImagePull", 'failed to pull and unpack image "ceph:absent": not found'),
+        ("ImagePullBackOff", 'Back-off pulling image "ceph:absent"'),
+        ("CreateContainerConfigError", 'secret "keys" not found'),
+        ("CrashLoopBackOff", "back-off 5m0s restarting failed container=main"),
+        ("Unschedulable", "0/3 nodes are available: 3 Insufficient cpu."),
+    ],
+)
+@pytest.mark.parametrize("node", [CLIENT, TOOLBOX, WORKER])
+def test_a_pod_that_does_not_run_is_named_with_its_reason(
+    api: KubeApi, tmp_path: Path, node: str, reason: str, message: str
+) -> None:
+    """By its name, by its deployment, and by its label."""
+    owner = {CLIENT: CLIENT, TOOLBOX: "rook-ceph-tools", WORKER: "rook-ceph-osd-3"}[node]
+    (pod,) = api.pods_of(owner)
+    with api.lock:
+        let_wait(api.objects["pods"]["rook-ceph", pod], reason, message)
+    with pytest.raises(RemoteError) as raised:
+        Remote.from_host(section(api, tmp_path), {}).run([node], "true")
+    (result,) = raised.value.results.values()
+    container = "main" if node == CLIENT else owner if node == TOOLBOX else "rook-ceph-osd"
+    waits = f"container {container} of pod {pod} waits" if reason != "Unschedulable" else f"pod {pod} is on no node"
+    assert result.status == 255 and f"; {waits}: {reason}: {message}" in result.stderr
+    assert result.stderr.count("\n") == 1 and result.stderr in f"{raised.value}\n"
 
 
 def test_rights_are_named(api: KubeApi, tmp_path: Path) -> None:

@@ -5,11 +5,13 @@ from __future__ import annotations
 import re
 from typing import Any, ClassVar, List, Mapping, Optional, Tuple
 
-from cbt_plugins.cluster.kubernetes import Kubernetes
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.transports.container import ExecTransport
 
 #: what kubectl says of a command that failed, and of one that was killed: the pod may be gone
 _ENDED, _KILLED = re.compile(r"command terminated with exit code \d+"), "command terminated with exit code 137"
+#: messages after which the state of the pod explains nothing: its command ran, or the API server does not answer
+_OTHER_REASONS = re.compile(f"{_KILLED}|no reply in time|connect(ion)? to the server|[Ff]orbidden")
 
 
 class Kubectl(ExecTransport):
@@ -37,6 +39,15 @@ class Kubectl(ExecTransport):
         if self._kubernetes is None or self._kubernetes.pod(node).is_label:
             return ""  # the errors say what was looked for
         return super().login(node)
+
+    def reason(self, node: str, messages: str) -> str:
+        """Return what keeps the pod of a node from running: its image, its configuration, or the scheduler."""
+        if self._kubernetes is None or _OTHER_REASONS.search(messages):
+            return ""
+        try:
+            return "; ".join(self._kubernetes.waits_of(node))
+        except KubernetesError:  # the messages say enough
+            return ""
 
     def message_of(self, line: str) -> Optional[str]:
         if _ENDED.fullmatch(line) and line != _KILLED:

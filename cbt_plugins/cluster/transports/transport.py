@@ -85,6 +85,13 @@ class Transport:
         """Return the part of a line of the errors that is for users; None for a line of the transport alone."""
         return line
 
+    def reason(self, node: str, messages: str) -> str:
+        """Return why a node was not reached, as far as it can be asked for; "" if nothing is known beyond `messages`.
+
+        `messages` are the errors of a command line that was `lost`.
+        """
+        return ""
+
     def port(self, node: str) -> int:
         """Return the TCP port of the node that must stay open for connections, and for people who log in."""
         return 22
