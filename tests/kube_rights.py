@@ -30,31 +30,29 @@ def is_allowed(objects: _Objects, resources: _Resources, right: Right) -> bool:
         return True
     group = next(of[0] for of, kinds in resources.items() if right.resource.partition("/")[0] in kinds)
     return any(
-        group in rule["apiGroups"]
+        namespace in ("", right.namespace)
+        and group in rule["apiGroups"]
         and right.resource in rule["resources"]
         and right.verb in rule["verbs"]
         and (not rule.get("resourceNames") or right.name in rule["resourceNames"])
-        for rule in _rules(objects, right)
+        for namespace, rule in _rules(objects, right.user)
     )
 
 
-def _rules(objects: _Objects, right: Right) -> Iterator[Mapping[str, Any]]:
+def _rules(objects: _Objects, user: str) -> Iterator[Tuple[str, Mapping[str, Any]]]:
+    """Yield each rule that a user has, with its namespace, "" for all of them."""
     for resource in ("rolebindings", "clusterrolebindings"):
         for (namespace, _), binding in objects.get(resource, {}).items():
-            holders = [f"{_ACCOUNT}{s.get('namespace')}:{s['name']}" for s in binding["subjects"]]
-            if right.user in holders and namespace in ("", right.namespace):
+            if user in [f"{_ACCOUNT}{s.get('namespace')}:{s['name']}" for s in binding["subjects"]]:
                 kind, name = binding["roleRef"]["kind"], binding["roleRef"]["name"]
                 at = (namespace, name) if kind == "Role" else ("", name)
-                yield from objects[f"{kind.lower()}s"][at]["rules"]
+                yield from ((namespace, rule) for rule in objects[f"{kind.lower()}s"][at]["rules"])
 
 
 def granted(objects: _Objects, user: str) -> Iterator[Right]:
-    """Yield each single right that roles give to a user; `name` is "*" where any object is meant."""
-    for namespace in sorted(
-        {at for kind in ("rolebindings", "clusterrolebindings") for at, _ in objects.get(kind, {})}
-    ):
-        for rule in _rules(objects, Right(user, namespace, "", "")) if namespace else ():
-            for resource in rule["resources"]:
-                for verb in rule["verbs"]:
-                    for name in rule.get("resourceNames") or ["*"]:
-                        yield Right(user, namespace, verb, resource, name)
+    """Yield each single right that roles give to a user; `namespace` is "" for all, `name` is "*" for any object."""
+    for namespace, rule in _rules(objects, user):
+        for resource in rule["resources"]:
+            for verb in rule["verbs"]:
+                for name in rule.get("resourceNames") or ["*"]:
+                    yield Right(user, namespace, verb, resource, name)

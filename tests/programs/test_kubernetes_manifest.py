@@ -12,14 +12,15 @@ import pytest
 import yaml
 from kube_api import KubeApi, Workload
 from kube_rights import Right, granted, user_of
+from test_rook import done
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.shell_programs import make_own
-from cbt_plugins.faults import service_managers
+from cbt_plugins.faults import kind as kinds
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
-from cbt_plugins.faults.scene import ClusterLimits, Scene
+from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
 from cbt_plugins.tools.__main__ import main
 
 OPERATOR, TOOLBOX = "rook-ceph-operator", "rook-ceph-tools"
@@ -69,6 +70,7 @@ def api() -> Iterator[KubeApi]:
         server.deployment(TOOLBOX, here, "node0", app=TOOLBOX)
         labels = {"app": "rook-ceph-osd", "ceph-osd-id": "3"}
         server.deployment("rook-ceph-osd-3", here, "node3", **labels)
+        server.put("nodes", "node3", spec={})
         server.secret("keys", AccessKey="A")
         server.secret("others", AccessKey="B")
         server.put("secrets", "claim", "apps", data={"SecretKey": "Qg=="})
@@ -100,9 +102,40 @@ def section(api: KubeApi, folder: Path) -> Dict[str, Any]:
     return cluster
 
 
-def test_the_rights_are_those_of_a_run(api: KubeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """All that a run asks for is allowed, and nothing is allowed that it does not ask for."""
-    applied(api, tmp_path, manifest(tmp_path, capsys))
+def with_a_fault(kind: str) -> str:
+    """Return the file with a fault of this kind."""
+    if kind == "stop":
+        return FILE
+    target = {"delete_pod": "osds: [3]", "node_drain": "nodes: [node3]"}[kind]
+    head, _, keys = FILE.partition("  osdfailure:\n")
+    s3 = keys.splitlines()[0]
+    events = f"[{{at: 1s, fault: {{label: a, kind: {kind}, {target}}}}}, {{at: 5s, undo: a}}]"
+    load = f"{{hybrid: {{duration: 10s, mix: {{get: 100}}, events: {events}}}}}"
+    phases = f"    cycle: {{phases: [{{fill: {{objects: 9}}}}, {load}]}}\n"
+    return f"{head}  warp:\n{s3}\n    engine: cbt-load\n    size: 64KiB\n    workers: 4\n{phases}"
+
+
+def injected_and_undone(ceph: Ceph, kind: str) -> None:
+    """Do all that a fault on node3 or its OSD asks the API server for."""
+    osd = DaemonName("osd", "3")
+    answers: Dict[str, Any] = {"mon metadata": [], "mgr metadata": [], "mds metadata": []}
+    answers["osd metadata"] = [{"id": 3, "hostname": "node3"}]
+    answers["osd tree"] = {"nodes": [{"id": -1, "type": "host", "name": "a", "children": [3]}]}
+    answers["osd dump"] = {"osds": [{"osd": 3, "up": 1, "in": 1, "weight": 1.0, "down_at": 5}]}
+    answers["service dump"] = {"services": {}}
+    scene = Scene(ceph, Facts(answers), ("node3",), "r1-a", ClusterLimits(pause=0.1))
+    targets = Targets(("node3",) if kind == "node_drain" else (), (osd,), ("osd.3",))
+    (step,) = kinds.make(kind, {}).steps(scene, targets)
+    done(scene, step.inject, step.took)
+    done(scene, step.undo, step.checks)
+
+
+@pytest.mark.parametrize("kind", ["stop", "delete_pod", "node_drain"])
+def test_the_rights_are_those_of_a_run(
+    api: KubeApi, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    """All that a run with a fault asks for is allowed, and nothing is allowed that it does not ask for."""
+    applied(api, tmp_path, manifest(tmp_path, capsys, text=with_a_fault(kind)))
     cluster = section(api, tmp_path)
     api.used.clear()
     remote = Remote.from_host(cluster, {})
@@ -114,20 +147,19 @@ def test_the_rights_are_those_of_a_run(api: KubeApi, tmp_path: Path, capsys: pyt
     assert (kubernetes.secret("keys", "AccessKey"), kubernetes.secret("claim", "SecretKey", "apps")) == ("A", "B")
     with pytest.raises(KubernetesError, match=r'User ".*:cbt-plugins" cannot get resource "secrets"'):
         kubernetes.secret("others", "AccessKey")
-    tree = {"nodes": [{"id": -1, "type": "host", "name": "a", "children": [3]}]}
-    facts = Facts({"osd metadata": [{"id": 3, "hostname": "node3"}], "osd tree": tree})
-    scene = Scene(Ceph(remote, cluster), facts, ("node3",), "r1-a", ClusterLimits(pause=0.1))
-    (found,) = service_managers.find_services(scene, [DaemonName("osd", "3")])["node3"]
-    for commands in (service_managers.stop(scene, [found]), service_managers.start(scene, [found])):
-        for command in commands:
-            done = subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
-            assert done.returncode == 0, done.stderr
+    injected_and_undone(Ceph(remote, cluster), kind)
     by_kubectl_before_1_31 = {Right(ACCOUNT, where, "get", "pods/exec", "*") for where in ("rook-ceph", "load")}
     asked = {(right.namespace, right.verb, right.resource) for right in api.used if right.user == ACCOUNT}
     rights = set(granted(api.objects, ACCOUNT))
     assert by_kubectl_before_1_31 <= rights
     unused = {right for right in rights - by_kubectl_before_1_31 if right[1:4] not in asked}
     assert unused == set()
+    changes = {
+        "stop": ("patch", "deployments/scale"),
+        "delete_pod": ("delete", "pods"),
+        "node_drain": ("create", "pods/eviction"),
+    }
+    assert {right for right in changes.values() if ("rook-ceph", *right) in asked} == {changes[kind]}
     assert {right.name for right in rights if right.resource == "secrets"} == {"keys", "claim"}
 
 
