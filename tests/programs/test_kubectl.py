@@ -77,6 +77,35 @@ def test_a_hundred_megabytes_go_in_and_out(remote: Remote, tmp_path: Path) -> No
     assert (tmp_path / "back" / CLIENT / "file").read_bytes() == content
 
 
+@pytest.fixture
+def without_tar(api: KubeApi, tmp_path: Path) -> None:
+    """The pod of the client has all programs of this machine but tar."""
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    found = {path.name: path for folder in reversed(os.get_exec_path()) for path in Path(folder).glob("*")}
+    for name in found.keys() - {"tar"}:
+        (programs / name).symlink_to(found[name])
+    api.workloads[CLIENT] = Workload(lambda argv: ["env", f"PATH={programs}", *argv], environment=dict(os.environ))
+
+
+def test_files_go_and_come_back_without_tar(remote: Remote, tmp_path: Path, without_tar: None) -> None:
+    assert remote.run([CLIENT], "command -v tar", check=False)[CLIENT].status
+    content, there = bytes(range(256)) * (1 << 14), f"{tmp_path}/there"
+    remote.put({CLIENT: {f"{there}/b": content, f"{there}/c/d": b""}})
+    remote.put({CLIENT: {f"{there}/c/d": b"#!/bin/sh\necho runs\n"}}, mode=0o700)
+    listed = remote.run([CLIENT], f"stat -c %a {there}/b {there}/c/d; {there}/c/d")[CLIENT].stdout
+    assert listed == "600\n700\nruns\n"
+    remote.run([CLIENT], f"cd {there}; mkdir empty; ln -s /etc/passwd link; mkfifo pipe")
+    remote.fetch([CLIENT], there, tmp_path / "back")
+    back = tmp_path / "back" / CLIENT
+    assert sorted(str(path.relative_to(back)) for path in back.rglob("*")) == ["b", "c", "c/d", "empty"]
+    assert (back / "b").read_bytes() == content
+    remote.fetch([CLIENT], f"{tmp_path}/nothing", tmp_path / "nowhere")
+    assert list((tmp_path / "nowhere" / CLIENT).iterdir()) == []
+    with pytest.raises(RemoteError, match="writing files failed on 1 of 1 nodes: "):
+        remote.put({CLIENT: {"/proc/cbt/file": b""}})
+
+
 def test_streams(remote: Remote) -> None:
     stream = remote.stream([TOOLBOX], "echo one; read x; echo got $x; echo why >&2; exit 3")
     try:
