@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import subprocess
 import threading
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator
@@ -75,6 +76,17 @@ def test_a_hundred_megabytes_go_in_and_out(remote: Remote, tmp_path: Path) -> No
     assert (tmp_path / "in" / "file").read_bytes() == content
     remote.fetch([CLIENT], f"{tmp_path}/in", tmp_path / "back")
     assert (tmp_path / "back" / CLIENT / "file").read_bytes() == content
+
+
+@pytest.mark.parametrize(("name", "status"), [("INT", 130), ("KILL", 137), ("TERM", 143)])
+def test_a_signal_that_ends_a_command_is_its_status(remote: Remote, name: str, status: int) -> None:
+    """As a kubelet gives it: 128 and the number; one that ends the shell around the command is no status of it."""
+    assert remote.run([CLIENT], f"kill -{name} $$", check=False)[CLIENT].status == status
+    alone = f"{remote.login(CLIENT)} sh -c 'kill -{name} $$'"
+    done = subprocess.run(["sh", "-c", alone], stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LIMIT)
+    assert (done.returncode, done.stderr) == (status, f"command terminated with exit code {status}\n")
+    lost = remote.run([CLIENT], f"kill -{name} $(ps -o sid= -p $$)", check=False)[CLIENT]
+    assert lost.status == 255 and "; try: kubectl " in lost.stderr
 
 
 @pytest.fixture
