@@ -26,7 +26,6 @@ import kube_exec
 import kube_spdy
 from kube_objects import (
     OF_CLUSTER,
-    PROTOBUF,
     RESOURCES,
     Object,
     exec_error,
@@ -35,8 +34,8 @@ from kube_objects import (
     merge,
     nodes_of,
     now,
-    protobuf_fields,
     resources_document,
+    reviewed,
     scale_of,
     selects,
     value_at,
@@ -72,12 +71,13 @@ class Exec:
 class KubeApi:
     """The server. `refused` has the (verb, resource) pairs that a user may not do.
 
-    A user is the first part of the path: kubectl sends a token through TLS only. A service account has the rights of
-    its roles (kube_rights.py). `used` has every request that was allowed.
+    A user is the first part of the path: kubectl sends a token through TLS only (kube_tls.py). A user of `tokens` needs
+    one. A service account has the rights of its roles (kube_rights.py). `used` has every request that was allowed.
     """
 
     namespace: str = "rook-ceph"
     refused: Dict[str, List[Tuple[str, str]]] = field(default_factory=dict)
+    tokens: Mapping[str, str] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.lock = threading.RLock()
@@ -367,6 +367,9 @@ class _Handler(BaseHTTPRequestHandler):
             api.requests.append(f"{self.command} {self.path}")
         try:
             self._user, *parts = [part for part in path.split("/") if part]
+            given = self.headers.get("Authorization")
+            if f"Bearer {api.tokens.get(self._user)}" not in ("Bearer None", given):
+                return self._fail(401, "Unauthorized", "Unauthorized")
             self._route(parts, parse_qs(query))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True
@@ -429,11 +432,8 @@ class _Handler(BaseHTTPRequestHandler):
             api.schedule()
 
     def _review(self) -> None:
-        """Answer `kubectl auth can-i`, which asks in the form of protobuf."""
-        message = b"".join(protobuf_fields(self._body[len(PROTOBUF) :])[2])
-        (attributes,) = protobuf_fields(protobuf_fields(message)[2][0])[1]
-        texts = [b"".join(protobuf_fields(attributes).get(n, ())).decode() for n in (1, 2, 5, 6, 7)]
-        namespace, verb, resource, part, name = texts
+        """Answer `kubectl auth can-i`."""
+        namespace, verb, resource, part, name = reviewed(self._body)
         allowed = self._may(Right(self._user, namespace, verb, "/".join(filter(None, (resource, part))), name))
         of = {"apiVersion": "authorization.k8s.io/v1", "kind": "SelfSubjectAccessReview", "metadata": {}}
         self._send(201, {**of, "spec": {}, "status": {"allowed": allowed}})

@@ -106,6 +106,13 @@ def protobuf_fields(message: bytes) -> Dict[int, List[bytes]]:
     return fields
 
 
+def reviewed(body: bytes) -> List[str]:
+    """Return namespace, verb, resource, part and name of a SelfSubjectAccessReview, which comes as protobuf."""
+    message = b"".join(protobuf_fields(body[len(PROTOBUF) :])[2])
+    (attributes,) = protobuf_fields(protobuf_fields(message)[2][0])[1]
+    return [b"".join(protobuf_fields(attributes).get(number, ())).decode() for number in (1, 2, 5, 6, 7)]
+
+
 def scale_of(deployment: Object) -> Object:
     metadata = {key: deployment["metadata"][key] for key in ("name", "namespace", "uid", "resourceVersion")}
     spec = {"replicas": deployment["spec"]["replicas"]}
