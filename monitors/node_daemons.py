@@ -296,7 +296,10 @@ class Limits:
 
 
 def throttle_files(pid):
-    """Return the cpu.stat of each cgroup of a process that could have a limit; the root has none."""
+    """Return the cpu.stat of each cgroup of a process that could have a limit.
+
+    The root that a pod or a container sees is its own cgroup, which may have a limit; that of a machine has none.
+    """
     files = []
     for line in text("/proc/%d/cgroup" % pid).splitlines():
         number, kinds, path = line.split(":", 2)
@@ -304,7 +307,7 @@ def throttle_files(pid):
             continue
         top = "/sys/fs/cgroup/" + kinds
         parts = [part for part in path.split("/") if part]
-        for n in range(len(parts), 0, -1):
+        for n in range(len(parts), -1, -1):
             file = "/".join([top.rstrip("/"), *parts[:n], "cpu.stat"])
             if ".." not in parts and b"nr_throttled" in (read(file) or b""):
                 files.append(file)

@@ -352,22 +352,29 @@ def test_what_the_threads_of_a_process_ran_between_two_looks(
 
 
 @contextmanager
-def limited(pid: int) -> Iterator[None]:
-    """Keep a process in a cgroup that may use a tenth of a processor; skip where this user may make none."""
+def limited_group() -> Iterator[Path]:
+    """Make a cgroup that may use a tenth of a processor; skip where this user may make none."""
     first = Path("/sys/fs/cgroup/cpu")
-    folder = (first if first.exists() else first.parent) / f"cbtp-test-{pid}"
+    folder = (first if first.exists() else first.parent).resolve() / f"cbtp-test-{os.getpid()}"
     try:
         folder.mkdir()
         if first.exists():
             (folder / "cpu.cfs_quota_us").write_text("10000")
         else:
             (folder / "cpu.max").write_text("10000 100000")
-        (folder / "cgroup.procs").write_text(str(pid))
     except OSError as error:
         pytest.skip(f"no cgroup of our own: {error}")
-    yield
-    (folder.parent / "cgroup.procs").write_text(str(pid))
+    yield folder
     folder.rmdir()
+
+
+@contextmanager
+def limited(pid: int) -> Iterator[None]:
+    """Keep a process in such a cgroup."""
+    with limited_group() as folder:
+        (folder / "cgroup.procs").write_text(str(pid))
+        yield
+        (folder.parent / "cgroup.procs").write_text(str(pid))
 
 
 def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Daemon], tmp_path: Path) -> None:
@@ -384,6 +391,28 @@ def test_a_limit_of_its_cgroup_stops_a_daemon(daemon: Callable[[str, float], Dae
             ((index, periods, throttled),) = limits.rises(processes.watched)
     assert processes.watched[index].pid == its.process.pid
     assert 0 < throttled <= periods
+
+
+#: as in a container: $0 is the cgroup of a shell and the root that it sees; then words
+IN_CONTAINER = 'echo $$ > "$0/cgroup.procs" && mount --bind "$0" "${0%/*}" && exec unshare --cgroup "$@"'
+LIMITED = """
+import os, time, types
+from cbt_plugins.monitors import node_daemons
+limits, processes = node_daemons.Limits(), {7: types.SimpleNamespace(pid=os.getpid())}
+assert limits.rises(processes) == []
+while time.process_time() < 0.5:
+    pass
+((index, periods, throttled),) = limits.rises(processes)
+assert index == 7 and 0 < throttled <= periods
+"""
+
+
+def test_a_limit_of_a_pod_is_seen_within_it() -> None:
+    """Its own cgroup is the root there, as of each container that has namespaces of its own."""
+    with limited_group() as folder:
+        line = ["unshare", "--mount", "--propagation", "private", "sh", "-c", IN_CONTAINER, str(folder)]
+        done = subprocess.run([*line, sys.executable, "-c", LIMITED], capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
 
 
 def test_reefs_gateway_is_one_although_it_has_the_name_of_a_thread(tmp_path: Path) -> None:
