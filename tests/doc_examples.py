@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import doctest
 import os
+import re
 import subprocess
 import sys
+import textwrap
 from pathlib import Path
 from typing import Callable, Dict, Iterator, List, Tuple
 
@@ -19,6 +21,16 @@ def sections(page: str) -> Dict[str, List[Tuple[str, str]]]:
     """Return title -> its examples: (command, output)."""
     parts = (ROOT / "docs" / page).read_text(encoding="utf-8").split("\n## ")[1:]
     return {part.partition("\n")[0]: list(_examples(part)) for part in parts}
+
+
+def files_in(page: str) -> Dict[str, str]:
+    """Return title -> the complete YAML file, from `cluster:` to `benchmarks:`, that a section of a page has."""
+    parts = (ROOT / "docs" / page).read_text(encoding="utf-8").split("\n## ")[1:]
+    # below a key of the file are lines with more spaces, or none
+    file = re.compile(r"^    cluster:\n(?:(?:     .*|    \w+:)?\n)+", re.MULTILINE)
+    matches = {part.partition("\n")[0]: file.search(part) for part in parts}
+    texts = {title: textwrap.dedent(match.group(0)) for title, match in matches.items() if match}
+    return {title: text for title, text in texts.items() if "\nbenchmarks:\n" in text}
 
 
 def make_files(folder: Path) -> None:

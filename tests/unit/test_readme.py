@@ -6,6 +6,9 @@ import re
 import textwrap
 from pathlib import Path
 
+import pytest
+from doc_examples import files_in
+
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.tools.__main__ import VERBS
 
@@ -26,6 +29,17 @@ def test_the_first_example_of_the_configuration_page_is_a_good_one(tmp_path: Pat
     file = tmp_path / "example.yaml"
     file.write_text(re.findall(r"```yaml\n(.*?)```", page, re.DOTALL)[0])
     assert len(load_file(file).runs) == 3  # as its comment says
+
+
+def test_the_file_of_each_kind_of_cluster_is_a_good_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "credentials").write_text("[prod]\naws_access_key_id = A\naws_secret_access_key = S\n")
+    monkeypatch.setenv("AWS_SHARED_CREDENTIALS_FILE", str(tmp_path / "credentials"))
+    files = files_in("SITES.md")
+    assert set(files) == {"cephadm", "Rook", "S3 only"}
+    for title, text in files.items():
+        file = tmp_path / "my.yaml"
+        file.write_text(text)
+        assert load_file(file).runs, title
 
 
 def test_its_links_lead_somewhere() -> None:
