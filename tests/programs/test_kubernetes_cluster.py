@@ -1,0 +1,176 @@
+"""A real cluster of Kubernetes: the pods of `cbt-tools kubernetes manifest`, and what a run does in them.
+
+The tests make a namespace with a random name in the cluster of KUBECONFIG, and delete it. They change nothing else, and
+run only with a consent:
+
+    KUBECONFIG=FILE CBT_PLUGINS_KUBERNETES=1 ./run test tests/programs/test_kubernetes_cluster.py
+
+The image of CBT_PLUGINS_IMAGE, by default that of the manifest, has Python 3.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import secrets
+import shutil
+import subprocess
+from pathlib import Path
+from typing import Any, Dict, Iterator, List
+
+import pytest
+import yaml
+
+from cbt_plugins.cluster.clock_offsets import offsets
+from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
+from cbt_plugins.cluster.remote import Remote, RemoteError
+from cbt_plugins.cluster.shell_programs import make_own
+from cbt_plugins.tools.__main__ import main
+
+CONSENT, IMAGE, FOLDER, LIMIT = "CBT_PLUGINS_KUBERNETES", "CBT_PLUGINS_IMAGE", "/var/tmp/cbt", 120.0
+CLIENT, GOING, ABSENT = "client1", "going", "absent"
+SECTION: Dict[str, Any] = {
+    "rgwtest": {
+        "admin": "none",
+        "s3": {"urls": ["http://a"], "access_key": "secret:keys/AccessKey", "secret_key": "secret:keys/SecretKey"},
+        "engine": "cbt-load",
+        "objects": {"sizes": ["64KiB"]},
+        "workers": 4,
+        **{phase: {"duration": "10s"} for phase in ("fill", "measure", "age")},
+    }
+}
+
+
+def kubectl(*words: str, given: str = "") -> str:
+    done = subprocess.run(["kubectl", *words], input=given, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def create(document: Dict[str, Any]) -> None:
+    kubectl("create", "-f", "-", given=json.dumps({"apiVersion": "v1", **document}))
+
+
+@pytest.fixture(scope="module")
+def namespace() -> Iterator[str]:
+    """A namespace of these tests in a cluster whose user has agreed."""
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    if not os.environ.get("KUBECONFIG"):
+        pytest.skip(f"no real Kubernetes was tried: KUBECONFIG=FILE {CONSENT}=1 names a cluster for a namespace")
+    if not os.environ.get(CONSENT):
+        text = "makes and deletes a namespace in the cluster of KUBECONFIG"
+        pytest.skip(f"no real Kubernetes was tried: {CONSENT}=1 {text}")
+    name = f"cbt-plugins-test-{secrets.token_hex(4)}"
+    create({"kind": "Namespace", "metadata": {"name": name}})
+    try:
+        print(json.loads(kubectl("version", "-o", "json"))["serverVersion"]["gitVersion"], name)
+        yield name
+    finally:
+        kubectl("delete", "namespace", name, "--timeout=300s")
+
+
+def pods(*names: str) -> Dict[str, Any]:
+    return {"clients": list(names), "head": names[0], "osds": ["nobody"], "mons": ["nobody"], "transport": "kubectl"}
+
+
+@pytest.fixture(scope="module")
+def cluster(namespace: str, tmp_path_factory: pytest.TempPathFactory) -> Dict[str, Any]:
+    """The section of a file whose clients are pods that run."""
+    folder = tmp_path_factory.mktemp("manifest")
+    kubernetes = {"context": Kubernetes.present_context(), "namespace": namespace}
+    section = {"user": "root", **pods(CLIENT, GOING), "iterations": 1, "tmp_dir": FOLDER, "kubernetes": kubernetes}
+    (folder / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
+    apply(folder, "--cpu", "250m", "--memory", "256Mi")
+    kubectl("-n", namespace, "wait", "--for=condition=Ready", "--timeout=300s", f"pod/{CLIENT}", f"pod/{GOING}")
+    return section
+
+
+def apply(folder: Path, *options: str) -> None:
+    """Apply the manifest of the file of a folder, by a process of its own, as its user does."""
+    image = ["--image", os.environ[IMAGE]] if os.environ.get(IMAGE) and "--image" not in options else []
+    with open(folder / "manifest.yaml", "w") as file, pytest.MonkeyPatch.context() as patch:
+        patch.setattr("sys.stdout", file)
+        assert main(["kubernetes", "manifest", str(folder / "my.yaml"), *image, *options]) == 0
+    kubectl("apply", "-f", str(folder / "manifest.yaml"))
+
+
+@pytest.fixture(params=["true", "false"], ids=["websocket", "spdy"])
+def remote(request: pytest.FixtureRequest, cluster: Dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Remote:
+    """A remote whose kubectl speaks one of its two protocols."""
+    monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", request.param)
+    return Remote.from_host(cluster, {})
+
+
+def test_output_errors_and_status_come_apart(remote: Remote) -> None:
+    for status in (0, 1, 3, 126):
+        result = remote.run([CLIENT], f"tty; echo err >&2; exit {status}", check=False)[CLIENT]
+        assert (result.stdout, result.stderr, result.status) == ("not a tty\n", "err\n", status)
+    for name, status in (("INT", 130), ("KILL", 137), ("TERM", 143)):
+        assert remote.run([CLIENT], f"kill -{name} $$", check=False)[CLIENT].status == status
+    assert remote.run([CLIENT], "sleep 1000", timeout=1.0, check=False)[CLIENT].status == 124
+
+
+def test_files_go_and_come_back(remote: Remote, tmp_path: Path) -> None:
+    run_dir, content = f"{FOLDER}/{secrets.token_hex(4)}", os.urandom(20_000_000)
+    remote.put({CLIENT: {f"{run_dir}/a/b": content, f"{run_dir}/a/c": b"#!/bin/sh\necho runs\n"}}, mode=0o700)
+    assert remote.run([CLIENT], f"{run_dir}/a/c")[CLIENT].stdout == "runs\n"
+    remote.fetch([CLIENT], f"{run_dir}/a", tmp_path)
+    assert (tmp_path / CLIENT / "b").read_bytes() == content
+
+
+def test_a_run_accepts_the_folder_of_a_pod(remote: Remote) -> None:
+    assert remote.run([CLIENT], make_own(f"{FOLDER}/00000000/{secrets.token_hex(4)}"))[CLIENT].status == 0
+
+
+def test_streams_and_clocks(remote: Remote) -> None:
+    stream = remote.stream([CLIENT], "echo one; read x; echo got $x; echo why >&2; exit 3")
+    try:
+        lines = stream.lines(LIMIT)
+        assert next(lines) == (CLIENT, "one")
+        stream.send("two\n")
+        assert list(lines) == [(CLIENT, "got two")] and stream.messages == ["why"]
+    finally:
+        stream.close()
+    assert offsets(remote, [CLIENT])[CLIENT].error < LIMIT
+
+
+def test_keys_and_rights(cluster: Dict[str, Any], namespace: str) -> None:
+    create({"kind": "Secret", "metadata": {"name": "keys", "namespace": namespace}, "data": {"AccessKey": "QQ=="}})
+    assert Kubernetes(cluster["kubernetes"]).secret("keys", "AccessKey") == "A"
+    account = f"--as=system:serviceaccount:{namespace}:cbt-plugins"
+    words = ["kubectl", "-n", namespace, account, "auth", "can-i"]
+    answers: List[str] = []
+    for question in (["get", "secret/keys"], ["get", "secrets"], ["create", "pods", "--subresource=exec"]):
+        done = subprocess.run([*words, *question], capture_output=True, text=True, timeout=60)
+        answers.append(done.stdout.strip())
+    assert answers == ["yes", "no", "yes"]
+    with pytest.raises(KubernetesError, match=r'secrets? "absent" not found'):
+        Kubernetes(cluster["kubernetes"]).secret("absent", "AccessKey")
+
+
+def test_an_image_that_cannot_be_pulled_is_named(cluster: Dict[str, Any], namespace: str, tmp_path: Path) -> None:
+    section = {**cluster, **pods(ABSENT)}
+    (tmp_path / "my.yaml").write_text(yaml.safe_dump({"cluster": section, "benchmarks": SECTION}))
+    apply(tmp_path, "--image", "localhost/cbt-plugins/absent:0", "--cpu", "100m", "--memory", "64Mi")
+    path = "{.status.initContainerStatuses[0].state.waiting.reason}"
+    pulled = f"--for=jsonpath={path}=ImagePullBackOff"
+    kubectl("-n", namespace, "wait", pulled, "--timeout=300s", f"pod/{ABSENT}")
+    with pytest.raises(RemoteError) as raised:
+        Remote.from_host(section, {}).run([ABSENT], "true")
+    assert re.search(rf"of pod {ABSENT} waits: (ErrImagePull|ImagePullBackOff): ", str(raised.value))
+
+
+def test_a_pod_that_goes_is_a_lost_connection(cluster: Dict[str, Any], namespace: str) -> None:
+    remote = Remote.from_host(cluster, {})
+    stream = remote.stream([GOING], "echo up; exec sleep 1000")
+    try:
+        lines = stream.lines(LIMIT)
+        assert next(lines) == (GOING, "up")
+        kubectl("-n", namespace, "delete", "pod", GOING, "--grace-period=1")
+        assert list(lines) == []
+    finally:
+        stream.close()
+    result = remote.run([GOING], "true", check=False)[GOING]
+    assert result.status == 255 and f'pods "{GOING}" not found' in result.stderr
