@@ -32,8 +32,12 @@ class RookLab:
         self.api = KubeApi()
         self._lines: Dict[str, List[str]] = {}
         osds = {f"osd.{osd}": node.name for node in lab.nodes.values() for osd in node.osds}
-        rgws = {f"rgw.{node.name}": node.name for node in lab.nodes.values() if node.rgw}
-        self.daemons = {"mon.node0": "node0", "mgr.node0": "node0", **osds, **rgws}
+        self.daemons = dict(osds)
+        for role in ("mon", "mgr", "rgw"):
+            names = [node.name for node in lab.nodes.values() if getattr(node, role)]
+            self.daemons.update({f"{role}.{name}": name for name in names})
+        for node in lab.nodes.values():
+            self.api.put("nodes", node.name, spec={})
         operator = Workload(list)
         self.api.deployment("rook-ceph-operator", operator, "node0", app="rook-ceph-operator")
         self.api.deployment("rook-ceph-tools", self._workload("node0"), "node0", app="rook-ceph-tools")
@@ -98,6 +102,7 @@ class RookLab:
     def cluster(self, **kubernetes: Any) -> Dict[str, Any]:
         """The section `cluster:` of a file."""
         osds = [node.name for node in self.lab.nodes.values() if node.osds]
+        mons = [node.name for node in self.lab.nodes.values() if node.mon]
         rgws = [node.name for node in self.lab.nodes.values() if node.rgw]
         osd_pods = {osd: f"osd-{osd}" for node in self.lab.nodes.values() for osd in node.osds}
         pods = {
@@ -113,7 +118,7 @@ class RookLab:
             "head": "toolbox",
             "clients": ["client1", "client2"],
             "osds": osds,
-            "mons": ["node0"],
+            "mons": mons,
             "rgws": rgws,
             "watched": list(osd_pods.values()),
             "use_existing": True,

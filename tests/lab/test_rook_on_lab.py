@@ -5,20 +5,26 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Dict, Iterator
+from typing import Any, Callable, Dict, Iterator, List, Tuple
 
+import leading
 import pytest
 import yaml
 from cluster_state import clean, facts, moving
 from cycles import Cycle
+from faulty import Faulty
 from kube_rights import granted, user_of
 from rook_lab import SECRET, RookLab
-from running_lab import PROJECT, RunningLab
+from running_lab import PROJECT, RunningLab, need_machine
+from test_daemon_faults import answering, held, inject, state
 from test_osdfailure import failure, happened
 from waiting import wait_for
+
+from cbt_plugins.tools.lab import Lab, Topology
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -140,3 +146,138 @@ def test_a_run_as_the_account_of_the_manifest(rook: RookLab, tmp_path: Path) -> 
     asked = {right[1:4] for right in rook.api.used if right.user == account}
     unused = {right[1:4] for right in granted(rook.api.objects, account)} - asked
     assert unused <= {(rook.api.namespace, "get", "pods/exec")}  # of kubectl before 1.31
+
+
+@pytest.fixture(scope="module")
+def quorum(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningLab]:
+    """A lab with a quorum of ceph-mons, and a standby ceph-mgr."""
+    need_machine()
+    made = Lab(tmp_path_factory.mktemp("lab"), say=lambda text: None)
+    try:
+        bind = (str(tmp_path_factory.getbasetemp()),)
+        made.up(Topology(osds_per_node=1, mons=3, mgrs=2, out_interval=600, bind=bind), detach=False)
+        yield RunningLab(made, [])
+    finally:
+        made.down(wipe=True)
+
+
+class PodFaults(Faulty):
+    """Runs with faults that this machine leads: it reaches the cluster by kubectl alone."""
+
+    def __init__(self, rook: RookLab, base: Path) -> None:
+        super().__init__(rook.lab, base)
+        self.rook = rook
+        self._running: List[subprocess.Popen[str]] = []
+
+    def start(self, folder: Path, statements: str) -> subprocess.Popen[str]:
+        argv = [sys.executable, leading.__file__, statements, json.dumps(self.rook.cluster()), str(folder), "{}"]
+        environment = {**os.environ, "PYTHONPATH": str(PROJECT)}
+        self._running.append(subprocess.Popen(argv, stdout=subprocess.PIPE, text=True, env=environment))
+        return self._running[-1]
+
+    def undo(self, folder: Path, *words: str) -> subprocess.CompletedProcess[str]:
+        argv = [sys.executable, "-m", "cbt_plugins.tools", "undo", *words, str(folder)]
+        return subprocess.run(argv, capture_output=True, text=True, cwd=PROJECT, timeout=1200)
+
+    def undo_all(self) -> None:
+        for running in self._running:
+            with running:
+                running.kill()
+        for journal in self._base.glob("run*/undo.jsonl"):
+            self.undo(journal.parent)
+
+    def active_mgr(self) -> str:
+        return str(self.ceph("mgr stat")["active_name"])
+
+    def as_found(self) -> Dict[str, Any]:
+        """Return all that a fault may change, of Ceph and of Kubernetes; which ceph-mgr is active may change."""
+        with self.rook.api.lock:
+            nodes = self.rook.api.objects["nodes"].items()
+            cordoned = [name for (_, name), node in nodes if node["spec"].get("unschedulable")]
+        daemons = {daemon: self.rook.runs(daemon) for daemon in self.rook.daemons}
+        operator = len(self.rook.api.pods_of("rook-ceph-operator"))
+        kubernetes = {"deployments": self.rook.deployments(), "cordoned": cordoned, "operator": operator}
+        return {**state(self), **kubernetes, "daemons": daemons}
+
+
+@pytest.fixture
+def pods(quorum: RunningLab, tmp_path: Path) -> Iterator[PodFaults]:
+    if not shutil.which("kubectl"):
+        pytest.skip("kubectl is not installed")
+    rook = RookLab(quorum, tmp_path)
+    faults = PodFaults(rook, tmp_path)
+    try:
+        faults.clean()
+        yield faults
+    finally:
+        faults.undo_all()
+        rook.close()
+
+
+def scaled(pods: PodFaults, daemon: str, seen: Callable[[], bool]) -> Tuple[str, Callable[[], bool]]:
+    """Return the fault that stops a daemon, and what tells that it is in force. `seen`: whether the cluster sees it."""
+    deployment = f"rook-ceph-{daemon.replace('.', '-')}"
+
+    def in_force() -> bool:
+        replicas = {pods.rook.api.replicas(name) for name in (deployment, "rook-ceph-operator")}
+        return replicas == {0} and not pods.rook.runs(daemon) and seen()
+
+    return inject("stop", daemon), in_force
+
+
+def mon_stop(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
+    return scaled(pods, "mon.node2", lambda: "node2" not in pods.ceph("quorum_status")["quorum_names"])
+
+
+def mgr_stop(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
+    first = pods.active_mgr()
+    return scaled(pods, f"mgr.{first}", lambda: pods.active_mgr() != first)
+
+
+def rgw_stop(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
+    return scaled(pods, "rgw.rgw1", lambda: answering(pods) == ["rgw2"])
+
+
+def pod_deletion(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
+    """Kubernetes makes another pod at once, and the operator stays."""
+    before = pods.rook.api.pods_of("rook-ceph-osd-3")
+
+    def another() -> bool:
+        now = pods.rook.api.pods_of("rook-ceph-osd-3")
+        return len(now) == 1 and now != before and pods.rook.runs("osd.3")
+
+    return inject("delete_pod", "osd.3"), another
+
+
+def drain(pods: PodFaults) -> Tuple[str, Callable[[], bool]]:
+    def drained() -> bool:
+        with pods.rook.api.lock:
+            cordoned = pods.rook.api.objects["nodes"]["", "node4"]["spec"].get("unschedulable")
+        return bool(cordoned) and not pods.rook.runs("osd.3") and not pods.osd(3)["up"]
+
+    return inject("node_drain", "node4"), drained
+
+
+FAULTS: Dict[str, Callable[[PodFaults], Tuple[str, Callable[[], bool]]]] = {
+    "stop of a mon": mon_stop,
+    "stop of the active mgr": mgr_stop,
+    "stop of an RGW": rgw_stop,
+    "delete_pod": pod_deletion,
+    "node_drain": drain,
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_undone_after_a_kill(pods: PodFaults, name: str) -> None:
+    """Seen from outside while the run is dead: nothing but `cbt-tools undo` puts the cluster back."""
+    before, folder = pods.as_found(), pods.folder()
+    statement, in_force = FAULTS[name](pods)
+    assert not in_force()
+    running = held(pods, statement, folder)
+    wait_for(in_force, f"the effect of {name}", 60.0)
+    running.kill()
+    assert running.wait(60) == -signal.SIGKILL and in_force()
+    done = pods.undo(folder)
+    assert done.returncode == 0, done.stderr
+    wait_for(lambda: pods.as_found() == before, f"all as before {name}", moving=pods.as_found)
+    pods.clean()
