@@ -181,6 +181,7 @@ class Fault:
     seed: int = 1
     options: Mapping[str, object] = field(default_factory=dict)  # of its kind
     accept: Tuple[str, ...] = ()  # safety rules that it may break
+    min_in: float = 0.0  # share of all OSDs that must stay in; no `accept` changes that
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Optional, Sequence, Set, Tuple, Union
 
@@ -279,10 +280,11 @@ class FaultsInForce:
             at = event.at * scale
             if event.fault:
                 self._inject(event.fault)
+                min_in = (event.thrash.min_in if event.thrash else None) or 0.0
                 planned_events.append(
                     plan.Event(
                         at,
-                        event.fault.planned(),
+                        replace(event.fault.planned(), min_in=min_in),
                         after_clean=event.wait is not None,
                         optional=event.thrash is not None,
                     )

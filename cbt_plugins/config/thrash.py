@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import random
-from typing import Annotated, Any, Dict, Iterator, List, Tuple
+from typing import Annotated, Any, Dict, Iterator, List, Optional, Tuple
 
 from pydantic import AfterValidator, Field, field_validator, model_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config.fault import AnyFaultSection, FaultSection, kind_class, usable_label
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, validate
-from cbt_plugins.config.units import Duration, format_duration
+from cbt_plugins.config.units import Duration, Percent, format_duration, share_within
 
 #: a fault is in force for so many times `every`: two are in force at once now and then
 _SHORTEST, _LONGEST = 0.4, 1.6
@@ -36,6 +36,11 @@ class ThrashSection(Strict):
         description="Kinds to draw from, with their default options: `stop` on an OSD, `stop rgw` on a gateway.",
     )
     accept: List[str] = Field([], description="Safety rules that the faults may break.")
+    min_in: Optional[Annotated[Percent, share_within(0.01, 0.99)]] = Field(
+        None,
+        description="Share of all OSDs that stays in: skip a fault that would leave fewer. OSDs that are down count as "
+        "out. `accept` does not change this.",
+    )
 
     @field_validator("accept")
     @classmethod

@@ -98,16 +98,21 @@ class Preparer:
             raise FaultError(f"{fault.label}: {key}: {text}")
         scene = Scene(self._ceph, facts, self._nodes, name, self._limits)
         steps, taken = tuple(kind.steps(scene, targets)), kind.blast_radius(scene, targets)
-        return Prepared(fault, kind, targets, steps, taken, self.assess(taken, held, facts)[0])
+        assessment, _ = self.assess(taken, held, fault.min_in, facts)
+        return Prepared(fault, kind, targets, steps, taken, assessment)
 
     def assess(
         self,
         taken: BlastRadius,
         held: Sequence[OpenFault],
+        min_in: float = 0.0,
         facts: Optional[Facts] = None,
         extra_questions: Sequence[str] = (),
     ) -> Tuple[Assessment, Facts]:
-        """Judge a fault by given facts, or by new facts, which include the replies to the `extra_questions`."""
+        """Judge a fault by given facts, or by new facts, which include the replies to the `extra_questions`.
+
+        `min_in`: share of all OSDs that must stay in.
+        """
         question_by_name = questions(taken, held)
         alone = list(question_by_name.values())
         if facts is None:
@@ -117,7 +122,7 @@ class Preparer:
         answers = {name: replies.answers[question] for name, question in question_by_name.items()}
         by_name = taken.nodes or any(name.type in ("rgw", "mon") for name in taken.daemons)
         roles = self._called if by_name else self._roles
-        return assess(facts, taken, Surroundings(roles, held, self._flags, **answers)), facts
+        return assess(facts, taken, Surroundings(roles, held, self._flags, **answers, min_in=min_in)), facts
 
     @cached_property
     def _called(self) -> Roles:

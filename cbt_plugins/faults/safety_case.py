@@ -89,6 +89,7 @@ class Surroundings:
     flags: Collection[str] = ()  # flags that the run itself sets
     ok_to_stop: Optional[Reply] = None  # None: not asked
     safe_to_destroy: Optional[Reply] = None  # OSDs to be destroyed must be safe to destroy
+    min_in: float = 0.0  # share of all OSDs that must stay in
 
 
 @dataclass(frozen=True)

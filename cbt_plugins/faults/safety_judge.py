@@ -14,7 +14,7 @@ from cbt_plugins.faults.safety_case import OpenFault
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
-from cbt_plugins.plan import Fault
+from cbt_plugins.plan import SAFETY_RULES, Fault
 from cbt_plugins.wait import Clock, wait_until
 
 
@@ -77,11 +77,10 @@ class Judge:
             clock=self._clock,
         )
         if prepared.refused:
-            raise FaultError(
-                f"{fault.label}: refused. "
-                + " | ".join(map(str, prepared.refused))
-                + f" (accept: [{', '.join(dict.fromkeys(f.rule for f in prepared.refused))}] on the fault overrides)"
-            )
+            refused = " | ".join(map(str, prepared.refused))
+            rules = dict.fromkeys(finding.rule for finding in prepared.refused if finding.rule in SAFETY_RULES)
+            hint = f" (accept: [{', '.join(rules)}] on the fault overrides)" if rules else ""
+            raise FaultError(f"{fault.label}: refused. {refused}{hint}")
         return prepared
 
     def remember(self, prepared: Prepared) -> None:
@@ -90,6 +89,7 @@ class Judge:
 
     def _judged_again(self, prepared: Prepared) -> Prepared:
         """Judge a fault by the present cluster. Raises FaultError when the run has lost the lock of the cluster."""
-        assessment, facts = self._preparer.assess(prepared.taken, self._held(), extra_questions=(QUESTION,))
+        taken, min_in = prepared.taken, prepared.fault.min_in
+        assessment, facts = self._preparer.assess(taken, self._held(), min_in, extra_questions=(QUESTION,))
         self._lock.check(facts.answers[QUESTION])
         return replace(prepared, assessment=assessment)

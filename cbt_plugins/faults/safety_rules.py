@@ -36,6 +36,8 @@ QUIETING: Mapping[str, str] = {
     "nobackfill": "nothing is backfilled",
     "norebalance": "misplaced objects stay where they are",
 }
+#: the rule of `thrash: min_in`, which is no word of `accept:`
+MIN_IN = "thrash min_in"
 #: rules that use PG states of the manager
 OF_STATES = ("clean", "inactive", "data", "ok-to-stop", "safe-to-destroy")
 #: CRUSH types of a new cluster, for types without an item in the tree
@@ -81,7 +83,7 @@ class Assessment:
 def assess(facts: Facts, taken: BlastRadius, around: Surroundings) -> Assessment:
     """Judge a fault by all safety rules."""
     case = FaultCase(facts, taken, around, {})
-    findings = [finding for rule in RULES.values() for finding in rule(case)]
+    findings = [finding for rule in (*RULES.values(), _too_few_in) for finding in rule(case)]
     warnings = [text for look in _WARNINGS for text in look(case)]
     return Assessment(tuple(findings), case.numbers, tuple(warnings), transient(_states(facts)))
 
@@ -265,6 +267,15 @@ def _min_in(case: FaultCase) -> Iterator[Finding]:
             f"mons mark no OSD out when only {now} of {len(osds)} are in (mon_osd_min_in_ratio {ratio:g})",
             {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
         )
+
+
+def _too_few_in(case: FaultCase) -> Iterator[Finding]:
+    """Find too few OSDs that would be in, by `min_in` of the fault. OSDs that are down count as out."""
+    inside = {osd for osd, entry in case.facts.osds.items() if entry["in"]} - case.out
+    left, total = len(inside - case.gone), len(case.facts.osds)
+    if inside.intersection(case.taken.osds) and left < case.around.min_in * total:
+        text = f"{left} of {total} OSDs ({percent(left / total)}) would be in and up"
+        yield Finding(MIN_IN, f"{text}; min_in is {percent(case.around.min_in)}", {"in": left, "osds": total})
 
 
 def _capacity(case: FaultCase) -> Iterator[Finding]:

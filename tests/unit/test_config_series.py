@@ -116,9 +116,18 @@ def test_a_thrash_draws_the_daemons_of_a_type() -> None:
     }
 
 
+def test_each_fault_of_a_thrash_keeps_a_share_of_the_osds_in() -> None:
+    assert {event.inject.min_in for event in thrash(min_in="60%") if event.inject} == {0.6}
+    assert {event.inject.min_in for event in thrash() if event.inject} == {0.0}
+    (single, _) = warp(FILL, hybrid(series(every="60s", times=2))).phases[1].events[:2]
+    assert single.inject and single.inject.min_in == 0.0
+
+
 @pytest.mark.parametrize(
     ("keys", "says"),
     [
+        ({"min_in": "100%"}, "min_in: must be 1% to 99%"),
+        ({"min_in": 0.6}, "min_in: 0.6: percent[?] write 0.6%"),
         ({"kinds": ["failover rgw"]}, "failover rgw: failover hits mgr or mon daemons"),
         ({"kinds": ["stop rgv"]}, "stop rgv: "),
         ({"kinds": ["stop", "stopp"]}, "unknown kind of fault 'stopp'"),

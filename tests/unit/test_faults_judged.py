@@ -112,6 +112,24 @@ def test_the_machines_of_the_run_itself(tmp_path: Path, world: Connections, monk
         made.ready(cut(made, node, name))
 
 
+def test_a_share_of_the_osds_stays_in_whatever_a_fault_accepts(tmp_path: Path, world: Connections) -> None:
+    made = begun(tmp_path, world)
+    random = [Fault(f"thrash-{n}", "out", (f"osd.{n}",), accept=ANYTHING, min_in=0.75) for n in range(2)]
+    second = made.prepare(random[1])
+    made.inject(random[0])  # 3 of 4 are 75 %
+    with pytest.raises(FaultError) as raised:
+        made.ready(random[1])
+    says = "thrash min_in: 2 of 4 OSDs (50.0 %) would be in and up; min_in is 75.0 %"
+    assert str(raised.value) == f"thrash-1: refused. {says}"
+    with pytest.raises(FaultError, match=r"refused\. thrash min_in"):
+        made.ready(second)
+    made.ready(replace(random[1], min_in=0.5))
+    made.ready(replace(second, taken=BlastRadius()))  # a fault that takes no OSD
+    made.undo(["thrash-0"])
+    world.state["osds"]["3"]["up"] = 0
+    assert f"refused by safety rule {says}" in "\n".join(made.prepare(random[1]).lines())
+
+
 def test_what_was_only_warned_of_is_in_the_events(tmp_path: Path, world: Connections) -> None:
     world.state["flags"].append("norecover")
     events: List[Tuple[str, Mapping[str, Any]]] = []
