@@ -218,6 +218,7 @@ class Event:
     undo: Tuple[str, ...] = ()  # labels of faults and commands of this or an earlier phase
     mark: str = ""  # name of the part of the phase that begins here, for the report
     after_clean: bool = False  # a fault that waits until the rule `clean` holds; what follows is later by as much
+    at_most: Optional[float] = None  # seconds of that wait, after which the phase has failed; None: no limit
     optional: bool = False  # a fault that is skipped, with its undo, when it is refused
 
 

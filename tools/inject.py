@@ -25,6 +25,7 @@ from cbt_plugins.config.fault_spans import event_text
 from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, Prepared
 from cbt_plugins.formatting import several
+from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.plan import Event, Settings
 from cbt_plugins.run.event_schedule import EventSchedule
@@ -64,9 +65,9 @@ def run(args: argparse.Namespace) -> int:
     """Return 0: all was injected and undone; 1: an error occurred, or a change is open; 2: an error in a file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
-        events, settings = load_fault_file(args.file)
         document: Dict[str, Any] = yaml.safe_load(args.cluster.read_text(encoding="utf-8")) or {}
         cluster, common = document["cluster"], document.get("common") or {}
+        events, settings = load_fault_file(args.file, over=nodes_of(cluster, "osds"))
     except ConfigError as error:
         raise CommandError(f"{several(len(error.errors), 'error')}; nothing was injected\n{error}") from error
     except (OSError, KeyError, yaml.YAMLError) as error:

@@ -24,6 +24,7 @@ from cbt_plugins.config.cluster import Node
 from cbt_plugins.config.errors import ConfigError, did_you_mean
 from cbt_plugins.config.fault import FaultSection, usable_label
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one, validate
+from cbt_plugins.config.rolling import OVER, SCHEMA, Rolling, RollingSection, errors_over_nodes, with_nodes
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.shell_values import check_no_password
 from cbt_plugins.config.thrash import ThrashSection
@@ -148,7 +149,7 @@ class UpgradeSection(Strict):
 class EventSection(Strict):
     """Something that happens at its time: exactly one of fault, thrash, run, upgrade, undo, mark."""
 
-    model_config = ConfigDict(json_schema_extra=exactly_one(_EVENT_KEYS))
+    model_config = ConfigDict(json_schema_extra={**exactly_one(_EVENT_KEYS), **SCHEMA})
 
     at: Moment = Field(description="After the load began, ramp and warm-up included; scaled.")
     fault: Optional[FaultSection] = Field(None, description="Inject a fault.")
@@ -166,8 +167,10 @@ class EventSection(Strict):
     lasts: Optional[Duration] = Field(
         None, description="With `every`: how long the fault is in force each time; scaled. Default: half of `every`."
     )
-    rolling: bool = Field(
-        False, description="With `every`, instead of `times`: one of the named targets after the other."
+    rolling: Rolling = Field(
+        False,
+        description="`true`, with `every` instead of `times`: one of the named targets after the other. Mapping, with "
+        "`lasts`: one OSD node after the other.",
     )
     wait: Optional[Literal["clean"]] = Field(
         None, description="With `every`: each time wait for the rule `clean`; all that follows is later by as much."
@@ -180,6 +183,11 @@ class EventSection(Strict):
             raise ValueError("must be text of one line, without control characters")
         return mark
 
+    @model_validator(mode="before")
+    @classmethod
+    def _name_nodes(cls, event: Any, info: ValidationInfo) -> Any:
+        return with_nodes(event, info.context)
+
     @model_validator(mode="after")
     def _check_section(self) -> EventSection:
         only_one(self, _EVENT_KEYS)
@@ -190,7 +198,9 @@ class EventSection(Strict):
 
     def _series_errors(self) -> Iterator[FieldError]:
         of_series = [key for key in ("every", "times", "lasts", "rolling", "wait") if key in self.model_fields_set]
-        if of_series and (self.every is None or self.fault is None):
+        if isinstance(self.rolling, RollingSection) and self.fault:
+            yield from errors_over_nodes(self.fault, {key: getattr(self, key) for key in of_series})
+        elif of_series and (self.every is None or self.fault is None):
             yield FieldError((of_series[0],), "is for a series: it needs fault and every", of_key=True)
         elif self.every is not None and self.fault is not None:
             if self.rolling == (self.times is not None):
@@ -214,17 +224,19 @@ class EventSection(Strict):
                 yield EventSection.model_construct(at=at, fault=fault, thrash=self.thrash)
                 yield EventSection.model_construct(at=until, undo=[fault.label])
             return
-        if self.every is None or self.fault is None:
+        every = self.lasts if isinstance(self.rolling, RollingSection) else self.every
+        if every is None or self.fault is None:
             yield self
             return
-        lasts, fault = self.lasts or self.every / 2, self.fault
+        lasts, fault = self.lasts or every / 2, self.fault
         number = len(fault.targets) if self.rolling else self.times or 0
         for index in range(number):
-            at, label = self.at + index * self.every, f"{fault.label}-{index + 1}"
+            at, label = self.at + index * every, f"{fault.label}-{index + 1}"
             target = {fault.named: getattr(fault, fault.named)[index : index + 1]} if self.rolling else {}
             single = fault.model_copy(update={"label": label, **target})
-            yield EventSection.model_construct(at=at, fault=single, wait=self.wait)
-            yield EventSection.model_construct(at=at + lasts, undo=[label])
+            yield EventSection.model_construct(at=at, fault=single, wait=self.wait, rolling=self.rolling)
+            until = self.at + (index + 1) * every if lasts == every else at + lasts  # not after the next fault's time
+            yield EventSection.model_construct(at=until, undo=[label])
 
 
 def in_order(events: Sequence[EventSection]) -> List[Tuple[int, EventSection]]:
@@ -281,11 +293,13 @@ class FaultsInForce:
             if event.fault:
                 self._inject(event.fault)
                 min_in = (event.thrash.min_in if event.thrash else None) or 0.0
+                rolling = event.rolling if isinstance(event.rolling, RollingSection) else None
                 planned_events.append(
                     plan.Event(
                         at,
                         replace(event.fault.planned(), min_in=min_in),
-                        after_clean=event.wait is not None,
+                        after_clean=bool(event.wait or rolling),
+                        at_most=rolling.at_most if rolling else None,
                         optional=event.thrash is not None,
                     )
                 )
@@ -431,19 +445,20 @@ def events_of(path: str, osds: Optional[Sequence[str]] = None) -> Sequence[Event
 
 
 def load_fault_file(
-    file: Union[str, Path, YamlSource], osds: Optional[Sequence[str]] = None
+    file: Union[str, Path, YamlSource], osds: Optional[Sequence[str]] = None, over: Sequence[str] = ()
 ) -> Tuple[Tuple[plan.Event, ...], plan.Settings]:
     """Return the events, in seconds after the start, and the settings; raises ConfigError with every error.
 
     `osds` are the nodes that the file may name, as `cluster: {osds: [...]}` has them; without them it may name any.
+    `over` are the nodes of `rolling: {over: osd_nodes}`, by default the `osds`.
     """
-    model = _model(file if isinstance(file, YamlSource) else read(Path(file)), osds)
+    model = _model(file if isinstance(file, YamlSource) else read(Path(file)), osds, over)
     return FaultsInForce().to_plan(model.events), model.settings.to_plan()
 
 
-def _model(source: YamlSource, osds: Optional[Sequence[str]]) -> FaultFileSection:
+def _model(source: YamlSource, osds: Optional[Sequence[str]], over: Sequence[str] = ()) -> FaultFileSection:
     data: Any = source.data
-    model, errors = validate(FaultFileSection, data, {"osds": osds})
+    model, errors = validate(FaultFileSection, data, {"osds": osds, OVER: over})
     all_errors = [*source.duplicates, *(source.error_at(path, text, of_key) for path, text, of_key in errors)]
     if all_errors or model is None:
         raise ConfigError(all_errors)

@@ -31,7 +31,7 @@ _MANY = 1000
 _LABEL = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]*[A-Za-z0-9])?")
 #: of undo:, and of what a run writes down under these labels itself
 _RESERVED = ("all", SETTINGS, RECOVERY)
-_TARGETS = ("nodes", "osds", "daemons", "crush", "crush_type", "osd_nodes", "osd_number", "daemon_number")
+TARGETS = ("nodes", "osds", "daemons", "crush", "crush_type", "osd_nodes", "osd_number", "daemon_number")
 #: targets that are chosen on the cluster: by their number, or by a type of CRUSH bucket
 _CHOSEN = ("crush_type", "osd_nodes", "osd_number", "daemon_number")
 
@@ -195,7 +195,7 @@ def usable_nodes(nodes: Optional[Sequence[str]], info: ValidationInfo) -> Option
 class TargetedFaultSection(AnyFaultSection):
     """A fault without a label; exactly one key says what it hits."""
 
-    model_config = ConfigDict(json_schema_extra=exactly_one(_TARGETS))
+    model_config = ConfigDict(json_schema_extra=exactly_one(TARGETS))
 
     daemon_type: Optional[Literal["osd", "mon", "mgr", "mds", "rgw"]] = Field(
         None, description="Type of the daemons of `nodes` or `daemon_number`. Default: the kind's first."
@@ -228,7 +228,7 @@ class TargetedFaultSection(AnyFaultSection):
 
     @model_validator(mode="after")
     def _check_section(self, info: ValidationInfo) -> TargetedFaultSection:
-        given = only_one(self, _TARGETS)
+        given = only_one(self, TARGETS)
         raise_for_targets(self, given, self.targets)
         self._check_type(given)
         raise_for_number(self.osd_nodes, "osd_nodes", info)
@@ -270,6 +270,8 @@ class TargetedFaultSection(AnyFaultSection):
 
 class FaultSection(TargetedFaultSection):
     """A fault that is injected and undone; exactly one key says what it hits."""
+
+    model_config = ConfigDict(json_schema_extra={})  # an event may have its targets elsewhere: config.rolling
 
     label: str = Field(description="Name for `undo:` and the report; unique.")
 

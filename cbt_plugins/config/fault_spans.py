@@ -78,6 +78,7 @@ def event_text(event: Event) -> str:
     if event.inject:
         accept = f"; may break {', '.join(event.inject.accept)}" if event.inject.accept else ""
         at += " or when the cluster is clean" if event.after_clean else ""
+        at += f" ({format_duration(event.at_most)} more at most)" if event.at_most else ""
         at += ", unless a rule refuses it" if event.optional else ""
         return f"{at}: fault {event.inject.label}: {event.inject.kind} {targets_text(event.inject)}{accept}"
     if event.run:

@@ -24,6 +24,8 @@ AHEAD = 20.0
 AGAIN = 3.0
 #: seconds after which a fault that the rules refuse is asked for once more
 ONCE_MORE = 5.0
+#: seconds after an undo for which PG statistics may be older than the undo: two periods of the mgr (5 s each) and more
+STALE = 13.0
 #: the second check of a fault may take so many times as long as the first one did
 _SLOWER = 1.5
 #: share of its planned time by which a fault may last longer or shorter
@@ -54,6 +56,7 @@ class EventSchedule:
         self._thread: Optional[threading.Thread] = None
         self.prepared: Optional[Prepared] = None  # the next fault, when it was checked
         self.longest_check = 0.0  # seconds
+        self._undone = -math.inf  # when the last undo of this schedule ended
         self._waited = 0.0  # seconds, for a clean cluster, or for a late fault that lasts as long as planned
         self._keeps_length = False  # a fault that begins late is undone as much later
         self._skipped: Set[str] = set()  # labels of faults that were refused, and that may be
@@ -182,7 +185,7 @@ class EventSchedule:
             at = begun + event.at + self._waited
             try:
                 if event.inject is not None and event.after_clean:
-                    if not self._await_clean(event.inject, at):
+                    if not self._await_clean(event.inject, at, event.at_most):
                         return
                     at = begun + event.at + self._waited
                 if event.inject is not None and not self._look(event.inject, at, event.optional):
@@ -198,16 +201,25 @@ class EventSchedule:
                 return
             self.done += 1
 
-    def _await_clean(self, fault: Fault, at: float) -> bool:
-        """Wait until the rule `clean` does not refuse the fault, and check it; False when the schedule is closed."""
+    def _await_clean(self, fault: Fault, at: float, at_most: Optional[float]) -> bool:
+        """Wait until the rule `clean` does not refuse the fault, and check it; False when the schedule is closed.
+
+        PG statistics that are older than the last undo do not count. Raises FaultError after `at_most` seconds.
+        """
         if not self._until(at):
             return False
+        reasons: List[str] = []
 
         def is_over() -> bool:
-            refused = any(finding.rule == "clean" for finding in self._injector.prepare(fault).refused)
-            return not refused or self._ended.is_set()
+            reasons[:] = [str(finding) for finding in self._injector.prepare(fault).refused if finding.rule == "clean"]
+            is_stale = self._now() < self._undone + STALE
+            return self._ended.is_set() or not (reasons or is_stale)
 
-        wait_until(is_over, math.inf, ONCE_MORE, clock=Clock(sleep=self._ended.wait))
+        def too_late(_: bool) -> FaultError:
+            return FaultError(f"{fault.label}: waited {at_most:g} s for active+clean PGs. {'; '.join(reasons)}")
+
+        limit = math.inf if at_most is None else at_most
+        wait_until(is_over, limit, ONCE_MORE, too_late, clock=Clock(sleep=self._ended.wait))
         if self._ended.is_set():
             return False
         self.prepared = self._checked(fault)
@@ -283,6 +295,7 @@ class EventSchedule:
             log.info("%s: undoing %s", self._phase, ", ".join(event.undo))
             self._write("event", phase=self._phase, undo=list(event.undo), late=late)
             left = self._injector.undo(event.undo)
+            self._undone = self._now()
             if left:
                 raise FaultError("; ".join(map(str, left)))
 

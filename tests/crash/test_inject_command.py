@@ -31,9 +31,20 @@ def test_a_load_that_is_over_before_its_faults_had_not_what_it_was_to_have(
     assert world.settle() + world.changes() == []
 
 
-def inject(world: StandIn, folder: Path, events: List[object]) -> subprocess.CompletedProcess[str]:
+def test_a_rolling_fault_goes_over_the_osd_nodes_of_the_cluster_file(tmp_path: Path) -> None:
+    world = StandIn(tmp_path / "w")
+    rolling = {"at": "0s", "lasts": "9s", "rolling": {"over": "osd_nodes"}, "fault": {"label": "f", "kind": "stop"}}
+    done = inject(world, tmp_path, [rolling], "--dry-run")
+    assert done.returncode == 0, done.stderr
+    faults = [line for line in done.stdout.splitlines() if line.startswith("f-")]
+    assert faults == [f"f-{number}: stop {node}" for number, node in enumerate(CLUSTER["osds"], 1)]
+
+
+def inject(
+    world: StandIn, folder: Path, events: List[object], *options: str
+) -> subprocess.CompletedProcess[str]:
     file, cluster = folder / "faults.yaml", folder / "cluster.yaml"
     file.write_text(yaml.safe_dump({"settings": {"flags": ["noout"]}, "events": events}))
     cluster.write_text(yaml.safe_dump({"cluster": CLUSTER}))
-    words = ["--tied", "--cluster", str(cluster), "--archive", str(world.archive)]
+    words = [*options, "--tied", "--cluster", str(cluster), "--archive", str(world.archive)]
     return world.run([sys.executable, "-m", "cbt_plugins.tools", "inject", str(file), *words])

@@ -8,7 +8,7 @@ from __future__ import annotations
 import json
 import shutil
 from pathlib import Path
-from typing import Any, Dict, List, Tuple
+from typing import Any, ClassVar, Dict, List, Tuple
 
 import pytest
 from cluster_state import facts
@@ -27,6 +27,11 @@ EACH = {
     "fault": {"label": "each", "kind": "loss", "nodes": ["node1", "node2", "node3"], "options": {"share": "2%"}},
 }
 
+RESTART = {
+    **{"at": "5s", "lasts": "10s", "rolling": {"over": "osd_nodes", "wait": "clean"}},
+    "fault": {"label": "restart", "kind": "stop", "accept": ["min-in"]},
+}
+
 
 def section(event: Dict[str, Any], duration: str, scale: float = 1.0) -> Dict[str, Any]:
     phases = [{"fill": {"objects": 500}}, {"hybrid": {"duration": duration, "events": [event]}}]
@@ -38,7 +43,8 @@ def told(cycle: Cycle) -> List[Tuple[str, str]]:
     """What was written of the faults of the series, in order: (event, label)."""
     paths = list(cycle.archive.glob("results/*/id-*/events.jsonl"))  # none before the run has begun
     rows = [json.loads(line) for path in paths for line in path.read_text().split("\n")[:-1]]
-    return [(row["event"], row["label"]) for row in rows if str(row.get("label", "")).startswith(("flap-", "each-"))]
+    series = ("flap-", "each-", "restart-")
+    return [(row["event"], row["label"]) for row in rows if str(row.get("label", "")).startswith(series)]
 
 
 def times(label: str) -> List[Tuple[str, str]]:
@@ -75,3 +81,34 @@ def test_a_rolling_loss_takes_one_node_after_the_other(
     assert facts(lab) == before
     for node in ("node1", "node2", "node3"):
         assert lab.exec(node, ["sh", "-c", "nft list ruleset; tc qdisc show dev eth0 | grep htb"]).stdout == ""
+
+
+class OfTwoNodes(Cycle):
+    """Runs on a cluster whose other OSD nodes the file does not name."""
+
+    cluster: ClassVar[Dict[str, Any]] = {**Cycle.cluster, "osds": ["node1", "node2"]}
+
+
+def test_a_rolling_restart_takes_each_osd_node_of_the_file_and_waits_between_them(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    # each wait ends with a judgement of the cluster, which takes half a minute at a load of 27 on two cores
+    cycle = OfTwoNodes(lab, tmp_path, warp=section(RESTART, "5m", scale=min(3.0, max(1.0, busy() / 8))))
+    assert cycle.broken_off(lambda: ("fault-in-effect", "restart-2") in told(cycle), "the second node") != 0
+    first = told(cycle)
+    assert first[:5] == times("restart-1") and ("fault-undo-begin", "restart-2") not in first
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    # the resumed run undoes what the killed one had left, and repeats the phase
+    assert told(cycle)[len(first) :] == [*times("restart-2")[-2:], *times("restart-1"), *times("restart-2")]
+    events = [json.loads(line) for line in next(cycle.folder.glob("events.jsonl")).read_text().splitlines()]
+    injected = [event for event in events if event["event"] == "fault-injected"][-2:]
+    assert [event["targets"] for event in injected] == [["node1"], ["node2"]]
+    undone = [event["t"] for event in events if event["event"] == "fault-undone"][-2]
+    assert injected[1]["t"] - undone >= 13  # the manager's states of PGs are older than the undo until then
+    (line,) = [
+        line for line in json.loads((cycle.folder / "summary.json").read_text())["failure"]["impact"]["episodes"]
+        if line["name"] == "restart-2 failure"
+    ]
+    assert {each["endpoint"] for each in line["endpoints"]} == set(S3["urls"])
+    assert facts(lab) == before and cycle.left() == []

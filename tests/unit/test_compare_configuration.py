@@ -158,6 +158,7 @@ IRRELEVANT = {
     **dict.fromkeys(("Fault.label", "NodeCommand.label", "Upgrade.label", "Event.mark"), "a name in reports"),
     **dict.fromkeys(("Fault.seed", "NodeCommand.node", "NodeCommand.root"), "where, of nodes that are alike"),
     **dict.fromkeys(("Fault.accept", "NodeCommand.timeout", "Upgrade.timeout", "Settings.limits"), "when to give up"),
+    "Event.at_most": "when to give up, which fails the phase",
     "Fault.min_in": "when to skip a fault; what was skipped is an event",
     **dict.fromkeys(("Phase.at_most", "Phase.stalled", "Plan.full_guard"), "when to give up, which is a warning"),
     "Settings.deep_scrub": "after the last phase",

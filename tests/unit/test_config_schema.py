@@ -143,6 +143,10 @@ FILL = {"fill": {"objects": 5, "engine": "cbt-load"}}
 CYCLE = {"phases": [{"fill": {"objects": 5}}, {"hybrid": {"duration": "60s"}, "name": "x"}]}
 
 
+STOP = {"label": "x", "kind": "stop"}
+ROLLING = {"at": "5s", "lasts": "5s", "rolling": {"over": "osd_nodes", "wait": "clean"}, "fault": STOP}
+
+
 def with_event(event: Dict[str, Any]) -> Dict[str, Any]:
     return {"hybrid": {"duration": "60s", "events": [event]}}
 
@@ -184,6 +188,9 @@ def with_event(event: Dict[str, Any]) -> Dict[str, Any]:
         (("benchmarks", "warp", "cycle"), {"phases": [FILL, with_event({"at": "5s", "mark": "x", "undo": "y"})]}),
         (("benchmarks", "warp", "cycle"), {"phases": [FILL, with_event({"at": "5s", "undo": []})]}),
         (("benchmarks", "warp", "cycle"), {"phases": [FILL, with_event({"at": "5s", "fault": {"kind": "stop"}})]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, with_event({**ROLLING, "fault": {**STOP, "osds": [1]}})]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, with_event({**ROLLING, "rolling": {"over": "all"}})]}),
+        (("benchmarks", "warp", "cycle"), {"phases": [FILL, with_event({"at": "5s", "fault": STOP})]}),
         (("benchmarks", "warp", "settings"), {"scrub": "maybe"}),
         (("benchmarks", "warp", "settings"), {"config": {"osd": {"a": []}}}),
         (("benchmarks", "rgwtest", "settings"), {"recovery": "fast"}),
@@ -252,6 +259,7 @@ def test_the_schema_takes_what_cbt_load_takes(validator: Any, tmp_path: Path) ->
 def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_path: Path) -> None:
     fault = {"label": "a", "kind": "network", "osd_nodes": 1, "options": {"method": "nft"}, "accept": ["clean"]}
     events = [{"at": "0s", "fault": fault}, {"at": "5s", "undo": ["a"]}, {"at": "5s", "mark": "x"}]
+    rolling = {"phases": [FILL, {"wait": {"duration": "9m", "events": [ROLLING]}}]}
     file = tmp_path / "faults.yaml"
     file.write_text(yaml.safe_dump({"events": [{"at": "0s", "mark": "x"}]}))
     config = {"osd": {"a": 0.5, "b": True, "c": "x"}}
@@ -276,6 +284,7 @@ def test_the_schema_takes_events_settings_and_osdfailure(validator: Any, tmp_pat
             "wait": {"stalled": "1h"},
         },
     }
+    data["benchmarks"]["warp"]["cycle"] = [data["benchmarks"]["warp"]["cycle"], rolling]
     data["monitoring_profiles"] = {"recovery": {"interval": 0.5, "librados": False}, "faults": {"file": str(file)}}
     assert [error.message for error in validator.iter_errors(data)] == []
     file = tmp_path / "f.yaml"

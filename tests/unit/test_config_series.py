@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
 from event_plans import FILL, hybrid, warp
 
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.events import load_fault_file
+from cbt_plugins.config.fault_spans import event_text
 
 BOTH = {"label": "f", "kind": "stop", "nodes": ["node1", "node2"]}
 
@@ -46,6 +49,63 @@ def test_a_rolling_series_takes_one_target_after_the_other() -> None:
 def test_each_fault_of_a_series_may_wait_until_the_cluster_is_clean() -> None:
     planned = warp(FILL, hybrid(series(every="60s", times=2, wait="clean"))).phases[1].events
     assert [event.after_clean for event in planned] == [True, False, True, False]
+
+
+def rolling(**keys: Any) -> Dict[str, Any]:
+    over = {"over": "osd_nodes", "wait": "clean"}
+    return {"at": "60s", "lasts": "20s", "rolling": over, "fault": {"label": "f", "kind": "stop"}, **keys}
+
+
+def test_a_rolling_fault_goes_over_all_osd_nodes_and_waits_between_them() -> None:
+    """The undo on a node comes before the fault on the next node, which has the same time."""
+    assert happens(rolling()) == [
+        (60.0, ("f-1", ("node1",))),
+        (80.0, ("f-1",)),
+        (80.0, ("f-2", ("node2",))),
+        (100.0, ("f-2",)),
+    ]
+    (first, _, second, _) = warp(FILL, hybrid(rolling(lasts="21s"))).phases[1].events
+    assert first.after_clean and second.after_clean and first.at_most == second.at_most == 3600.0
+    single = warp(FILL, hybrid(series(every="60s", times=2, wait="clean"))).phases[1].events[0]
+    assert single.after_clean and single.at_most is None
+    assert event_text(second) == "1m21s or when the cluster is clean (1h more at most): fault f-2: stop node2"
+
+
+@pytest.mark.parametrize(
+    ("keys", "place", "says"),
+    [
+        ({"lasts": None}, "rolling", "needs lasts"),
+        ({"every": "60s"}, "every", "is not for rolling"),
+        ({"wait": "clean"}, "wait", "is not for rolling"),
+        ({"fault": {"label": "f", "kind": "stop", "nodes": ["node1"]}}, "fault.nodes", "says what the fault hits"),
+        ({"fault": {"label": "f", "kind": "stop", "accept": ["clean"]}}, "fault.accept", "the rule that rolling waits"),
+        ({"fault": {"label": "f", "kind": "slow_disk"}}, "fault", "slow_disk hits osd daemons"),
+        ({"fault": None, "mark": "x"}, "lasts", "it needs fault"),
+        ({"rolling": {"over": "osd_nodes", "at_most": "59s"}}, "rolling.at_most", "is less than 1m"),
+        ({"rolling": {"over": "nodes"}}, "rolling.over", "must be osd_nodes"),
+        ({"rolling": {}}, "rolling.over", "this key is required"),
+        ({"rolling": "over", "fault": BOTH}, "rolling", "must be true or false"),
+        ({"lasts": "10m"}, "at", "the phase is over after 10m"),
+    ],
+)
+def test_an_error_of_a_rolling_fault_is_at_its_key(keys: Dict[str, Any], place: str, says: str) -> None:
+    event = {key: value for key, value in rolling(**keys).items() if value is not None}
+    with pytest.raises(ConfigError) as raised:
+        happens(event)
+    (text,) = [str(error) for error in raised.value.errors]
+    assert says in text and f"events[0].{place}" in text
+
+
+def test_a_fault_file_has_the_osd_nodes_of_its_cluster(tmp_path: Path) -> None:
+    file = tmp_path / "f.yaml"
+    file.write_text("events: [{at: 0s, lasts: 9s, rolling: {over: osd_nodes}, fault: {label: f, kind: stop}}]")
+    for nodes in ({"osds": ["root@node1", "node2"]}, {"over": ["node1", "node2"]}):
+        events, _ = load_fault_file(file, **nodes)
+        assert [event.inject.targets for event in events if event.inject] == [("node1",), ("node2",)]
+    with pytest.raises(ConfigError, match=r"events\[0\].rolling.over: no cluster with OSD nodes is known here"):
+        load_fault_file(file)
+    with pytest.raises(ConfigError, match="needs two OSD nodes"):
+        load_fault_file(file, ["node1"])
 
 
 def test_what_comes_between_the_times_of_a_series_keeps_its_time() -> None:

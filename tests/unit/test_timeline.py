@@ -14,6 +14,7 @@ from waiting import wait_for
 
 from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector
+from cbt_plugins.faults.safety_case import Finding
 from cbt_plugins.plan import Event, Fault
 from cbt_plugins.run import event_schedule
 from cbt_plugins.run.event_schedule import EventSchedule
@@ -204,7 +205,7 @@ class Moving(Notes):
 
     def prepare(self, fault: Fault) -> Any:
         self.seen.append(("look", fault.label))
-        return SimpleNamespace(refused=[SimpleNamespace(rule=rule) for rule in self.rules[:1] if self.rules.pop(0)])
+        return SimpleNamespace(refused=[Finding(rule, "5 PGs") for rule in self.rules[:1] if self.rules.pop(0)])
 
 
 def test_a_fault_that_waits_for_a_clean_cluster_makes_what_follows_later(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -219,6 +220,37 @@ def test_a_fault_that_waits_for_a_clean_cluster_makes_what_follows_later(monkeyp
     made.close()
     assert notes.seen[:4] == [("look", "a")] * 3 + [("ready", "a")] and notes.seen[-1] == ("undo", ("a",))
     assert made.failure is None and time.time() - begun >= 1.2
+
+
+B = Fault("b", "stop", ("node3",))
+
+
+def test_pg_states_of_before_an_undo_do_not_end_a_wait_for_a_clean_cluster(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The manager still shows all PGs active+clean when OSDs have just come back."""
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.2)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.STALE", 1.0)
+    notes = Moving([""] * 1000)
+    events = (Event(0.0, undo=("a",)), Event(0.0, inject=B, after_clean=True, at_most=3600.0), Event(0.1, undo=("b",)))
+    made = timeline(notes, *events)
+    begun = time.monotonic()
+    made.begin(time.time())
+    wait_for(lambda: made.left == 0)
+    made.close()
+    assert made.failure is None and time.monotonic() - begun >= 1.1
+    kinds = [entry[0] for entry in notes.seen]
+    assert kinds.count("look") >= 3 and kinds[-5:] == ["ready", "event", "inject", "event", "undo"]
+
+
+def test_a_cluster_that_does_not_become_clean_in_time_fails_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.1)
+    notes = Moving(["clean"] * 1000)
+    made = timeline(notes, Event(0.0, inject=A, after_clean=True, at_most=0.5))
+    made.begin(time.time())
+    try:
+        wait_for(lambda: made.failure is not None)
+    finally:
+        made.close()
+    assert made.failure == "a: waited 0.5 s for active+clean PGs. clean: 5 PGs" and ("inject", "a") not in notes.seen
 
 
 def test_a_fault_of_a_thrash_that_is_refused_is_skipped_with_its_undo() -> None:
