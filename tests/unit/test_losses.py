@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 import random
 from pathlib import Path
 from typing import Any, Dict, List, Mapping, Optional
 
+import jsonschema
 import pytest
 from aggregates_writer import NS, Request
 from counted_seconds import bad
@@ -13,11 +15,13 @@ from impact_phases import FAULT, T0, load, phase, recovery, usual
 
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.results.archive import ArchivedLoop
+from cbt_plugins.results.recovery.client_losses import loss_sentences
 from cbt_plugins.results.recovery.impact import blocks, impact
 from cbt_plugins.results.run_record import of_losses, result_warnings
 from cbt_plugins.warning_kinds import caps
 
 RETURN = ("return", 70.0, 100.0, {"undone": 71.0, "all-up": 72.0, "recovery-starts": 73.0, "clean": 90.0})
+ROOT = Path(__file__).resolve().parents[2]
 Losses = Dict[str, Dict[str, Any]]
 
 
@@ -194,6 +198,35 @@ def test_a_closed_loop_of_which_no_request_ended_had_some_due_if_the_baseline_ha
     calm = [*load(0, 20, 0.1, 0.01), *load(0, 20, 10.0, 0.01, op="DELETE")]
     made = impact([phase(tmp_path, calm, mix={"GET": 99.0, "DELETE": 1.0})], recovery(FAULT))
     assert availability(made["episodes"][0]) == {"total": 0.0, "GET": 0.0, "DELETE": None}
+def test_failed_requests_have_times_and_the_load_of_each_gateway_a_baseline(tmp_path: Path) -> None:
+    """rgw2 answers nothing for half a minute, and rgw1 takes its load."""
+    times = {1: (0, 30, 0.1, 30, 60, 0.05, 60, 100, 0.1), 2: (0, 30, 0.1, 60, 100, 0.1)}
+    requests = [
+        request
+        for number, of in times.items()
+        for part in range(0, len(of), 3)
+        for request in load(of[part], of[part + 1], of[part + 2], 0.01, endpoint=f"http://rgw{number}:7480")
+    ]
+    failed = {"error": "timeout: 1 s", "endpoint": "http://rgw2:7480"}
+    requests += [Request("GET", T0 * NS + round(at * NS), NS, **failed) for at in (30.4, 31.2, 45.9)]
+    urls = ("http://rgw1:7480", "http://rgw2:7480")
+    made = impact([phase(tmp_path, requests, urls=urls)], recovery(("failure", 29.3, 60.0, FAULT[3]), RETURN))
+    line, back = made["episodes"]
+    assert line["failed_span"] == {"first": 0.7, "last": 15.7} and back["failed_span"] is None
+    # from 29 s to 70 s: 41 s
+    assert line["endpoints"] == [
+        {"endpoint": urls[0], "per_s": 17.3171, "share": 0.865854, "base_per_s": 10.0, "base_share": 0.5},
+        {"endpoint": urls[1], "per_s": 2.6829, "share": 0.134146, "base_per_s": 10.0, "base_share": 0.5},
+    ]
+    text = " ".join(Terminal().text(list(blocks(made))).split())
+    assert "first failed request after 1 s, last after 16 s; http://rgw1:7480 had 17.32 requests/s, 86.6 %" in text
+    assert "of all (baseline: 10.00 requests/s, 50.0 %)" in text
+    (after,) = [sentence for sentence in loss_sentences(made) if sentence.startswith("a return")]
+    assert "had" not in after and "failed" not in after
+    schema = json.loads((ROOT / "cbt_plugins/results/summary.schema.json").read_text(encoding="utf-8"))
+    episodes = schema["properties"]["failure"]["properties"]["impact"]["properties"]["episodes"]
+    validator = jsonschema.Draft202012Validator({**episodes, "$defs": schema["$defs"]})
+    assert [error.message for error in validator.iter_errors(made["episodes"])] == []
 
 
 @pytest.mark.parametrize(

@@ -12,6 +12,7 @@ from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.phase_warnings import EXACT_MIX
 from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, TIMES, runs
+from cbt_plugins.results.recovery.endpoint_loads import failed_and_loads, load_texts
 from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, merged_numbers
 from cbt_plugins.results.requests.littles_law import open_loop_rates
@@ -38,6 +39,7 @@ def losses(
         if cut and is_planned(episode):
             about = {"name": rows_of(episode), "kind": episode["kind"], "labels": list(episode["labels"])}
             lines.append({**about, **_numbers(cut, episode["begin"], base)})
+            lines[-1].update(failed_and_loads(parts, cut, episode["begin"], base))
     return lines
 
 
@@ -275,4 +277,4 @@ def loss_sentences(impact_section: Mapping[str, Any]) -> Iterator[str]:
         silent = [gateway for gateway in line["gateways"] if gateway["longest_gap"]]
         parts += [f"{gateway['endpoint']} answered nothing for {gateway['longest_gap']:.0f} s" for gateway in silent]
         parts += [f"{several(line['unstarted'], 'due request')} never started"] if line["unstarted"] else []
-        yield f"{line['name']}: {'; '.join(parts)}"
+        yield f"{line['name']}: {'; '.join([*parts, *load_texts(line)])}"
