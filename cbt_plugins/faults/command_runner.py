@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import contextlib
+import json
 import os
 import subprocess
 import time
 from dataclasses import dataclass, replace
-from typing import Any, Callable, Dict, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import TIMED_OUT, Ceph
 from cbt_plugins.cluster.remote import RemoteError
@@ -117,6 +118,13 @@ class Runner:
                     at, now = map(float, self._ask(check).stdout.split())
                     milestones[check.milestone] = round(time.time() - max(0.0, now - at), 3)
         return milestones
+
+    def readings(self, checks: Sequence[Check]) -> Iterator[Tuple[str, str, Mapping[str, Any]]]:
+        """Yield the name of each reading, its node, and the reply to its check."""
+        for check in checks:
+            if check.reading:
+                with contextlib.suppress(FaultError, ValueError):
+                    yield check.reading, check.node, json.loads(self._ask(check).stdout)
 
     def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
         """Return values that others have set since: (name, value, value before the step); () without a reply."""

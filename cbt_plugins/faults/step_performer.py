@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import threading
 import time
 from dataclasses import replace
@@ -14,6 +15,8 @@ from cbt_plugins.faults.undo import Event, StillOpen, Undoer
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.signals import deferred
 from cbt_plugins.wait import Clock, wait_until
+
+log = logging.getLogger(__name__)
 
 
 class Performer:
@@ -64,12 +67,24 @@ class Performer:
                     milestones[name] = max(t, milestones.get(name, t))
             in_force()
             if wait and facts is not None and all(step.took for step in steps):
-                self._event("fault-in-effect", label=label, kind=kind, milestones=milestones)
+                readings = self._readings(label, done)
+                self._event("fault-in-effect", label=label, kind=kind, milestones=milestones, **readings)
         except FaultError as error:
             self._event("fault-failed", **say, why=str(error))
             left = self.undo([label])
             also = f"; still open: {'; '.join(map(str, left))}" if left else "; its steps so far are undone"
             raise FaultError(f"{label}: {error}{also}") from error
+
+    def _readings(self, label: str, records: Sequence[UndoRecord]) -> Dict[str, Dict[str, Any]]:
+        """Return name of a reading -> node -> its values; log and add the warnings."""
+        readings: Dict[str, Dict[str, Any]] = {}
+        for record in records:
+            for name, node, reply in self._runner.readings(record.step.took):
+                readings.setdefault(name, {})[node] = reply[name]
+                for text in reply.get("warnings", ()):
+                    log.warning("%s: %s: %s", label, node, text)
+                    readings.setdefault("warnings", {}).setdefault(node, []).append(text)
+        return readings
 
     def _begin(self, label: str, kind: str, step: Step) -> UndoRecord:
         with self._turn:

@@ -198,6 +198,8 @@ def test_a_closed_loop_of_which_no_request_ended_had_some_due_if_the_baseline_ha
     calm = [*load(0, 20, 0.1, 0.01), *load(0, 20, 10.0, 0.01, op="DELETE")]
     made = impact([phase(tmp_path, calm, mix={"GET": 99.0, "DELETE": 1.0})], recovery(FAULT))
     assert availability(made["episodes"][0]) == {"total": 0.0, "GET": 0.0, "DELETE": None}
+
+
 def test_failed_requests_have_times_and_the_load_of_each_gateway_a_baseline(tmp_path: Path) -> None:
     """rgw2 answers nothing for half a minute, and rgw1 takes its load."""
     times = {1: (0, 30, 0.1, 30, 60, 0.05, 60, 100, 0.1), 2: (0, 30, 0.1, 60, 100, 0.1)}

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Dict, List, Optional
+import json
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
 
 from pydantic import Field
 
@@ -36,20 +37,30 @@ class Pressure(Kind):
 
     options: Options
 
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._without_psi: List[str] = []  # nodes, known when the steps are
+
+    def warnings(self) -> Iterator[str]:
+        if self._without_psi:
+            nodes = ", ".join(self._without_psi)
+            yield f"{nodes}: the kernel shows no pressure (PSI): only the processes of the fault are seen to be busy"
+
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius()
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
+        self._without_psi = []
         return [self._step(scene, f"{scene.name}-{i}", node) for i, node in enumerate(targets.nodes, 1)]
 
     def _step(self, scene: Scene, name: str, node: str) -> Step:
         options, quick = self.options, scene.limits.quick
         answer = scene.ask(node, in_folder("pressure", action="look", name=name), root=True)
-        here: Dict[str, int] = {word: int(value) for word, value in map(str.split, answer.splitlines())}
-        cpus = options.cpus if options.cpus is not None else 0 if options.memory else here["cpus"]
+        here: Dict[str, float] = {word: json.loads(value) for word, value in map(str.split, answer.splitlines())}
+        cpus = options.cpus if options.cpus is not None else 0 if options.memory else int(here["cpus"])
         memory = int(options.memory or 0)
         if memory > (1 - _LEFT) * here["available"]:
-            available = formatting.size(here["available"])
+            available = formatting.size(int(here["available"]))
             raise FaultError(f"{node}: memory: {formatting.size(memory)} is too much: {available} are available")
         parts = [f"{cpus} busy processes"] if cpus else []
         parts += [f"{formatting.size(memory)} of memory in use"] if memory else []
@@ -60,6 +71,8 @@ class Pressure(Kind):
         start, stop, stopped, effect, ended = (
             in_folder("pressure", action=action, **values) for action in ("start", "stop", "stopped", "effect", "ended")
         )
+        took = [Check(node, effect, (((), "in effect"),), scene.limits.down, root=True)]
+        took += self._pressure(scene, name, node, {"cpu": cpus, "memory": memory}, here)
         switch = DeadManSwitch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
         return Step(
             what=f"{' and '.join(parts)} on {node}, which recovers by itself after {options.deadline:g} s",
@@ -67,9 +80,20 @@ class Pressure(Kind):
             inject=(Command(node, switch.unless_fired + start, quick, root=True),),
             undo=switch.undo,
             checks=switch.checks,
-            took=(Check(node, effect, (((), "in effect"),), scene.limits.down, root=True),),
+            took=tuple(took),
             ended_early=(Check(node, ended, (((), "ended"),), quick, root=True),),
             former=here,
             arm=switch.arm,
             deadline=options.deadline,
         )
+
+    def _pressure(
+        self, scene: Scene, name: str, node: str, wanted: Mapping[str, int], here: Mapping[str, float]
+    ) -> Iterator[Check]:
+        """Yield the check that reads the pressure on what is `wanted`: "cpu", "memory"."""
+        before = {f"{kind}_before": here[f"{kind}_some"] for kind in wanted if wanted[kind] and f"{kind}_some" in here}
+        if before:
+            text = in_folder("pressure", action="reading", name=name, **before)
+            yield Check(node, text, ((("psi",), {"not": ""}),), scene.limits.quick, root=True, reading="psi")
+        else:
+            self._without_psi.append(node)
