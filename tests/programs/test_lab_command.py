@@ -4,7 +4,7 @@ import argparse
 import sys
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, List
+from typing import Any, List, Tuple
 
 import pytest
 
@@ -52,6 +52,44 @@ def test_wrong_values_are_usage_faults(words: List[str], capsys: pytest.CaptureF
         parsed(*words)
     assert caught.value.code == 2
     assert words[-1] in capsys.readouterr().err
+
+
+@pytest.mark.parametrize(
+    ("words", "seconds"),
+    [
+        (["--delay", "50ms"], (0.05, 0.0)),
+        (["--delay", "0.05s", "--way", "in"], (0.0, 0.05)),
+        (["--delay", "1.5 ms", "--way", "both"], (0.0015, 0.0015)),
+        ([], (0.0, 0.0)),
+    ],
+)
+def test_a_link_without_a_state_has_a_delay_or_none(
+    words: List[str], seconds: Tuple[float, float], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked: List[Any] = []
+    monkeypatch.setattr(lab.Lab, "delay_link", lambda self, *values: asked.append(values))
+    monkeypatch.setattr(lab.Lab, "link", lambda self, *values: asked.append(values))
+    assert main(["lab", "link", "--dir", "/d", "node3", *words]) == 0
+    assert main(["lab", "link", "--dir", "/d", "node3", "down"]) == 0
+    assert asked == [("node3", *seconds), ("node3", False)]
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["--delay", "50"], "50: seconds? write 50s"),
+        (["--delay", "0ms"], "0ms: must be more than 0 and at most 10s"),
+        (["--delay", "11s"], "must be more than 0 and at most 10s"),
+        (["up", "--delay", "50ms"], "not allowed with"),
+        (["--way", "in"], "--way goes with --delay"),
+    ],
+)
+def test_a_wrong_delay_is_a_usage_error(words: List[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
+    try:
+        status = main(["lab", "link", "--dir", "/d", "node3", *words])
+    except SystemExit as error:
+        status = int(str(error.code))
+    assert status == 2 and says in capsys.readouterr().err
 
 
 def test_a_folder_without_a_lab_says_so(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

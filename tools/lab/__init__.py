@@ -5,12 +5,13 @@ from __future__ import annotations
 import argparse
 import math
 import os
+import re
 import signal
 import sys
 from pathlib import Path
 from typing import Callable, Dict, List, Optional
 
-from cbt_plugins.config.units import format_size, parse_size
+from cbt_plugins.config.units import format_duration, format_size, parse_duration, parse_size
 from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK, USAGE
 from cbt_plugins.formatting import about_size
 from cbt_plugins.wait import wait_until
@@ -21,7 +22,7 @@ from .cluster import Lab, as_text, status_of, to_stderr
 from .foreground import attend
 from .installed_releases import root_of
 from .namespaces import cache_home
-from .requirements import LabError
+from .requirements import LabError, LabUsage
 from .root_builder import RootBuilder
 from .snapshots import Snapshots
 from .topology import HEAD, Topology, parse_ec
@@ -29,6 +30,10 @@ from .topology import HEAD, Topology, parse_ec
 __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 
 
+#: --way: (factor of the delay of packets that leave the node, of packets that arrive)
+_WAYS = {"out": (1, 0), "in": (0, 1), "both": (1, 1)}
+#: seconds
+_LONGEST_DELAY = 10.0
 _STATUSES = {FAILED: "the lab failed, or does not run", INTERRUPTED: ""}
 
 
@@ -82,9 +87,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     switch = verb("switch", "restart a daemon with another release, also from its node", " osd.3 --release reef")
     switch.add_argument("daemon", help="mon.node0, mgr.node0, osd.3, rgw.rgw1")
     _add_release(switch)
-    link = verb("link", "plug or pull the network cable of a node", " node3 down")
+    link = verb("link", "plug or pull the network cable of a node, delay its packets, or end the delay", " node3 down")
     link.add_argument("node")
-    link.add_argument("state", choices=("up", "down"))
+    how = link.add_mutually_exclusive_group()
+    how.add_argument("state", nargs="?", choices=("up", "down"))
+    how.add_argument("--delay", type=_argument(_parse_delay), metavar="TIME", help="each packet waits: 50ms; up to 10s")
+    link.add_argument(
+        "--way", choices=tuple(_WAYS), help="the packets that wait: leaving the node (out, default), arriving, or both"
+    )
 
 
 def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
@@ -162,6 +172,15 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
     )
 
 
+def _parse_delay(text: str) -> float:
+    """Return the seconds of "50ms" or "0.05s"; raises ValueError."""
+    milliseconds = re.fullmatch(r"\s*(\d+(?:\.\d+)?) ?ms\s*", text)
+    seconds = float(milliseconds[1]) / 1000 if milliseconds else parse_duration(text)
+    if not 0 < seconds <= _LONGEST_DELAY:
+        raise ValueError(f"{text}: must be more than 0 and at most {format_duration(_LONGEST_DELAY)}")
+    return seconds
+
+
 def _argument(parse: Callable[[str], object]) -> Callable[[str], object]:
     def parsed(text: str) -> object:
         try:
@@ -194,7 +213,7 @@ def run(args: argparse.Namespace) -> int:
         elif args.lab_verb == "switch":
             lab.switch(args.daemon, _root(args) or "/")
         elif args.lab_verb == "link":
-            lab.link(args.node, args.state == "up")
+            _link(lab, args)
         else:
             {"start-osds": lab.start_osds, "crash": lab.crash, "boot": lab.boot}[args.lab_verb](args.node)
     except LabError as error:
@@ -258,6 +277,16 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
         args, {TEXT: lambda: text or "no snapshots\n", JSON: lambda: [snapshot.as_json() for snapshot in all_snapshots]}
     )
     return OK
+
+
+def _link(lab: Lab, args: argparse.Namespace) -> None:
+    if args.way and not args.delay:
+        raise LabUsage("--way goes with --delay")
+    if args.state:
+        lab.link(args.node, args.state == "up")
+    else:
+        out, back = (factor * (args.delay or 0.0) for factor in _WAYS[args.way or "out"])
+        lab.delay_link(args.node, out, back)
 
 
 def _up(lab: Lab, args: argparse.Namespace) -> int:

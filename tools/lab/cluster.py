@@ -23,6 +23,7 @@ from cbt_plugins.formatting import about_size
 
 from .ceph_conf import write_links, write_ssh
 from .daemons import BringUp, Daemons, bring_up, finish
+from .link_delay import LinkDelay
 from .namespaces import Birth, Spaces, needed_paths, remove_groups
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
@@ -253,6 +254,18 @@ class Lab:
         """Plug or pull the network cable of a node."""
         self.record.topology.node(name)
         self.spaces.set_link(name, up)
+
+    def delay_link(self, name: str, out: float = 0.0, back: float = 0.0) -> None:
+        """Delay the packets that leave a node, and those that come back to it, by seconds; 0 and 0: no delay."""
+        self.record.topology.node(name)
+        with self.alone():
+            if not self.spaces.first(name):
+                raise LabError(f"not running: {name} in {self.dir}")
+            delay = LinkDelay(self.spaces, name)
+            if out or back:
+                delay.set(out, back)
+            else:
+                delay.remove()
 
     def _osd_node(self, name: str) -> LabNode:
         node = self.record.topology.node(name)

@@ -172,7 +172,7 @@ class Spaces:
     def set_link(self, name: str, up: bool) -> None:
         """Plug or unplug a node's network cable, at the switch's end."""
         self._need(name)
-        self._ip([f"link set v-{name} {'up' if up else 'down'}"])
+        self.ip([f"link set v-{name} {'up' if up else 'down'}"])
 
     def kill(self, name: str) -> None:
         """SIGKILL a first process and wait until nothing of its namespaces is left running."""
@@ -216,19 +216,28 @@ class Spaces:
 
     def _wire(self, firsts: Dict[LabNode, LabProcess]) -> None:
         # A crashed node's network namespace is removed in the background: its cable may still hang there.
-        self._ip([f"link del v-{node.name}" for node in firsts], force=True)
+        stale = [f"link del {side}-{node.name}" for node in firsts for side in "vd"]  # d-: of a delay
+        self.ip(stale, force=True)
         commands: List[str] = []
         for node, first in firsts.items():
             peer = f"type veth peer name eth0 address {node.mac} netns {first.pid}"
             commands += [f"link add v-{node.name} {peer}", f"link set v-{node.name} master br0 up"]
-        self._ip(commands)
+        self.ip(commands)
 
-    def _ip(self, commands: List[str], force: bool = False) -> None:
+    def ip(self, commands: List[str], force: bool = False) -> None:
         """Run `ip` on the lab's network, but in our pid namespace, because the pids are ours."""
         argv = [*self.in_network("lab"), "ip", *(["-force"] if force else []), "-batch", "-"]
         done = subprocess.run(argv, input="\n".join(commands), capture_output=True, text=True)
         if done.returncode and not force:
             raise LabError(f"ip: {done.stderr.strip()}")
+
+    def interfaces(self) -> List[str]:
+        """Return the network interfaces of the lab outside of its nodes."""
+        argv = [*self.in_network("lab"), "ip", "-brief", "link"]
+        done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)
+        if done.returncode:
+            raise LabError(f"ip: {done.stderr.strip()}")
+        return [line.split()[0].partition("@")[0] for line in done.stdout.splitlines()]
 
     def _await_systemd(self, name: str) -> None:
         """Wait until it has started what it starts at boot."""
