@@ -6,6 +6,8 @@ import (
 	"io"
 	"sync"
 	"time"
+
+	"cbt-plugins/companion/internal/s3"
 )
 
 type ready struct {
