@@ -55,11 +55,11 @@ func TestOpenLoopCountsFromTheIntendedStart(t *testing.T) {
 	}
 }
 
-// The server takes no time, so what there is of delay is the hashing of 64 MiB: in the delay of the start, not in the latency.
+// The server takes no time, so what there is of delay is the hashing of 16 MiB: in the delay of the start, not in the latency.
 func TestOpenLoopLeavesHashingOutOfLatencies(t *testing.T) {
 	v := newServer()
 	v.before = func(*s3.Request, *s3.Result) bool { return true }
-	space := `"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[67108864,67108864,1]]}],`
+	space := `"spaces":[{"name":"a","bucket":"b","prefix":"p/","sizes":[[16777216,16777216,1]]}],`
 	got := run(t, v, `"workers":1,"rate":1,"arrivals":"even","duration":1,`+space+`"ops":[{"op":"PUT","spaces":["a"]}]`)
 	_, durations := times(t, got)
 	if latest := got.end.Works[0].Latest; len(durations) != 1 || durations[0] >= latest {
