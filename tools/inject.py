@@ -22,6 +22,7 @@ from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.config.fault_spans import event_text
+from cbt_plugins.config.yaml_source import read
 from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, Prepared
 from cbt_plugins.formatting import several
@@ -65,9 +66,10 @@ def run(args: argparse.Namespace) -> int:
     """Return 0: all was injected and undone; 1: an error occurred, or a change is open; 2: an error in a file."""
     logging.basicConfig(level=logging.INFO, format="%(asctime)s %(message)s", datefmt="%H:%M:%S", stream=sys.stderr)
     try:
+        source = read(args.file)
         document: Dict[str, Any] = yaml.safe_load(args.cluster.read_text(encoding="utf-8")) or {}
         cluster, common = document["cluster"], document.get("common") or {}
-        events, settings = load_fault_file(args.file, over=nodes_of(cluster, "osds"))
+        events, settings = load_fault_file(source, over=nodes_of(cluster, "osds"))
     except ConfigError as error:
         raise CommandError(f"{several(len(error.errors), 'error')}; nothing was injected\n{error}") from error
     except (OSError, KeyError, yaml.YAMLError) as error:
