@@ -92,7 +92,7 @@ class Kubernetes:
         return ["sh", "-c", f'{text}; exec {shlex.join(run)} "${{p%% *}}" {shlex.join(container)} -- "$@"', "kubectl"]
 
     def waits_of(self, node: str) -> List[str]:
-        """Return why each pod that is or may become this node has no container to run in, as Kubernetes says it.
+        """Return the reasons of Kubernetes why the pods that are or may become this node have no container that runs.
 
         A pod of a label without a Kubernetes node may become any node. Raises KubernetesError.
         """
@@ -145,7 +145,7 @@ class Kubernetes:
 
 
 def _waits(pod: Mapping[str, Any]) -> Iterator[str]:
-    """Yield why a pod is on no Kubernetes node, or why its containers do not run."""
+    """Yield the reasons why a pod is on no Kubernetes node, or its containers do not run."""
     status, name = pod.get("status") or {}, pod["metadata"]["name"]
     for condition in status.get("conditions") or ():
         if (condition.get("type"), condition.get("status")) == ("PodScheduled", "False"):

@@ -41,7 +41,7 @@ class Kubectl(ExecTransport):
         return super().login(node)
 
     def reason(self, node: str, messages: str) -> str:
-        """Return what keeps the pod of a node from running: its image, its configuration, or the scheduler."""
+        """Return the reason why the pod of a node does not run: its image, its configuration, or the scheduler."""
         if self._kubernetes is None or _OTHER_REASONS.search(messages):
             return ""
         try:

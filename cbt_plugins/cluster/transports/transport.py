@@ -86,7 +86,7 @@ class Transport:
         return line
 
     def reason(self, node: str, messages: str) -> str:
-        """Return why a node was not reached, as far as it can be asked for; "" if nothing is known beyond `messages`.
+        """Return the reason why a node was not reached, if it can be asked for; "" if `messages` say all that is known.
 
         `messages` are the errors of a command line that was `lost`.
         """
