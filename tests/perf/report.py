@@ -40,7 +40,7 @@ def write_archive(archive: Path, hours: float, block: int) -> Tuple[Path, int]:
     run = archive / "results" / "00000000" / "id-00000001"
     phase = run / "phases" / "01-age"
     end = T0 + int(hours * 3600)
-    requests = long_runs.write_phase(phase, 1, "age", (T0, end), block, long_runs.frames_of(block))
+    requests = long_runs.write_phase(phase, "age", (T0, end), block, long_runs.frames_of(block))
     (run / "complete").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": "age"}]}))
     (run / "manifest.json").write_text("{}")

@@ -10,7 +10,7 @@ import json
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List
 
 from inputs import long_runs
 from inputs.clusters import RECORDED
@@ -21,7 +21,7 @@ from cbt_plugins import checksums
 from cbt_plugins.report.page import run_page
 from cbt_plugins.results.summary_file import summarize
 
-from .costs import Cost, Curves, cost_of
+from .costs import Cost, Curves, Extent, cost_of
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -37,20 +37,40 @@ PHASE, RECORDED_SECONDS = 6480, 120
 FAILURES_PER_HOUR = 100 / 72
 BLOCK = 60
 
+#: of an archive: an event or a sample
+Line = Dict[str, Any]
+
 
 def write_run(archive: Path, hours: float) -> Path:
-    """Write the archive of a run of so many hours; return the directory of the run."""
+    """Write the archive of a run of so many hours, which has ended; return the directory of the run."""
+    run = write_files(archive, hours)
+    end_run(run, 3600 * hours)
+    return run
+
+
+def end_run(run: Path, seconds: float) -> None:
+    """Seal the files of a run of so many seconds as the run itself does at its end."""
+    checksums.end_run(run, {"t": T0 + seconds, "run_id": "scale001", "degraded": []})
+
+
+def write_files(
+    archive: Path, hours: float, of_cluster: Callable[[Line], Line] = lambda line: line, phase: int = PHASE
+) -> Path:
+    """Write all files of such a run but its end, with phases of so many seconds.
+
+    `of_cluster` returns a recorded sample as another cluster has it.
+    """
     run = archive / "results" / "00000000" / "id-00000001"
-    names = [f"age{number:02}" for number in range(round(hours * 3600 / PHASE))]
+    names = [f"age{number:02}" for number in range(round(hours * 3600 / phase))]
     run.mkdir(parents=True)
     (run / "manifest.json").write_text("{}")
     (run / "plan.json").write_text(json.dumps({"benchmark": "warp", "phases": [{"name": name} for name in names]}))
     frames = long_runs.frames_of(BLOCK)
     for index, name in enumerate(names, 1):
-        folder, end = run / "phases" / f"{index:02}-{name}", T0 + index * PHASE
-        long_runs.write_phase(folder, index, name, (end - PHASE, end), BLOCK, frames)
-        long_runs.write_heartbeats(folder, range(end - PHASE, end, 10))
-    length = len(names) * PHASE
+        folder, end = run / "phases" / f"{index:02}-{name}", T0 + index * phase
+        long_runs.write_phase(folder, name, (end - phase, end), BLOCK, frames)
+        long_runs.write_heartbeats(folder, range(end - phase, end, 10))
+    length = len(names) * phase
     failures = max(1, round(hours * FAILURES_PER_HOUR))
     begins = [T0 + 600 + number * (length - 600) // failures for number in range(failures)]
     events = [event for number, t in enumerate(begins) for event in _events(t, f"failure-{number}")]
@@ -58,8 +78,7 @@ def write_run(archive: Path, hours: float) -> Path:
     _write_lines(run / "events.jsonl", sorted(events, key=lambda event: float(event["t"])))
     folder = run / "monitors" / "recovery.node0"
     folder.mkdir(parents=True)
-    _write_lines(folder / "recovery.jsonl", _samples(begins, T0 + length))
-    checksums.end_run(run, {"t": T0 + length, "run_id": "scale001", "degraded": []})
+    _write_lines(folder / "recovery.jsonl", map(of_cluster, _samples(begins, T0 + length)))
     return run
 
 
@@ -97,34 +116,34 @@ def _write_lines(path: Path, lines: Any) -> None:
         file.writelines(json.dumps(line) + "\n" for line in lines)
 
 
-def main() -> None:
+def main(extent: Extent) -> None:
     print("  seconds of CPU time and MB of the largest process; MB of files; `workers`: the processes in which the")
-    print("  report reads the aggregates")
-    formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "workers s": ".1f", "report MB": ".0f"}
-    formats.update({"summary file": ".2f", "page file": ".2f"})
+    print("  report reads the aggregates; `wall`: seconds until the report ends")
+    formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "workers s": ".1f", "wall s": ".1f"}
+    formats.update({"report MB": ".0f", "summary file": ".2f", "page file": ".2f"})
     curves = Curves("hours", {**formats, "sql s": ".1f", "sql MB": ".0f"})
-    for hours in HOURS:
+    for hours in extent.sizes(HOURS):
         with tempfile.TemporaryDirectory() as scratch:
             curves.add(hours, **_of_a_run(Path(scratch), hours))
     curves.end()
-    _pages()
+    _pages(extent)
     columns = {f"{verb} {unit}": form for verb in ("compare", "history", "sql") for unit, form in
                {"s": ".1f", "MB": ".0f"}.items()}  # fmt: skip
     curves = Curves("runs", columns)
-    for runs in RUNS:
+    for runs in extent.sizes(RUNS):
         with tempfile.TemporaryDirectory() as scratch:
             curves.add(runs, **_of_many(Path(scratch), runs))
     curves.end()
 
 
-def _pages() -> None:
+def _pages(extent: Extent) -> None:
     """Measure the page of a run whose phase is repeated: its summary would take long to make."""
     curves = Curves("phases", {"summary file": ".2f", "page file": ".2f"})
     with tempfile.TemporaryDirectory() as scratch:
         run = write_run(Path(scratch) / "archive", PHASE / 3600)
         summary = summarize(run)
         (phase,), timelines = summary["phases"], summary["failure"]["timelines"]
-        for number in PAGES:
+        for number in extent.sizes(PAGES):
             summary["phases"] = [{**phase, "name": f"age{n:03}"} for n in range(number)]
             timelines.update({repeated["name"]: timelines[phase["name"]] for repeated in summary["phases"]})
             size = len(json.dumps(summary, separators=(",", ":"))) / 1e6
@@ -141,8 +160,8 @@ def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     pages = list(folder.rglob("report.html"))
     sizes = {"summary_file": sum(p.stat().st_size for p in folder.rglob("summary.json")) / 1e6}
     sizes["page_file"] = sum(p.stat().st_size for p in pages) / 1e6
-    costs = {"report_s": report.cpu, "workers_s": report.children, "report_MB": report.mb}
-    costs.update(sql_s=sql.cpu, sql_MB=sql.mb)
+    costs = {"report_s": report.cpu, "workers_s": report.children, "wall_s": report.wall}
+    costs.update(report_MB=report.mb, sql_s=sql.cpu, sql_MB=sql.mb)
     return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
 
 

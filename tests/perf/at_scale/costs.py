@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import enum
 import json
 import math
+import os
 import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
+
+T = TypeVar("T")
 
 #: runs a module as `python -m` does, and leaves what its own process has used
 _WATCHED = """\
@@ -20,12 +24,27 @@ def leave():
     used, below = (resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN))
     peak = next(line.split()[1] for line in open("/proc/self/status") if line.startswith("VmHWM"))
     cpu, children = (usage.ru_utime + usage.ru_stime for usage in (used, below))
-    json.dump({"cpu": cpu, "children": children, "mb": int(peak) / 1024}, open(report, "w"))
+    mb, children_mb = int(peak) / 1024, below.ru_maxrss / 1024
+    json.dump({"cpu": cpu, "children": children, "mb": mb, "children_mb": children_mb}, open(report, "w"))
 atexit.register(leave)
 runpy.run_module(sys.argv[0], run_name="__main__", alter_sys=True)
 """
-#: no command takes longer
-LONGEST = 1200
+#: seconds: no command takes longer
+LONGEST = 3600
+
+
+class Extent(enum.Enum):
+    """How many of the sizes of a curve are measured."""
+
+    QUICK = "quick"
+    USUAL = "usual"
+    LONG = "long"
+
+    def sizes(self, usual: Sequence[T], long: Sequence[T] = ()) -> List[T]:
+        """Return the sizes to measure; `long`: those that last longest."""
+        if self is Extent.QUICK:
+            return list(usual[:-1])
+        return [*usual, *long] if self is Extent.LONG else list(usual)
 
 
 class Cost(NamedTuple):
@@ -37,6 +56,7 @@ class Cost(NamedTuple):
     status: int
     output: str
     children: float  # seconds of CPU time
+    children_mb: float  # the most memory of any of them
 
 
 def cost_of(module: str, *words: str, env: Optional[Mapping[str, str]] = None, times: int = 1) -> Cost:
@@ -53,7 +73,14 @@ def _once(module: str, words: Sequence[str], env: Optional[Mapping[str, str]]) -
         done = subprocess.run(line, env=env, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=LONGEST)
         wall = time.monotonic() - begun
         used = json.loads(report.read_text())
-    return Cost(used["cpu"], used["mb"], wall, done.returncode, done.stdout + done.stderr, used["children"])
+    output = done.stdout + done.stderr
+    return Cost(used["cpu"], used["mb"], wall, done.returncode, output, used["children"], used["children_mb"])
+
+
+def cpu_of(pid: int, children: bool = False) -> float:
+    """Return the CPU seconds of a process so far, with `children` also those of its children that have ended."""
+    words = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
+    return sum(map(int, words[11 : 15 if children else 13])) / os.sysconf("SC_CLK_TCK")
 
 
 def exponent(sizes: Sequence[float], costs: Sequence[float]) -> float:

@@ -19,7 +19,7 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, Iterator, List, Mapping, Set, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Set, Tuple
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.stream import Stream
@@ -27,7 +27,7 @@ from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.monitors import agent_connections
 from cbt_plugins.monitors.lifecycle import fetch_files
 
-from .costs import Curves
+from .costs import Curves, Extent, cpu_of
 
 SIZES = (10, 100, 1000)
 REAL = (20, 60, 200)
@@ -38,7 +38,8 @@ DEAD = 100
 _SSH = f"""\
 #!/bin/sh
 for command in "$@"; do :; done
-case "$*" in *dead*)
+case "$*" in
+*dead*)
   echo "ssh: connect to host dead port 22: Connection refused" >&2
   exit 255 ;;
 esac
@@ -74,16 +75,16 @@ def measured(action: Callable[[], Any]) -> Tuple[Any, float, float]:
     return result, time.monotonic() - begun, time.process_time() - before
 
 
-def main() -> None:
+def main(extent: Extent) -> None:
     print(f"  stand-ins: {CONNECT} s to connect, one of {DEAD} nodes refuses it; seconds, and CPU seconds of us")
     columns = ["run", "run cpu", "feed", "feed cpu", "stream", "stream cpu", "fetch", "fetch cpu", "watch", "end"]
     formats = {**dict.fromkeys(columns, ".2f"), "watch MB": ".0f", "watch files": ".0f"}
     curves = Curves("nodes", formats)
     with stand_in() as folder:
-        for size in SIZES:
+        for size in extent.sizes(SIZES):
             curves.add(size, **_of_nodes(nodes_of(size), folder))
     curves.end()
-    _real()
+    _real(extent)
 
 
 def _of_nodes(nodes: List[str], folder: Path) -> Dict[str, float]:
@@ -91,9 +92,9 @@ def _of_nodes(nodes: List[str], folder: Path) -> Dict[str, float]:
     dead: Set[str] = {node for node in nodes if node.startswith("dead")}
     costs: Dict[str, float] = {}
     answers, costs["run"], costs["run_cpu"] = measured(lambda: remote.run(nodes, "echo here", check=False))
-    _check(answers, dead)
+    check_named(answers, dead)
     answers, costs["feed"], costs["feed_cpu"] = measured(lambda: remote.feed(nodes, "cat", b"x", 60))
-    _check(answers, dead)
+    check_named(answers, dead)
 
     def talk() -> Dict[str, str]:
         with contextlib.closing(remote.stream(nodes, "read line; echo $line")) as stream:
@@ -113,7 +114,7 @@ def _of_nodes(nodes: List[str], folder: Path) -> Dict[str, float]:
     return {**costs, **_watched(remote, living)}
 
 
-def _check(answers: Mapping[str, Result], dead: Collection[str]) -> None:
+def check_named(answers: Mapping[str, Result], dead: Set[str]) -> None:
     """See that exactly the dead nodes are named."""
     named = {node for node, answer in answers.items() if answer.status}
     assert named == dead, f"{len(named - dead)} nodes taken for dead, {len(dead - named)} dead ones not named"
@@ -148,7 +149,7 @@ def _children(pid: int) -> List[str]:
     return Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
 
 
-def _real() -> None:
+def _real(extent: Extent) -> None:
     """Measure ssh itself: one sshd of ours, at many addresses of this machine."""
     program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
     if program is None:
@@ -157,19 +158,19 @@ def _real() -> None:
     print("  real ssh to one sshd on this machine; seconds, and milliseconds of CPU time for each node")
     curves = Curves("nodes", {"run": ".1f", "ssh ms": ".1f", "sshd ms": ".1f", "pss MB": ".2f"})
     with tempfile.TemporaryDirectory() as name, _sshd(Path(name), program) as (common, sshd):
-        for size in REAL:
+        for size in extent.sizes(REAL):
             curves.add(size, **_over_ssh([f"127.0.1.{number}" for number in range(1, size + 1)], common, sshd))
     curves.end()
 
 
 def _over_ssh(nodes: List[str], common: Dict[str, str], sshd: int) -> Dict[str, float]:
     remote = Remote.from_host({"user": getpass.getuser(), "clients": nodes}, common)
-    before, server = _cpu_of_children(), _cpu_of(sshd)
+    before, server = _cpu_of_children(), cpu_of(sshd, children=True)
     answers, seconds, _ = measured(lambda: remote.run(nodes, "true", check=False))
     assert not any(answer.status for answer in answers.values()), next(a for a in answers.values() if a.status)
     costs = {"run": seconds, "ssh_ms": 1000 * (_cpu_of_children() - before) / len(nodes)}
     time.sleep(1)  # sshd's own children end behind the connection
-    costs["sshd_ms"] = 1000 * (_cpu_of(sshd) - server) / len(nodes)
+    costs["sshd_ms"] = 1000 * (cpu_of(sshd, children=True) - server) / len(nodes)
     with contextlib.closing(remote.stream(nodes, "echo here; exec cat >/dev/null")) as stream:
         heard: Dict[str, str] = {}
         while len(heard) < len(nodes):
@@ -190,12 +191,6 @@ def _memory(stream: Stream) -> float:
 def _cpu_of_children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-def _cpu_of(pid: int) -> float:
-    """Return the CPU seconds of a process and of its children that have ended."""
-    words = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return sum(map(int, words[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
 @contextlib.contextmanager

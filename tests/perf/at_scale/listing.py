@@ -16,24 +16,24 @@ import yaml
 from inputs.labs import TOOLS, cluster
 from trust import labs
 
-from at_scale.costs import Curves
+from .costs import Curves, Extent
 
-OBJECTS, SHARDS = (2_000, 8_000, 32_000), (11, 101)
+OBJECTS, SHARDS = (2_000, 8_000, 32_000), (11, 31, 101)
 #: of the runs in which the other number grows
 SAME_OBJECTS, SAME_SHARDS = 8_000, 11
 SECONDS, WORKERS = 20, 4
 
 
-def main() -> None:
+def main(extent: Extent) -> None:
     print(f"  {WORKERS} workers that list pages of 1000 keys for {SECONDS} s; objects of 4 KiB in one bucket")
     formats = {"LIST p50 ms": ".1f", "p99 ms": ".1f", "LIST/s": ".0f"}
     with tempfile.TemporaryDirectory() as scratch, labs(Path(scratch)) as (lab,):
         curves = Curves("objects", formats)
-        for objects in OBJECTS:
+        for objects in extent.sizes(OBJECTS):
             curves.add(objects, **_listed(Path(scratch), lab, objects, SAME_SHARDS))
         curves.end()
         curves = Curves("shards", formats)
-        for shards in SHARDS:
+        for shards in extent.sizes(SHARDS):
             curves.add(shards, **_listed(Path(scratch), lab, SAME_OBJECTS, shards))
         curves.end()
 

@@ -27,7 +27,7 @@ from cbt_plugins.plan import S3, Phase, Plan
 from cbt_plugins.run.load_observer import LoadObserver
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 
-from .costs import Curves
+from .costs import Curves, Extent
 
 sys.path.append(str(Path(__file__).parents[2]))
 
@@ -83,7 +83,7 @@ while True:
 """
 
 
-def main() -> None:
+def main(extent: Extent) -> None:
     logging.disable(logging.WARNING)
     print(f"  {SECONDS:.0f} s of load; CPU seconds of the leading process for orders, milliseconds for a driver's beat")
     print("  `cores`: for one beat of each driver a second, of which a busy machine sees fewer")
@@ -91,7 +91,7 @@ def main() -> None:
     formats = {"clients": ".0f", "orders s": ".2f", "between s": ".1f", "beats": ",.0f", "beat ms": ".3f"}
     formats.update({"cores": ".3f", "MB": ".0f"})
     curves = Curves("drivers", {**formats, "files": ".0f"})
-    for size in SIZES:
+    for size in extent.sizes(SIZES):
         with _stand_in() as folder:
             curves.add(size, **_costs(folder, size))
     curves.end()

@@ -1,4 +1,4 @@
-"""What cbt-load needs for each object of a driver: it lists 10^5 to 10^7 of them on a server that keeps nothing.
+"""What cbt-load needs for each object of a driver: it lists 10^5 to 10^8 of them on a server that keeps nothing.
 
 Then it reads, writes and deletes them for SECONDS. `state` is the file from which it goes on after a kill; without the
 file it lists again.
@@ -6,44 +6,41 @@ file it lists again.
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import subprocess
 import tempfile
 import time
 from pathlib import Path
-from typing import Dict
+from typing import Dict, Iterator
 
 import memory
 
 from cbt_plugins.programs import own_program
 
-from .costs import Curves
+from .costs import Curves, Extent, cpu_of
 
-SIZES = (100_000, 1_000_000, 10_000_000)
+SIZES, LONG_SIZES = (100_000, 1_000_000, 10_000_000), (100_000_000,)
 SECONDS = 10.0
 BYTES = 4096
 
 
-def main() -> None:
+def main(extent: Extent) -> None:
     program = own_program("cbt-load")
     if program is None:
         print("  cbt-load is missing: see `cbt-tools build`")
         return
     print(f"  memory of cbt-load, CPU seconds of its listing, its state file; requests in the {SECONDS:g} s after that")
     curves = Curves("objects", {"MB": ".1f", "list cpu s": ".2f", "state MB": ".2f", "requests": ",.0f"})
-    for objects in SIZES:
+    for objects in extent.sizes(SIZES, LONG_SIZES):
         with tempfile.TemporaryDirectory() as scratch:
             curves.add(objects, **_costs(Path(scratch), str(program), objects))
     curves.end()
 
 
 def _costs(folder: Path, program: str, objects: int) -> Dict[str, float]:
-    serve = [program, "null", "--listen", "127.0.0.1:0", "--size", str(BYTES), "--keys", str(objects)]
-    server = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
-    assert server.stderr
-    try:
-        host = server.stderr.readline().rpartition("http://")[2].strip()
+    with null_server(program, objects) as host:
         spec = {**memory.specification(host, SECONDS), "state_out": str(folder / "state")}
         for op in spec["ops"]:  # type: ignore[attr-defined]
             op["select"] = op["select"].replace(str(memory.KEYS), str(objects))
@@ -54,20 +51,25 @@ def _costs(folder: Path, program: str, objects: int) -> Dict[str, float]:
         assert load.stdout
         load.stdout.readline()  # names of the columns
         load.stdout.readline()  # the first request after the listing
-        listing = _cpu_of(load.pid)
+        listing = cpu_of(load.pid)
         requests, peak, looked = 0, 0.0, 0.0
         for _ in load.stdout:
             requests += 1
             if time.monotonic() > looked + 0.5:
                 looked, peak = time.monotonic(), max(peak, memory.resident(load.pid))
         assert load.wait() == 0, (folder / "messages").read_text()[-2000:]
-    finally:
-        server.kill()
-        server.wait()
     state = (folder / "state").stat().st_size / 1e6 if (folder / "state").exists() else float("nan")
     return {"MB": peak, "list_cpu_s": listing, "state_MB": state, "requests": requests}
 
 
-def _cpu_of(pid: int) -> float:
-    words = Path(f"/proc/{pid}/stat").read_text().rsplit(") ", 1)[1].split()
-    return sum(map(int, words[11:13])) / os.sysconf("SC_CLK_TCK")
+@contextlib.contextmanager
+def null_server(program: str, objects: int) -> Iterator[str]:
+    """Serve while the context is open, with so many objects in each listing; give HOST:PORT."""
+    serve = [program, "null", "--listen", "127.0.0.1:0", "--size", str(BYTES), "--keys", str(objects)]
+    server = subprocess.Popen(serve, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert server.stderr
+    try:
+        yield server.stderr.readline().rpartition("http://")[2].strip()
+    finally:
+        server.kill()
+        server.wait()

@@ -12,7 +12,7 @@ from typing import Any, Dict, Mapping
 import yaml
 from inputs.clusters import OSDS_PER_NODE, SIZES, Size, asked, make, programs, take_down
 
-from .costs import LONGEST, Cost, Curves, cost_of
+from .costs import LONGEST, Cost, Curves, Extent, cost_of
 
 TOOLS = "cbt_plugins.tools"
 #: of a rack, on a cluster whose smallest size is a rack
@@ -39,8 +39,8 @@ def fault_file(size: Size) -> str:
     return yaml.safe_dump({"events": [{"at": "0s", "fault": fault}, {"at": "1h", "mark": "end"}]})
 
 
-def main() -> None:
-    for release, sizes in {"16": SIZES, "18": SIZES[:1], "20": SIZES[:1]}.items():
+def main(extent: Extent) -> None:
+    for release, sizes in {"16": extent.sizes(SIZES), "18": SIZES[:1], "20": SIZES[:1]}.items():
         print(f"  documents of Ceph {release}; seconds of CPU time and MB of the command; wall clock in seconds")
         columns = {f"{name} {unit}": form for name in COLUMNS for unit, form in {"s": ".2f", "MB": ".0f"}.items()}
         curves = Curves("OSDs", {"nodes": ",.0f", **columns, "live wall": ".1f", "undo wall": ".1f", "asked": ".0f"})

@@ -19,7 +19,7 @@ from inputs.clusters import SIZES, make
 
 from cbt_plugins.cluster import state_sampler_agent
 
-from .costs import Curves
+from .costs import Curves, Extent
 
 #: samples of each kind
 SAMPLES = 15
@@ -57,12 +57,12 @@ class Replies:
         return {"pg_map": {"pg_stats_sum": {"stat_sum": sums}, "osd_stats": []}}
 
 
-def main() -> None:
+def main(extent: Extent) -> None:
     gc.set_threshold(state_sampler_agent.CONTAINERS)  # as the agent does
     print(f"  CPU milliseconds of a sample, medians of {SAMPLES}; MB of replies; bytes of a line of the archive")
     formats = {"PGs": ",.0f", "quiet ms": ".2f", "quiet MB": ".3f", "map ms": ".1f", "map MB": ".2f"}
     curves = Curves("OSDs", {**formats, "line": ".0f", f"MB of {HOURS} h": ".1f", "mgr asks": ".0f"})
-    for size in SIZES:
+    for size in extent.sizes(SIZES):
         with tempfile.TemporaryDirectory() as scratch:
             documents = make(Path(scratch) / "cluster", size, "16")
         curves.add(size.osds, PGs=size.pgs, **_costs(Replies(documents)))

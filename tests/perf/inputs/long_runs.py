@@ -1,4 +1,5 @@
-"""Long runs: phases of a cycle with the aggregates of five busy drivers, written without a run."""
+"""Long runs: phases of a cycle with the aggregates of busy drivers, five if not said otherwise, written without a run.
+"""
 
 from __future__ import annotations
 
@@ -7,7 +8,7 @@ import shutil
 import struct
 import zlib
 from pathlib import Path
-from typing import Any, Dict, Iterable, List, Sequence
+from typing import Any, Dict, Iterable, List, NamedTuple, Sequence
 
 import numpy as np
 
@@ -89,10 +90,33 @@ def frames_of(block: int) -> List[Dict[str, Columns]]:
     return [values(chance, block) for _ in range(DIFFERENT)]
 
 
+class Clients(NamedTuple):
+    """The clients of a run, with as many drivers on each."""
+
+    clients: int
+    drivers_of_each: int = 1
+
+    @property
+    def drivers(self) -> int:
+        return self.clients * self.drivers_of_each
+
+    def node_of(self, driver: int) -> str:
+        """Return the name of a driver's client."""
+        return f"client{driver // self.drivers_of_each}"
+
+
+FIVE = Clients(DRIVERS)
+
+
 def write_phase(
-    folder: Path, index: int, name: str, window: Sequence[int], block: int, frames: Sequence[Dict[str, Columns]]
+    folder: Path,
+    name: str,
+    window: Sequence[int],
+    block: int,
+    frames: Sequence[Dict[str, Columns]],
+    clients: Clients = FIVE,
 ) -> int:
-    """Write the folder of an aging phase with its jobs and aggregates; return the number of requests."""
+    """Write the folder NN-NAME of an aging phase with its jobs and aggregates; return the number of requests."""
     (folder / "aggregates").mkdir(parents=True)
     begin, end = window
     first = folder / "aggregates" / "d0.aggregates"
@@ -100,24 +124,28 @@ def write_phase(
         for number, start in enumerate(range(begin, end - FRAMES[block] + 1, FRAMES[block])):
             out.write(frame("counts", block, frames[number % len(frames)], start))
         out.write(frame("end", block, {}))
-    jobs, requests = [], (end - begin) * RATE * len(OPS) * DRIVERS
-    for d in range(DRIVERS):
+    jobs, requests = [], (end - begin) * RATE * len(OPS) * clients.drivers
+    for d in range(clients.drivers):
         if d:
             shutil.copyfile(first, folder / "aggregates" / f"d{d}.aggregates")
-        job: Dict[str, Any] = {"id": f"d{d}", "node": f"client{d}", "op": "MIXED", "role": "cbt-load", "workers": 15}
-        job.update(aggregates=f"aggregates/d{d}.aggregates", rows_total=requests // DRIVERS, sizes=[[4096, 4096, 1.0]])
+        job: Dict[str, Any] = {"id": f"d{d}", "node": clients.node_of(d), "op": "MIXED"}
+        job.update(role="cbt-load", workers=15, sizes=[[4096, 4096, 1.0]], rows_total=requests // clients.drivers)
+        job.update(aggregates=f"aggregates/d{d}.aggregates")
         jobs.append(job)
     mix = {op: 100 / len(OPS) for op in OPS}
+    index = int(folder.name.partition("-")[0])
     about: Dict[str, Any] = {"version": 2, "index": index, "name": name, "kind": "hybrid", "role": "age"}
     about.update(window={"start": begin, "end": end}, block=block, asked={"duration": end - begin, "mix": mix})
     (folder / "phase.json").write_text(json.dumps({**about, "status": "ok", "engine": "cbt-load", "jobs": jobs}))
     return requests
 
 
-def write_heartbeats(folder: Path, times: Iterable[int]) -> None:
-    """Write a heartbeat of each driver at these times."""
+def write_heartbeats(folder: Path, times: Iterable[int], clients: Clients = FIVE) -> None:
+    """Write a heartbeat of each client at these times."""
     with (folder / "heartbeat.jsonl").open("w") as beats:
         for t in times:
-            for d in range(DRIVERS):
-                job = {"ops": t, "bytes": t * 4096, "errors": 0, "state": "running", "in_flight": 15, "oldest": 0.25}
-                beats.write(json.dumps({"t": t + d / 7, "node": f"client{d}", "jobs": {f"d{d}": job}}) + "\n")
+            job = {"ops": t, "bytes": t * 4096, "errors": 0, "state": "running", "in_flight": 15, "oldest": 0.25}
+            for number in range(clients.clients):
+                first = number * clients.drivers_of_each
+                jobs = {f"d{d}": job for d in range(first, first + clients.drivers_of_each)}
+                beats.write(json.dumps({"t": t + number % 7 / 7, "node": f"client{number}", "jobs": jobs}) + "\n")

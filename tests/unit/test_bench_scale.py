@@ -1,0 +1,57 @@
+"""What the bench of large clusters measures: sizes enough to see how a cost grows, fewer or more where asked."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Dict, List
+
+import pytest
+
+PERF = Path(__file__).parents[1] / "perf"
+#: sizes of a curve, at least
+LEAST = 3
+
+
+def module(name: str, monkeypatch: pytest.MonkeyPatch) -> Any:
+    monkeypatch.syspath_prepend(PERF)
+    return importlib.import_module(name)
+
+
+@pytest.mark.parametrize("path", sorted((PERF / "at_scale").glob("[!_]*.py")), ids=lambda path: str(path.stem))
+def test_each_curve_has_sizes_enough_to_see_how_it_grows(path: Path) -> None:
+    tree = ast.parse(path.read_text())
+    tuples: Dict[str, int] = {}
+    for assigned in (node for node in tree.body if isinstance(node, ast.Assign)):
+        for target, value in pairs(assigned.targets[0], assigned.value):
+            if isinstance(target, ast.Name) and isinstance(value, ast.Tuple):
+                tuples[target.id] = len(value.elts)
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    sizes = [call.args[0] for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr == "sizes"]
+    short = [name.id for name in sizes if isinstance(name, ast.Name) and tuples.get(name.id, LEAST) < LEAST]
+    assert not short, f"{path.name}: {short}"
+    assert sizes or path.stem == "costs", f"{path.name} heeds no --quick"
+
+
+def pairs(target: ast.expr, value: ast.expr) -> List[tuple[ast.expr, ast.expr]]:
+    """Return the targets of an assignment, each with its value."""
+    if isinstance(target, ast.Tuple) and isinstance(value, ast.Tuple):
+        return list(zip(target.elts, value.elts))
+    return [(target, value)]
+
+
+def test_quick_leaves_out_the_largest_size_and_long_adds_sizes(monkeypatch: pytest.MonkeyPatch) -> None:
+    extent = module("at_scale.costs", monkeypatch).Extent
+    sizes = {name: extent[name].sizes((1, 10, 100), (1000,)) for name in ("QUICK", "USUAL", "LONG")}
+    assert sizes == {"QUICK": [1, 10], "USUAL": [1, 10, 100], "LONG": [1, 10, 100, 1000]}
+
+
+def test_a_measurement_that_does_not_exist_is_refused_with_the_names_of_all() -> None:
+    line = [sys.executable, "scale.py", "--quick", "nodes"]
+    done = subprocess.run(line, cwd=PERF, capture_output=True, text=True, check=False)
+    assert done.returncode == 2
+    assert "no measurement nodes: there are " in done.stderr
+    assert ", fanout, " in done.stderr
