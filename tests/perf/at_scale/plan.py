@@ -1,4 +1,4 @@
-"""`plan`, the safety rules of a rack, `plan --live` and `undo`, on clusters of 100 to 10,000 OSDs."""
+"""`plan`, the safety rules of a rack, `plan --live`, `undo --dry-run`, `undo`, on clusters of 100 to 10,000 OSDs."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from .costs import LONGEST, Cost, Curves, Extent, cost_of
 TOOLS = "cbt_plugins.tools"
 #: of a rack, on a cluster whose smallest size is a rack
 ACCEPT = ["domain", "inactive", "data", "quorum", "capacity", "min-in"]
-COLUMNS = ("plan", "rack", "live", "undo")
+COLUMNS = ("plan", "rack", "live", "open", "undo")
 
 
 def cluster_file(size: Size) -> str:
@@ -65,6 +65,8 @@ def _costs(folder: Path, size: Size, release: str) -> Dict[str, float]:
     for name in ("rack", "live"):
         assert "stop ceph-osd@0.service" in costs[name].output, costs[name].output[-3000:]
     _left_open(inject, archive, env)
+    costs["open"] = cost_of(TOOLS, "undo", "--dry-run", str(archive), env=env)
+    assert costs["open"].status == 1 and "ceph-osd@0.service" in costs["open"].output, costs["open"].output[-3000:]
     asked(cluster)
     costs["undo"] = cost_of(TOOLS, "undo", str(archive), env=env)
     assert costs["undo"].status == 0, costs["undo"].output[-3000:]
