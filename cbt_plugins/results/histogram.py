@@ -70,7 +70,9 @@ class Histogram:
         if n == 0:
             return
         if self.n == 0:
-            self.numbers, self.counts, self.min = numbers.astype(np.int64), counts.astype(np.int64), low
+            # not copied: nothing below changes an array that was given
+            self.numbers, self.counts = (array.astype(np.int64, copy=False) for array in (numbers, counts))
+            self.min = low
         else:
             # both are rising: merging them is quicker than sorting
             places = np.searchsorted(self.numbers, numbers)

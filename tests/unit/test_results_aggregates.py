@@ -351,3 +351,27 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))
 
+
+
+def test_jobs_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """What is read of a job takes megabytes until its sums are made, and there may be 1000 jobs."""
+    begun: List[JobAccumulator] = []
+
+    class Alone(JobAccumulator):
+        def __init__(self, timeline: Timeline) -> None:
+            assert not begun, "another job is not finished"
+            begun.append(self)
+            super().__init__(timeline)
+
+        def finish(self) -> JobAggregates:
+            begun.remove(self)
+            return super().finish()
+
+    path = aggregates_writer.write(tmp_path / "f", steady())
+    halves = [places(path)[0][:2], places(path)[0][2:]]
+    tasks = [Task(job, path, where=half) for half in halves for job in ("a", "b", "c")]
+    monkeypatch.setattr(job_files, "JobAccumulator", Alone)
+    nobody: Any = None
+    ((results, _),) = job_files.lots_of(tasks, TimeGrid.of(T0, T0 + 10, 1), nobody)
+    jobs = {name: job for name, job in results if isinstance(job, JobAggregates)}
+    assert {name: (job.rows, job.ended) for name, job in jobs.items()} == dict.fromkeys("abc", (40, True))

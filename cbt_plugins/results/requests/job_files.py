@@ -260,19 +260,23 @@ def _lot(work: Tuple[Sequence[Task], TimeGrid]) -> Tuple[Results, Timeline]:
     """Return the sums of the frames of these tasks."""
     tasks, grid = work
     timeline = Timeline(grid)
-    accumulators: Dict[str, JobAccumulator] = {}
-    errors: Results = []
+    tasks_of_job: Dict[str, List[Task]] = {}
     for task in tasks:
-        accumulator = accumulators.setdefault(task.job, JobAccumulator(timeline))
-        try:
-            for frame in task.frames(grid.block):
-                if frame is None:
-                    accumulator.damaged()
-                else:
-                    accumulator.add(frame)
-        except NotBuilt:
-            raise
-        except Unreadable as e:  # not raised: an exception of a worker process would end all of them
-            errors.append((task.job, str(e).replace(f"{task.path}: ", "")))
-    complete = [job for job in accumulators if job not in dict(errors)]
-    return [*errors, *((job, accumulators[job].finish()) for job in complete)], timeline
+        tasks_of_job.setdefault(task.job, []).append(task)
+    results: Results = []
+    for job, job_tasks in tasks_of_job.items():  # one after the other: a job that is read takes megabytes
+        accumulator = JobAccumulator(timeline)
+        errors: List[str] = []
+        for task in job_tasks:
+            try:
+                for frame in task.frames(grid.block):
+                    if frame is None:
+                        accumulator.damaged()
+                    else:
+                        accumulator.add(frame)
+            except NotBuilt:
+                raise
+            except Unreadable as e:  # not raised: an exception of a worker process would end all of them
+                errors.append(str(e).replace(f"{task.path}: ", ""))
+        results.append((job, errors[-1] if errors else accumulator.finish()))
+    return results, timeline
