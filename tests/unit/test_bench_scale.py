@@ -1,4 +1,4 @@
-"""What the bench of large clusters measures: sizes enough to see how a cost grows, fewer or more where asked."""
+"""What the benches measure: sizes enough to see a growth, and planted steps whose misses count as their hits do."""
 
 from __future__ import annotations
 
@@ -55,3 +55,17 @@ def test_a_measurement_that_does_not_exist_is_refused_with_the_names_of_all() ->
     assert done.returncode == 2
     assert "no measurement nodes: there are " in done.stderr
     assert ", fanout, " in done.stderr
+
+
+def test_misses_of_planted_steps_count_where_hits_would(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Near the end of a series only a hit could be seen: such positions would make each method look better."""
+    scores = module("inputs.detector_scores", monkeypatch)
+    values = [100.0] * (scores.FIRST + scores.PATIENCE + 9)
+
+    def drops(values: List[float]) -> List[int]:
+        return [n for n in range(1, len(values)) if values[n] < values[n - 1]]
+
+    hits, misses = scores.of_planted(drops, [values], 1), scores.of_planted(lambda values: [], [values], 1)
+    for step in map(str, scores.STEPS):
+        assert hits[step] == [1] * 10
+        assert misses[step] == [None] * 10

@@ -80,18 +80,19 @@ def of_tcpd(method, folder):
 def of_planted(method, series, every):
     """Return step -> the delay of each planted step, in runs of the new level; None: missed.
 
-    A step counts as found at the first look that has a cut within MARGIN of it which the series without it has not.
+    Of all positions of all series that have PATIENCE runs after them, one in `every` gets a step of each size: with
+    fewer runs, a miss would not be seen, and a hit would. A step counts as found at the first look that has a cut
+    within MARGIN of it which the series without it has not.
     """
-    delays = {}
-    for values in series:
-        looks = {n: method(values[:n]) for n in range(FIRST, len(values) + 1)}
+    positions = [(values, at) for values in series for at in range(FIRST, len(values) - PATIENCE + 1)]
+    delays = {str(step): [] for step in STEPS}
+    for values, at in positions[every // 2 :: every]:
+        ends = range(at + 1, at + PATIENCE + 1)
+        without = {n: _near(method(values[:n]), at) for n in ends}
         for step in STEPS:
-            for at in range(FIRST, len(values) - 5, every):
-                stepped = [*values[:at], *(value * (1 - step) for value in values[at:])]
-                ends = range(at + 1, min(at + PATIENCE, len(values)) + 1)
-                delay = next((n - at for n in ends if _near(method(stepped[:n]), at) > _near(looks[n], at)), None)
-                if delay is not None or len(ends) == PATIENCE:  # else nobody knows
-                    delays.setdefault(str(step), []).append(delay)
+            stepped = [*values[:at], *(value * (1 - step) for value in values[at:])]
+            delay = next((n - at for n in ends if _near(method(stepped[:n]), at) > without[n]), None)
+            delays[str(step)].append(delay)
     return delays
 
 
@@ -113,10 +114,14 @@ def alarms(method, series):
 
 
 def scores(method, question):
-    """Return all scores of a method; question: {"tcpd": folder or null, "planted", "shuffled": series, "every"}."""
+    """Return all scores of a method.
+
+    question: {"tcpd": folder or null, "planted", "planted_in_tcpd", "shuffled": series, "every", "every_of_tcpd"}.
+    """
     return {
         "tcpd": of_tcpd(method, question["tcpd"]) if question["tcpd"] else None,
         "planted": of_planted(method, question["planted"], question["every"]),
+        "planted_in_tcpd": of_planted(method, question["planted_in_tcpd"], question["every_of_tcpd"]),
         "alarms": alarms(method, question["planted"]),
         "shuffled": alarms(method, question["shuffled"]),
     }
