@@ -42,6 +42,11 @@ case "$*" in
 *dead*)
   echo "ssh: connect to host dead port 22: Connection refused" >&2
   exit 255 ;;
+*silent*)
+  options="$*" seconds=${{options#*ConnectTimeout=}}
+  sleep "${{seconds%% *}}"
+  echo "ssh: connect to host silent port 22: Connection timed out" >&2
+  exit 255 ;;
 esac
 sleep {CONNECT}
 exec /bin/sh -c "$command"
