@@ -4,7 +4,8 @@
     ./run bench scale NAME...    some of them: a module of tests/perf/at_scale each
 
 Each prints a table: a row for each size, and below each column the exponent of its growth. Nothing but this machine is
-needed: sizes are made by Ceph's own programs, and nodes by stand-ins. `--long` adds those that last longest, with up to 15 GB of disk (TMPDIR) and hours of CPU time.
+needed: sizes are made by Ceph's own programs, and nodes by stand-ins. `--long` adds those that last longest, with up to
+15 GB of disk (TMPDIR) and hours of CPU time.
 """
 
 from __future__ import annotations
