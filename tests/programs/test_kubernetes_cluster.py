@@ -1,7 +1,7 @@
 """A real cluster of Kubernetes: the pods of `cbt-tools kubernetes manifest`, and what a run does in them.
 
 The tests make a namespace with a random name in the cluster of KUBECONFIG, and delete it. They change nothing else, and
-run only with a consent:
+run only with a consent. The user of KUBECONFIG may make namespaces and roles, and impersonate accounts:
 
     KUBECONFIG=FILE CBT_PLUGINS_KUBERNETES=1 ./run test tests/programs/test_kubernetes_cluster.py
 
