@@ -283,8 +283,7 @@ def _entry_of(triaged: Triaged) -> str:
 
 def _pattern(name: str) -> str:
     """Return the shell pattern of one name, as YAML quotes it: names are an archive's."""
-    pattern = glob.escape(name)
-    return pattern if re.fullmatch(r"[A-Za-z][\w.-]*", pattern) else "'" + pattern.replace("'", "''") + "'"
+    return "'" + glob.escape(name).replace("'", "''") + "'"
 
 
 def _series_page(history: History, track: Track, events: Sequence[HistoryEvent], facts: SiteFacts) -> str:

@@ -194,6 +194,17 @@ def test_an_operation_of_an_open_loop_was_due_by_its_share_of_the_mix(tmp_path: 
     assert availability(line) == {"total": pytest.approx(0.3), "GET": 0.0, "PUT": 1.0}
 
 
+@pytest.mark.parametrize("more", [{"driver_end": {"dry": {"DELETE": 200}}}, {"duration": None}])
+def test_no_request_was_due_by_the_rate_where_a_driver_had_nothing_left_to_do(
+    tmp_path: Path, more: Dict[str, Any]
+) -> None:
+    """From 20 on there are no objects to delete, and GETs take their place; or the driver ends with its last object."""
+    ops = [*load(0, 100, 1 / 7, 0.01), *load(0, 20, 1 / 3, 0.01, op="DELETE"), *load(20, 100, 1, 0.01, op="DELETE")]
+    mix = {"GET": 70.0, "DELETE": 30.0}
+    made = impact([phase(tmp_path, ops, mix=mix, **OPEN, **more)], recovery(FAULT))
+    assert availability(made["episodes"][0])["DELETE"] == 1.0
+
+
 def test_a_closed_loop_of_which_no_request_ended_had_some_due_if_the_baseline_had_many(tmp_path: Path) -> None:
     calm = [*load(0, 20, 0.1, 0.01), *load(0, 20, 10.0, 0.01, op="DELETE")]
     made = impact([phase(tmp_path, calm, mix={"GET": 99.0, "DELETE": 1.0})], recovery(FAULT))

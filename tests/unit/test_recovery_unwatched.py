@@ -95,6 +95,16 @@ def test_an_agent_that_does_not_know_the_osds_before_the_undo_takes_times_from_t
     assert (seconds(back)["first-up"], seconds(back)["all-up"]) == (4.5, 6.5)
 
 
+def test_what_recovers_behind_the_undo_of_osds_that_were_back_before_it_is_counted(tmp_path: Path) -> None:
+    """As after a reboot: the maps of the failure have the OSDs down and up, and its recovery outlasts the undo."""
+    up = {"t": 40.0, "down": [], "pgs": RECOVERING, "map": [{"epoch": 3, "t": 39.5, "up": [6, 7]}]}
+    counted = {"t": 70.0, "recovered": [50, 50 << 20, 0]}
+    samples = watched(tmp_path, DOWN, DEGRADED_AT_13, up, counted, {"t": 80.0, "pgs": CLEAN, "degraded": [0, 0]})
+    failure, back = milestones(samples, [*FAULT, *BACK, *ENDS])["episodes"]
+    assert failure["recovery"]["objects"] == 0
+    assert (back["effect"], back["recovery"]["objects"], back["recovery"]["bytes"]) == (True, 50, 50 << 20)
+
+
 def test_an_osd_that_goes_down_right_before_the_undo_has_no_rate_of_recovery(tmp_path: Path) -> None:
     """0.2 ms before it: a time of 0 in the numbers."""
     late = {**DOWN, "t": 60.0, "map": [{"epoch": 2, "t": 59.9998, "down": [6, 7]}]}

@@ -153,9 +153,14 @@ def _due(ended: int, *expected: Optional[_Expected]) -> int:
 
 
 def _scheduled(parts: Sequence[LoadPart], op: str) -> Optional[_Expected]:
-    """Return the requests that open loops had to start, of an operation or of all; None where no rate is given."""
+    """Return the requests that open loops had to start, of an operation or of all; None where no rate gives them.
+
+    A rate does not where drivers had nothing left to do: they end, or do more of other operations.
+    """
     requests, work = 0.0, split_op(op)[0]
     for aggregates, stretch, _ in parts:
+        if aggregates.phase.takes_all or any(op in (job.driver_end.get("dry") or {}) for job in aggregates.phase.jobs):
+            return None
         loops = open_loop_rates(aggregates)
         shares = {name: share for name, share in aggregates.phase.mix.items() if split_op(name)[0] == work}
         if op == TOTAL and all(loop.rate_limit for job in aggregates.phase.jobs for loop in job.loops):

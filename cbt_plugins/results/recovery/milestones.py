@@ -84,10 +84,11 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
     clean = milestone_of_name["clean"]
     until = clean.t if clean.t is not None else clean.between[1] if clean.between else episode.end
     rate = None
-    if search.changed and search.changed[0] < until:
+    since = search.counted_since
+    if since is not None and since < until:
         # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
-        rate = recovered(search.all, search.changed[0], milestone_of_name["recovery-starts"].t, until)
-        copies = copies_made(search.all, search.changed[0], until) if search.falls else None
+        rate = recovered(search.all, since, milestone_of_name["recovery-starts"].t, until)
+        copies = copies_made(search.all, since, until) if search.falls else None
         rate["copies"] = copies
         rate["copies_per_s"] = per_second(copies, rate["seconds"], 2)
     before, last = search.before, search.samples[-1] if search.samples else None
@@ -179,14 +180,23 @@ class _EpisodeMilestones:
         self.begun_unseen = self.before is None and any(gap[0] == episode.begin for gap in self.unwatched)
         self.ended_unseen = bool(self.open_end) and samples.place(episode.end) == len(samples.samples)
         turn = "first-down" if self.falls else "first-up"
-        moved_unseen = self._turn(turn) is not None or (self.falls and self._held_at_first(turn) is not None)
+        self.moved_unseen = self._turn(turn) is not None or (self.falls and self._held_at_first(turn) is not None)
         stayed_clean = all(sample.clean for sample in self.samples)
-        self.touched_anything = bool(self.changed) or moved_unseen or not stayed_clean
+        self.touched_anything = bool(self.changed) or self.moved_unseen or not stayed_clean
 
     @property
     def knows_before(self) -> bool:
         """Whether a sample right before the episode has the OSDs: an agent that has just begun may not know them."""
         return self.before is not None and "down" in self.before.state
+
+    @property
+    def counted_since(self) -> Optional[float]:
+        """Return the time from which on the work of recovery belongs to the episode; None where no map tells it."""
+        if self.changed:
+            return self.changed[0]
+        # OSDs that were back before their undo: the recovery that their failure has begun goes on
+        goes_on = self.touched_anything and not self.moved_unseen and self.knows_before
+        return self.episode.begin if goes_on and not self.falls else None
 
     @property
     def open_end(self) -> List[Tuple[float, float]]:
