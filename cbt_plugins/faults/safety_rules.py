@@ -273,7 +273,7 @@ def _too_few_in(case: FaultCase) -> Iterator[Finding]:
     """Find too few OSDs that would be in, by `min_in` of the fault. OSDs that are down count as out."""
     inside = {osd for osd, entry in case.facts.osds.items() if entry["in"]} - case.out
     left, total = len(inside - case.gone), len(case.facts.osds)
-    if inside.intersection(case.taken.osds) and left < case.around.min_in * total:
+    if inside.intersection(case.taken.osds) and left < case.around.min_in * total - 1e-9:  # 0.55 * 100 is more than 55
         text = f"{left} of {total} OSDs ({percent(left / total)}) would be in and up"
         yield Finding(MIN_IN, f"{text}; min_in is {percent(case.around.min_in)}", {"in": left, "osds": total})
 

@@ -67,8 +67,10 @@ class Performer:
                     milestones[name] = max(t, milestones.get(name, t))
             in_force()
             if wait and facts is not None and all(step.took for step in steps):
+                self._event("fault-in-effect", label=label, kind=kind, milestones=milestones)
                 readings = self._readings(label, done)
-                self._event("fault-in-effect", label=label, kind=kind, milestones=milestones, **readings)
+                if readings:
+                    self._event("fault-readings", label=label, kind=kind, **readings)
         except FaultError as error:
             self._event("fault-failed", **say, why=str(error))
             left = self.undo([label])
@@ -109,7 +111,7 @@ class Performer:
         return record
 
     def _await(self, record: UndoRecord) -> None:
-        took = record.step.took
+        took = [check for check in record.step.took if not check.reading]
         wait_until(
             lambda: self._runner.look(took),
             max([check.timeout for check in took], default=0.0),

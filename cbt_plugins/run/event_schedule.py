@@ -204,15 +204,17 @@ class EventSchedule:
     def _await_clean(self, fault: Fault, at: float, at_most: Optional[float]) -> bool:
         """Wait until the rule `clean` does not refuse the fault, and check it; False when the schedule is closed.
 
-        PG statistics that are older than the last undo do not count. Raises FaultError after `at_most` seconds.
+        Raises FaultError after `at_most` seconds; with this limit, PG statistics that are older than the last undo do
+        not count.
         """
         if not self._until(at):
             return False
         reasons: List[str] = []
 
         def is_over() -> bool:
+            asked = self._now()
             reasons[:] = [str(finding) for finding in self._injector.prepare(fault).refused if finding.rule == "clean"]
-            is_stale = self._now() < self._undone + STALE
+            is_stale = at_most is not None and asked < self._undone + STALE
             return self._ended.is_set() or not (reasons or is_stale)
 
         def too_late(_: bool) -> FaultError:

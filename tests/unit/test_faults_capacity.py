@@ -128,3 +128,10 @@ def test_a_warning_comes_before_the_refusal() -> None:
 
     found = judge(ONE, nearly)
     assert rules(found) == [] and " would be 91.4 % full after recovery: " in found.warnings[0]
+
+
+def test_a_share_of_the_osds_that_stays_in_may_be_exactly_min_in() -> None:
+    """0.55 * 100 is a little more than 55 for a float."""
+    facts, around = regular(20, 5, 0.1), Surroundings(min_in=0.55)
+    left = {osds: rules(assess(facts, taken(*range(100 - osds), out=True), around)) for osds in (55, 54)}
+    assert "thrash min_in" not in left[55] and "thrash min_in" in left[54]

@@ -241,6 +241,27 @@ def test_pg_states_of_before_an_undo_do_not_end_a_wait_for_a_clean_cluster(monke
     assert kinds.count("look") >= 3 and kinds[-5:] == ["ready", "event", "inject", "event", "undo"]
 
 
+def test_pg_states_that_were_asked_for_in_time_do_not_count_although_the_answer_came_later(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """A check takes longer than PG states lag behind."""
+    never = threading.Event()
+
+    class Slow(Moving):
+        def prepare(self, fault: Fault) -> Any:
+            never.wait(0.0 if ("look", fault.label) in self.seen else 0.5)
+            return super().prepare(fault)
+
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.1)
+    monkeypatch.setattr("cbt_plugins.run.event_schedule.STALE", 0.3)
+    notes = Slow([""] * 1000)
+    schedule = timeline(notes, Event(0.0, undo=("a",)), Event(0.0, inject=B, after_clean=True, at_most=3600.0))
+    schedule.begin(time.time())
+    wait_for(lambda: schedule.left == 0)
+    schedule.close()
+    assert [name for name, _ in notes.seen].count("look") >= 2
+
+
 def test_a_cluster_that_does_not_become_clean_in_time_fails_the_phase(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("cbt_plugins.run.event_schedule.ONCE_MORE", 0.1)
     notes = Moving(["clean"] * 1000)

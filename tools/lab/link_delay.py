@@ -42,7 +42,8 @@ class LinkDelay:
             relay.kill()
         wait_for(lambda: not self._relays(), f"end of the relay of {self._node}", 30)
         if f"d-{self._node}" in self._spaces.interfaces():
-            self._spaces.ip([f"link del d-{self._node}", f"link set v-{self._node} master br0"])
+            # the cable first: what is cut short here is mended by the next call
+            self._spaces.ip([f"link set v-{self._node} master br0", f"link del d-{self._node}"])
 
     def _start(self, cable: str, end: str, out: float, back: float) -> None:
         words = [sys.executable, "-E", "-S", RELAY, cable, end, f"{out:g}", f"{back:g}"]
