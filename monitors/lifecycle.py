@@ -21,7 +21,7 @@ from cbt_plugins.cluster.shell_programs import find_own, make_own, script_comman
 from cbt_plugins.inventory import host_of, nodes_of, split_names
 from cbt_plugins.journal import read_json, sync_folder, write_json
 from cbt_plugins.monitor import Monitor
-from cbt_plugins.wait import insist
+from cbt_plugins.polling import insist
 
 logger = logging.getLogger(__name__)
 

@@ -18,7 +18,7 @@ from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, Step
 from cbt_plugins.plan import Fault, Settings
-from cbt_plugins.wait import Clock
+from cbt_plugins.polling import Clock
 
 _PATH = Path(__file__).resolve().parent / "crash" / "standin_world.py"
 _SPEC = importlib.util.spec_from_file_location("standin_world", _PATH)

@@ -29,8 +29,8 @@ from cbt_plugins.formatting import several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.journal import Journal, JournalError
 from cbt_plugins.plan import Event, Settings
+from cbt_plugins.polling import Clock, wait_until
 from cbt_plugins.run.event_schedule import EventSchedule
-from cbt_plugins.wait import Clock, wait_until
 
 from .command import CommandError, explain, say
 

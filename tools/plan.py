@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 
 from cbt_plugins.cbt import checkout
 from cbt_plugins.cbt.unread_keys import unread_keys
-from cbt_plugins.cluster.fan_out import FILES, allow_files
+from cbt_plugins.cluster.fan_out import FILES_PER_CONNECTION, allow_files
 from cbt_plugins.config.bounds import total_of
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.events import is_fault_file, load_fault_file
@@ -201,8 +201,9 @@ def _lines(config: Config, live: Optional[LiveAnswers], unread: Sequence[str], c
 def _too_few_files(config: Config) -> Iterator[str]:
     """Yield a warning if this machine allows fewer open files than the connections to all nodes need."""
     nodes, allowed = len(nodes_of(config.cluster)), allow_files()
-    if nodes * FILES > allowed:
-        needed = f"connections to {nodes} nodes need {nodes * FILES:,} open files here, but the limit is {allowed:,}"
+    if nodes * FILES_PER_CONNECTION > allowed:
+        files = nodes * FILES_PER_CONNECTION
+        needed = f"connections to {nodes} nodes need {files:,} open files here, but the limit is {allowed:,}"
         yield f"{needed}: raise it (`ulimit -Hn`, or LimitNOFILE= of the service)"
 
 

@@ -24,8 +24,8 @@ from cbt_plugins.faults.node_shell import programs
 from cbt_plugins.formatting import percent, several
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Plan, Settings
+from cbt_plugins.run.cluster_fitness import accepted_of, condition_errors
 from cbt_plugins.run.endpoints import authority_of, errors_of_endpoints
-from cbt_plugins.run.preflight import accepted_of, condition_errors
 from cbt_plugins.run.s3_key_sources import keys_of_users, owners_of, s3_keys
 
 from .command import CommandError

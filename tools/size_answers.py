@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, List, Optional, Sequence, Tuple
 
-from cbt_plugins.cluster_space import Space
+from cbt_plugins.ceph_df import Space
 from cbt_plugins.config.units import about_link, about_rate, format_duration
 from cbt_plugins.formatting import DECIMAL_UNITS, about_size, percent, signed_percent
 from cbt_plugins.models import capacity as capacity_model

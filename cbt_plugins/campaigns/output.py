@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import margins, number
-from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Outlook, interval
+from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, Decision, Outlook, interval
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
 from cbt_plugins.formatting import about_size, percent, plain, seconds, several, signed_percent
@@ -322,7 +322,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
         f"the campaign ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)})"
-        f"; chance of any false better or worse: {percent(section.alpha, 'g')}; first look after {FIRST} blocks",
+        f"; chance of any false better or worse: {percent(section.alpha, 'g')}; first look after {FIRST_LOOK} blocks",
     ]
     order = [(str(n), " ".join(planned.arm for planned in schedule.block(n))) for n in range(1, section.blocks + 1)]
     commands = []

@@ -27,10 +27,10 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
+from cbt_plugins.polling import Clock, wait_until
 from cbt_plugins.results.record_reader import records_of
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.wait import Clock, wait_until
 
 MARK, UNDONE, GROUP, ARCHIVE = "trial.json", "undone.json", "group", "archive"
 #: steps of a trial, and names of their logs

@@ -11,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Deque, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph_programs import CephPrograms
 from cbt_plugins.cluster.kubernetes import Kubernetes
 from cbt_plugins.cluster.remote import Remote, RemoteError
@@ -19,7 +20,6 @@ from cbt_plugins.cluster.shell_programs import subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.cluster_conditions import is_clean
-from cbt_plugins.cluster_space import PoolSpace, Space
 from cbt_plugins.config.cluster import DEFAULT_CONF
 from cbt_plugins.inventory import head_of
 

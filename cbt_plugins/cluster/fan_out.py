@@ -83,7 +83,7 @@ def _wait_for_a_login(begun: Mapping[int, float], change: threading.Condition) -
 
 
 #: descriptors of a connection that stays open: three pipes, and what waits for them
-FILES = 4
+FILES_PER_CONNECTION = 4
 #: most descriptors that this process and its children may have: pdsh closes all that it may have for each node
 MOST_FILES = 16_384
 

@@ -26,8 +26,8 @@ from cbt_plugins.faults.undo import Event, StillOpen, Undoer
 from cbt_plugins.faults.undo_journal import GIVEN_UP, UndoJournal
 from cbt_plugins.inventory import find_host, nodes_of
 from cbt_plugins.plan import Fault, NodeCommand, Settings
+from cbt_plugins.polling import Clock, insist, wait_until
 from cbt_plugins.signals import deferred
-from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 

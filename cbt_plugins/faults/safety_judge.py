@@ -15,7 +15,7 @@ from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import FaultError, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
 from cbt_plugins.plan import SAFETY_RULES, Fault
-from cbt_plugins.wait import Clock, wait_until
+from cbt_plugins.polling import Clock, wait_until
 
 
 class Judge:

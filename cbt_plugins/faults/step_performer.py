@@ -13,8 +13,8 @@ from cbt_plugins.faults.command_runner import Refused, Runner
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.faults.undo import Event, StillOpen, Undoer
 from cbt_plugins.faults.undo_journal import UndoJournal
+from cbt_plugins.polling import Clock, wait_until
 from cbt_plugins.signals import deferred
-from cbt_plugins.wait import Clock, wait_until
 
 log = logging.getLogger(__name__)
 

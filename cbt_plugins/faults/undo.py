@@ -18,7 +18,7 @@ from cbt_plugins.faults.command_runner import Runner, SwitchFired
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
-from cbt_plugins.wait import Clock, wait_until
+from cbt_plugins.polling import Clock, wait_until
 
 log = logging.getLogger(__name__)
 

@@ -21,7 +21,7 @@ from cbt_plugins.journal import sync_folder
 from cbt_plugins.load import generator_process
 from cbt_plugins.load.client_agent import REDUCE_TIMEOUT
 from cbt_plugins.load.generator import FOLDER, ROWS, Counts, JobEnd, LoadJob, parse_counts
-from cbt_plugins.wait import insist
+from cbt_plugins.polling import insist
 
 log = logging.getLogger(__name__)
 

@@ -6,7 +6,7 @@ from typing import Iterator, Optional, Sequence
 
 from cbt_plugins.campaigns.evaluation import RowState, expected, key_rows
 from cbt_plugins.campaigns.schedule import Schedule
-from cbt_plugins.compare.statistics.sequential import FIRST, detectable
+from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, detectable
 from cbt_plugins.compare.statistics.verdicts import Scatter
 from cbt_plugins.formatting import percent, several
 from cbt_plugins.formatting import seconds as about
@@ -28,7 +28,7 @@ def detectable_lines(
     """Yield the blocks of a campaign, and the change that it finds; `each`: seconds of a block."""
     blocks = schedule.section.blocks
     length = f" of about {about(each)}" if each else ""
-    yield f"at most {several(blocks, 'block')}{length}; the first decision comes after {FIRST} blocks"
+    yield f"at most {several(blocks, 'block')}{length}; the first decision comes after {FIRST_LOOK} blocks"
     expectations = expected(history, schedule)
     for (phase, op, metric), (scatter, _) in expectations.items():
         text = found_text(metric, scatter, len(expectations), schedule)
@@ -55,6 +55,6 @@ def smallest(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Op
 
 def seen_text(row: RowState, rows: int, schedule: Schedule) -> str:
     """Return the change that a campaign finds with the scatter of its blocks, as a clause; "" before there is one."""
-    if not row.decision.scatter or row.decision.n < FIRST - 1:
+    if not row.decision.scatter or row.decision.n < FIRST_LOOK - 1:
         return ""
     return found_text(row.id.metric, Scatter(row.decision.scatter, row.decision.n - 1), rows, schedule)

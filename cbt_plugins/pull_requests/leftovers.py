@@ -16,8 +16,8 @@ from typing import Iterator, List
 from cbt_plugins.archive_files import open_to_append
 from cbt_plugins.campaigns.schedule import CampaignError
 from cbt_plugins.campaigns.trial import FOLDER
+from cbt_plugins.polling import wait_until
 from cbt_plugins.programs import cache_dir
-from cbt_plugins.wait import wait_until
 
 _GRACE, _POLL = 10.0, 0.1
 

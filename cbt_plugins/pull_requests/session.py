@@ -39,7 +39,7 @@ from cbt_plugins.campaigns.trial import (
     run_trial,
     undo_left,
 )
-from cbt_plugins.compare.statistics.sequential import FIRST
+from cbt_plugins.compare.statistics.sequential import FIRST_LOOK
 from cbt_plugins.config.campaign import yaml_text
 from cbt_plugins.config.file_check import load
 from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
@@ -117,8 +117,8 @@ class PullRequestRun:
         cycle, within = plan_data(self.request.schedule(self.folder))["cycle_seconds"], self.request.within
         fit = min(MOST, int(within / (4 * max(cycle, 1.0))))
         text = f"a cycle takes {about(cycle)} by the file, without deployment and builds"
-        if fit < FIRST:
-            raise CampaignError(f"{text}: fewer than {FIRST} blocks of 4 cycles fit into {about(within)}")
+        if fit < FIRST_LOOK:
+            raise CampaignError(f"{text}: fewer than {FIRST_LOOK} blocks of 4 cycles fit into {about(within)}")
         schedule = self.request.schedule(self.folder, fit)
         return [f"{text}; {about(within)} in total", *detectable_lines(schedule, self.history)]
 
@@ -173,7 +173,8 @@ class PullRequestRun:
                 return PullRequestVerdict(Outcome.CANNOT, str(e), arm=e.arm)
             return PullRequestVerdict(Outcome.INCONCLUSIVE, "the time ran out before the first block")
         if schedule is None:
-            text = f"fewer than {FIRST} blocks fit into {about(self.request.within)}: give more time or a shorter cycle"
+            too_few = f"fewer than {FIRST_LOOK} blocks fit into {about(self.request.within)}"
+            text = f"{too_few}: give more time or a shorter cycle"
             return PullRequestVerdict(Outcome.INCONCLUSIVE, text)
         return self._decided(schedule)
 
@@ -249,7 +250,7 @@ class PullRequestRun:
             self._check_keys([record for trial in trials for record in trial.records])
             each = 2 * sum(trial.prepared + trial.measured for trial in trials)
             fit = min(MOST, int(self.seconds_left() / each))
-            if fit < FIRST:
+            if fit < FIRST_LOOK:
                 return None
             planned = {"blocks": fit, "seconds": each}
             records = [record for trial in trials[:1] for record in trial.records]

@@ -20,9 +20,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from typing import Any, Callable, Dict, Optional
 from urllib.parse import parse_qs, urlsplit
 
+from cbt_plugins.polling import wait_until
 from cbt_plugins.report.live_metrics import CONTENT_TYPE, metrics
 from cbt_plugins.report.live_page import LivePage, Update
-from cbt_plugins.wait import wait_until
 
 log = logging.getLogger(__name__)
 

@@ -24,8 +24,8 @@ from cbt_plugins.results.nodes import perf_counters, resources
 from cbt_plugins.results.phase_warnings import CLOCK, check_phase, of_cluster
 from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.cluster_samples import Status, samples_of, status_by_phase
+from cbt_plugins.results.recovery.failure_scores import scorecard
 from cbt_plugins.results.recovery.impact import breaks, failure, impact_warnings
-from cbt_plugins.results.recovery.scorecard import scorecard
 from cbt_plugins.results.requests import endpoint_stalls, littles_law
 from cbt_plugins.results.requests import rates_and_latencies as of_phase
 from cbt_plugins.results.requests.readable_objects import Readable

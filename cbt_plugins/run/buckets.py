@@ -19,9 +19,9 @@ from cbt_plugins.formatting import several
 from cbt_plugins.journal import Journal
 from cbt_plugins.load.generator import JobEnd, LoadJob
 from cbt_plugins.plan import Plan
+from cbt_plugins.polling import Clock, insist, wait_until
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.preflight import Ready
-from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 

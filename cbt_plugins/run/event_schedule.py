@@ -12,8 +12,8 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector, Prepared
 from cbt_plugins.plan import Event, Fault, Upgrade
+from cbt_plugins.polling import Clock, wait_until
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.wait import Clock, wait_until
 from cbt_plugins.warning_kinds import LATE_EVENT
 
 log = logging.getLogger(__name__)
@@ -212,9 +212,9 @@ class EventSchedule:
         reasons: List[str] = []
 
         def is_over() -> bool:
-            asked = self._now()
+            begun = self._now()
             reasons[:] = [str(finding) for finding in self._injector.prepare(fault).refused if finding.rule == "clean"]
-            is_stale = at_most is not None and asked < self._undone + STALE
+            is_stale = at_most is not None and begun < self._undone + STALE
             return self._ended.is_set() or not (reasons or is_stale)
 
         def too_late(_: bool) -> FaultError:

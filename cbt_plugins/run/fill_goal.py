@@ -7,9 +7,9 @@ import math
 import time
 from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
 
+from cbt_plugins.ceph_df import Space
 from cbt_plugins.cluster.ceph import Ceph, CephError
 from cbt_plugins.cluster.state_sampler import StatusFeed
-from cbt_plugins.cluster_space import Space
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.formatting import percent
 from cbt_plugins.plan import Goal, Phase, placement_id

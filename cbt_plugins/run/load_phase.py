@@ -19,13 +19,13 @@ from cbt_plugins.load import worker_groups
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob, LoadStart, generator_of
 from cbt_plugins.load.load_session import Agents, LoadOrders, LoadSession
 from cbt_plugins.plan import Phase
+from cbt_plugins.polling import insist
 from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets, ObjectCount, account, settled
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.load_observer import LoadObserver, length_of
 from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
 from cbt_plugins.run.preflight import Ready
-from cbt_plugins.wait import insist
 
 log = logging.getLogger(__name__)
 

@@ -13,7 +13,7 @@ from cbt_plugins.cluster_conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_S
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.inventory import HostTable
 from cbt_plugins.plan import NodeCommand, Upgrade
-from cbt_plugins.wait import Clock, wait_until
+from cbt_plugins.polling import Clock, wait_until
 
 log = logging.getLogger(__name__)
 

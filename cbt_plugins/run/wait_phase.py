@@ -18,20 +18,20 @@ from cbt_plugins.faults.cluster_facts import unclean_states
 from cbt_plugins.formatting.progress_line import NOTHING_AFTER, Now, Remainder
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Phase, Plan
+from cbt_plugins.polling import Clock, insist, wait_until
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.live_files import WatchedPhase
 from cbt_plugins.run.phase_outcome import PhaseOutcome
 from cbt_plugins.run.progress import Progress, remainder_of
-from cbt_plugins.wait import Clock, insist, wait_until
 
 log = logging.getLogger(__name__)
 
 T = TypeVar("T")
 
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
-#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_rules.STABLE
-STABLE_WAIT = 13.0
+#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_rules.STABLE_IN_SAMPLES
+STABLE_IN_WAIT = 13.0
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0
 #: seconds between two looks at a deep scrub's progress
@@ -250,7 +250,7 @@ class Waiting:
             self._take(time.time(), self.garbage.left, 0, stale=False)
 
     def _stays_clean(self) -> bool:
-        lasting = 0.0 if self.garbage else STABLE_WAIT
+        lasting = 0.0 if self.garbage else STABLE_IN_WAIT
         return self.clean_since is not None and self._seen - self.clean_since >= lasting
 
     def _take(self, at: float, left: int, objects_left: int, stale: bool) -> None:

@@ -18,7 +18,7 @@ def main() -> int:
     """The arguments are the built-in loop's, or "undo ARCHIVE"."""
     scenario.shorten()
     injecting.ClusterLimits = lambda: scenario.LIMITS  # type: ignore[assignment,misc]
-    waiting.STABLE_WAIT = 1.0
+    waiting.STABLE_IN_WAIT = 1.0
     waiting.SCRUB_EVERY = 0.5
     session.GO_AHEAD = 0.3
     # what a report looks like is nothing that a kill could change; it takes as long as all the rest

@@ -31,7 +31,7 @@ import numpy as np
 import yaml
 from inputs.labs import SHAPE, TOOLS, cluster
 
-from cbt_plugins.compare.statistics.sequential import FIRST, Decision, Design, decide
+from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, Decision, Design, decide
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.metrics import METRICS, Direction
 from cbt_plugins.results.record_reader import records_of
@@ -122,7 +122,7 @@ def ended(folder: Path, name: str, process: subprocess.Popen[bytes]) -> List[Dic
     return [{metric: float(found[f"t{i}", metric] or 0.0) for metric in ROWS} for i in range(number)]
 
 
-def equal(folder: Path, campaigns: int = 20, most: int = FIRST) -> None:
+def equal(folder: Path, campaigns: int = 20, most: int = FIRST_LOOK) -> None:
     """Campaigns with equal arms, in blocks A B B A: any "better" or "worse" is false."""
     made: List[Dict[str, float]] = []
     blocks: List[Dict[str, float]] = []

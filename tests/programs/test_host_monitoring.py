@@ -157,7 +157,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, text: str) -> None:
     program.write_text(f'#!/bin/sh\nfor last; do :; done\n{text}\nexec sh -c "$last"\n')
     program.chmod(0o755)
     monkeypatch.setenv("PATH", f"{program.parent}:{os.environ['PATH']}")
-    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.0)
+    monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.0)
 
 
 #: nodes behind `ssh`

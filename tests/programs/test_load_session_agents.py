@@ -152,7 +152,7 @@ def test_what_was_fetched_counts_when_its_agent_has_ended(
         os.kill(pid, signal.SIGKILL)
         wait_for(lambda: not running(pid), "the agent's end")
 
-    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.0)
+    monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.0)
     monkeypatch.setattr(Remote, "fetch", fetched)
     its.collect(tmp_path / "got")
     assert (tmp_path / "got" / "aggregates" / "a.aggregates").exists()

@@ -143,7 +143,7 @@ class Head:
 
 
 def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(waiting, "STABLE_WAIT", 0.0)
+    monkeypatch.setattr(waiting, "STABLE_IN_WAIT", 0.0)
     head = cast(Any, Head(1000.0 + FAST))
     phase = Phase("w", "wait", wait_clean=True, at_most=60.0)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), (phase,))

@@ -20,11 +20,11 @@ from cbt_plugins.compare.sides import sides
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import compare
 from cbt_plugins.plan import S3, Goal, Phase, Plan, Settings
+from cbt_plugins.polling import Clock
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.recovery.cluster_samples import status_by_phase
 from cbt_plugins.results.summary_file import summarize
-from cbt_plugins.run import preflight
-from cbt_plugins.wait import Clock
+from cbt_plugins.run import cluster_fitness, preflight
 from cbt_plugins.warning_kinds import KINDS
 
 DATA = Path(__file__).parents[1] / "data" / "ceph"
@@ -248,7 +248,7 @@ def time_flies(monkeypatch: pytest.MonkeyPatch) -> None:
     def sleep(seconds: float) -> None:
         now[0] += seconds
 
-    monkeypatch.setattr(preflight, "CLOCK", Clock(lambda: now[0], sleep))
+    monkeypatch.setattr(cluster_fitness, "CLOCK", Clock(lambda: now[0], sleep))
 
 
 class State(Connections):
@@ -278,7 +278,7 @@ class State(Connections):
 def refused(state: State, *phases: Phase, events: Any = (), **settings: Any) -> List[str]:
     plan = Plan("warp", S3(("http://rgw1:7480",)), (), (), phases, settings=Settings(**settings))
     log = SimpleNamespace(records=list(events))
-    return preflight.await_conditions(context(plan=plan, ceph=state, events=log))
+    return cluster_fitness.await_conditions(context(plan=plan, ceph=state, events=log))
 
 
 def test_a_clean_cluster_is_taken() -> None:

@@ -70,7 +70,7 @@ class Cut:
 def test_a_lost_connection_costs_at_most_the_accounting(
     times: int, counts: Dict[str, int], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.0)
+    monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.0)
     phase = load_phase(tmp_path, cast(Any, Cut(times)))
     assert phase.counts_after() == counts
     assert phase.buckets.untold == ("" if counts else "bucket stats of cbtp-r1-4kib: Connection reset by peer")

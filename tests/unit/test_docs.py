@@ -97,7 +97,7 @@ def test_each_warning_of_a_failure_is_listed_with_its_numbers() -> None:
     assert f"for {impact.HALVED} s" in when["unsteady-baseline"] and "less than half" in when["unsteady-baseline"]
     assert impact.HALF == 0.5
     assert f"{EARLY:g} s" in when["switch-fired-early"] and f"{EARLY:g} s" in when["fault-ended-early"]
-    assert f"lasts {milestones.STABLE:g} s or more" in text_of("docs/RECOVERY.md")
+    assert f"lasts {milestones.STABLE_IN_SAMPLES:g} s or more" in text_of("docs/RECOVERY.md")
 
 
 def test_public_ci_runs_what_ours_runs() -> None:

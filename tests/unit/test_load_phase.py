@@ -14,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Tuple, cast
 import pytest
 from run_context import context
 
-from cbt_plugins import journal, wait
+from cbt_plugins import journal, polling
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.remote import RemoteError, Result
 from cbt_plugins.formatting.progress_line import Now
@@ -277,7 +277,7 @@ def test_the_files_of_a_phase_are_asked_for_as_long_as_it_took(
 ) -> None:
     """The network of a client is away: at most an hour."""
     now, attempts = [0.0], [0]
-    monkeypatch.setattr(wait.time, "monotonic", lambda: now[0])
+    monkeypatch.setattr(polling.time, "monotonic", lambda: now[0])
 
     def sleep(seconds: float) -> None:
         now[0] += seconds
@@ -287,7 +287,7 @@ def test_the_files_of_a_phase_are_asked_for_as_long_as_it_took(
         if attempts[0] < tries:
             raise RemoteError("fetching", {"c1": Result("", "No route to host", 255)})
 
-    monkeypatch.setattr(wait.insist, "__defaults__", ((), None, sleep, 0.0))
+    monkeypatch.setattr(polling.insist, "__defaults__", ((), None, sleep, 0.0))
     load_phase(tmp_path, monkeypatch, collect=collect, go_at=time.time() - took)
     assert attempts[0] == tries
 

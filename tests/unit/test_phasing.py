@@ -171,7 +171,7 @@ class Run:
 @pytest.fixture
 def world(monkeypatch: pytest.MonkeyPatch) -> Recovery:
     made = Recovery()
-    monkeypatch.setattr(waiting, "STABLE_WAIT", 0.0)
+    monkeypatch.setattr(waiting, "STABLE_IN_WAIT", 0.0)
     monkeypatch.setattr(event_schedule, "ONCE_MORE", 0.0)
     monkeypatch.setattr(phase_runner, "LoadPhase", lambda run, ready, buckets, agents: buckets)
     return made

@@ -96,7 +96,7 @@ class Nodes:
 def test_a_dead_node_holds_up_no_files_of_others(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.0)
+    monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.0)
     names = [f"node{number}" for number in range(20)]
     nodes: Any = Nodes(names, names[3:4])
     paths = fetch_files(nodes, names, "/scratch", tmp_path / "into", "root")

@@ -18,8 +18,8 @@ from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report import scorecard as card
 from cbt_plugins.report.sentence import of_run as sentence_of_run
 from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.recovery.failure_scores import scorecard
 from cbt_plugins.results.recovery.impact import impact
-from cbt_plugins.results.recovery.scorecard import scorecard
 from cbt_plugins.results.run_record import Measurement, RunRecord, measurements, of_failure, result_warnings
 
 BACK = ("return", 60.0, 300.0, {"undone": 61.0, "clean": 72.5})

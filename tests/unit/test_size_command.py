@@ -8,7 +8,7 @@ from typing import Any, Dict
 
 import pytest
 
-from cbt_plugins.cluster_space import Space
+from cbt_plugins.ceph_df import Space
 from cbt_plugins.config.units import about_link, parse_link
 from cbt_plugins.tools.__main__ import main
 

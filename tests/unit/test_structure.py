@@ -25,7 +25,7 @@ FOLDERS = ("cbt_plugins", "monitors", "tools")
 VAGUE = {"utils", "helpers", "common", "misc"}
 PRONOUNS = re.compile("_*(its|theirs|made|found|known|told|said|asked|there|one|other|rest|whole|what|so|more)_*")
 #: what files, templates and documented examples call so, and the argument of Python's own operators
-KEPT = {"planning.found", "sequential.found", "plan_preview.what", "step.what", "sentence.more"}
+KEPT = {"verdict_chances.found", "sequential.found", "plan_preview.what", "step.what", "sentence.more"}
 KEPT |= {"generator.other", "histogram.other"}
 #: with what a docstring begins that says neither what a function does nor what it returns
 NO_VERBS = re.compile(

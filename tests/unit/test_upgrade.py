@@ -16,12 +16,12 @@ from cbt_plugins.config.fault_spans import event_text
 from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.plan import NodeCommand, Upgrade
+from cbt_plugins.polling import Clock
 from cbt_plugins.report.sentence import of_run
 from cbt_plugins.results.recovery.upgrade import blocks
 from cbt_plugins.results.summary_numbers import numbers_of
 from cbt_plugins.run.upgrade import Upgrader, version_change
 from cbt_plugins.tools.__main__ import main
-from cbt_plugins.wait import Clock
 
 OLD, NEW = "ceph version 16.2.15 (618f) pacific (stable)", "ceph version 18.2.7 (6b0e) reef (stable)"
 BY_COMMAND = Upgrade("u", "18.2", command="switch {daemon} {type} {id} ${x}")

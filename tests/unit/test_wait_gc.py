@@ -72,7 +72,7 @@ def test_garbage_that_stays_is_given_up() -> None:
 
 
 def test_garbage_that_cannot_be_asked_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.01)
+    monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.01)
     assert waited(Bin(7, lot=0, error="no reply"), 600.0) == "no reply"
 
 
@@ -95,7 +95,7 @@ def test_a_connection_that_is_lost_ends_no_wait(monkeypatch: pytest.MonkeyPatch)
             self._lose()
             super().collect_garbage(timeout)
 
-    monkeypatch.setattr("cbt_plugins.wait.TRY_AGAIN", 0.01)
+    monkeypatch.setattr("cbt_plugins.polling.TRY_AGAIN", 0.01)
     bin = Lossy(12, lot=5)
     assert waited(bin, 600.0) is None and bin.left == 0
 

@@ -7,11 +7,11 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
+from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status, json_values
 from cbt_plugins.cluster.rgw_frontends import Gateway
 from cbt_plugins.cluster.rgw_zones import Zone
 from cbt_plugins.cluster_conditions import found_in
-from cbt_plugins.cluster_space import PoolSpace, Space
 from cbt_plugins.exit_status import FAILED
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, Facts, ask, domain_members, needed

@@ -6,7 +6,7 @@ from typing import Iterator, Mapping, Sequence, Tuple
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.inventory import find_host
-from cbt_plugins.run.preflight import condition_errors
+from cbt_plugins.run.cluster_fitness import condition_errors
 
 from .discovery import Discovery
 from .endpoints import Endpoints, foreign_endpoints

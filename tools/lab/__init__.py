@@ -14,7 +14,7 @@ from typing import Callable, Dict, List, Optional
 from cbt_plugins.config.units import format_duration, format_size, parse_duration, parse_size
 from cbt_plugins.exit_status import FAILED, INTERRUPTED, OK, USAGE
 from cbt_plugins.formatting import about_size
-from cbt_plugins.wait import wait_until
+from cbt_plugins.polling import wait_until
 
 from ..command import CommandError, explain
 from ..format_option import JSON, TEXT, add_formats, add_renamed, print_results

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.journal import write_json
-from cbt_plugins.wait import wait_until
+from cbt_plugins.polling import wait_until
 
 from .ceph_conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands, write_tls
 from .installed_releases import Release

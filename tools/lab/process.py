@@ -17,7 +17,7 @@ from operator import not_
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence, TypeVar
 
-from cbt_plugins import wait
+from cbt_plugins import polling
 
 from .requirements import LabError
 
@@ -100,7 +100,7 @@ def wait_for(
     def late(seen: T) -> LabError:
         return LabError(f"timeout of {seconds:g} s: {event}; last seen: {seen}")
 
-    return wait.wait_until(condition, seconds, pause, late, met)
+    return polling.wait_until(condition, seconds, pause, late, met)
 
 
 def wait_for_end(processes: Sequence[LabProcess], event: str, seconds: float) -> None:

@@ -29,7 +29,7 @@ from cbt_plugins.metrics import ALPHA, MARGIN, Direction
 POCOCK, OBRIEN_FLEMING = "pocock", "obrien-fleming"
 SPENDING = (POCOCK, OBRIEN_FLEMING)
 #: blocks before the first look: three hide the scatter of what jumps between two levels
-FIRST = 4
+FIRST_LOOK = 4
 #: simulated campaigns; a look that fewer than `_RESOLVED` of them may end is left out, and its alpha kept for the next
 _CAMPAIGNS, _RESOLVED = 200_000, 20
 #: a smaller standard error is rounding
@@ -78,7 +78,7 @@ def critical(alpha: float, most: int, spending: str = POCOCK) -> Tuple[float, ..
     values, used = [math.inf], 0
     for n, t in enumerate(_without_change(most), 1):
         number = round(spent(alpha, n / most, spending) * _CAMPAIGNS) - used
-        if n < FIRST or number < _RESOLVED:
+        if n < FIRST_LOOK or number < _RESOLVED:
             values.append(math.inf)
             continue
         values.append(float(np.partition(t[alive], -number)[-number]))
@@ -110,7 +110,7 @@ def interval(observations: Sequence[float], alpha: float, design: Design) -> Opt
     """
     n = len(observations)
     bound = critical(alpha, design.most, design.spending)[n] if n <= design.most else math.inf
-    if n < FIRST or math.isinf(bound):
+    if n < FIRST_LOOK or math.isinf(bound):
         return None
     values = np.asarray(observations, dtype=float)
     error = float(values.std(ddof=1)) / math.sqrt(n)
@@ -195,7 +195,7 @@ def _within(ends: Tuple[float, float], margin: float) -> bool:
 
 
 def _decision(values: List[float], alpha: float, design: Design) -> Decision:
-    ends = _common([look for n in range(FIRST, len(values) + 1) if (look := interval(values[:n], alpha, design))])
+    ends = _common([look for n in range(FIRST_LOOK, len(values) + 1) if (look := interval(values[:n], alpha, design))])
     low, high = map(math.expm1, ends) if ends else (None, None)
     return Decision(
         len(values),

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 from urllib.parse import urlsplit
 
-from cbt_plugins.cluster_space import DATA_POOL
+from cbt_plugins.ceph_df import DATA_POOL
 from cbt_plugins.inventory import is_address, nodes_of, short_name
 from cbt_plugins.journal import read_json
 from cbt_plugins.models.network import CLUSTER, GET, PUBLIC, PUT, Layout, Nics, Weights, ceiling, usage

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 from typing import Dict, Tuple
 
-#: seconds for which a state must last to be called stable; `wait:` of a run uses run.wait_phase.STABLE_WAIT instead
-STABLE = 6.0
+#: seconds for which a state must last to be called stable; `wait:` of a run uses run.wait_phase.STABLE_IN_WAIT instead
+STABLE_IN_SAMPLES = 6.0
 
-_STABLE_RULE = f"of a stretch of at least {STABLE:g} s, after the last change of an OSD, with statistics newer than it"
+_STABLE_RULE = (
+    f"of a stretch of at least {STABLE_IN_SAMPLES:g} s, after the last change of an OSD, with statistics newer than it"
+)
 #: name -> (title, rule)
 RULES: Dict[str, Tuple[str, str]] = {
     "injected": ("injected", "the commands of the fault have ended"),

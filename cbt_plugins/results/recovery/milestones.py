@@ -21,7 +21,7 @@ from cbt_plugins.results.recovery.milestone_rules import (
     NOT_SINCE,
     RULES,
     SAME_HEALTH,
-    STABLE,
+    STABLE_IN_SAMPLES,
     STAYED_CLEAN,
     STAYS_TRUE,
 )
@@ -415,7 +415,7 @@ class _EpisodeMilestones:
         return self.changed[-1] if self.changed else self.episode.begin
 
     def _stable(
-        self, holds: Callable[[Sample], bool], after: float, until: float = math.inf, lasting: float = STABLE
+        self, holds: Callable[[Sample], bool], after: float, until: float = math.inf, lasting: float = STABLE_IN_SAMPLES
     ) -> Stable:
         """Look for a stretch between two times that lasts so long, and at its end has new statistics."""
         first, before = None, None

@@ -6,8 +6,8 @@ import json
 from pathlib import Path
 from typing import Any, Dict, Iterator, List
 
+from cbt_plugins.ceph_df import Space
 from cbt_plugins.cluster_conditions import is_clean
-from cbt_plugins.cluster_space import Space
 from cbt_plugins.journal import each_json_line, json_lines, read_json
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks

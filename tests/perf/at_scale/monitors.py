@@ -20,7 +20,7 @@ from cbt_plugins.cluster.shell_programs import make_own
 from cbt_plugins.monitors.lifecycle import fetch_files
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.monitors.resources_agent import COARSER, FINE
-from cbt_plugins.wait import wait_until
+from cbt_plugins.polling import wait_until
 
 from .costs import Curves, Extent, cpu_of
 from .fanout import CONNECT, measured

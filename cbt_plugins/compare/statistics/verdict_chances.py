@@ -1,7 +1,7 @@
 """The verdicts that a number of runs gives: the rules of this package, tried on random runs (seeded).
 
 Runs are lognormal: `scatter` is the standard deviation of their logarithms, which for a few percent is their
-coefficient of variation.
+coefficient of variation. For campaigns and `pr`: `outlook` and `detectable` of sequential.py.
 """
 
 from __future__ import annotations
