@@ -172,7 +172,7 @@ def _row(name: str, its: Dict[str, Any]) -> List[object]:
 def _planted(delays: Dict[str, Any]) -> List[object]:
     """Return the share of the steps of each size that were found, and median and 90 % of the delay of the largest."""
     cells: List[object] = []
-    cells += [statistics.mean(delay is not None for delay in delays[str(step)]) for step in detector_scores.STEPS]
+    cells += [statistics.fmean(delay is not None for delay in delays[str(step)]) for step in detector_scores.STEPS]
     for step in detector_scores.STEPS[-2:]:
         runs = sorted(math.inf if delay is None else delay for delay in delays[str(step)])
         both = (statistics.median_low(runs), runs[math.ceil(0.9 * len(runs)) - 1])

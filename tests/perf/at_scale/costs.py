@@ -110,7 +110,8 @@ class Curves:
         """Print the exponents."""
         text = ""
         for name, width in self._widths.items():
-            known = [(size, values[name]) for size, values in self._rows if name in values]
+            # nothing has no logarithm
+            known = [(size, values[name]) for size, values in self._rows if values.get(name)]
             text += f"{exponent(*zip(*known)):{width}.2f}" if len(known) > 1 else f"{'-':>{width}}"
         print(f"  {'exponent':>14}{text}", flush=True)
 
