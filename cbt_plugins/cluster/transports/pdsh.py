@@ -16,8 +16,8 @@ from typing import Any, Dict, List, Mapping, Sequence, Tuple
 from cbt_plugins.cluster.transports.ssh import Ssh
 from cbt_plugins.cluster.transports.transport import SILENT_NETWORK, UNREACHABLE, Result, kill_session
 
-#: more nodes have an ssh each without pdsh, whose CPU time grows faster than the nodes: 300 take 4.5 s with it, and
-#: 2.6 s without (docs/SCALE.md)
+#: more nodes have an ssh each without pdsh, whose CPU time grows faster than the nodes: 300 take 5.6 s with it, and
+#: 2.5 s without (docs/SCALE.md)
 MOST_NODES = 50
 
 
