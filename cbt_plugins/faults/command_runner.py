@@ -120,11 +120,13 @@ class Runner:
         return milestones
 
     def readings(self, checks: Sequence[Check]) -> Iterator[Tuple[str, str, Mapping[str, Any]]]:
-        """Yield the name of each reading, its node, and the reply to its check."""
+        """Yield the name of each reading, its node, and the reply to its check; no reply without it."""
         for check in checks:
             if check.reading:
                 with contextlib.suppress(FaultError, ValueError):
-                    yield check.reading, check.node, json.loads(self._ask(check).stdout)
+                    reply = json.loads(self._ask(check).stdout)
+                    if isinstance(reply, dict) and check.reading in reply:
+                        yield check.reading, check.node, reply
 
     def overwritten(self, record: UndoRecord) -> List[Tuple[str, Any, Any]]:
         """Return values that others have set since: (name, value, value before the step); () without a reply."""

@@ -47,8 +47,8 @@ class Check:
     entry any more. The place () is the entire reply as text.
     The reply to a check with a `milestone` is "AT NOW", in epoch seconds of the node: when the milestone was reached,
     and the present time. A check with `lapses` is skipped that many seconds after the command of its step, or after
-    `refused` seconds if the command failed. The reply to a check with a `reading` is a JSON object that has it, for the
-    event of the fault's effect, and a list of `warnings`.
+    `refused` seconds if the command failed. Nobody waits for a check with a `reading`: its reply, after the effect, is
+    a JSON object that has it, for the event `fault-readings`, and a list of `warnings`.
     """
 
     node: str

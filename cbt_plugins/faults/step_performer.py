@@ -66,7 +66,7 @@ class Performer:
                 for name, t in self._runner.milestones(record.step.took).items():
                     milestones[name] = max(t, milestones.get(name, t))
             in_force()
-            if wait and facts is not None and all(step.took for step in steps):
+            if wait and facts is not None and all(any(not c.reading for c in step.took) for step in steps):
                 self._event("fault-in-effect", label=label, kind=kind, milestones=milestones)
                 readings = self._readings(label, done)
                 if readings:

@@ -155,11 +155,11 @@ def _due(ended: int, *expected: Optional[_Expected]) -> int:
 def _scheduled(parts: Sequence[LoadPart], op: str) -> Optional[_Expected]:
     """Return the requests that open loops had to start, of an operation or of all; None where no rate gives them.
 
-    A rate does not where drivers had nothing left to do: they end, or do more of other operations.
+    Those that drivers had no object for do not count. The drivers of a phase without a duration end before it does.
     """
     requests, work = 0.0, split_op(op)[0]
     for aggregates, stretch, _ in parts:
-        if aggregates.phase.takes_all or any(op in (job.driver_end.get("dry") or {}) for job in aggregates.phase.jobs):
+        if aggregates.phase.takes_all and stretch.end >= aggregates.grid.end:
             return None
         loops = open_loop_rates(aggregates)
         shares = {name: share for name, share in aggregates.phase.mix.items() if split_op(name)[0] == work}
@@ -169,7 +169,8 @@ def _scheduled(parts: Sequence[LoadPart], op: str) -> Optional[_Expected]:
             rate = loops[work].asked_rate * max(0.0, shares[op] - EXACT_MIX) / sum(shares.values())
         else:
             return None
-        requests += rate * (stretch.end - stretch.start)
+        dry = sum(int((job.driver_end.get("dry") or {}).get(op) or 0) for job in aggregates.phase.jobs)
+        requests += max(0.0, rate * (stretch.end - stretch.start) - dry)
     return _Expected(requests, math.sqrt(requests)) if requests else None
 
 

@@ -195,7 +195,8 @@ class _EpisodeMilestones:
         if self.changed:
             return self.changed[0]
         # OSDs that were back before their undo: the recovery that their failure has begun goes on
-        goes_on = self.touched_anything and not self.moved_unseen and self.knows_before
+        were_back = bool(self.osds) and self.knows_before and not self.osds & self._state("down")
+        goes_on = were_back and self.touched_anything and not self.moved_unseen
         return self.episode.begin if goes_on and not self.falls else None
 
     @property
