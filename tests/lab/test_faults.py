@@ -150,9 +150,12 @@ def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
         "    pgs = ceph('pg dump pgs_brief')['pg_stats']\n"
         "    states = [set(pg['state'].split('+')) for pg in pgs]\n"
         "    late = any(down & {*pg['up'], *pg['acting']} for pg in pgs)\n"
-        "    if len(down) == 2 and not late and not any({'stale', 'peering', 'unknown'} & s for s in states): break\n"
+        "    inactive = sum('active' not in s for s in states)\n"
+        "    moving = late or any({'stale', 'peering', 'unknown'} & s for s in states)\n"
+        "    # statistics of PGs lag: some that show no change yet are shown as inactive soon\n"
+        "    if len(down) == 2 and not moving and inactive == p.assessment.numbers['inactive_pgs']: break\n"
         "    time.sleep(1)\n"
-        "say(inactive=sum('active' not in s for s in states))\n"
+        "say(inactive=inactive)\n"
         "say(left=injector.undo_all()); injector.release()",
     )
     told = {key: value for line in said for key, value in line.items() if key in ("refused", "predicted", "inactive")}
