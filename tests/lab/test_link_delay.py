@@ -56,17 +56,17 @@ def test_each_round_trip_takes_longer_until_the_delay_ends(
         link(lab, "client1", "--delay", "1ms")  # takes the place of the first one
         assert round_trip(lab, "client1") < least and len(relays()) == 1
     finally:
-        link(lab, "client1")
+        link(lab, "client1", "--delay", "0")
     assert relays() == [] and round_trip(lab, "client1") < 0.05
     assert lab.exec("lab", ["ip", "link", "show", "d-client1"]).returncode != 0
-    link(lab, "client1")  # twice is once
+    link(lab, "client1", "--delay", "0")  # twice is once
 
 
 def test_a_relay_that_died_and_a_node_that_crashed_leave_a_link_that_works_again(lab: RunningLab) -> None:
     link(lab, "client2", "--delay", "50ms")
     (relay,) = relays()
     relay.kill()
-    link(lab, "client2")
+    link(lab, "client2", "--delay", "0")
     assert round_trip(lab, "client2") < 0.05
     link(lab, "client2", "--delay", "50ms")
     assert lab.tool("crash", "client2").returncode == 0
@@ -76,4 +76,4 @@ def test_a_relay_that_died_and_a_node_that_crashed_leave_a_link_that_works_again
     assert round_trip(lab, "client2") < 0.05
     link(lab, "client2", "--delay", "50ms")
     assert round_trip(lab, "client2") >= 0.05
-    link(lab, "client2")
+    link(lab, "client2", "--delay", "0")

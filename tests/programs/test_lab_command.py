@@ -60,10 +60,10 @@ def test_wrong_values_are_usage_faults(words: List[str], capsys: pytest.CaptureF
         (["--delay", "50ms"], (0.05, 0.0)),
         (["--delay", "0.05s", "--way", "in"], (0.0, 0.05)),
         (["--delay", "1.5 ms", "--way", "both"], (0.0015, 0.0015)),
-        ([], (0.0, 0.0)),
+        (["--delay", "0"], (0.0, 0.0)),
     ],
 )
-def test_a_link_without_a_state_has_a_delay_or_none(
+def test_a_link_has_a_state_or_a_delay(
     words: List[str], seconds: Tuple[float, float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     asked: List[Any] = []
@@ -78,10 +78,10 @@ def test_a_link_without_a_state_has_a_delay_or_none(
     ("words", "says"),
     [
         (["--delay", "50"], "50: seconds? write 50s"),
-        (["--delay", "0ms"], "0ms: must be more than 0 and at most 10s"),
-        (["--delay", "11s"], "must be more than 0 and at most 10s"),
+        ([], "state --delay is required"),  # as of an empty variable of a script
+        (["--delay", "11s"], "11s: must be at most 10s"),
         (["up", "--delay", "50ms"], "not allowed with"),
-        (["--way", "in"], "--way goes with --delay"),
+        (["up", "--way", "in"], "--way goes with --delay"),
     ],
 )
 def test_a_wrong_delay_is_a_usage_error(words: List[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:

@@ -89,9 +89,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     _add_release(switch)
     link = verb("link", "plug or pull the network cable of a node, delay its packets, or end the delay", " node3 down")
     link.add_argument("node")
-    how = link.add_mutually_exclusive_group()
+    how = link.add_mutually_exclusive_group(required=True)
     how.add_argument("state", nargs="?", choices=("up", "down"))
-    how.add_argument("--delay", type=_argument(_parse_delay), metavar="TIME", help="each packet waits: 50ms; up to 10s")
+    how.add_argument("--delay", type=_argument(_parse_delay), metavar="TIME", help="each packet waits: 50ms; 0 to 10s")
     link.add_argument(
         "--way", choices=tuple(_WAYS), help="the packets that wait: leaving the node (out, default), arriving, or both"
     )
@@ -173,11 +173,11 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
 
 
 def _parse_delay(text: str) -> float:
-    """Return the seconds of "50ms" or "0.05s"; raises ValueError."""
+    """Return the seconds of "50ms", "0.05s" or "0"; raises ValueError."""
     milliseconds = re.fullmatch(r"\s*(\d+(?:\.\d+)?) ?ms\s*", text)
-    seconds = float(milliseconds[1]) / 1000 if milliseconds else parse_duration(text)
-    if not 0 < seconds <= _LONGEST_DELAY:
-        raise ValueError(f"{text}: must be more than 0 and at most {format_duration(_LONGEST_DELAY)}")
+    seconds = float(milliseconds[1]) / 1000 if milliseconds else parse_duration(text) if text.strip() != "0" else 0.0
+    if not 0 <= seconds <= _LONGEST_DELAY:
+        raise ValueError(f"{text}: must be at most {format_duration(_LONGEST_DELAY)}")
     return seconds
 
 
@@ -285,7 +285,7 @@ def _link(lab: Lab, args: argparse.Namespace) -> None:
     if args.state:
         lab.link(args.node, args.state == "up")
     else:
-        out, back = (factor * (args.delay or 0.0) for factor in _WAYS[args.way or "out"])
+        out, back = (factor * args.delay for factor in _WAYS[args.way or "out"])
         lab.delay_link(args.node, out, back)
 
 
