@@ -18,9 +18,7 @@ from typing import Any, Dict, Iterator
 
 import memory
 
-from cbt_plugins.programs import own_program
-
-from .costs import Curves, Extent, cpu_of
+from .costs import Curves, Extent, cbt_load, cpu_of
 from .objects import BYTES, null_server
 
 SIZES = (100_000, 1_000_000, 10_000_000)
@@ -35,9 +33,8 @@ MIX = [{"op": op, "share": 50, "select": select, "spaces": ["all"]} for op, sele
 
 
 def main(extent: Extent) -> None:
-    program = own_program("cbt-load")
+    program = cbt_load()
     if program is None:
-        print("  cbt-load is missing: see `cbt-tools build`")
         return
     print(f"  CPU seconds and MB of cbt-load, MB of its state file; aging: one of {AGED} objects deleted, as many new")
     formats = {"fill s": ".1f", "fill MB": ".1f", "state": ".2f", "rebuild s": ".2f", "rebuild MB": ".1f"}

@@ -14,6 +14,8 @@ import time
 from pathlib import Path
 from typing import Dict, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
+from cbt_plugins.programs import own_program
+
 T = TypeVar("T")
 
 #: runs a module as `python -m` does, and leaves what its own process has used
@@ -75,6 +77,14 @@ def _once(module: str, words: Sequence[str], env: Optional[Mapping[str, str]]) -
         used = json.loads(report.read_text())
     output = done.stdout + done.stderr
     return Cost(used["cpu"], used["mb"], wall, done.returncode, output, used["children"], used["children_mb"])
+
+
+def cbt_load() -> Optional[Path]:
+    """Return the program cbt-load; None, with a message, where it is missing."""
+    program = own_program("cbt-load")
+    if program is None:
+        print("  cbt-load is missing: see `cbt-tools build`")
+    return program
 
 
 def cpu_of(pid: int, children: bool = False) -> float:

@@ -17,9 +17,7 @@ from typing import Dict, Iterator
 
 import memory
 
-from cbt_plugins.programs import own_program
-
-from .costs import Curves, Extent, cpu_of
+from .costs import Curves, Extent, cbt_load, cpu_of
 
 SIZES, LONG_SIZES = (100_000, 1_000_000, 10_000_000), (100_000_000,)
 SECONDS = 10.0
@@ -27,9 +25,8 @@ BYTES = 4096
 
 
 def main(extent: Extent) -> None:
-    program = own_program("cbt-load")
+    program = cbt_load()
     if program is None:
-        print("  cbt-load is missing: see `cbt-tools build`")
         return
     print(f"  memory of cbt-load, CPU seconds of its listing, its state file; requests in the {SECONDS:g} s after that")
     curves = Curves("objects", {"MB": ".1f", "list cpu s": ".2f", "state MB": ".2f", "requests": ",.0f"})
