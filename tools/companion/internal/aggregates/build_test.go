@@ -131,7 +131,7 @@ func TestKindsOfErrors(t *testing.T) {
 	for text, want := range map[string]string{
 		`Put "http://a/1": dial "x`: `Put ...: dial "x`, long: long[:400], "a\xffb": "a\uFFFDb", "\"a\nb\"": "...",
 	} {
-		if got := kindOf(text); got != want {
+		if got := messageOf(text); got != want {
 			t.Errorf("%q is %q", text, got)
 		}
 	}

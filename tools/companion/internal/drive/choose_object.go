@@ -64,7 +64,7 @@ func newOp(opSpec *spec.Op, spaces []*space) *op {
 		s := spaces[i]
 		part := span{space: s, first: 1, last: keyset.Max}
 		if !s.numbered() {
-			part.last = s.names.len()
+			part.last = s.listed.len()
 		}
 		switch opSpec.Select.How {
 		case spec.Uniform, spec.Sequential, spec.Once:

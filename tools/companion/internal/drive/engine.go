@@ -255,16 +255,6 @@ func (e *engine) load(base time.Time) int {
 	return e.finish(base, !hurry)
 }
 
-// late notes how much after its time a request starts.
-func (w *work) late(by time.Duration) {
-	for {
-		worst := w.latest.Load()
-		if int64(by) <= worst || w.latest.CompareAndSwap(worst, int64(by)) {
-			return
-		}
-	}
-}
-
 func (e *engine) liveObjects() int64 {
 	live := int64(0)
 	for _, s := range e.spaces {
@@ -276,7 +266,7 @@ func (e *engine) liveObjects() int64 {
 // objects is how many there are to read.
 func (s *space) objects() int64 {
 	if !s.numbered() {
-		return s.names.len()
+		return s.listed.len()
 	}
 	return s.count.Load()
 }

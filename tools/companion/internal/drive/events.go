@@ -160,9 +160,9 @@ func (e *engine) summary(base time.Time) summary {
 		s.Works = append(s.Works, summary)
 	}
 	for _, sp := range e.spaces {
-		if !sp.numbered() && sp.names.changed.Load() > 0 {
+		if !sp.numbered() && sp.listed.changed.Load() > 0 {
 			s.warn("objects-changed", "space %s: others changed %d of %d objects after the LIST before the load: each was "+
-				"listed again, and its answers compared with that", sp.spec.Name, sp.names.changed.Load(), sp.n)
+				"listed again, and its answers compared with that", sp.spec.Name, sp.listed.changed.Load(), sp.n)
 		}
 		sp.mu.Lock()
 		s.Spaces = append(s.Spaces, spaceSummary{

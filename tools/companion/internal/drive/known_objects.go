@@ -33,7 +33,7 @@ func (e *engine) openSpaces() error {
 	e.generation = schedule.Mix64(e.seed)
 	for i := range e.spec.Spaces {
 		spaceSpec := &e.spec.Spaces[i]
-		s := &space{spec: spaceSpec, unknown: map[int64]keyset.Unknown{}, live: &keyset.Set{}, seed: e.spec.Seed}
+		s := &space{spec: spaceSpec, unknown: map[int64]keyset.Unknown{}, live: &keyset.Set{}, seed: e.spec.Seed, versioned: e.spec.Versioned}
 		e.spaces = append(e.spaces, s)
 		if !spaceSpec.Numbered {
 			if err := e.findNames(s); err != nil {
@@ -136,6 +136,9 @@ func (e *engine) passOn() error {
 		return nil
 	}
 	state, err := keyset.Load(e.spec.StateIn)
+	if errors.Is(err, os.ErrNotExist) { // it was to be rebuilt
+		return nil
+	}
 	if err != nil {
 		return err
 	}

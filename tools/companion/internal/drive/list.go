@@ -49,7 +49,7 @@ func (e *engine) patience() time.Duration { return min(seconds(e.spec.Deadline),
 
 // findNames lists a space that is not numbered.
 func (e *engine) findNames(s *space) error {
-	s.names = &names{}
+	s.listed = &listedKeys{}
 	var ours []string // what this run may delete is not to be read under another name
 	if s.spec.Exclude != "" {
 		ours = append(ours, s.spec.Exclude)
@@ -73,13 +73,14 @@ func (e *engine) findNames(s *space) error {
 			if slices.ContainsFunc(ours, func(prefix string) bool { return strings.HasPrefix(key, prefix) }) {
 				continue
 			}
-			if s.spec.Limit > 0 && s.names.len() >= s.spec.Limit {
+			if s.spec.Limit > 0 && s.listed.len() >= s.spec.Limit {
+				s.n, s.used = s.listed.len(), s.listed.len()
 				return nil
 			}
-			s.names.add(key, s3.Expected{Sized: true, Size: result.Sizes[i], ETag: result.ETags[i]})
+			s.listed.add(key, s3.Expected{Sized: true, Size: result.Sizes[i], ETag: result.ETags[i]})
 		}
 		if !result.Truncated {
-			s.n, s.used = s.names.len(), s.names.len()
+			s.n, s.used = s.listed.len(), s.listed.len()
 			return nil
 		}
 		request.StartAfter = result.Keys[len(result.Keys)-1]

@@ -83,6 +83,42 @@ func (p *pace) waiting() int64 {
 	return p.due - p.taken
 }
 
+// due is when the next request should start: the zero time means at once.
+func (w *worker) due() (time.Time, bool) {
+	if w.work.pace == nil {
+		return time.Time{}, w.e.open()
+	}
+	at, ok := w.work.pace.take()
+	return w.e.base.Add(at), ok
+}
+
+// notStarted is for an arrival that the worker had taken when the run ended.
+func (w *worker) notStarted(intended time.Time) {
+	if w.work.pace != nil && intended.Sub(w.e.base) < w.e.lasted(w.e.base) {
+		w.work.pace.giveBack()
+	}
+}
+
+// latencyBegin is when the latency of a request begins: at its start, and in an open loop when it was due. The time in which
+// its body was hashed is not part of it.
+func (w *worker) latencyBegin(started, due time.Time) time.Time {
+	if due.IsZero() {
+		return started
+	}
+	w.work.late(started.Sub(due))
+	return due.Add(w.hashing)
+}
+
+// late notes how much after its time a request starts.
+func (w *work) late(by time.Duration) {
+	for {
+		worst := w.latest.Load()
+		if int64(by) <= worst || w.latest.CompareAndSwap(worst, int64(by)) {
+			return
+		}
+	}
+}
+
 // precisely runs what calls sleepUntil: on a thread of its own, whose timers are exact.
 func precisely(run func()) {
 	runtime.LockOSThread()

@@ -2,7 +2,6 @@ package drive
 
 import (
 	"time"
-	"unsafe"
 
 	"cbt-plugins/companion/internal/s3"
 )
@@ -19,7 +18,7 @@ func (w *worker) prepare() {
 		r.StartAfter = w.somewhere(s)
 		return
 	case !s.numbered():
-		r.Key, r.Expected = s.names.at(c.number), s.names.expected(c.number)
+		r.Key, r.Expected = s.listed.at(c.number), s.listed.expected(c.number)
 		return
 	}
 	r.Key = w.keyOf(s.spec.Prefix, c.number)
@@ -42,19 +41,13 @@ func (w *worker) prepare() {
 	}
 }
 
-// keyOf needs no new memory: a key is the request's until Do returns.
-func (w *worker) keyOf(prefix string, number int64) string {
-	w.key = appendKey(w.key[:0], prefix, number)
-	return unsafe.String(unsafe.SliceData(w.key), len(w.key))
-}
-
 // somewhere is the key after which a LIST begins.
 func (w *worker) somewhere(s *space) string {
 	if !s.numbered() {
-		if s.names.len() == 0 {
+		if s.listed.len() == 0 {
 			return ""
 		}
-		return s.names.at(1 + w.chooser.random.Int64N(s.names.len()))
+		return s.listed.at(1 + w.chooser.random.Int64N(s.listed.len()))
 	}
 	s.mu.Lock()
 	used := s.used

@@ -252,13 +252,20 @@ func TestDoubtsAreSettled(t *testing.T) {
 }
 
 func TestAServerThatMayStillBeAtItKeepsAnObjectUnknown(t *testing.T) {
+	t.Run("no answer", func(t *testing.T) { keepsUnknown(t, s3.Result{Kind: s3.KindTimeout, Message: "no answer in time"}) })
+	t.Run("answer of a proxy", func(t *testing.T) {
+		keepsUnknown(t, s3.Result{Kind: s3.KindHTTP, Status: 504, Message: "504 Gateway Timeout"})
+	})
+}
+
+func keepsUnknown(t *testing.T, late s3.Result) {
 	v := newServer()
 	state := fill(t, v, 50)
 	v.before = func(r *s3.Request, result *s3.Result) bool { // it will be carried out after the run
 		if r.Op != s3.Delete {
 			return false
 		}
-		result.Kind, result.Message = s3.KindTimeout, "no answer in time"
+		result.Kind, result.Status, result.Message = late.Kind, late.Status, late.Message
 		return true
 	}
 	got := run(t, v, fmt.Sprintf(`"workers":4,"duration":0.2,"state_in":%q,"state_out":%q,%s
@@ -276,6 +283,49 @@ func TestAServerThatMayStillBeAtItKeepsAnObjectUnknown(t *testing.T) {
 		t.Fatalf("%+v, %d misses", s, v.misses.Load())
 	}
 	agrees(t, v, state)
+}
+
+// In a bucket that keeps versions an older one is there, whatever came of the PUT.
+func TestAVersionThatIsThereDoesNotSayWhetherAPutWasCarriedOut(t *testing.T) {
+	for _, versioned := range []bool{true, false} {
+		v := newServer()
+		state := fill(t, v, 50)
+		v.before = func(r *s3.Request, result *s3.Result) bool {
+			if r.Op != s3.Put {
+				return false
+			}
+			result.Kind, result.Status, result.Message = s3.KindHTTP, 500, "500 InternalError"
+			return true
+		}
+		got := run(t, v, fmt.Sprintf(`"workers":4,"versioned":%v,"state_in":%q,"state_out":%q,%s
+			"ops":[{"op":"PUT","select":"r(1,10)","spaces":["a"]}]`, versioned, state, state, oneSpace))
+		seen := map[bool]int64{true: 10}[versioned]
+		if s := got.space(t, "a"); s.Overwritten != 10 || s.Seen != seen || s.Unknown != 0 {
+			t.Fatalf("%v: %+v", versioned, s)
+		}
+	}
+}
+
+func TestALookUpOfNamesThatHangsLosesNoState(t *testing.T) {
+	v := newServer()
+	state := fill(t, v, 50)
+	v.before = func(r *s3.Request, result *s3.Result) bool {
+		result.Kind, result.Message = s3.KindReset, "down"
+		return r.Op == s3.Delete
+	}
+	hang := make(chan struct{})
+	defer close(hang)
+	got := run(t, v, fmt.Sprintf(`"workers":4,"grace":0.1,"deadline":0.2,"state_in":%q,"state_out":%q,%s
+		"ops":[{"op":"DELETE","select":"r(1,10)","spaces":["a"]}]`, state, state+".new", oneSpace),
+		func(o *Options) {
+			o.Second = func() Client { <-hang; return v }
+		})
+	if s := got.space(t, "a"); got.status != 0 || s.Unknown != 10 || s.Live != 40 {
+		t.Fatalf("%d: %+v", got.status, s)
+	}
+	if _, err := os.Stat(state + ".new"); err != nil {
+		t.Fatal(err)
+	}
 }
 
 func TestWhatCannotBeSettledIsUnknownAndAskedForTheNextTime(t *testing.T) {
@@ -571,7 +621,7 @@ func TestOtherNamesAreReadAndNothingElse(t *testing.T) {
 	got := run(t, v, `"workers":8,"duration":1,
 		"spaces":[{"name":"old","bucket":"b","prefix":"keep/","numbered":false,"limit":2000},{"name":"a","bucket":"b","prefix":"keep/p/","sizes":[[1,1,1]],"rebuild":true}],
 		"ops":[{"op":"GET","share":5,"spaces":["old","a"]},{"op":"DELETE","share":1,"spaces":["a"]},{"op":"LIST","share":1,"spaces":["old"]}]`)
-	if s := got.space(t, "old"); s.Live != 2000 || v.misses.Load() != 0 || len(v.objects) != 2500 || len(got.rows) < 20 {
+	if s := got.space(t, "old"); s.Live != 2000 || s.N != 2000 || v.misses.Load() != 0 || len(v.objects) != 2500 || len(got.rows) < 20 {
 		t.Fatalf("%+v, %d objects, %d misses", s, len(v.objects), v.misses.Load())
 	}
 	for file := range got.column(columnFile) {

@@ -1,7 +1,6 @@
 package drive
 
 import (
-	"strconv"
 	"sync"
 	"sync/atomic"
 
@@ -15,12 +14,14 @@ import (
 // space is one set of objects, and what this run has done to it. An object is in exactly one of these conditions: live,
 // absent, under way to be made or deleted (in flights, and not live), or unknown.
 type space struct {
-	spec  *spec.Space
-	names *names // of a space that is not numbered
-	maker *content.Maker
-	sizes *schedule.Sizes
-	seed  uint64
-	goal  int64 // successful PUTs wanted; 0: none
+	spec   *spec.Space
+	listed *listedKeys // of a space that is not numbered
+	maker  *content.Maker
+	sizes  *schedule.Sizes
+	seed   uint64
+	goal   int64 // successful PUTs wanted; 0: none
+	// its bucket keeps all versions of an object
+	versioned bool
 
 	count atomic.Int64 // live objects; all below is under the lock
 	mu    sync.Mutex
@@ -57,39 +58,12 @@ type tally struct {
 // written is how many PUTs were successful.
 func (t *tally) written() int64 { return t.created + t.overwritten }
 
-// AppendKey adds the key of a number: the prefix and at least ten digits.
-func appendKey(to []byte, prefix string, number int64) []byte {
-	to = append(to, prefix...)
-	for limit := int64(1e9); limit > number && limit > 1; limit /= 10 {
-		to = append(to, '0')
-	}
-	return strconv.AppendInt(to, number, 10)
-}
-
-// numberOf is the number of a key; 0 when it is not one of ours.
-func numberOf(key, prefix string) int64 {
-	if len(key) < len(prefix)+10 || key[:len(prefix)] != prefix {
-		return 0
-	}
-	number := int64(0)
-	for _, c := range []byte(key[len(prefix):]) {
-		if c < '0' || c > '9' || number > keyset.Max {
-			return 0
-		}
-		number = number*10 + int64(c-'0')
-	}
-	if number > keyset.Max || string(appendKey(nil, prefix, number)) != key {
-		return 0
-	}
-	return number
-}
-
 // expected is what an object of a numbered space must be.
 func (s *space) expected(number int64) s3.Expected {
 	return s3.Expected{Sized: true, Size: s.sizes.Of(number)}
 }
 
-func (s *space) numbered() bool { return s.names == nil }
+func (s *space) numbered() bool { return s.listed == nil }
 
 // storeCount makes the count that is read without the lock the real one.
 func (s *space) storeCount() { s.count.Store(s.live.Len()) }
@@ -152,8 +126,10 @@ func (s *space) finish(c *choice, came fate) (complete bool) {
 	op, number, lived := c.op.spec.Op, c.number, c.lived
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	if op != s3.Get && op != s3.Stat && came.good && came.silent {
-		s.tally.seen++ // the try without an answer may be carried out after a later PUT or DELETE of the object
+	if op != s3.Get && op != s3.Stat && came.good && (came.silent || came.unsure && s.versioned) {
+		// the try without an answer may be carried out after a later PUT or DELETE of the object; one that failed may have
+		// made another version
+		s.tally.seen++
 	}
 	switch op {
 	case s3.Put, s3.Multipart:
@@ -202,7 +178,8 @@ func (s *space) noteExistence(object keyset.Unknown, exists bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	delete(s.unknown, object.Number)
-	if exists != object.Lived {
+	// a version that is there may be an older one
+	if exists != object.Lived || s.versioned && exists && !deleted {
 		s.tally.seen++
 	}
 	switch {

@@ -33,21 +33,22 @@ func (e *engine) lookUpUnknown(budget time.Duration) {
 	if len(open) == 0 {
 		return
 	}
-	client := e.Second()
 	until := time.Now().Add(budget)
-	questions := make(chan question)
-	var group sync.WaitGroup
-	for range min(lookUpWorkers, e.spec.Workers, len(open)) {
-		group.Add(1)
-		go func() {
-			defer group.Done()
-			for q := range questions {
-				e.lookUp(client, q, until)
-			}
-		}()
-	}
 	done := make(chan struct{})
 	go func() {
+		defer close(done)
+		client := e.Second() // it looks its hosts up, which takes long with a name server that is dead
+		questions := make(chan question)
+		var group sync.WaitGroup
+		for range min(lookUpWorkers, e.spec.Workers, len(open)) {
+			group.Add(1)
+			go func() {
+				defer group.Done()
+				for q := range questions {
+					e.lookUp(client, q, until)
+				}
+			}()
+		}
 		for _, q := range open {
 			if time.Now().Before(until) {
 				questions <- q
@@ -55,7 +56,6 @@ func (e *engine) lookUpUnknown(budget time.Duration) {
 		}
 		close(questions)
 		group.Wait()
-		close(done)
 	}()
 	stop := e.Stop
 	late := time.NewTimer(budget)

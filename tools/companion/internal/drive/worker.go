@@ -88,22 +88,6 @@ func (w *worker) run() {
 	}
 }
 
-// due is when the next request should start: the zero time means at once.
-func (w *worker) due() (time.Time, bool) {
-	if w.work.pace == nil {
-		return time.Time{}, w.e.open()
-	}
-	at, ok := w.work.pace.take()
-	return w.e.base.Add(at), ok
-}
-
-// notStarted is for an arrival that the worker had taken when the run ended.
-func (w *worker) notStarted(intended time.Time) {
-	if w.work.pace != nil && intended.Sub(w.e.base) < w.e.lasted(w.e.base) {
-		w.work.pace.giveBack()
-	}
-}
-
 // chooseRequest finds an operation that has an object; false: the run is over. What finds none is left out.
 func (w *worker) chooseRequest() bool {
 	wait := shortPause
@@ -143,12 +127,7 @@ func (w *worker) giveBack() {
 // start; in an open loop the latency begins there, without the time that its body took to hash, which is not the cluster's.
 func (w *worker) do(started, intended time.Time) {
 	o, result := w.choice.op, &w.result
-	if intended.IsZero() {
-		intended = started
-	} else {
-		w.work.late(started.Sub(intended))
-		intended = intended.Add(w.hashing)
-	}
+	intended = w.latencyBegin(started, intended)
 	w.since.Store(int64(started.Sub(w.e.base)) + 1)
 	unsure, silent := false, false
 	for again := 0; ; again++ {
@@ -158,7 +137,7 @@ func (w *worker) do(started, intended time.Time) {
 		if isOtherObject(result.Kind) && w.changedByOthers() {
 			now := time.Now()
 			intended = intended.Add(now.Sub(sent)) // this request is about the object as it is now
-			w.request.Expected, clamped = w.choice.space.names.expected(w.choice.number), w.until(now)
+			w.request.Expected, clamped = w.choice.space.listed.expected(w.choice.number), w.until(now)
 			w.e.client.Do(&w.request, result)
 		}
 		if result.Kind == s3.KindTimeout && clamped {
@@ -176,7 +155,7 @@ func (w *worker) do(started, intended time.Time) {
 			w.e.checksums.Add(1)
 		}
 		unsure = unsure || result.Unsure()
-		silent = silent || result.Resent || result.Unsure() && result.Status == 0
+		silent = silent || result.Unanswered()
 		if result.Resent {
 			w.e.reconnects.Add(1)
 		}

@@ -14,20 +14,20 @@ import (
 
 const (
 	workers = 2
-	// small enough that a block stays in the processor's cache from the decoder to the parser
-	blockSize = 1 << 20
-	// blocks of one frame
-	frameBlocks = 64
+	// small enough that a chunk stays in the processor's cache from the decoder to the parser
+	chunkSize = 1 << 20
+	// chunks of one frame
+	frameChunks = 64
 )
 
-// part is a block of rows for a worker; without a text: hand over the aggregates.
+// part is a chunk of rows for a worker; without a text: hand over the aggregates.
 type part struct {
 	columns *rows.Columns
 	text    []byte
 	n       int
 }
 
-// worker parses blocks, every second one, so that what it does depends on the input alone.
+// worker parses chunks, every second one, so that what it does depends on the input alone.
 type worker struct {
 	parts  chan part
 	done   chan *aggregates.Store // at each hand-over
@@ -38,7 +38,7 @@ type worker struct {
 	bad    int64
 }
 
-// pipeline goes from blocks to frames: the caller cuts, workers parse, and one more goroutine builds frames.
+// pipeline goes from chunks to frames: the caller cuts, workers parse, and one more goroutine builds frames.
 type pipeline struct {
 	out     *output
 	workers [workers]*worker
@@ -49,8 +49,8 @@ type pipeline struct {
 	number  int
 }
 
-// sizes are how many bytes make a block, and how many blocks a frame.
-type sizes struct{ block, frame int }
+// sizes are how many bytes make a chunk, and how many chunks a frame.
+type sizes struct{ chunk, frame int }
 
 func newPipeline(out *output, o *Options, of sizes) *pipeline {
 	p := &pipeline{
@@ -96,7 +96,7 @@ func (p *pipeline) work(w *worker) {
 			w.finish()
 			w.reader, w.of = rows.NewReader(part.columns), part.columns
 		}
-		w.reader.Block(part.text, part.n, take)
+		w.reader.Chunk(part.text, part.n, take)
 		p.texts <- part.text
 	}
 	w.finish()
@@ -128,7 +128,7 @@ func (p *pipeline) build() {
 
 // Files makes one aggregates file of the rows of files.
 func Files(paths []string, o *Options) error {
-	return files(paths, o, sizes{blockSize, frameBlocks})
+	return files(paths, o, sizes{chunkSize, frameChunks})
 }
 
 func files(paths []string, o *Options, of sizes) error {
@@ -168,30 +168,30 @@ func (p *pipeline) file(path string) (torn string, bad int64, err error) {
 		return "", 0, err
 	}
 	defer from.Close()
-	b := &blocks{from: from, size: p.sizes.block}
-	if err := b.begin(); err != nil {
+	chunks := &textChunks{from: from, size: p.sizes.chunk}
+	if err := chunks.begin(); err != nil {
 		return "", 0, err
 	}
-	b.cut = b.columns.Cut
+	chunks.cut = chunks.columns.Cut
 	for {
-		text, n := b.next(<-p.texts)
+		text, n := chunks.next(<-p.texts)
 		if n == 0 {
 			p.texts <- text
 			break
 		}
-		p.send(part{b.columns, text, n})
+		p.send(part{chunks.columns, text, n})
 	}
-	open, bad := b.torn()
+	open, bad := chunks.torn()
 	if open {
 		torn = "the last line has no end"
 	}
 	if from.Torn != "" {
 		torn = from.Torn
 	}
-	if b.err == io.EOF {
-		b.err = nil
+	if chunks.err == io.EOF {
+		chunks.err = nil
 	}
-	return torn, bad, b.err
+	return torn, bad, chunks.err
 }
 
 func (p *pipeline) send(next part) {

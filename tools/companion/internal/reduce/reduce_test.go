@@ -120,8 +120,8 @@ func TestCountsHaveTheFirstError(t *testing.T) {
 	}
 }
 
-// Many blocks and frames, of a text and of its two halves.
-func TestManyBlocks(t *testing.T) {
+// Many chunks and frames, of a text and of its two halves.
+func TestManyChunks(t *testing.T) {
 	text := rowsText(6000)
 	whole, halves := options(t), options(t)
 	if err := Files([]string{put(t, "text.csv", []byte(text))}, whole); err != nil {

@@ -14,7 +14,7 @@ import (
 
 const (
 	// rows of this much text may wait for a disk before the generator has to
-	streamBlocks, streamBlock = 64, 1 << 18
+	streamChunks, streamChunk = 64, 1 << 18
 	// a read that gave less than this is followed by a pause: rows come one by one, and waking up for each costs more than
 	// the row
 	small = 1 << 16
@@ -26,7 +26,7 @@ const (
 type stream struct {
 	*Options
 	out    *output
-	blocks *blocks
+	chunks *textChunks
 	free   chan []byte // buffers
 	keeper *keeper
 	reader *rows.Reader
@@ -45,7 +45,7 @@ func Stream(from io.Reader, counts io.Writer, o *Options) error {
 		return err
 	}
 	s := &stream{
-		Options: o, out: out, free: make(chan []byte, streamBlocks), beat: beat{Counts: map[string]*count{}},
+		Options: o, out: out, free: make(chan []byte, streamChunks), beat: beat{Counts: map[string]*count{}},
 		stores: make(chan *aggregates.Store, 4), full: make(chan *aggregates.Store, 4), store: aggregates.NewStore(o.Block, o.Offset),
 	}
 	for i := 0; i < cap(s.free); i++ {
@@ -81,7 +81,7 @@ type text struct {
 
 func (s *stream) run(from io.Reader, teller *teller) error {
 	texts, failed := make(chan text), make(chan error, 1)
-	s.blocks = &blocks{from: from, size: streamBlock, eager: true, cut: wholeLines}
+	s.chunks = &textChunks{from: from, size: streamChunk, eager: true, cut: wholeLines}
 	go func() {
 		defer close(texts)
 		failed <- s.read(texts)
@@ -136,22 +136,22 @@ func widen(from io.Reader) time.Duration {
 
 // read gives whole lines, as they come.
 func (s *stream) read(texts chan<- text) error {
-	pause := widen(s.blocks.from)
-	if err := s.blocks.begin(); err != nil {
+	pause := widen(s.chunks.from)
+	if err := s.chunks.begin(); err != nil {
 		return fmt.Errorf("%w the rows: %w", ErrInput, err)
 	}
 	for {
-		data, n := s.blocks.next(<-s.free)
+		data, n := s.chunks.next(<-s.free)
 		if n == 0 {
 			break
 		}
 		texts <- text{data, n, time.Now()}
-		if n < small && s.blocks.err == nil {
+		if n < small && s.chunks.err == nil {
 			time.Sleep(pause)
 		}
 	}
-	if s.blocks.err != io.EOF {
-		return fmt.Errorf("%w the rows: %w", ErrInput, s.blocks.err)
+	if s.chunks.err != io.EOF {
+		return fmt.Errorf("%w the rows: %w", ErrInput, s.chunks.err)
 	}
 	return nil
 }
@@ -167,11 +167,11 @@ func wholeLines(text []byte) int {
 
 func (s *stream) take(t text) {
 	if s.reader == nil {
-		s.reader = rows.NewReader(s.blocks.columns)
+		s.reader = rows.NewReader(s.chunks.columns)
 		s.header()
 	}
 	now := epoch(t.came)
-	s.reader.Block(t.data, t.n, func(r *rows.Row) {
+	s.reader.Chunk(t.data, t.n, func(r *rows.Row) {
 		if s.store.Full() {
 			s.flush()
 		}
@@ -191,8 +191,8 @@ func (s *stream) take(t text) {
 
 // header begins the kept rows.
 func (s *stream) header() {
-	if s.keeper != nil && s.blocks.columns != nil {
-		s.keeper.data <- kept{rows: []byte(s.blocks.columns.Header + "\n")}
+	if s.keeper != nil && s.chunks.columns != nil {
+		s.keeper.data <- kept{rows: []byte(s.chunks.columns.Header + "\n")}
 	}
 }
 
@@ -206,7 +206,7 @@ func (s *stream) flush() {
 
 // finish writes the last frame and the end of the kept rows.
 func (s *stream) finish() error {
-	open, bad := s.blocks.torn()
+	open, bad := s.chunks.torn()
 	torn := ""
 	if open {
 		torn = "the last line has no end"

@@ -4,7 +4,7 @@ import (
 	"bytes"
 )
 
-// Reader reads the rows of a text that comes in blocks of whole lines.
+// Reader reads the rows of a text that comes in chunks of whole lines.
 type Reader struct {
 	Bad     int64  // lines that were no rows, so far
 	Command string // what the last line that begins with "# " says: warp's command line
@@ -20,9 +20,9 @@ func NewReader(c *Columns) *Reader {
 	return &Reader{line: line{columns: c}, records: records{columns: c}}
 }
 
-// Block reads b[:n], which are whole lines; at least Room zeros stand behind them. take gets each row, for as long as the
-// call lasts. A record may go on in the next block.
-func (r *Reader) Block(b []byte, n int, take func(*Row)) {
+// Chunk reads b[:n], which are whole lines; at least Room zeros stand behind them. take gets each row, for as long as the
+// call lasts. A record may go on in the next chunk.
+func (r *Reader) Chunk(b []byte, n int, take func(*Row)) {
 	usual := r.line.columns.between >= 0
 	for i := 0; i < n; {
 		if usual && r.records.lines == 0 {
@@ -42,7 +42,7 @@ func (r *Reader) Block(b []byte, n int, take func(*Row)) {
 	}
 }
 
-// End tells that no more blocks follow: what waits for a closing quote is bad, line by line.
+// End tells that no more chunks follow: what waits for a closing quote is bad, line by line.
 func (r *Reader) End() {
 	r.Bad += int64(r.records.lines)
 	r.records.lines = 0

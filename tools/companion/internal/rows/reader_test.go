@@ -20,8 +20,8 @@ func read(t testing.TB, c *Columns, text string) ([]string, int64) {
 	t.Helper()
 	r, rows := NewReader(c), []string{}
 	end := strings.LastIndexByte(text, '\n') + 1
-	block := append([]byte(text[:end]), make([]byte, Room)...)
-	r.Block(block, end, func(r *Row) { rows = append(rows, r.String()) })
+	chunk := append([]byte(text[:end]), make([]byte, Room)...)
+	r.Chunk(chunk, end, func(r *Row) { rows = append(rows, r.String()) })
 	r.End()
 	return rows, r.Bad
 }
@@ -139,8 +139,8 @@ func TestRowsOfWorks(t *testing.T) {
 	}
 	for _, op := range []string{"LIST", "readers:LIST"} {
 		text := strings.Replace(list1, "\tLIST\t", "\t"+op+"\t", 1)
-		block := append([]byte(text), make([]byte, Room)...)
-		NewReader(columns(t, Header)).Block(block, len(text), func(r *Row) {
+		chunk := append([]byte(text), make([]byte, Room)...)
+		NewReader(columns(t, Header)).Chunk(chunk, len(text), func(r *Row) {
 			if string(r.Op) != op || r.Objects != 1 {
 				t.Errorf("%s has %d objects", r.Op, r.Objects)
 			}
@@ -162,7 +162,7 @@ func TestCutWhereNoRecordIsOpen(t *testing.T) {
 	}
 }
 
-func FuzzBlocks(f *testing.F) {
+func FuzzChunks(f *testing.F) {
 	for header, line := range versions() {
 		f.Add(header, line+line, 3)
 	}
@@ -181,7 +181,7 @@ func FuzzBlocks(f *testing.F) {
 		if !strings.Contains(text, `"`) && (!slices.Equal(rows, again) || bad != badAgain) {
 			t.Fatalf("%d bad, %d when read slowly; rows\n%v\n%v", bad, badAgain, rows, again)
 		}
-		// in two blocks, each read without the other
+		// in two chunks, each read without the other
 		cut := c.Cut([]byte(text[:min(max(at, 0), len(text))]))
 		if cut > 0 {
 			first, badFirst := read(t, c, text[:cut])
@@ -213,6 +213,6 @@ func BenchmarkRows(b *testing.B) {
 	r := NewReader(columns(b, Header))
 	b.SetBytes(int64(len(text) - Room))
 	for b.Loop() {
-		r.Block(text, len(text)-Room, func(*Row) {})
+		r.Chunk(text, len(text)-Room, func(*Row) {})
 	}
 }

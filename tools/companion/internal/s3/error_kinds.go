@@ -107,3 +107,13 @@ func (r *Result) Unsure() bool {
 	}
 	return r.Resent || !r.Refused() && (r.Status < 400 || r.Status >= 500)
 }
+
+// Unanswered tells whether the server may still be at a PUT or DELETE that failed: it has said nothing of it.
+func (r *Result) Unanswered() bool {
+	return r.Resent || r.Unsure() && (r.Status == 0 || r.byProxy())
+}
+
+// byProxy tells whether a load balancer says that the server has not answered.
+func (r *Result) byProxy() bool {
+	return r.Kind == KindHTTP && (r.Status == 502 || r.Status == 504)
+}

@@ -56,7 +56,8 @@ func (t *task) upload() {
 	t.result.Untouched = cause.kind != "" && !(completing && t.call.sent)
 	h := t.host
 	t.finish(cause)
-	if id != "" && cause.kind != "" && (cause.kind == KindHTTP || t.result.Untouched) {
+	answered := cause.kind == KindHTTP && !(completing && t.result.byProxy())
+	if id != "" && cause.kind != "" && (answered || t.result.Untouched) {
 		t.abort(h, id)
 	}
 }

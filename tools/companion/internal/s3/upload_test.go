@@ -129,6 +129,8 @@ func TestUploadsThatFail(t *testing.T) {
 		"completion refused":   {lineComplete, saying(slow), "http: 503 SlowDown", true, false},
 		"completion breaks":    {lineComplete, saying("HTTP/1.1 500 No\r\nContent-Length: 0\r\n\r\n"), "http: 500 Internal Server Error", true, true},
 		"completion fails":     {lineComplete, saying(fmt.Sprintf("HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s", len(failed), failed)), "http: 200 InternalError", true, true},
+		"completion, proxy":    {lineComplete, saying("HTTP/1.1 502 No\r\nContent-Length: 0\r\n\r\n"), "http: 502 Bad Gateway", false, true},
+		"completion, late":     {lineComplete, saying("HTTP/1.1 504 No\r\nContent-Length: 0\r\n\r\n"), "http: 504 Gateway Timeout", false, true},
 		"completion lost":      {lineComplete, lost, "reset: closed by the server", false, true},
 		"completion hangs":     {lineComplete, hang, "timeout: no answer in time", false, true},
 		"completion, nonsense": {lineComplete, saying(fine), "protocol: a completion that is none", false, true},

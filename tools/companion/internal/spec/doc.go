@@ -22,7 +22,7 @@
 //	ramp          0            workers join one after the other; of an open loop: the rate rises linearly
 //	grace                      what is under way at the end gets so long, and is then cut
 //	make_buckets  false        makes buckets of numbered spaces that are missing
-//	versioned     false        with make_buckets: they keep all versions
+//	versioned     false        the buckets keep all versions; with make_buckets they are made so
 //	encryption    none         c (key: 32 bytes, base64, in CBT_LOAD_SSE_KEY), s3, kms
 //	kms_key                    of encryption kms
 //	state_in, state_out        files; may be the same

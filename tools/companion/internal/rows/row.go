@@ -221,7 +221,7 @@ const (
 	high  = 0x8080808080808080
 )
 
-// Room is how many bytes must follow the text of a block: zeros, so that words may be loaded anywhere and searches end.
+// Room is how many bytes must follow the text of a chunk: zeros, so that words may be loaded anywhere and searches end.
 const Room = 64
 
 // notDigits marks the bytes of a word, xored with zeros, that are no digits; the lowest mark is right, others may not be.
@@ -236,7 +236,7 @@ func eight(word uint64) int64 {
 	return int64(((word&mask)*first + (word>>16&mask)*last) >> 32)
 }
 
-// control is the place of the first byte below space, from b[i] on. The zeros behind a block end the search.
+// control is the place of the first byte below space, from b[i] on. The zeros behind a chunk end the search.
 func control(b []byte, i int) int {
 	for {
 		word := binary.LittleEndian.Uint64(b[i:])
