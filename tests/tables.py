@@ -38,7 +38,8 @@ def write_rows(page: Path, name: str, rows: Iterable[Sequence[str]]) -> None:
 
 def bridge() -> str:
     """Return a digest of what stands between this project and a CBT tree: tests/upstream prove it."""
-    files = [*(PROJECT / "cbt_plugins" / "cbt").glob("*.py"), PROJECT / "cbt_plugins" / "autoload.py"]
+    package = PROJECT / "cbt_plugins"
+    files = [*(package / "cbt").glob("*.py"), *(package / "report" / "export").glob("*.py"), package / "autoload.py"]
     digest = hashlib.sha256()
     for path in sorted(files):
         digest.update(path.name.encode() + b"\0" + path.read_bytes() + b"\0")

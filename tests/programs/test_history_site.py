@@ -33,7 +33,10 @@ EVIL = 'x"><img src=x onerror=alert(1)>'
 
 @pytest.fixture(scope="module")
 def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with 14 sealed nights; since the seventh GET is slower and the release another, with an evil name."""
+    """14 sealed nights: GET is slower and the release another from the seventh on, the kernel another from the tenth.
+
+    A release and a folder have evil names.
+    """
     place = tmp_path_factory.mktemp("history")
     run = archive_builder.cbt_run(place / "template", {"benchmark": "warp", "iteration": 0}, summary=False)
     (run / "complete").unlink()
@@ -45,6 +48,7 @@ def nights(tmp_path_factory: pytest.TempPathFactory) -> Path:
         night = place / f"night{number:02d}{EVIL if number == 3 else ''}" / run.relative_to(place / "template")
         shutil.copytree(run, night)
         summary["environment"]["versions"]["ceph"] = "18.2.7 reef" if number < 7 else f"19.2.0 {EVIL}"
+        summary["environment"]["versions"]["kernel"] = "6.1.0" if number < 10 else "6.12.0"
         phase["window"]["start"] = begin + number * DAY
         phase["ops"]["GET"]["obj_per_s"] = rate * (1 + 0.001 * (number % 3)) * (1.0 if number < 7 else 0.8)
         write_summary(summary, night / FILE)
@@ -83,6 +87,9 @@ def test_the_pages_say_what_changed_and_link_to_the_reports(place: Path, capsys:
     assert overview.count("18.2.7 reef -&gt; 19.2.0") == 3 and "state: acknowledged" in overview
     (series,) = (place / "site").glob("measure-new-GET-obj_per_s-*.html")
     assert f'href="{series.name}"' in overview
+    text = series.read_text()
+    assert "release</td>" in text and "configuration</td>" in text and "kernel: 6.1.0 -&gt; 6.12.0" in text
+    assert re.search(r"<b>\d[\d.,]* obj/s</b>, noise 0\.\d+ ?% from run to run", text)
     for page in pages(place):
         assert "<img" not in page
         links = [unescape(link) for link in re.findall(r'href="([^"]*)"', page)]

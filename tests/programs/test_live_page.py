@@ -9,6 +9,7 @@ import select
 import shutil
 import socket
 import struct
+import subprocess
 import threading
 from contextlib import closing
 from pathlib import Path
@@ -19,7 +20,9 @@ from archive_builder import COPIED, HALF
 from chromium import CHROMIUM, Browser
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from own_sshd import free_port, own_sshd, sshd_program
 from page_archive import both_engines
+from prometheus_client.openmetrics import parser
 from waiting import wait_for
 
 from cbt_plugins.config.units import parse_listen
@@ -132,6 +135,35 @@ def test_another_hosts_name_is_refused(server: LiveServer) -> None:
         assert ask(server, "/", Host=host)[0] == 200, host
 
 
+def test_the_page_and_its_events_come_through_ssh(server: LiveServer, page: LivePage, tmp_path: Path) -> None:
+    """`ssh -L`, with a real sshd: the port that the browser asks is another one than the server's."""
+    program = sshd_program()
+    if program is None or shutil.which("ssh") is None:
+        pytest.skip("needs ssh and sshd (Debian: openssh-client, openssh-server)")
+    port = free_port()
+    with own_sshd(tmp_path, program) as (words, _):
+        line = ["ssh", *words, "-N", "-oExitOnForwardFailure=yes", "-L", f"{port}:127.0.0.1:{server.port}", "127.0.0.1"]
+        tunnel = subprocess.Popen(line, stdin=subprocess.DEVNULL)
+        try:
+            wait_for(lambda: reaches(port) or tunnel.poll() is not None, "the tunnel")
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+                connection.request("GET", "/")
+                assert connection.getresponse().read().decode() == page.html
+            with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
+                connection.request("GET", f"/events?since={page.version}")
+                answer = connection.getresponse()
+                assert answer.status == 200 and any(line.startswith(b"event: moment") for line in answer)
+        finally:
+            tunnel.terminate()
+            tunnel.wait()
+
+
+def reaches(port: int) -> bool:
+    with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), timeout=5):
+        return True
+    return False
+
+
 def test_a_bad_request_and_a_lost_connection_leave_the_terminal_alone(
     server: LiveServer, capfd: pytest.CaptureFixture[str]
 ) -> None:
@@ -197,6 +229,28 @@ def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LiveP
         assert again.next() == update  # what was missed comes again
     with closing(Events(server, first - 5)) as stranger:
         assert stranger.next()["event"] == "whole"  # of a server that was killed: no difference is known
+
+
+def test_a_fault_and_its_undo_are_in_the_page_at_once(page: LivePage, run: Path) -> None:
+    """Although the next page is not due for long."""
+    page.run.sparing.next_at = float("inf")
+    for event in ("fault-undone", "fault-inject-begin"):
+        version = page.version
+        with (run / "events.jsonl").open("a") as file:
+            line = {"t": COPIED - 1, "event": event, "label": "node-a", "kind": "stop", "targets": ["node-a"]}
+            file.write(json.dumps(line) + "\n")
+        page.look()
+        assert page.version == version + 1, event
+        page.look()
+        assert page.version == version + 1, event
+
+
+def test_the_metrics_are_openmetrics_over_http(server: LiveServer) -> None:
+    status, headers, body = ask(server, "/metrics")
+    assert (status, headers["Content-Type"]) == (200, "application/openmetrics-text; version=1.0.0; charset=utf-8")
+    families = {family.name: family for family in parser.text_string_to_metric_families(body.decode())}
+    latency = families["cbt_request_latency_seconds"]
+    assert latency.type == "histogram" and latency.samples
 
 
 def test_a_new_phase_is_in_the_page_with_its_first_requests(run: Path) -> None:

@@ -69,3 +69,17 @@ def test_misses_of_planted_steps_count_where_hits_would(monkeypatch: pytest.Monk
     for step in map(str, scores.STEPS):
         assert hits[step] == [1] * 10
         assert misses[step] == [None] * 10
+
+
+def test_f1_and_covering_are_those_of_the_paper(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The worked values of TCPDBench, the paper's own program (analysis/scripts/metrics.py)."""
+    scores = module("inputs.detector_scores", monkeypatch)
+    assert scores.f1({1: [10, 20], 2: [11, 20], 3: [10], 4: [0, 5]}, [10, 20]) == 1.0
+    three = {1: [], 2: [10], 3: [50]}
+    assert [scores.f1(three, cuts) for cuts in ([10], [])] == [pytest.approx(0.9090909090909091), pytest.approx(0.8)]
+    values = [
+        scores.covering({1: [10, 20], 2: [10], 3: [0, 5]}, [10, 20], 45),
+        scores.covering({1: [], 2: [10], 3: [40]}, [10], 45),
+        scores.covering({1: [], 2: [10], 3: [40]}, [], 45),
+    ]
+    assert values == pytest.approx([0.7962962962962963, 0.7954144620811286, 0.8189300411522634])

@@ -13,7 +13,6 @@ import os
 import re
 import resource
 import shutil
-import socket
 import subprocess
 import sys
 import tempfile
@@ -28,6 +27,9 @@ from cbt_plugins.monitors import agent_connections
 from cbt_plugins.monitors.lifecycle import fetch_files
 
 from .costs import Curves, Extent, cpu_of
+
+sys.path.append(str(Path(__file__).parents[2]))
+from own_sshd import own_sshd, sshd_program
 
 SIZES = (10, 100, 1000)
 REAL = (20, 60, 200)
@@ -156,13 +158,14 @@ def _children(pid: int) -> List[str]:
 
 def _real(extent: Extent) -> None:
     """Measure ssh itself: one sshd of ours, at many addresses of this machine."""
-    program = shutil.which("sshd", path=f"{os.environ['PATH']}:/usr/sbin")
+    program = sshd_program()
     if program is None:
         print("  no sshd here")
         return
     print("  real ssh to one sshd on this machine; seconds, and milliseconds of CPU time for each node")
     curves = Curves("nodes", {"run": ".1f", "ssh ms": ".1f", "sshd ms": ".1f", "pss MB": ".2f"})
-    with tempfile.TemporaryDirectory() as name, _sshd(Path(name), program) as (common, sshd):
+    with tempfile.TemporaryDirectory() as name, own_sshd(Path(name), program, "0.0.0.0") as (words, sshd):
+        common = {"pdsh_ssh_args": f"{' '.join(words)} -l%u %h"}
         for size in extent.sizes(REAL):
             curves.add(size, **_over_ssh([f"127.0.1.{number}" for number in range(1, size + 1)], common, sshd))
     curves.end()
@@ -196,30 +199,3 @@ def _memory(stream: Stream) -> float:
 def _cpu_of_children() -> float:
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return used.ru_utime + used.ru_stime
-
-
-@contextlib.contextmanager
-def _sshd(folder: Path, program: str) -> Iterator[Tuple[Dict[str, str], int]]:
-    """Start an sshd on a port of its own; give the `common:` section that reaches it, and its pid."""
-    for key in ("host", "user"):
-        subprocess.run(["ssh-keygen", "-q", "-t", "ed25519", "-N", "", "-f", str(folder / key)], check=True)
-    (folder / "authorized").write_text((folder / "user.pub").read_text())
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
-    options = {"HostKey": folder / "host", "AuthorizedKeysFile": folder / "authorized", "StrictModes": "no",
-               "MaxStartups": 5000, "UsePAM": "no", "PidFile": "none", "PermitRootLogin": "yes"}  # fmt: skip
-    Path("/run/sshd").mkdir(exist_ok=True)
-    line = [program, "-D", "-e", "-f", "/dev/null", "-p", str(port)]
-    line += [word for key, value in options.items() for word in ("-o", f"{key}={value}")]
-    with (folder / "log").open("w") as log:
-        process = subprocess.Popen(line, stdout=log, stderr=log)
-        try:
-            while not (folder / "log").read_text().count("listening"):
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.05)
-            words = f"-i {folder / 'user'} -p {port} -oStrictHostKeyChecking=no -oUserKnownHostsFile=/dev/null"
-            yield {"pdsh_ssh_args": f"{words} -oLogLevel=ERROR -l%u %h"}, process.pid
-        finally:
-            process.terminate()
-            process.wait()
