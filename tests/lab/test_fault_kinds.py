@@ -5,7 +5,6 @@ CBT_PLUGINS_LONG=1 asks for them.
 
 from __future__ import annotations
 
-import shutil
 import subprocess
 import sys
 from typing import Any, Dict, Iterator, NamedTuple, Tuple
@@ -94,10 +93,8 @@ def faulty(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 def needed(faulty: Faulty, name: str) -> Case:
     """The case, where this release and its nodes can have it."""
     case = EVERY[name]
-    if name in ON_NODES and faulty.lab.python != sys.executable:
-        pytest.skip("depends on the kernel, not on the release")
-    if "nft" in case.shows and not shutil.which("nft"):
-        pytest.skip("needs nft (Debian: nftables)")
+    if "nft" in case.shows and faulty.lab.exec(case.node, ["sh", "-c", "command -v nft"]).returncode:
+        pytest.skip("no nft on the nodes (Debian: nftables)")
     return case
 
 

@@ -20,7 +20,7 @@ from .requirements import HOST, NODES, LabError, LabUsage, missing
 DEBIAN_OF_RELEASE = {"pacific": "bookworm", "reef": "trixie", "tentacle": "sid"}
 #: what debootstrap installs, and then apt-get, which needs /proc and may start no daemon
 _FIRST = ("ca-certificates", "iproute2", "procps", "hostname", "python3")
-_FURTHER_PACKAGES = ("ceph-mgr-modules-core", "collectl")
+_FURTHER_PACKAGES = ("ceph-mds", "ceph-mgr-modules-core", "collectl", "curl", "haproxy", "nftables")
 _MOUNTED = """\
 set -e; for d in proc sys dev; do mount --rbind /$d "$0/$d"; done
 export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8; exec chroot "$0" "$@"
