@@ -24,6 +24,8 @@ T = TypeVar("T")
 
 #: version of an archive's format, in its manifest and its phases. 1: before 0.2.0. 2 (0.2.0): the glossary's terms
 ARCHIVE_VERSION = 2
+#: file of a phase: what each of its jobs had done, once a second or once in ten
+HEARTBEATS = "heartbeat.jsonl"
 
 #: of a phase that has not ended, in the form of its phase.json
 RUNNING_PHASE = "running.json"
@@ -127,6 +129,14 @@ class Journal:
     def close(self) -> None:
         """Close the file."""
         self._file.close()
+
+
+def tell(write: Callable[..., Any], event: str, **facts: Any) -> None:
+    """Write an event, if it can be written: what the run does next does not depend on it."""
+    try:
+        write(event, **facts)
+    except (OSError, ValueError) as error:
+        log.error("%s %s could not be written: %s", event, facts.get("label", ""), error)
 
 
 def _open(path: Path, mode: int, to_read: bool, anybodys: bool) -> BinaryIO:

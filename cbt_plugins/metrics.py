@@ -9,7 +9,7 @@ To add a metric:
    results/nodes/resources.py for what nodes did, results/recovery/milestones.py for failures, client_losses.py beside
    it for what clients lost by them; and results/summary.schema.json.
 2. Add one line to `_ALL` below. What reads it, and what shows it, follows from that line; only the columns of the time
-   to first byte are written by hand (report/result_text.py, report/page.html.j2, results/sql/summary_tables.py).
+   to first byte are written by hand (report/result_text.py, report/run.html.j2, results/sql/summary_tables.py).
 3. Add its row to the table of metrics in docs/SUMMARY.md, and its name to docs/CBT.md where `acceptable:` takes it: a
    test says which row is missing.
 """

@@ -1,4 +1,7 @@
-"""The operations of S3 loads, in the order of tables: how sentences and plots show them, and what they do with data."""
+"""The operations of S3 loads, in the order of tables: how sentences and plots show them, and what they do with data.
+
+docs/EXTENDING.md lists the other files that a new operation needs ("Add an operation of cbt-load").
+"""
 
 from __future__ import annotations
 

@@ -1,7 +1,8 @@
 """The `recovery` profile: the cluster's state over time, through one connection to one node.
 
 Beside CBT's own benchmarks it is a monitor; our runs sample from their begin to their end, as the profile says. Samples
-arrive as monitors/recovery.<node>/recovery.jsonl; docs/RECOVERY.md has their keys.
+arrive as monitors/recovery.<node>/recovery.jsonl; docs/RECOVERY.md has their keys. The milestones of a failure are
+made of them in cbt_plugins/results/recovery/milestones.py.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Any, Dict, List, Mapping, Optional, Union
 from pydantic import Field
 
 from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.state_sampler import AGENT, PARTS, ClusterWatch, agent_settings
+from cbt_plugins.cluster.cluster_watch import AGENT, PARTS, ClusterWatch, agent_settings
 from cbt_plugins.cluster_conditions import LASTS
 from cbt_plugins.config.key_errors import Strict, values_of
 

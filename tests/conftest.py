@@ -47,7 +47,7 @@ ORDER = (
     "lab/test_lab",
     "lab",
     "upstream/test_eras",
-    "crash/test_sweep",
+    "crash/test_undo_at_each_call",
     "crash",
     "upstream",
     "programs/test_load_session",

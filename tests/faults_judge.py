@@ -7,8 +7,8 @@ import json
 from pathlib import Path
 from typing import Any, Callable, Dict, List
 
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import Facts, osd_names
-from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_case import Surroundings
 from cbt_plugins.faults.safety_rules import Assessment, assess
 

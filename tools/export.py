@@ -67,9 +67,9 @@ def run(args: argparse.Namespace) -> int:
 def _files(args: argparse.Namespace) -> int:
     """Write a file for each table and complete run; one run is in memory at a time. Returns the exit status."""
     from cbt_plugins.report.export.parquet import ParquetFolder
+    from cbt_plugins.results.run_state import why_unusable
     from cbt_plugins.results.sql.database import runs_of
     from cbt_plugins.results.sql.summary_tables import summary
-    from cbt_plugins.results.summary_file import why_unusable
 
     every = [(archive, run) for archive in args.archives for run in runs_of(archive)]
     if not any(run.ours for _, run in every):
@@ -101,7 +101,8 @@ def _numbers(args: argparse.Namespace) -> int:
     from cbt_plugins.report.export.prometheus import prometheus
     from cbt_plugins.results.archive import find_runs
     from cbt_plugins.results.configuration import configuration
-    from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
+    from cbt_plugins.results.run_state import why_unusable
+    from cbt_plugins.results.summary_file import is_ours, summary_of
 
     unreadable = OK
     every = [run for archive in args.archives for run in find_runs(archive)]

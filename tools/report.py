@@ -78,7 +78,8 @@ def _cut_short(run: Path) -> bool:
 
 
 def _report(runs: Sequence[Path], args: argparse.Namespace, printer: Printer) -> int:
-    from cbt_plugins.results.summary_file import run_state, summarize
+    from cbt_plugins.results.run_state import run_state
+    from cbt_plugins.results.summary_file import summarize
 
     status = OK
     several: Runs = []

@@ -103,9 +103,11 @@ def _available(args: argparse.Namespace, data: Dict[str, Any], lines: List[Tuple
         text = f"{both(pool.max_avail)} in {pool.name}: {percent(used)} used, {pool.objects:,} objects"
         lines.append(("available", text))
         if args.pool:
-            expected = capacity_model.max_avail(space.total - space.used, args.pool, args.full)
-            data["of_expected"] = pool.max_avail / expected
-            lines.append(("", f"{percent(pool.max_avail / expected)} of the free raw space / overhead of {args.pool}"))
+            expected = capacity_model.max_avail(space.total, args.pool, args.full) - space.used * args.pool.usable
+            data["of_expected"] = pool.max_avail / expected if expected > 0 else None
+            share_text = percent(pool.max_avail / expected) if expected > 0 else "unknown part"
+            text = f"of the raw space that is free below {percent(args.full)} / overhead of {args.pool}"
+            lines.append(("", f"{share_text} {text}: less where some OSDs are fuller"))
         return float(pool.max_avail)
     if args.available:
         data["available"] = args.available

@@ -17,10 +17,11 @@ from pydantic import (
 
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.common_keys import BenchmarkSection
+from cbt_plugins.benchmarks.drivers import drivers_on
 from cbt_plugins.config.fill_keys import FillSection, check_raw_goal
 from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
-from cbt_plugins.config.operations import (
+from cbt_plugins.config.mix import (
     DEFAULT_MIX_TEXT,
     MixSection,
 )
@@ -196,16 +197,13 @@ class BySizeSection(BenchmarkSection):
         clients: Sequence[str],
         endpoints: Mapping[str, Any],
     ) -> plan.Plan:
-        """Return the plan of these phases; drivers go round the client nodes in turn."""
+        """Return the plan of these phases."""
         sizes = self.objects.resolve()
         names = [format_size(size) for size in sizes for _ in range(self.drivers_per_size)]
         return replace(
             self.shared_plan(benchmark, endpoints),
             buckets=tuple(plan.Bucket(key=format_size(size), sizes=((size, size, 1.0),)) for size in sizes),
-            drivers=tuple(
-                plan.Driver(f"{i + 1:02d}-{name}", clients[i % len(clients)], (name,), self.workers)
-                for i, name in enumerate(names)
-            ),
+            drivers=drivers_on(clients, [(name, (name,)) for name in names], self.workers),
             phases=tuple(self.with_steps(phases)),
             settings=settings,
         )

@@ -9,14 +9,14 @@ from pydantic import Field, ValidationInfo, field_validator
 
 from cbt_plugins import plan
 from cbt_plugins.config.key_errors import FieldErrors, Strict, file_default
-from cbt_plugins.config.objective import SecondsObjective
+from cbt_plugins.config.objective import DEFAULT_P99_FACTOR, DEFAULT_SUCCESS_RATE, SecondsObjective
 from cbt_plugins.config.pools import PoolsSection
 from cbt_plugins.config.rgw import RgwSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.section_values import ENGINE, MANY, Engine, Workers, scaled_duration
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.shell_values import AbsolutePath
-from cbt_plugins.config.units import Duration, Percent
+from cbt_plugins.config.units import Duration, Percent, format_percent
 from cbt_plugins.load.cbt_load import CbtLoadSection
 
 
@@ -81,7 +81,7 @@ class BenchmarkSection(Strict):
     objective: Optional[SecondsObjective] = Field(
         None,
         description="A second beside a failure is bad beyond these limits: `{GET/p99_ms: 50, success_rate: 99.9%}`. "
-        "Default: 3 times p99 of the baseline, 99.9%.",
+        f"Default: {DEFAULT_P99_FACTOR:g} times p99 of the baseline, {format_percent(DEFAULT_SUCCESS_RATE)}.",
     )
     rgw: RgwSection = file_default(
         RgwSection.model_validate,

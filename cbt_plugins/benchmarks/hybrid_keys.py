@@ -21,8 +21,7 @@ from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, file_default, only_one
-from cbt_plugins.config.objective import Objective
-from cbt_plugins.config.operations import (
+from cbt_plugins.config.mix import (
     DEFAULT_MIX_TEXT,
     Buckets,
     KeysSection,
@@ -30,6 +29,7 @@ from cbt_plugins.config.operations import (
     RolesSection,
     named,
 )
+from cbt_plugins.config.objective import Objective
 from cbt_plugins.config.section_values import Engine, Workers, scaled_duration
 from cbt_plugins.config.units import PERCENT_PATTERN, RATE_PATTERN, Duration, parse_percent, parse_rate
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL

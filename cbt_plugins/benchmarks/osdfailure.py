@@ -10,6 +10,7 @@ from pydantic import Field, ValidationInfo, field_validator, model_validator
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.by_size import FailuresSection, TimedSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
+from cbt_plugins.benchmarks.drivers import drivers_on, name_of_sizes
 from cbt_plugins.benchmarks.hybrid_keys import PlainRate
 from cbt_plugins.config.fault import (
     AnyFaultSection,
@@ -25,7 +26,7 @@ from cbt_plugins.config.fault import (
 from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, errors_of_words, file_default
 from cbt_plugins.config.section_values import MANY, scaled_duration
-from cbt_plugins.config.units import Duration, Sizes, parse_duration, parse_sizes, size_texts
+from cbt_plugins.config.units import Duration, Sizes, parse_duration, parse_sizes
 
 #: targets of a fault that names none
 _NUMBER = 1
@@ -149,11 +150,8 @@ class Classic:
         self, sizes: plan.Sizes, number: int, workers: int, clients: Sequence[str]
     ) -> Tuple[plan.Driver, ...]:
         """Return drivers that work on all buckets."""
-        stem = size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
         buckets = tuple(bucket.key for bucket in self.buckets(sizes))
-        return tuple(
-            plan.Driver(f"{i + 1:02d}-{stem}", clients[i % len(clients)], buckets, workers) for i in range(number)
-        )
+        return drivers_on(clients, [(name_of_sizes(sizes), buckets)] * number, workers)
 
     def phases(self) -> Iterator[plan.Phase]:
         """Yield all phases but the fill."""
@@ -326,10 +324,13 @@ class OsdFailureSection(FailuresSection):
         return base_plan if self.shape == "reef" else self._classic(base_plan, clients)
 
     def _reef(self) -> List[plan.Phase]:
+        duration = self.phase.duration
         faults = self._faults()
         names = ("one-down", "two-down")[: len(faults)]
+        # each is undone after the last of these phases
+        length = scaled_duration(duration, self.scale) or 0.0
+        faults = [lasting(fault, (len(faults) - i) * length) for i, fault in enumerate(faults)]
         undo = plan.Event(0.0, undo=tuple(fault.label for fault in faults))
-        duration = self.phase.duration
         return [
             self.fill_phase(),
             self._measured("no-failure", duration),

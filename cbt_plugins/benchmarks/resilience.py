@@ -16,7 +16,7 @@ from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
 from cbt_plugins.benchmarks.hybrid_keys import AnyRate
 from cbt_plugins.config.fault import TargetedFaultSection, lasting
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, file_default, validate
-from cbt_plugins.config.operations import MixSection
+from cbt_plugins.config.mix import MixSection
 from cbt_plugins.config.section_values import Workers
 from cbt_plugins.config.units import Duration
 from cbt_plugins.config.yaml_source import read

@@ -5,7 +5,7 @@ from __future__ import annotations
 import itertools
 import re
 from dataclasses import replace
-from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Union
+from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from pydantic import (
     BeforeValidator,
@@ -21,7 +21,8 @@ from pydantic import (
 from cbt_plugins import plan
 from cbt_plugins.benchmarks.common_keys import BenchmarkSection
 from cbt_plugins.benchmarks.cycle_benchmark import CycleBenchmark
-from cbt_plugins.benchmarks.cycle_keys import CycleSection, errors_of_order
+from cbt_plugins.benchmarks.drivers import drivers_on, name_of_sizes
+from cbt_plugins.benchmarks.phase_keys import CycleSection, errors_of_order
 from cbt_plugins.config.events import FaultsInForce
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
 from cbt_plugins.config.generator_classes import engine_with, generator
@@ -33,7 +34,7 @@ from cbt_plugins.config.section_values import (
     scaled_objects,
 )
 from cbt_plugins.config.shell_values import RgwUser
-from cbt_plugins.config.units import Sizes, parse_sizes, size_texts
+from cbt_plugins.config.units import Sizes, parse_sizes
 
 _BUCKET_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{1,253}[A-Za-z0-9]")
 
@@ -231,21 +232,21 @@ class WarpSection(BenchmarkSection):
         return [plan.Bucket(key, self.size, existing=existing) for key in _names(self.size, self.buckets, self.engine)]
 
     def to_plan(self, clients: Sequence[str], endpoints: Mapping[str, Any]) -> plan.Plan:
-        """Return the plan; drivers go round nodes and buckets in turn."""
+        """Return the plan; drivers go round the buckets in turn."""
         own_buckets = self._bucket_plans()
         keys = [bucket.key for bucket in own_buckets]
         number = self.drivers or (len(clients) if self.across_buckets else max(len(clients), len(keys)))
-        drivers, all_buckets, across = [], tuple(keys), self.across_buckets
-        for i, node in enumerate(itertools.islice(itertools.cycle(clients), number)):
-            own = keys[i % len(keys)]
-            name = (_stem(self.size) if len({b.sizes for b in own_buckets}) == 1 else "sizes") if across else own
-            buckets = all_buckets if across else (own,)
-            drivers.append(plan.Driver(f"{i + 1:02d}-{name}", node, buckets, self.workers))
+        named: List[Tuple[str, Tuple[str, ...]]]
+        if self.across_buckets:
+            one_size = len({bucket.sizes for bucket in own_buckets}) == 1
+            named = [(name_of_sizes(self.size) if one_size else "sizes", tuple(keys))] * number
+        else:
+            named = [(key, (key,)) for key in itertools.islice(itertools.cycle(keys), number)]
         force = FaultsInForce()
         return replace(
             self.shared_plan("warp", endpoints),
             buckets=tuple(own_buckets),
-            drivers=tuple(drivers),
+            drivers=drivers_on(clients, named, self.workers),
             phases=tuple(
                 each
                 for name, phase in self.cycle.named()
@@ -255,17 +256,13 @@ class WarpSection(BenchmarkSection):
         )
 
 
-def _stem(sizes: plan.Sizes) -> str:
-    return size_texts(sizes)[0] if len(sizes) == 1 else "sizes"
-
-
 def _names(
     sizes: plan.Sizes, buckets: Union[int, ExistingBuckets, Dict[str, BucketGroup]], engine: Engine
 ) -> List[str]:
     """Return the keys of the plan's buckets."""
     if not isinstance(buckets, int):
         return _own_names(buckets)
-    keys: List[str] = generator(engine).bucket_keys(_stem(sizes), buckets)
+    keys: List[str] = generator(engine).bucket_keys(name_of_sizes(sizes), buckets)
     return keys
 
 

@@ -10,8 +10,7 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 import numpy as np
 
 from cbt_plugins.bisect.commit_history import Commit
-from cbt_plugins.bisect.session import BisectSession
-from cbt_plugins.compare.statistics.commit_search import (
+from cbt_plugins.bisect.commit_search import (
     Belief,
     Evidence,
     Observation,
@@ -23,6 +22,7 @@ from cbt_plugins.compare.statistics.commit_search import (
     information,
     search_answer,
 )
+from cbt_plugins.bisect.session import BisectSession
 from cbt_plugins.formatting import percent, several, signed_percent
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.metrics import METRICS

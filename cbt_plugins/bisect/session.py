@@ -23,9 +23,9 @@ import yaml
 
 from cbt_plugins.bisect.commit_builds import VERSION, Builds
 from cbt_plugins.bisect.commit_history import Commit, GitError, Worktree, line
+from cbt_plugins.bisect.commit_search import Evidence, Observation, SearchRules
 from cbt_plugins.campaigns.trial import PROGRAM, CommandEnd, Cycle, Trial, finished, put_aside, run_trial
 from cbt_plugins.compare.sides import forbidding
-from cbt_plugins.compare.statistics.commit_search import Evidence, Observation, SearchRules
 from cbt_plugins.config.bisect import KEY, BisectSection, parse_metric_name
 from cbt_plugins.formatting import seconds as about
 from cbt_plugins.journal import Journal, json_lines, write_whole

@@ -15,8 +15,9 @@ from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, 
 
 from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
+from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Incomparable, differing, is_essential, short, text
-from cbt_plugins.compare.sides import Runs, Side, forbidding, not_recovered
+from cbt_plugins.compare.sides import Side, forbidding, not_recovered
 from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict

@@ -18,9 +18,10 @@ from cbt_plugins import exit_status
 from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load
+from cbt_plugins.config.sweep import sweep
 from cbt_plugins.config.top_level import is_ours
 from cbt_plugins.config.yaml_loader import MOST_BYTES
-from cbt_plugins.config.yaml_source import read, sweep
+from cbt_plugins.config.yaml_source import read
 from cbt_plugins.formatting.screen import printable
 from cbt_plugins.journal import json_lines, write_whole
 

@@ -326,19 +326,9 @@ class Ceph:
         lines = self._text(f"{self.programs.prefix}cat -- {shlex.quote(self.programs.conf)}", 30.0).splitlines()
         (folder / "ceph.conf").write_text("".join(f"{_masked(line)}\n" for line in lines))
 
-    def max_avail(self, pool: str) -> int:
-        """Return the bytes that clients can still write into a pool (MAX AVAIL of `ceph df`: replication taken off)."""
-        return self._pool(pool).max_avail
-
-    def pool_bytes(self, pool: str) -> int:
-        """Return the bytes that clients have stored in a pool (STORED of `ceph df`)."""
-        return self._pool(pool).stored
-
-    def _pool(self, pool: str) -> PoolSpace:
-        try:
-            return Space.parse(self.json("df detail")).data_pool(pool)
-        except ValueError as error:
-            raise CephError(str(error)) from error
+    def pool_space(self, pool: str) -> Optional[PoolSpace]:
+        """Return the line of a pool in `ceph df`; None while there is no such pool."""
+        return Space.parse(self.json("df detail")).pools.get(pool)
 
     def data_pool(self, of: str = "default-placement") -> str:
         """Return the pool of new buckets' objects, with a placement target of the default zone."""

@@ -9,9 +9,10 @@ from functools import lru_cache
 from statistics import median
 from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
 
+from cbt_plugins.compare.comparable_runs import comparable_runs
 from cbt_plugins.compare.configuration_differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
-from cbt_plugins.compare.sides import groups, titles, unrecovered
+from cbt_plugins.compare.sides import titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.changes import SHORTEST, Settled
 from cbt_plugins.compare.statistics.verdicts import Verdict
@@ -131,7 +132,7 @@ def histories(
     if len(records) > 1 and timed != list(records):
         raise ValueError("some results have no time: they cannot be ordered")
     ordered = sorted(timed, key=lambda record: (record.started or 0.0, record.source, record.name))
-    cases = groups(ordered)
+    cases = comparable_runs(ordered)
     named = sorted(zip(titles(cases), cases), key=lambda case: (-len(case[1]), case[0]))
     look = _LookOptions(budget, seed, {} if settled is None else settled)
     return [_history(title, runs, choice, look) for title, runs in named]

@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from statistics import median
 from typing import Iterator, Optional
 
+from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Scale
-from cbt_plugins.compare.sides import Runs
 from cbt_plugins.compare.table import Section
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.models.closed_loop import efficiency, relative_change

@@ -8,6 +8,7 @@ from typing import Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 import numpy as np
 
+from cbt_plugins.compare.comparable_runs import Runs, comparable_runs, first_comparable
 from cbt_plugins.compare.configuration_differences import (
     Difference,
     Incomparable,
@@ -27,8 +28,6 @@ from cbt_plugins.results.record_reader import each_record
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import UNREADABLE, ResultWarning, RunRecord
 from cbt_plugins.warning_kinds import Severity, caps, forbids_verdict, severity_of
-
-Runs = Tuple[RunRecord, ...]
 
 
 @dataclass(frozen=True)
@@ -63,7 +62,7 @@ class Alone:
 
 def cases(base: Side, new: Side, scale: Optional[Scale] = None) -> Tuple[List[Case], List[Alone]]:
     """Return the cases of both sides, and what only one side has. Raises Incomparable if no case matches."""
-    base_groups, new_groups = groups(base.runs), groups(new.runs)
+    base_groups, new_groups = comparable_runs(base.runs), comparable_runs(new.runs)
     left = list(zip(titles(new_groups), new_groups))
     pairs: List[Tuple[Runs, Runs]] = []
     alone = []
@@ -99,23 +98,6 @@ def repeats(case: Case, runs_of_sides: Sequence[Sequence[RunRecord]]) -> List[Ru
     return [tuple(runs) for runs in runs_by_config.values() if len(runs) > 1]
 
 
-def groups(runs: Sequence[RunRecord]) -> List[Runs]:
-    """Return the runs in groups that can be compared with each other, in the order of the first of each group."""
-    run_groups: List[List[RunRecord]] = []
-    for run in runs:
-        index = _first_comparable([group[0] for group in run_groups], run)
-        if index is None:
-            run_groups.append([run])
-        else:
-            run_groups[index].append(run)
-    return [tuple(group) for group in run_groups]
-
-
-def _first_comparable(runs: Sequence[RunRecord], run: RunRecord) -> Optional[int]:
-    """Return the place of the first of these runs that can be compared with a run."""
-    return next((i for i, candidate in enumerate(runs) if not conflicts(candidate, run)), None)
-
-
 def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str:
     if not others:
         return _names(group)
@@ -128,7 +110,7 @@ def _nearest(group: Runs, others: Sequence[Runs], scale: Optional[Scale]) -> str
 
 def _incomparable(base: Side, new: Side, scale: Optional[Scale]) -> Incomparable:
     reasons = min(
-        (conflicts(a[0], b[0], scale) for a in groups(base.runs) for b in groups(new.runs)),
+        (conflicts(a[0], b[0], scale) for a in comparable_runs(base.runs) for b in comparable_runs(new.runs)),
         key=len,
         default=[],
     )
@@ -176,7 +158,7 @@ def _read(paths: Sequence[Path]) -> List[RunRecord]:
     records: List[RunRecord] = []
     places: List[int] = []  # of the first record of each configuration
     for record in (record for path in paths for record in each_record(path)):
-        group = _first_comparable([records[place] for place in places], record)
+        group = first_comparable([records[place] for place in places], record)
         if group is None:
             places.append(len(records))
             records.append(record)

@@ -10,12 +10,12 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 
 import numpy as np
 
+from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
 from cbt_plugins.compare.sides import (
     Alone,
     Case,
     ComparisonWarning,
-    Runs,
     Side,
     cases,
     forbidding,

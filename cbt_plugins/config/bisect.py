@@ -8,9 +8,10 @@ from typing import Annotated, Dict, Iterator, Literal, Mapping, NamedTuple, Opti
 
 from pydantic import AfterValidator, Field, WithJsonSchema, field_validator
 
+from cbt_plugins.config.built_cycle import BuiltCycleSection
 from cbt_plugins.config.errors import ErrorAt, did_you_mean
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, file_default
-from cbt_plugins.config.repeated_cycle import BuiltCycleSection, errors_of_section
+from cbt_plugins.config.repeated_cycle import errors_of_section
 from cbt_plugins.config.units import Duration, Percent, share_within
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.metrics import METRICS, Direction

@@ -45,6 +45,8 @@ _KINDS = ", ".join(f"`{name}`" for name in plugins.built_in(plugins.FAULTS))
 DEADLINE = "deadline"
 #: seconds; a node must not recover by itself before it is told to
 _LATER = 300.0
+#: seconds: the latest deadline of a dead man's switch
+LONGEST_DEADLINE = 7 * 86400.0
 #: key of the context in which durations are seconds
 PLANNED = "planned"
 
@@ -100,7 +102,7 @@ def lasting(fault: plan.Fault, seconds: float) -> plan.Fault:
     """
     if deadline_of(fault.kind, fault.options) is None or DEADLINE in fault.options:
         return fault
-    return replace(fault, options={**fault.options, DEADLINE: seconds + _LATER})
+    return replace(fault, options={**fault.options, DEADLINE: min(seconds + _LATER, LONGEST_DEADLINE)})
 
 
 def fault_warnings(kind: str, given: Mapping[str, Any]) -> List[str]:

@@ -26,8 +26,9 @@ from cbt_plugins.config.generator_classes import generator
 from cbt_plugins.config.key_errors import FieldError, not_text, validate
 from cbt_plugins.config.pull_request import errors_of_pull_request
 from cbt_plugins.config.section_to_plan import HOST_KEYS, our_sections, section_of, understand
+from cbt_plugins.config.sweep import sweep
 from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
-from cbt_plugins.config.yaml_source import YamlSource, read, sweep
+from cbt_plugins.config.yaml_source import YamlSource, read
 from cbt_plugins.inventory import ROLES, nodes_of
 from cbt_plugins.plan import Plan
 
@@ -118,7 +119,8 @@ def load(source: YamlSource) -> Config:
         errors += [e for e in nothing_to_run(source, others) if not ours or e.path[0] != "cluster"]
     profiles = data.get("monitoring_profiles")
     if ours or (isinstance(profiles, dict) and set(profiles) & set(plugins.built_in(plugins.MONITORS))):
-        errors += [*_common(source, data.get("common")), *_monitors(source, data)]
+        has_cycles = any(len(run.plan.phases) > 1 for run in runs)
+        errors += [*_common(source, data.get("common")), *_monitors(source, data, has_cycles)]
         errors += [] if ours else _cluster_of_others(source, data.get("cluster"))
     if not errors:
         texts = too_much([run.plan for run in runs], cluster.get("iterations", 0))
@@ -195,7 +197,8 @@ def _common(source: YamlSource, common: Any) -> Iterator[ErrorAt]:
         yield source.error_at(("common",), "must be a mapping (key: value)")
 
 
-def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
+def _monitors(source: YamlSource, data: Mapping[str, Any], has_cycles: bool) -> Iterator[ErrorAt]:
+    """Yield the errors of the profiles; `has_cycles`: a run of the file has several phases."""
     if "monitoring_profiles" not in data:
         return
     profiles = data["monitoring_profiles"]
@@ -215,6 +218,9 @@ def _monitors(source: YamlSource, data: Mapping[str, Any]) -> Iterator[ErrorAt]:
                 wrong += errors_of_watched(profile["nodes"], data["cluster"])
             for path, text, of_key in wrong:
                 yield source.error_at(("monitoring_profiles", name, *path), text, of_key)
+            refusal = getattr(section, "REFUSED_BESIDE_CYCLES", "")
+            if has_cycles and refusal and not wrong:
+                yield source.error_at(("monitoring_profiles", name), refusal, of_key=True)
             errors_of_file = getattr(section, "errors_of_file", None)
             for error in errors_of_file(profile, _osd_nodes(data)) if errors_of_file else ():
                 place = ("monitoring_profiles", name, "file")

@@ -11,6 +11,9 @@ from cbt_plugins.config.key_errors import FieldError, FieldErrors
 from cbt_plugins.config.units import parse_percent
 from cbt_plugins.metrics import ACCEPTABLE
 
+#: limits of a second beside a failure, where the file has no objective: p99 / p99 of the baseline, and the share of
+#: requests that succeed
+DEFAULT_P99_FACTOR, DEFAULT_SUCCESS_RATE = 3.0, 0.999
 #: what a single second has for certain
 _OF_SECONDS = ("p99_ms", "success_rate")
 

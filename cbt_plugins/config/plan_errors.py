@@ -4,9 +4,14 @@ from __future__ import annotations
 
 from typing import Iterator, List
 
+from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError
+from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import Gateways, Goal, Plan, Settings
+
+#: operations of phases without a mix
+_OF_KINDS = {"fill": ("PUT",), "verify": ("GET",), "delete": ("DELETE",)}
 
 
 def errors_of_plan(plan: Plan) -> List[FieldError]:
@@ -16,6 +21,7 @@ def errors_of_plan(plan: Plan) -> List[FieldError]:
         *_lacking(plan),
         *_existing_buckets(plan),
         *_pools(plan),
+        *_objective(plan),
         *([FieldError(("admin",), f"none, but these need Ceph's commands: {', '.join(needed)}")] if needed else []),
     ]
 
@@ -70,6 +76,19 @@ def _existing_buckets(plan: Plan) -> Iterator[FieldError]:
         ("rgw", "make_user"): plan.rgw.make_user and not plan.rgw.placement,
     }
     yield from (FieldError(path, text, of_key=True) for path, value in given.items() if value)
+
+
+def _objective(plan: Plan) -> Iterator[FieldError]:
+    """Yield limits of operations that no phase has: nothing would be judged by them."""
+    if any(phase.warp for phase in plan.phases):
+        return  # its operations are those of a command of warp
+    operations = {op for phase in plan.phases for op in (*phase.shares, *_OF_KINDS.get(phase.kind, ()))} | {TOTAL}
+    for key in plan.objective:
+        op = target_of(key).op
+        if op not in operations:
+            present = ", ".join(sorted(operations - {TOTAL})) or "none"
+            text = f"no phase has the operation {op}; the phases have {present}"
+            yield FieldError(("objective", key), text, of_key=True)
 
 
 def _pools(plan: Plan) -> Iterator[FieldError]:

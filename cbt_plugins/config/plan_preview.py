@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections import Counter
 from dataclasses import dataclass
-from itertools import chain
 from typing import Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.fault import deadline_of, fault_warnings
 from cbt_plugins.config.fault_spans import Span, event_text, fault_spans, targets_text
 from cbt_plugins.config.generator_classes import generator, generators_of, wants_ceiling
-from cbt_plugins.config.operations import range_of
+from cbt_plugins.config.mix import range_of
 from cbt_plugins.config.units import format_duration
 from cbt_plugins.formatting import about_size, percent
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL
@@ -40,12 +39,11 @@ def forecast(plan: Plan) -> Forecast:
     objects, size, counted = 0, 0.0, False
     unknown_time: Dict[str, List[str]] = {}  # what ends phases -> their names
     unknown_data: List[str] = []
-    drivers = Counter(chain.from_iterable(driver.buckets for driver in plan.drivers))  # of each bucket
     for phase in plan.phases:
         if phase.kind == "fill" and phase.goal and phase.goal.objects:
             counted = True
             written, goal = generator(phase.engine).objects_written, phase.goal.objects
-            numbers = [written(bucket.objects or goal, drivers[bucket.key]) for bucket in plan.buckets]
+            numbers = [written(plan, bucket.key, bucket.objects or goal) for bucket in plan.buckets]
             each = [(number, mean_size(bucket.sizes)) for number, bucket in zip(numbers, plan.buckets)]
             objects += sum(number for number, _ in each)
             size += sum(number * mean for number, mean in each)

@@ -7,11 +7,12 @@ from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
 
 from pydantic import Field, field_validator, model_validator
 
+from cbt_plugins.config.built_cycle import BuiltCycleSection
 from cbt_plugins.config.campaign import KEY as CAMPAIGN
 from cbt_plugins.config.campaign import check_keys
 from cbt_plugins.config.errors import ErrorAt
 from cbt_plugins.config.key_errors import FieldError, FieldErrors
-from cbt_plugins.config.repeated_cycle import BuiltCycleSection, errors_of_section
+from cbt_plugins.config.repeated_cycle import errors_of_section
 from cbt_plugins.config.shell_values import ShellCommand
 from cbt_plugins.config.units import Duration, Percent, format_percent, share_within
 from cbt_plugins.config.yaml_source import YamlSource

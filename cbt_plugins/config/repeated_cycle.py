@@ -25,17 +25,6 @@ class RepeatedCycleSection(Strict):
     )
 
 
-class BuiltCycleSection(RepeatedCycleSection):
-    """Each cycle measures a commit, which is built and deployed before it."""
-
-    build: Optional[ShellCommand] = Field(
-        None, description="Builds the commit in the current folder into $CBT_PLUGINS_BUILD."
-    )
-    build_limit: Duration = Field(4 * 3600.0, description="Time limit of each command.")
-    deploy: ShellCommand = Field(description="Deploys the commit in the current folder, or $CBT_PLUGINS_BUILD.")
-    deploy_limit: Duration = Field(3600.0, description="Time limit of each command.")
-
-
 def errors_of_section(source: YamlSource, key: str, section: Type[RepeatedCycleSection]) -> Iterator[ErrorAt]:
     """Yield the errors in a section of the file, if it has one."""
     if key not in source.data:

@@ -60,7 +60,8 @@ def errors_of_sections(source: YamlSource) -> List[ErrorAt]:
         description = "empty" if source.data is None else "not a CBT file"
         return [source.error_at((), f"{description}: needs the sections `cluster:` and `benchmarks:`")]
     if "events" in source.data and not source.data.get("benchmarks"):
-        text = "a fault file: name it in a CBT file, under monitoring_profiles: {faults: {file: PATH}}"
+        text = "a fault file: name it in a CBT file, under monitoring_profiles: {faults: {file: PATH}}, "
+        text += "or in a phase of warp:, as events: {file: PATH}"
         return [source.error_at(("events",), text, of_key=True)]
     meant: Dict[str, str] = {}
     errors = list(_misspelt(source, (), _SECTIONS, meant))

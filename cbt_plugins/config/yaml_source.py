@@ -1,10 +1,9 @@
-"""A YAML file as data, with the line and column of every key and value; and CBT's rule of sweeps."""
+"""A YAML file as data, with the line and column of every key and value."""
 
 from __future__ import annotations
 
-import itertools
 from pathlib import Path as FilePath
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
+from typing import Any, Dict, Iterator, List, Optional, Tuple
 
 import yaml
 
@@ -144,15 +143,3 @@ def _walk(root: Optional[yaml.Node]) -> Iterator[Tuple[yaml.MappingNode, Path]]:
             ]
         elif isinstance(node, yaml.SequenceNode):
             todo += [(value, (*path, index)) for index, value in enumerate(node.value)]
-
-
-def sweep(section: Mapping[str, Any]) -> Iterator[Tuple[Dict[str, int], Dict[str, Any]]]:
-    """Yield (element taken of each list, permutation) in CBT's order: the last list fastest.
-
-    `acceptable` is no sweep. Keys that are swept come last in a permutation, as in CBT's own.
-    """
-    swept = {key: value for key, value in section.items() if isinstance(value, list) and key != "acceptable"}
-    fixed = {key: value for key, value in section.items() if key not in swept}
-    for chosen in itertools.product(*(range(len(values)) for values in swept.values())):
-        taken = dict(zip(swept, chosen))
-        yield taken, {**fixed, **{key: swept[key][index] for key, index in taken.items()}}

@@ -7,6 +7,7 @@ from typing import Annotated, Tuple
 
 from pydantic import AfterValidator, Field
 
+from cbt_plugins.config.fault import LONGEST_DEADLINE
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.kind import KindOptions, Seconds
 from cbt_plugins.faults.node_shell import FOLDER
@@ -14,11 +15,11 @@ from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command
 
 #: seconds
-_SHORTEST, _LONGEST = 5.0, 7 * 86400.0
+_SHORTEST = 5.0
 
 
 def _possible(deadline: float) -> float:
-    if not _SHORTEST <= deadline <= _LONGEST:
+    if not _SHORTEST <= deadline <= LONGEST_DEADLINE:
         raise ValueError("must be 5s to 7d: after this time the node recovers by itself")
     return deadline
 

@@ -1,4 +1,4 @@
-"""Profile `faults`: injects a fault file beside any benchmark, also beside CBT's own benchmarks.
+"""Profile `faults`: injects a fault file beside a benchmark of CBT, or beside a run of a single phase.
 
 It is a monitor because CBT starts and stops its monitors with the load of each run. The faults are injected by
 `cbt-tools inject`, a process of its own on the machine of cbt.py, which undoes everything when the process of cbt.py
@@ -16,7 +16,7 @@ import shutil
 import subprocess
 import time
 from pathlib import Path, PurePosixPath
-from typing import Annotated, Any, Mapping, Optional, Sequence
+from typing import Annotated, Any, ClassVar, Mapping, Optional, Sequence
 
 from pydantic import AfterValidator, Field
 
@@ -43,7 +43,13 @@ _UNDO = "`cbt-tools undo` of the archive"
 
 
 class FaultsProfile(Strict):
-    """A fault file beside any benchmark."""
+    """A fault file beside a benchmark of CBT, or beside a run of a single phase."""
+
+    #: why it is refused beside runs of several phases
+    REFUSED_BESIDE_CYCLES: ClassVar[str] = (
+        "its times would begin anew in each phase of the cycle: name the file in a phase of warp:, "
+        "as events: {file: PATH}"
+    )
 
     file: Annotated[str, AfterValidator(check_option_value)] = Field(
         min_length=1, description="A fault file."

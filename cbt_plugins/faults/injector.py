@@ -11,13 +11,13 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 
 from cbt_plugins.cluster_conditions import COMMAND, PREPARED, RECOVERY, SETTINGS
 from cbt_plugins.faults import node_shell
-from cbt_plugins.faults.changes_left_open import ChangesLeftOpen
 from cbt_plugins.faults.cluster_access import ClusterAccess, ensure, limits_of, refuse_another, remembered
 from cbt_plugins.faults.cluster_lock import Hold, Lock, NoLock, explain, gone
 from cbt_plugins.faults.cluster_settings import SettingsMaker
 from cbt_plugins.faults.command_runner import Runner
 from cbt_plugins.faults.pool_settings import Part
 from cbt_plugins.faults.prepared_fault import Prepared, Preparer
+from cbt_plugins.faults.resume_check import ResumeCheck
 from cbt_plugins.faults.safety_judge import Judge
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, Command, FaultError, Step, UndoRecord
@@ -78,7 +78,7 @@ class Injector:
         preparer = Preparer(access.ceph, access.cluster, self._limits, self._settings.flags)
         self._judge = Judge(self.journal, preparer, self.lock, self._limits, self._performer.clock)
         self._hold = Hold(self.journal, self.lock, access.run_id)
-        self._left_open = ChangesLeftOpen(self.journal)
+        self._left_open = ResumeCheck(self.journal)
 
     # ---- one run per cluster ----
 

@@ -1,8 +1,7 @@
-"""Fault kind: one class in one file, found by an entry point of the group `cbt_plugins.faults`; blast radius."""
+"""Fault kind: one class in one file, found by an entry point of the group `cbt_plugins.faults`."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import (
     Annotated,
     Any,
@@ -33,6 +32,7 @@ from cbt_plugins.config.units import (
     parse_percent,
     parse_size,
 )
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
@@ -85,26 +85,6 @@ class ServiceOptions(KindOptions):
     service_manager: Optional[Literal["systemd", "cephadm", "rook", "process"]] = Field(
         None, description="What manages the daemons. Default: the node is asked."
     )
-
-
-@dataclass(frozen=True)
-class BlastRadius:
-    """Nodes and daemons that a fault takes away, and how."""
-
-    daemons: Tuple[DaemonName, ...] = ()  # down or, of OSDs, out
-    nodes: Tuple[str, ...] = ()  # nodes that are lost with everything on them
-    out: bool = False  # the OSDs stay up, and their data moves to other OSDs
-    destroyed: bool = False  # the data of the OSDs is lost
-
-    @property
-    def osds(self) -> Tuple[int, ...]:
-        """Return the OSDs among the daemons."""
-        return tuple(int(name.id) for name in self.daemons if name.type == "osd")
-
-    @property
-    def stops(self) -> bool:
-        """Tell whether OSDs stop serving, so that `ceph osd ok-to-stop` must be asked."""
-        return bool(self.osds) and (self.destroyed or not self.out)
 
 
 class Kind:

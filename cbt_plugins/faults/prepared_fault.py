@@ -9,12 +9,14 @@ from functools import cached_property
 from typing import Any, Collection, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
-from cbt_plugins.faults.kind import BlastRadius, Kind, make
+from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.safety_case import OpenFault, Roles, Surroundings, cluster_roles
 from cbt_plugins.faults.safety_rules import Assessment, Finding, assess, questions
-from cbt_plugins.faults.scene import ClusterLimits, Scene, TargetResolver, Targets
+from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
+from cbt_plugins.faults.target_choice import TargetResolver
 from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import Fault
 

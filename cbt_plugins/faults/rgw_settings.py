@@ -45,7 +45,7 @@ _LONG = 4 * 3600.0
 
 
 @dataclass(frozen=True)
-class GatewayMaker:
+class RgwSettings:
     """Makes the steps of `rgw:`; changes nothing. `cluster` is the section of the file."""
 
     ceph: Ceph

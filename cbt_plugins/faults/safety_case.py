@@ -8,8 +8,8 @@ from functools import cached_property
 from typing import Any, Collection, Dict, Mapping, Optional, Sequence, Set, Tuple
 
 from cbt_plugins.cluster.ceph import Reply
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts, domain_members, domains
-from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_capacity import Filling, fillings
 from cbt_plugins.inventory import head_of, nodes_of, same_host
 

@@ -6,9 +6,9 @@ import itertools
 from dataclasses import replace
 from typing import Dict, List, Sequence, Union
 
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName
 from cbt_plugins.faults.cluster_lock import QUESTION, Lock
-from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.prepared_fault import Prepared, Preparer
 from cbt_plugins.faults.safety_case import OpenFault
 from cbt_plugins.faults.scene import ClusterLimits

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Callable, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import (
     Facts,
     down_otherwise,
@@ -21,7 +22,6 @@ from cbt_plugins.faults.cluster_facts import (
     transient,
     unclean_states,
 )
-from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_capacity import Filling
 from cbt_plugins.faults.safety_case import FaultCase, Finding, OpenFault, Surroundings
 from cbt_plugins.faults.safety_rules_daemons import active_manager, client, fewer_gateways, head, mds, mgr, quorum, rgw

@@ -18,6 +18,7 @@ from cbt_plugins.faults.command_runner import Runner, SwitchFired
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.faults.step import Check, UndoRecord
 from cbt_plugins.faults.undo_journal import UndoJournal
+from cbt_plugins.journal import tell
 from cbt_plugins.polling import Clock, wait_until
 
 log = logging.getLogger(__name__)
@@ -109,11 +110,7 @@ class Undoer:
             self._tell("fault-ended", label=record.label, kind=record.kind, what=record.step.what)
 
     def _tell(self, name: str, **facts: Any) -> None:
-        """Write an event, if possible; an undo does not depend on it."""
-        try:
-            self._event(name, **facts)
-        except (OSError, ValueError) as error:
-            log.error("%s %s could not be written: %s", name, facts.get("label"), error)
+        tell(self._event, name, **facts)
 
     def _note(self, event: str, record: UndoRecord, **facts: Any) -> Optional[str]:
         """Write a line of the journal; return None, or the error."""

@@ -12,7 +12,7 @@ from typing import Annotated, Any, Dict, Iterator, List, Sequence, Tuple
 from pydantic import BeforeValidator, Field, WithJsonSchema, field_validator
 
 from cbt_plugins.config.key_errors import FieldError, Strict
-from cbt_plugins.config.operations import MixSection, range_of
+from cbt_plugins.config.mix import MixSection, range_of
 from cbt_plugins.config.units import PERCENT_PATTERN, Duration, Size, format_percent, parse_percent
 from cbt_plugins.formatting import size_range
 from cbt_plugins.load.generator import (
@@ -121,8 +121,8 @@ class CbtLoadJobs(Generator):
             yield FieldError((), text, of_key=True)
 
     @classmethod
-    def objects_written(cls, objects: int, drivers: int) -> int:
-        return max(objects, drivers)
+    def objects_written(cls, plan: Plan, bucket: str, objects: int) -> int:
+        return max(objects, sum(bucket in driver.buckets for driver in plan.drivers))
 
     @classmethod
     def has_ceiling(cls, phase: Phase) -> bool:
@@ -144,7 +144,7 @@ class CbtLoadJobs(Generator):
         for number, driver in enumerate(drivers):
             share = start.rate * driver.workers / workers if start.rate else 0.0
             spec = {**self._common(driver, start.memory), **make(phase, driver)}
-            spec["seed"] = self._plan.cbt_load.seed * 10_000 + number
+            spec["seed"] = (self._plan.cbt_load.seed * 10_000 + number) % (1 << 63)
             spec["job"] = f"{driver.id}-{phase.kind}"
             if not phase.works:
                 spec.update(workers=driver.workers, rate=share)
@@ -201,7 +201,7 @@ class CbtLoadJobs(Generator):
             "payload": s3.payload,
             "encryption": s3.sse.partition(":")[0],
             "kms_key": s3.sse.partition(":")[2],
-            "versioned": self._plan.versioned and make,
+            "versioned": self._plan.versioned,
             "deadline": options.deadline,
             "retries": options.retries,
             "grace": CbtLoad.grace,

@@ -10,7 +10,7 @@ from typing import Any, ClassVar, Dict, Iterable, List, Mapping, Optional, Proto
 
 from cbt_plugins.config import generator_classes
 from cbt_plugins.config.key_errors import FieldError
-from cbt_plugins.config.operations import KeysSection, MixSection
+from cbt_plugins.config.mix import KeysSection, MixSection
 from cbt_plugins.load.worker_groups import WorkerGroup
 from cbt_plugins.plan import Driver, Phase, Plan, Sizes
 
@@ -259,8 +259,8 @@ class Generator(ABC):
         return ()
 
     @classmethod
-    def objects_written(cls, objects: int, drivers: int) -> int:
-        """Return the number of objects that a fill of `objects` writes into a bucket of so many drivers."""
+    def objects_written(cls, plan: Plan, bucket: str, objects: int) -> int:
+        """Return the number of objects that a fill of `objects` writes into a bucket (key of the plan)."""
         return objects
 
     @classmethod

@@ -69,6 +69,11 @@ class HsbenchJobs(Generator):
             yield FieldError(("buckets",), "hsbench names the buckets itself: give their number")
         elif any(len(driver.buckets) < len(plan.buckets) for driver in plan.drivers):
             yield FieldError(("across_buckets",), "each hsbench works on all buckets: say across_buckets: true")
+        for phase in plan.phases:
+            objects = phase.goal.objects if phase.goal else None
+            if objects is not None and objects * len(plan.buckets) < len(plan.drivers):
+                text = f"{objects * len(plan.buckets)} objects for {len(plan.drivers)} drivers: each hsbench needs one"
+                yield FieldError(("phases", phase.name, "objects"), text)
         if len(s3.urls) > 1 and s3.host_select != "one":
             yield FieldError(("s3", "host_select"), "each hsbench has one endpoint: say host_select: one")
         for key, wrong in (("lookup", s3.lookup != "path"), ("verify_tls", not s3.verify_tls),

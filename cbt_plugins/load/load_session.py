@@ -117,6 +117,7 @@ class LoadSession:
         self.ready: List[str] = []
         self.ended: Dict[str, Dict[str, Any]] = {}
         self.go_at: Optional[float] = None  # run's clock
+        self.go_clock: Optional[float] = None  # the same by time.monotonic(): a clock that is set moves nothing
 
     def start(self) -> None:
         """Give every node its orders; the early jobs begin."""
@@ -174,20 +175,22 @@ class LoadSession:
 
         A whole second where jobs begin at it: there the window begins. Others take a time to their first request.
         """
-        at = time.time() + GO_AHEAD
+        now, clock = time.time(), time.monotonic()
+        at = now + GO_AHEAD
         self.go_at = math.ceil(at) if any(job.start == "self" for job in self.jobs) else at
+        self.go_clock = clock + self.go_at - now
         for node in self.nodes:
             self._order(node, go=self.go_at + self._orders.offsets[node].seconds)
         return self.go_at
 
     @property
     def latest_end(self) -> Optional[float]:
-        """Return the time everything must have ended, on the run's clock; None when the phase has no end of its own."""
-        if self.go_at is None or not self._orders.duration:
+        """Return the time.monotonic() by which all must have ended; None for a phase without an end of its own."""
+        if self.go_clock is None or not self._orders.duration:
             return None
         preparation = PREPARE_LIMIT if any(j.prepares for j in self.jobs) else max(j.lead for j in self.jobs)
         grace = max(j.grace for j in self.jobs)
-        return self.go_at + preparation + self._orders.duration + grace + generator_process.TERM_TIMEOUT + 20.0
+        return self.go_clock + preparation + self._orders.duration + grace + generator_process.TERM_TIMEOUT + 20.0
 
     @property
     def over(self) -> bool:

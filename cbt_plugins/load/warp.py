@@ -23,7 +23,7 @@ from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
 from cbt_plugins.config.generator_classes import engine_with
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
-from cbt_plugins.config.operations import DEFAULT_MIX, MixSection
+from cbt_plugins.config.mix import DEFAULT_MIX, MixSection
 from cbt_plugins.config.plan_preview import goal_text
 from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
 from cbt_plugins.config.shell_values import check_option_name, check_option_value
@@ -296,6 +296,11 @@ class WarpJobs(Generator):
     def has_ceiling(cls, phase: Phase) -> bool:
         return phase.kind in ("fill", "hybrid") or (phase.warp is not None and phase.warp.op in _WITHOUT_S3)
 
+    @classmethod
+    def objects_written(cls, plan: Plan, bucket: str, objects: int) -> int:
+        parts = [part for driver in plan.drivers if driver.bucket == bucket for part in _fill_parts(plan, driver)]
+        return sum(part.objects(objects) for part in parts)
+
     def jobs(self, phase: Phase, start: LoadStart) -> List[LoadJob]:
         if phase.kind == "fill":
             return self._fill(phase)
@@ -304,29 +309,23 @@ class WarpJobs(Generator):
     def _fill(self, phase: Phase) -> List[LoadJob]:
         """Return jobs that write: for a time, for a number of objects, or until they are stopped."""
         assert phase.goal is not None
-        goal, share = phase.goal, drop_share(self._plan)
+        goal = phase.goal
         jobs = []
         for driver in self._plan.drivers:
             bucket = self._buckets[driver.bucket]
-            siblings = sum(d.bucket == driver.bucket for d in self._plan.drivers)
-            drop_workers = max(1, round(driver.workers * share)) if share else 0
-            groups = [("keep", max(1, driver.workers - drop_workers), 1.0 - share), ("drop", drop_workers, share)]
-            for kind, workers, part in groups:
-                if not workers:
-                    continue
+            for part in _fill_parts(self._plan, driver):
                 extra = ["--obj.size", object_size(bucket.sizes)]
                 if goal.objects is not None:
                     # the preparation of `stat` writes a number of objects; `put` knows only a time
-                    count = max(workers, round(goal.objects / siblings * part))
                     command, duration = "stat", "1s"
-                    extra += ["--objects", str(count)]
+                    extra += ["--objects", str(part.objects(goal.objects))]
                 elif goal.duration is not None:
                     command, duration = "put", "{duration}"
                 else:
                     command, duration = "put", f"{round(FOREVER)}s"
-                prefix = self._prefix(bucket, kind, driver, phase.name)
-                warp_command = _Command("PUT", "fill", command, workers, prefix, extra, duration)
-                jobs.append(self._job(kind, driver, warp_command))
+                prefix = self._prefix(bucket, part.kind, driver, phase.name)
+                warp_command = _Command("PUT", "fill", command, part.workers, prefix, extra, duration)
+                jobs.append(self._job(part.kind, driver, warp_command))
         return jobs
 
     def _hybrid(self, phase: Phase, groups: Mapping[str, Sequence[WorkerGroup]]) -> List[LoadJob]:
@@ -435,6 +434,30 @@ def mix_options(mix: Mix) -> List[str]:
     for op in ("GET", "PUT", "STAT", "DELETE"):
         options += [f"--{op.lower()}-distrib", f"{mix.get(op, 0.0):g}"]
     return options
+
+
+@dataclass(frozen=True)
+class _FillPart:
+    """A process of warp in a fill: a part of the objects of its driver, which later phases may delete or not."""
+
+    kind: str  # keep | drop
+    workers: int
+    share: float  # of the objects of a bucket
+
+    def objects(self, objects: int) -> int:
+        """Return how many of the objects of a bucket it writes: warp writes at least one for each worker."""
+        return max(self.workers, round(objects * self.share))
+
+
+def _fill_parts(plan: Plan, driver: Driver) -> List[_FillPart]:
+    """Return the parts of the fill of a driver, which shares its bucket with other drivers."""
+    siblings, share = sum(d.bucket == driver.bucket for d in plan.drivers), drop_share(plan)
+    drop_workers = max(1, round(driver.workers * share)) if share else 0
+    parts = [
+        _FillPart("keep", max(1, driver.workers - drop_workers), (1.0 - share) / siblings),
+        _FillPart("drop", drop_workers, share / siblings),
+    ]
+    return [part for part in parts if part.workers]
 
 
 def drop_share(plan: Plan) -> float:

@@ -86,7 +86,7 @@ def nearest_power(number: float) -> int:
     return int(power * 2 if power < number * 0.75 else power)
 
 
-def suggested(osds: int, percent: float, size: int, target: float = TARGET) -> int:
+def pg_count(osds: int, percent: float, size: int, target: float = TARGET) -> int:
     """Return the PGs for a pool with this percent of the data of so many OSDs; `size` is copies, or k + m.
 
     The larger of target x OSDs x percent / size, and OSDs / size + 1, doubled where that is below the OSDs; both as
@@ -119,7 +119,7 @@ def rgw_pools(data: Redundancy) -> List[Pool]:
 
 def table(pools: Sequence[Pool], osds: int, target: float = TARGET) -> List[Tuple[Pool, int]]:
     """Return each pool with its PGs."""
-    return [(pool, suggested(osds, pool.percent, pool.kept.size, target)) for pool in pools]
+    return [(pool, pg_count(osds, pool.percent, pool.kept.size, target)) for pool in pools]
 
 
 def members_lost(domains: Sequence[float], size: int) -> List[float]:

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.compare import output, releases_table, scorecard
-from cbt_plugins.compare.sides import Runs
+from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting.blocks import Block

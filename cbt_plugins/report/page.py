@@ -30,10 +30,11 @@ from cbt_plugins.results.archive import texts
 from cbt_plugins.results.configuration import configuration
 from cbt_plugins.results.environment import hardware
 from cbt_plugins.results.nodes import perf_counters
-from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
+from cbt_plugins.results.nodes.cpu_time_per_request import cpu_time_rows
 from cbt_plugins.results.recovery import client_losses, upgrade
 from cbt_plugins.results.recovery.milestones import in_order, titled
-from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
+from cbt_plugins.results.run_state import run_state
+from cbt_plugins.results.summary_file import AGES, halves, load_begin, measured
 from cbt_plugins.s3_operations import WRITES
 from cbt_plugins.warning_kinds import by_kind, counted
 
@@ -135,7 +136,7 @@ def run_page(
     impact = (summary["failure"] or {"impact": {}})["impact"]
     files = [{"name": name, "text": text[:_LONGEST], "cut": len(text) > _LONGEST} for name, text in texts(run).items()]
     return document(
-        "page.html.j2",
+        "run.html.j2",
         ["run_charts.js"],
         charts,
         live,
@@ -332,13 +333,12 @@ def index_page(runs: Sequence[Tuple[Path, Mapping[str, Any]]], place: Path) -> s
     keys = differing_keys(configs)
     lines = []
     for config, (path, summary) in zip(configs, runs):
-        windows = [phase["window"] for phase in summary["phases"] if phase["window"]["seconds"]]
         lines.append(
             {
                 "name": summary["run"]["name"],
                 "link": Path(os.path.relpath(path / "report.html", place)).as_posix(),
                 "benchmark": summary["run"]["benchmark"],
-                "begin": windows[0]["start"] if windows else None,
+                "begin": load_begin(summary),
                 "release": summary["environment"]["versions"].get("ceph"),
                 "values": [text(config[key]) if key in config else "-" for key in keys],
                 "usable": summary["usable"],

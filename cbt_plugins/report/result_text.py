@@ -24,11 +24,12 @@ from cbt_plugins.report import scorecard
 from cbt_plugins.report.sentence import Sentence, first
 from cbt_plugins.results.importers.cbt import FAULTS_KEY
 from cbt_plugins.results.nodes import perf_counters
-from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
+from cbt_plugins.results.nodes.cpu_time_per_request import cpu_time_rows
 from cbt_plugins.results.record_reader import importers
 from cbt_plugins.results.recovery import impact, milestones, upgrade
 from cbt_plugins.results.run_record import Measurement, ResultWarning, RunRecord, measurements
-from cbt_plugins.results.summary_file import AGES, halves, run_state
+from cbt_plugins.results.run_state import run_state
+from cbt_plugins.results.summary_file import AGES, halves
 from cbt_plugins.warning_kinds import by_kind, counted, paced
 
 #: warnings of one kind, operations and sizes of a driver that are shown

@@ -19,7 +19,8 @@ from cbt_plugins.results.recovery import upgrade
 from cbt_plugins.results.recovery.episodes import HURT, is_planned
 from cbt_plugins.results.recovery.milestones import UNCHANGED, titled
 from cbt_plugins.results.run_record import RunRecord, of_failure, of_phase, result_warnings
-from cbt_plugins.results.summary_file import AGES, halves, measured, run_state
+from cbt_plugins.results.run_state import run_state
+from cbt_plugins.results.summary_file import AGES, halves, measured
 from cbt_plugins.s3_operations import OPERATIONS
 from cbt_plugins.warning_kinds import KINDS
 

@@ -11,7 +11,8 @@ from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optio
 from cbt_plugins.compare.configuration_differences import is_essential, text
 from cbt_plugins.formatting import percent
 from cbt_plugins.results.configuration import configuration
-from cbt_plugins.results.summary_file import measured, run_state
+from cbt_plugins.results.run_state import run_state
+from cbt_plugins.results.summary_file import measured
 
 #: keys of a run's configuration that are its load, and what follows from it
 _LOAD = re.compile(r"phase\..*\.(workers|workers_by_op|rate|rate_share)$|load\.workers$")

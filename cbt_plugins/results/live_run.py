@@ -16,10 +16,9 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.formatting.progress_line import Rate, RateMeter, Remainder
-from cbt_plugins.journal import LineTail, is_held, read_json
+from cbt_plugins.journal import HEARTBEATS, LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
-from cbt_plugins.results.requests.littles_law import HEARTBEATS
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent

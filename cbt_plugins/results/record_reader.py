@@ -35,7 +35,7 @@ from cbt_plugins.results.run_record import (
     of_resources,
     result_warnings,
 )
-from cbt_plugins.results.summary_file import FILE, summary_of
+from cbt_plugins.results.summary_file import FILE, load_begin, summary_of
 
 
 def records_of(path: Path) -> List[RunRecord]:
@@ -112,7 +112,7 @@ def record_of_summary(summary: Mapping[str, Any], source: Path, run: Optional[Pa
         usable=summary["usable"] and not untrusted,
         warnings=warnings,
         label=summary["environment"]["versions"].get("ceph"),
-        started=summary["phases"][0]["window"]["start"] if summary["phases"] else None,
+        started=load_begin(summary),
         run_id=summary["run"]["run_id"],
     )
 

@@ -12,7 +12,8 @@ from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.nodes.thread_groups import group_of
 from cbt_plugins.results.numbered_lines import each_numbered_line
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.summary_file import loads, measured, summary_of, why_unusable
+from cbt_plugins.results.run_state import why_unusable
+from cbt_plugins.results.summary_file import loads, measured, summary_of
 
 #: class of daemons, thread group, name of the thread, frames from the root to the leaf
 Stack = Tuple[str, ...]

@@ -16,7 +16,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Tuple
 
 from cbt_plugins.checksums import FILE as SUMS
 from cbt_plugins.checksums import check_sums, sum_of_sums
-from cbt_plugins.journal import read_json, read_text, write_whole
+from cbt_plugins.journal import read_text, write_whole
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import has_aged, is_calibration, is_measurement
 from cbt_plugins.results.compiled_schema import Matches, compile_schema
@@ -197,6 +197,11 @@ def measured(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
     return [phase for phase in loaded if is_measurement(phase["name"], phase["role"])] or loaded
 
 
+def load_begin(summary: Mapping[str, Any]) -> Optional[float]:
+    """Return the begin of the first phase that has a window (run's clock, epoch seconds); None when none has."""
+    return next((phase["window"]["start"] for phase in summary["phases"] if phase["window"]["seconds"]), None)
+
+
 #: what the halves of a run are called that has aged the cluster between them
 AGES = ("new", "aged")
 
@@ -220,35 +225,3 @@ def ops_of(phase: Mapping[str, Any]) -> Iterator[str]:
 def is_ours(run: Path) -> bool:
     """Return whether a run directory is one of these plug-ins; CBT's own benchmarks leave such directories, too."""
     return (run / "plan.json").exists() or (run / "phases").is_dir()
-
-
-#: warning -> the state of a run that has it
-_STATES = {"going-on": "going on", "incomplete": "incomplete"}
-
-
-def run_state(summary: Mapping[str, Any]) -> str:
-    """Return "complete", "going on", "incomplete" (it was cut short: the warning says where), or "invalid".
-
-    Only the numbers of a complete run are usable. An invalid run came to its end, and a warning of severity "invalid"
-    says why its numbers are not what was to be measured. report, compare and sql show such runs, marked as such; gate,
-    history, export and CBT's compare.py take no numbers of them (`why_unusable`). All end with status 4, but for sql.
-    """
-    if summary["usable"]:
-        return "complete"
-    codes = {warning["code"] for warning in summary["warnings"]}
-    return next((state for code, state in _STATES.items() if code in codes), "invalid")
-
-
-def why_unusable(run: Path, summary: Mapping[str, Any]) -> Optional[str]:
-    """Return the reason why the numbers of a run directory must not be passed on as a result; None when they may."""
-    try:
-        degraded = read_json(run / "complete").get("degraded")
-    except FileNotFoundError:
-        return "the run was interrupted, or is still running"
-    except (OSError, ValueError, AttributeError) as e:
-        return f"its end marker cannot be read: {e}"
-    if degraded:
-        return f"not to be trusted: {', '.join(map(str, degraded))} (see the report)"
-    if not summary["usable"]:
-        return "; ".join(dict.fromkeys(warning["text"] for warning in summary["warnings"]))
-    return None

@@ -14,6 +14,7 @@ from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Seque
 
 from cbt_plugins.checksums import ADDED, in_read_folder
 from cbt_plugins.formatting import several
+from cbt_plugins.journal import HEARTBEATS
 from cbt_plugins.metrics import METRICS, TOTAL, number_at
 from cbt_plugins.models.ladder_search import LadderStep, answer_of_ladder, ladder_of, step_result
 from cbt_plugins.plan import Ladder, is_calibration, is_measurement
@@ -139,7 +140,7 @@ def phase_line(
         "accounting": [dict(count) for count in phase.accounting],
         "readable": readable.of(aggregates),
         "series": of_phase.series(aggregates, status),
-        "under_way": littles_law.in_flight_over_time(phase.path / littles_law.HEARTBEATS, aggregates.grid, drivers),
+        "under_way": littles_law.in_flight_over_time(phase.path / HEARTBEATS, aggregates.grid, drivers),
     }
     line["sentence"] = sentence(phase, line)
     line["generator"] = littles_law.generator_ceiling(line, run.ceilings.get(phase.name, {}))

@@ -12,7 +12,7 @@ from cbt_plugins.archive_files import PRIVATE
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.faults import ClusterAccess, undo_seal
 from cbt_plugins.journal import Journal, journal_lines
-from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket
+from cbt_plugins.run.buckets import REMOVED, STATS_TIMEOUT, bucket_name, remove_bucket, removed_buckets
 from cbt_plugins.run.run_archive import RunArchive
 
 log = logging.getLogger(__name__)
@@ -33,7 +33,7 @@ def buckets_in(lines: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[RunB
     A bucket belongs to the run if its name contains the run's id. A bucket that the file names never belongs to the
     run.
     """
-    gone = {line.get("bucket") for line in lines if line["event"] == REMOVED}
+    gone = {*removed_buckets(lines)}
     own_names = f"{bucket_name(run_id, '')}-"
     for line in lines:
         if line["event"] != "bucket":
@@ -41,6 +41,7 @@ def buckets_in(lines: Sequence[Mapping[str, Any]], run_id: str) -> Iterator[RunB
         name = str(line.get("bucket"))
         admin_name = str(line.get("admin_name") or name)  # a run without Ceph's commands, or of a version before 0.2
         if name not in gone and admin_name.rpartition("/")[2].startswith(own_names):
+            gone.add(name)  # one that was made again has two lines
             yield RunBucket(name, admin_name)
 
 

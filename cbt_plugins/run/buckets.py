@@ -10,7 +10,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Callable, Collection, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.fan_out import ask_at_once
@@ -90,6 +90,13 @@ class ObjectCount:
         return asdict(self)
 
 
+def removed_buckets(records: Iterable[Mapping[str, Any]]) -> List[str]:
+    """Return the buckets of a run that were removed and not made again, by its journal."""
+    events = ("bucket", REMOVED)
+    newest = {str(record.get("bucket")): record["event"] for record in records if record["event"] in events}
+    return [name for name, event in newest.items() if event == REMOVED]
+
+
 class Buckets:
     """Names, existence and counts of the buckets; the journal has a "bucket" record before each bucket is made."""
 
@@ -115,6 +122,11 @@ class Buckets:
         ours = [name for key, name in self.names.items() if key not in self._foreign]
         return [name for name in ours if any(r["bucket"] == name for r in self._journal.all("bucket"))]
 
+    @property
+    def _claimed(self) -> List[str]:
+        removed = removed_buckets(self._journal.records)
+        return [name for name in self.own if name not in removed]
+
     def claim(self) -> None:
         """Check before the first load: `existing` buckets must exist, the run's own must not. Raises CephError.
 
@@ -124,7 +136,7 @@ class Buckets:
             if key in self._foreign:
                 if self._stats(name) is None:
                     raise CephError(f"bucket {name!r} does not exist: create it, or remove `existing: true`")
-            elif name not in self.own:
+            elif name not in self._claimed:
                 if self._stats(name) is not None:
                     raise CephError(f"bucket {name!r} exists, but this run did not make it: nothing was changed")
                 admin_name = self._s3.admin_name(name, self._users[name])
@@ -220,7 +232,7 @@ class BucketsByS3(Buckets):
     def claim(self) -> None:
         """Write our buckets into the journal; no other run can have this run's random name."""
         for key, name in self.names.items():
-            if key not in self._foreign and name not in self.own:
+            if key not in self._foreign and name not in self._claimed:
                 self._journal.write("bucket", bucket=name)
 
     def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:

@@ -18,6 +18,8 @@ log = logging.getLogger(__name__)
 #: seconds for which the cluster may settle, and between two looks: PGs peer, a scrub ends
 SETTLE, SETTLE_EVERY = 60.0, 2.0
 CLOCK = Clock()
+#: the condition that a fill itself may bring about
+NEAR_FULL = "near-full"
 
 
 def await_conditions(run: RunContext) -> List[str]:
@@ -26,6 +28,8 @@ def await_conditions(run: RunContext) -> List[str]:
     ours = of_own_faults(run.events.records)
     if ours and ours[-1][1] == float("inf"):  # of an invocation that was broken off
         accepted |= {condition.name for condition in CONDITIONS if condition.of_faults}
+    if run.journal.all("phase-begun"):  # what is used may be the run's own; it is a warning of the phases
+        accepted.add(NEAR_FULL)
     announced = False
 
     def violations() -> Dict[str, str]:
@@ -63,8 +67,8 @@ def _near_full(run: RunContext) -> Dict[str, str]:
     fullest = max(used, key=lambda osd: used[osd], default=None)
     limit = f"nearfull_ratio is {percent(ratio, 'g')}"
     if fullest is not None and used[fullest] >= ratio:
-        return {"near-full": f"osd.{fullest} is {percent(used[fullest])} full, {limit}"}
+        return {NEAR_FULL: f"osd.{fullest} is {percent(used[fullest])} full, {limit}"}
     for phase in run.plan.phases:
         if phase.goal and phase.goal.raw and phase.goal.raw > ratio:
-            return {"near-full": f"{phase.name} fills {percent(phase.goal.raw, 'g')} of the raw capacity, {limit}"}
+            return {NEAR_FULL: f"{phase.name} fills {percent(phase.goal.raw, 'g')} of the raw capacity, {limit}"}
     return {}

@@ -7,8 +7,8 @@ from typing import List
 
 from cbt_plugins.cbt_run import CbtRun
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.cluster_watch import ClusterWatch
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.faults import Injector
 from cbt_plugins.inventory import ROLES, head_of, nodes_of

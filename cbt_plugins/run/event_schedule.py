@@ -11,6 +11,7 @@ from typing import Callable, Dict, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import signals
 from cbt_plugins.faults import FaultError, Injector, Prepared
+from cbt_plugins.journal import tell
 from cbt_plugins.plan import Event, Fault, Upgrade
 from cbt_plugins.polling import Clock, wait_until
 from cbt_plugins.run.phase_outcome import PhaseOutcome
@@ -280,7 +281,7 @@ class EventSchedule:
         late = round(self._now() - planned, 3)
         self._remember(event, planned, late)
         if event.mark:
-            self._write("mark", name=event.mark, phase=self._phase, late=late)
+            tell(self._write, "mark", name=event.mark, phase=self._phase, late=late)
         if event.inject is not None and self.prepared is not None:
             log.info("%s: injecting %s", self._phase, event.inject.label)
             self._write("event", phase=self._phase, inject=event.inject.label, late=late)

@@ -5,17 +5,19 @@ from __future__ import annotations
 import logging
 import math
 import time
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Dict, Generic, List, Mapping, Optional, Sequence, TypeVar
 
-from cbt_plugins.ceph_df import Space
+from cbt_plugins.ceph_df import PoolSpace, Space
 from cbt_plugins.cluster.ceph import Ceph, CephError
-from cbt_plugins.cluster.state_sampler import StatusFeed
+from cbt_plugins.cluster.cluster_watch import StatusFeed
 from cbt_plugins.config.units import format_percent
 from cbt_plugins.formatting import percent
 from cbt_plugins.plan import Goal, Phase, placement_id
 from cbt_plugins.run.context import RunContext
 
 log = logging.getLogger(__name__)
+
+T = TypeVar("T")
 
 #: seconds for which a fill goes on although nobody says how far it is
 SILENCE_LIMIT = 1800.0
@@ -62,31 +64,45 @@ def reaching(run: RunContext, goal: Goal, noted: Dict[str, Any]) -> Optional[Cal
     """
     max_avail, raw = goal.max_avail, goal.raw
     if raw is not None:
-        return _raw_reached(raw, _PolledNumber(lambda: run.ceph.status().raw_used))
+        return _raw_reached(raw, _PolledAnswer(lambda: run.ceph.status().raw_used))
     if max_avail is None:
         return None
     ceph = run.ceph
     pool = ceph.data_pool(*([placement_id(run.run_id)] if run.plan.rgw.placement else []))
-    noted[POOL] = {"name": pool, "stored": ceph.pool_bytes(pool), "max_avail": ceph.max_avail(pool)}
-    wanted = noted[POOL]["stored"] + max_avail * noted[POOL]["max_avail"]
-    stored = _PolledNumber(lambda: ceph.pool_bytes(pool))
+    begin: Dict[str, Any] = {"name": pool, "stored": 0, "max_avail": None}
+    noted[POOL] = begin
+    first = ceph.pool_space(pool)
+    if first is not None:
+        begin.update(stored=first.stored, max_avail=first.max_avail)
+
+    def present() -> PoolSpace:
+        space = ceph.pool_space(pool)
+        if space is None:
+            raise CephError(f"there is no pool {pool!r}")
+        return space
+
+    spaces = _PolledAnswer(present)
 
     def reached(_: StatusFeed) -> bool:
-        used = stored.now()
-        return used is not None and used >= wanted
+        space = spaces.now()
+        if space is None:
+            return False
+        if begin["max_avail"] is None:  # RGW has made it for the first object: what is in it was available
+            begin["max_avail"] = space.max_avail + space.stored
+        return space.stored >= begin["stored"] + max_avail * begin["max_avail"]
 
     return reached
 
 
-class _PolledNumber:
-    """A number that the cluster is asked for while a fill goes on, from the first `now` on."""
+class _PolledAnswer(Generic[T]):
+    """An answer of the cluster, which is asked for while a fill goes on, from the first `now` on."""
 
-    def __init__(self, ask: Callable[[], Optional[float]]) -> None:
+    def __init__(self, ask: Callable[[], Optional[T]]) -> None:
         self._ask = ask
         self._next_question, self._last_answer = 0.0, math.nan  # time.monotonic()
 
-    def now(self) -> Optional[float]:
-        """Return the number, or None: it was asked for just now, or there is no answer.
+    def now(self) -> Optional[T]:
+        """Return the answer, or None: it was asked for just now, or there is none.
 
         Raises CephError after SILENCE_LIMIT.
         """
@@ -108,11 +124,11 @@ class _PolledNumber:
         return answer
 
     def forget(self) -> None:
-        """Begin the silence anew at the next question: the number came in another way meanwhile."""
+        """Begin the silence anew at the next question: the answer came in another way meanwhile."""
         self._last_answer = math.nan
 
 
-def _raw_reached(raw: float, used: _PolledNumber) -> Callable[[StatusFeed], bool]:
+def _raw_reached(raw: float, used: _PolledAnswer[float]) -> Callable[[StatusFeed], bool]:
     """Return the function that tells whether a share of the raw capacity is used; it asks when no samples come."""
     begun = time.monotonic()
 

@@ -11,13 +11,11 @@ from pathlib import Path
 from typing import Any, Callable, Dict, Mapping, Optional, Set
 
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.cluster.cluster_watch import StatusFeed
 from cbt_plugins.cluster.fan_out import Pending
-from cbt_plugins.cluster.state_sampler import StatusFeed
 from cbt_plugins.cluster_conditions import found_in, of_own_faults
-from cbt_plugins.faults.kinds.fill import explained_checks
-from cbt_plugins.formatting import percent
 from cbt_plugins.formatting.progress_line import Now, RateMeter
-from cbt_plugins.journal import LineWriter
+from cbt_plugins.journal import HEARTBEATS, LineWriter, tell
 from cbt_plugins.load.client_agent import REDUCE_TIMEOUT
 from cbt_plugins.load.generator import Counts
 from cbt_plugins.load.generator_process import TERM_TIMEOUT
@@ -26,8 +24,10 @@ from cbt_plugins.plan import Phase
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.fill_goal import reaching
+from cbt_plugins.run.full_cluster_guard import FullClusterGuard
 from cbt_plugins.run.live_files import WatchedPhase
-from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.phase_window import block_seconds
 from cbt_plugins.run.progress import Progress, remainder_of
 
 log = logging.getLogger(__name__)
@@ -42,12 +42,8 @@ AWAY = 30.0
 BACK = 10.0
 #: seconds from the order to end to the last word of a client: of its generators, and of what counts their rows
 LATEST_END = TERM_TIMEOUT + 2 * REDUCE_TIMEOUT
-#: seconds without a sample of the cluster after which nobody knows how full it is
-UNGUARDED = 120.0
 #: a fill has failed when a job of it had so many failed requests in so many seconds, and no other ones
 REFUSED_REQUESTS, REFUSED_SECONDS = 10, 5.0
-#: health checks that end a phase, unless a fault of the run explains them
-_FULL_CHECKS = ("OSD_FULL", "POOL_FULL", "OSD_BACKFILLFULL")
 
 
 @dataclass
@@ -69,9 +65,6 @@ class LoadObserver:
     _stopping: Optional[float] = None
     _written: Dict[str, float] = field(default_factory=dict)
     _reported: Dict[str, str] = field(default_factory=dict)  # conditions of the cluster
-    _unguarded: bool = False
-    _explained: Set[str] = field(default_factory=set)  # health checks of full OSDs that faults of the run explain
-    _since: float = field(default_factory=lambda: time.monotonic())
     _silent: Mapping[str, float] = field(default_factory=dict)  # client -> seconds without a word
     _away_at: float = -math.inf  # when a client was away last: it does not hear an order, nor tell its end
 
@@ -80,11 +73,12 @@ class LoadObserver:
         self._jobs_of_node: Dict[str, Set[str]] = {}
         for job in self.session.jobs:
             self._jobs_of_node.setdefault(job.node, set()).add(job.id)
-        self._beats = LineWriter(self.folder / "heartbeat.jsonl")
+        self._beats = LineWriter(self.folder / HEARTBEATS)
         self._watched = WatchedPhase(self.folder)
         self._progress = Progress(self.duration)
+        self._guard = FullClusterGuard(self.watch)
         # a day of seconds would be a hundred megabytes
-        self._every = 1.0 if block_of(self.outcome.phase) < 60 else 10.0
+        self._every = 1.0 if block_seconds(self.outcome.phase) < 60 else 10.0
 
     def close(self) -> None:
         self._progress.close()
@@ -135,17 +129,17 @@ class LoadObserver:
         if self.schedule.failure is not None:
             self._abort("fault-failed", self.schedule.failure, "failed")
         elif reached is not None and reached(self.watch):
-            self.context.events.write("goal-reached", phase=self.outcome.phase.name)
             self._stop()
-        elif latest_end is not None and time.time() > latest_end and time.monotonic() > self._away_at + BACK:
+            tell(self.context.events.write, "goal-reached", phase=self.outcome.phase.name)
+        elif latest_end is not None and time.monotonic() > max(latest_end, self._away_at + BACK):
             self.outcome.warn("late", "the load generators did not end in time and were stopped")
             self.outcome.degrade("degraded")
             self._stop()
 
     def _past_end(self) -> bool:
         """Return whether the generators only finish the requests that they have begun."""
-        begun = self.session.go_at
-        return bool(begun and self.duration and time.time() > begun + self._lead() + self.duration)
+        begun = self.session.go_clock
+        return bool(begun is not None and self.duration and time.monotonic() > begun + self._lead() + self.duration)
 
     def _lead(self) -> float:
         """Return the seconds from the start of a generator to its first request."""
@@ -153,15 +147,15 @@ class LoadObserver:
 
     def _load_begun(self) -> Optional[float]:
         """Return the begin of the load, from which events are timed: at `go`, or with the first rows."""
-        at = self.session.go_at
-        if at is None or time.time() < at:
+        at, clock = self.session.go_at, self.session.go_clock
+        if at is None or clock is None or time.monotonic() < clock:
             return None
         waited = [j.id for j in self.session.jobs if j.start == "go"]
         if not waited:
             return at
         rows = [self._first_rows.get(job) for job in waited]
         first = [row for row in rows if row is not None]
-        if len(first) == len(waited) or time.time() > at + LATEST_START:
+        if len(first) == len(waited) or time.monotonic() > clock + LATEST_START:
             return max(first, default=time.time())
         return None
 
@@ -258,39 +252,21 @@ class LoadObserver:
             self._abort("generator-died", f"{job} ended early with {how}", "failed")
 
     def _abort_if_full(self) -> None:
-        if not self.context.plan.admin:  # nobody samples the cluster, and the result says so
-            return
-        status = self.watch.latest
-        silent = time.monotonic() - (self._since if status is None else self.watch.latest_at)
-        if silent > UNGUARDED and not self._unguarded:
-            text = f"no sample of the cluster for {silent:.0f} s: full_guard does not know how full the cluster is"
-            log.warning("%s: %s", self.outcome.phase.name, text)
-            self.outcome.warn("unguarded", text)
-        self._unguarded = silent > UNGUARDED
-        if status is None:
-            return
-        limit = self.context.plan.full_guard
-        if status.raw_used is not None and status.raw_used >= limit:
-            self._abort(
-                "full",
-                f"{percent(status.raw_used)} of the raw capacity is used; full_guard is {percent(limit, 'g')}",
-                "aborted",
-            )
-        full = {check for check in status.checks if check in _FULL_CHECKS}
-        # also after the undo of the fault that explains them: the newest sample may be older
-        self._explained &= full
-        self._explained |= explained_checks(self.context.injector.open_changes) if full else set()
-        if full - self._explained:
-            self._abort("full", f"the cluster is full: {', '.join(sorted(full - self._explained))}", "aborted")
+        unguarded = self._guard.newly_unguarded(self.context.plan)
+        if unguarded:
+            log.warning("%s: %s", self.outcome.phase.name, unguarded)
+            self.outcome.warn("unguarded", unguarded)
+        for reason in self._guard.reasons_to_end(self.context.plan, self.context.injector):
+            self._abort("full", reason, "aborted")
 
     def show(self) -> None:
         """Show the progress line of now."""
         total = sum((c for counts in self._counts.values() for c in counts.values()), Counts())
-        begun = self.session.go_at
-        elapsed = max(0.0, time.time() - begun) if begun else 0.0
+        begun, now = self.session.go_clock, time.monotonic()
+        elapsed = 0.0 if begun is None else max(0.0, now - begun)
         left = None
-        if begun and self.duration:
-            left = max(0.0, begun + self._lead() + self.duration - time.time())
+        if begun is not None and self.duration:
+            left = max(0.0, begun + self._lead() + self.duration - now)
         fresh = self.watch.latest is not None and time.monotonic() - self.watch.latest_at < 30.0
         notes = {"stalled": [job for job, late in self._stalled.items() if late], "no message from": self._silent}
         self._progress.show(

@@ -24,7 +24,8 @@ from cbt_plugins.run.buckets import FAULTY_STATS_TIMEOUT, STATS_TIMEOUT, Buckets
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.event_schedule import EventSchedule
 from cbt_plugins.run.load_observer import LoadObserver, length_of
-from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.phase_window import block_seconds, window_of
 from cbt_plugins.run.preflight import Ready
 
 log = logging.getLogger(__name__)
@@ -62,7 +63,7 @@ class LoadPhase:
         self.make_load(session, outcome, schedule, folder, before)
         capacity = Pending(partial(outcome.note_capacity, self.context.watch, folder))
         after, clocks = Pending(self.counts_after), Pending(self._offsets)
-        took = time.time() - session.go_at if session.go_at else 0.0
+        took = 0.0 if session.go_clock is None else time.monotonic() - session.go_clock
         limit = min(took, BROUGHT_LIMIT)  # losing a phase costs as long as it took
         bring = partial(insist, partial(session.collect, folder), RemoteError, every=BROUGHT_EVERY, limit=limit)
         insist_on_room(folder, bring)
@@ -105,7 +106,7 @@ class LoadPhase:
             self.ready.offsets,
             duration=lasting(phase),
             phase=phase.name,
-            block=block_of(phase),
+            block=block_seconds(phase),
             keep_rows=self.context.plan.keep_rows,
         )
         return LoadSession(self.agents, scratch, orders)
@@ -179,7 +180,7 @@ def lasting(phase: Phase) -> float:
     length = length_of(phase) or 0.0
     overlap = generator_of(phase.engine).overlap
     # what a fill writes is asked for, not measured
-    return length + overlap + block_of(phase) if length and overlap and phase.goal is None else length
+    return length + overlap + block_seconds(phase) if length and overlap and phase.goal is None else length
 
 
 def _latencies(jobs: Sequence[LoadJob], ends: Mapping[str, JobEnd]) -> Dict[str, Dict[str, float]]:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import contextlib
 import logging
 from pathlib import Path
-from typing import Dict, List, Mapping, Optional
+from typing import Dict, List, Mapping, Optional, Tuple
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.formatting import percent
+from cbt_plugins.journal import HEARTBEATS, each_json_line
 from cbt_plugins.load.generator import LoadStart, Memory, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, by_latency, by_share, fixed, groups_of
 from cbt_plugins.models.ladder_search import answer_of_ladder, load_text, next_load, step_result
@@ -33,9 +34,9 @@ def start_of(run: RunContext, index: int, phase: Phase) -> LoadStart:
         return LoadStart(
             memory=_memory(run, index, phase), rate=load if by_rate else None, workers=None if by_rate else int(load)
         )
+    _check_goal(run, phase)
     if generator_of(phase.engine).worker_groups:
         return LoadStart(worker_groups=_worker_groups(run, phase) if phase.kind == "hybrid" else {})
-    _check_goal(run, phase)
     return LoadStart(memory=_memory(run, index, phase), rate=_rate(run, index, phase))
 
 
@@ -94,11 +95,32 @@ def _rate(run: RunContext, index: int, phase: Phase) -> Optional[float]:
         worked = [j for j in record["jobs"] if j["first_row"] is not None]
         if not worked:
             continue
-        lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
-        request_rate = sum(j["rows_total"] for j in worked) / lasted
+        # while the workers join, the load is not the full one
+        heartbeats = run.archive.phase(i, earlier.name) / HEARTBEATS
+        request_rate = _rate_in_window(heartbeats, record["window"], len(worked)) if earlier.ramp else None
+        if not request_rate:
+            lasted = record["window"]["end"] - min(j["first_row"] for j in worked)
+            request_rate = sum(j["rows_total"] for j in worked) / lasted
         return round(phase.rate_share * request_rate, 3)
     share = f"{percent(phase.rate_share, 'g')} of a closed loop"
     raise RunFailed(f"{phase.name}: its rate is {share}, but no closed loop ran before it")
+
+
+def _rate_in_window(heartbeats: Path, window: Mapping[str, float], jobs: int) -> Optional[float]:
+    """Return the requests/s of all jobs from the first to the last heartbeat in a window.
+
+    None where one of the jobs has less than two heartbeats there.
+    """
+    done: Dict[str, List[Tuple[float, int]]] = {}
+    with contextlib.suppress(OSError, KeyError, TypeError, AttributeError):
+        for beat in each_json_line(heartbeats):
+            if window["start"] <= beat["t"] <= window["end"]:
+                for job, line in beat["jobs"].items():
+                    done.setdefault(job, []).append((beat["t"], line["ops"] + line["errors"]))
+    spans = [(counts[-1][0] - counts[0][0], counts[-1][1] - counts[0][1]) for counts in done.values()]
+    if len(spans) < jobs or any(seconds <= 0 for seconds, _ in spans):
+        return None
+    return sum(requests / seconds for seconds, requests in spans)
 
 
 def _worker_groups(run: RunContext, phase: Phase) -> Dict[str, List[WorkerGroup]]:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 import time
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,12 +9,13 @@ from typing import Any, Dict, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset
-from cbt_plugins.cluster.state_sampler import ClusterWatch, NoWatch
+from cbt_plugins.cluster.cluster_watch import ClusterWatch, NoWatch
 from cbt_plugins.journal import ARCHIVE_VERSION, write_json
 from cbt_plugins.load.generator import JobEnd, LoadJob, generator_of
 from cbt_plugins.plan import Phase
 from cbt_plugins.run.buckets import ObjectCount
 from cbt_plugins.run.fill_goal import POOL, share_text
+from cbt_plugins.run.phase_window import block_seconds, took_all
 from cbt_plugins.warning_kinds import Severity, severity_of
 
 #: share of failed requests above which a job did not measure what was asked
@@ -27,8 +27,6 @@ DRIFT = 0.25
 #: seconds for an answer about the capacity, which a cluster with a fault may not give
 CAPACITY_TIMEOUT = 30.0
 CAPACITY_VERSION = 1
-#: seconds up to which a phase's aggregates are by the second
-BY_SECOND = 7200.0
 
 
 @dataclass
@@ -213,7 +211,7 @@ class PhaseOutcome:
             "engine": phase.engine,
             "status": self.status,
             "window": {"start": self.window[0], "end": self.window[1]} if self.window else None,
-            "block": block_of(phase),
+            "block": block_seconds(phase),
             "asked": {
                 "duration": None if took_all(self.jobs) else phase.duration,
                 "mix": dict(phase.shares) or None,
@@ -244,47 +242,3 @@ def _job_record(job: LoadJob, end: JobEnd, offset: float) -> Dict[str, Any]:
     record["errors_total"] = sum(c.failed for c in end.counts.values())
     record["driver_end"] = end.driver_end
     return record
-
-
-def block_of(phase: Phase) -> int:
-    """Return the time resolution of a phase's aggregates in seconds: 1 for short phases, 60 for a day."""
-    if phase.kind == "hybrid" or phase.warp or (phase.goal and phase.goal.duration):
-        lasts = phase.duration or (phase.goal.duration if phase.goal else None) or 0.0
-        return 1 if lasts + phase.ramp + phase.warmup <= BY_SECOND else 60
-    return 10
-
-
-def took_all(jobs: Sequence[Mapping[str, Any]]) -> bool:
-    """Return whether all jobs ended with their last object, each being taken once (`keys: r(1,N)`), and not by time."""
-    return bool(jobs) and all((job.get("driver_end") or {}).get("reason") == "exhausted" for job in jobs)
-
-
-def window_of(phase: Phase, jobs: Sequence[Mapping[str, Any]], go_at: Optional[float]) -> Optional[Tuple[float, float]]:
-    """Return the time in which every job of the phase was at work, from the job records; None when there is none.
-
-    In whole blocks of the aggregates. cbt-load begins at `go_at` (run's clock), to the second. Of warp's jobs it
-    is from the last of their first rows to the first of their last rows; jobs that ran dry (DELETE with nothing left)
-    do not end it. A phase that ends by itself has no common end: its window is from the first request to the last.
-    """
-    working = [j for j in jobs if j["first_row"] is not None]
-    duration = phase.goal.duration if phase.goal else phase.duration
-    if took_all(jobs):
-        duration = None
-    at_go = generator_of(phase.engine).begins_at_go and go_at is not None
-    is_fixed = at_go and duration  # also when nothing was finished
-    if not (working or is_fixed):
-        return None
-    if not duration:
-        start, end = min(j["first_row"] for j in working), max(j["last_row"] for j in working)
-        return (start, end) if end > start else None
-    block = block_of(phase)
-    if at_go and go_at is not None:
-        start = go_at + phase.ramp + phase.warmup
-        cut = [j["ended"] for j in jobs if j["cut"] and j["ended"] is not None]  # stopped by us, early
-        end = min([start + duration, *cut])
-    else:
-        start = math.ceil(max(j["first_row"] for j in working) / block) * float(block)
-        lasting = [j for j in working if j["role"] != "delete"] or working
-        end = min(min(j["last_row"] for j in lasting), start + duration)
-    start, end = math.ceil(start / block) * float(block), math.floor(end / block) * float(block)
-    return (start, end) if end > start else None

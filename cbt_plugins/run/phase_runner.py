@@ -61,7 +61,7 @@ class PhaseRunner:
     watchers: Watchers
     agents: Agents
 
-    def run(self, index: int, phase: Phase) -> bool:
+    def run_unless_finished(self, index: int, phase: Phase) -> bool:
         """Run one phase (counted from 1) unless it is done; False when its result is not to be trusted.
 
         Raises RunFailed when it has none.

@@ -32,7 +32,8 @@ def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase
     first = next(i for i, p in enumerate(run.plan.phases, 1) if p.kind != "wait")
     if index == first:
         buckets.empty(buckets.counts())
-        return []
+        if not any(bucket.existing for bucket in run.plan.buckets):
+            return []  # nobody empties buckets that the run has not made
     if not any(record.get("phase") == phase.name for record in run.events.all("load-go")):
         return []
     return [("repeated", "an earlier attempt at this phase was broken off, and its objects are still in the bucket")]
@@ -55,7 +56,9 @@ def _restore_faults(run: RunContext, index: int, phase: Phase) -> List[Tuple[str
         for label in event.undo:
             wanted.pop(label, None)
     present = {record.label for record in run.injector.open_changes}
-    lost = [fault for label, fault in wanted.items() if label not in present]
+    # the time of others never came: their phase ended before it
+    injected = {record["label"] for record in run.events.all("fault-injected")}
+    lost = [fault for label, fault in wanted.items() if label in injected - present]
     if any(event.inject for event in earlier):
         run.injector.speed_up_recovery()  # in force from the first fault to the end of the run, in every invocation
     for fault in lost:

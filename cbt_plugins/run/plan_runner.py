@@ -17,8 +17,8 @@ from cbt_plugins import checksums, signals
 from cbt_plugins.archive_files import PRIVATE, keep_from_others
 from cbt_plugins.cbt_run import CbtRun, RunFailed
 from cbt_plugins.cluster.ceph import Ceph, CephError
+from cbt_plugins.cluster.cluster_watch import NoWatch
 from cbt_plugins.cluster.remote import Remote, RemoteError
-from cbt_plugins.cluster.state_sampler import NoWatch
 from cbt_plugins.config.yaml_source import mask_secrets
 from cbt_plugins.faults import ClusterAccess, FaultError, Injector, undo_seal
 from cbt_plugins.faults.cluster_access import RUN_ID
@@ -28,7 +28,7 @@ from cbt_plugins.monitors.lifecycle import LEFT, bring_noted
 from cbt_plugins.monitors.live import open_page
 from cbt_plugins.monitors.recovery import cluster_watch
 from cbt_plugins.plan import Plan
-from cbt_plugins.run import cluster_preparation
+from cbt_plugins.run import pools_and_rgw
 from cbt_plugins.run.buckets import Buckets, BucketsByS3
 from cbt_plugins.run.context import LOAD, RunContext
 from cbt_plugins.run.generator_ceiling import GeneratorCeilings
@@ -111,7 +111,7 @@ class PlanRunner:
                 ready = check(run)
                 if run.watch.node in ready.offsets:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
-                ready = cluster_preparation.set_up(run, ready)
+                ready = pools_and_rgw.set_up(run, ready)
                 self.describe(run, ready)
                 return self._run(run, ready, monitors)
         except RunFailed as error:
@@ -135,7 +135,7 @@ class PlanRunner:
         with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
             GeneratorCeilings(run, ready, agents).measure()
             runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
-            trusted = [runner.run(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
+            trusted = [runner.run_unless_finished(i, phase) for i, phase in enumerate(run.plan.phases, 1)]
         _undo_all(run.injector)
         after_phases(run)
         monitors.close()

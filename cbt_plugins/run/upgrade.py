@@ -12,6 +12,7 @@ from cbt_plugins.cluster.ceph import Ceph, CephError, newest_gateways
 from cbt_plugins.cluster_conditions import UPGRADE_BEGIN, UPGRADE_END, UPGRADE_STEP
 from cbt_plugins.faults import FaultError, Injector
 from cbt_plugins.inventory import HostTable
+from cbt_plugins.journal import tell
 from cbt_plugins.plan import NodeCommand, Upgrade
 from cbt_plugins.polling import Clock, wait_until
 
@@ -66,11 +67,11 @@ class Upgrader:
                     f"{upgrade.label}: every daemon already has release {upgrade.to}: restore the "
                     f"old release first"
                 )
-            self._note(UPGRADE_BEGIN, label=upgrade.label, to=upgrade.to, versions=before)
+            tell(self._note, UPGRADE_BEGIN, label=upgrade.label, to=upgrade.to, versions=before)
             try:
                 self._by_image(upgrade) if upgrade.image else self._by_command(upgrade, daemons)
             finally:
-                self._note(UPGRADE_END, label=upgrade.label, versions=self._versions_if_told())
+                tell(self._note, UPGRADE_END, label=upgrade.label, versions=self._versions_if_told())
         except CephError as error:
             raise FaultError(f"{upgrade.label}: {error}") from error
 
@@ -157,7 +158,7 @@ class Upgrader:
     def _step(self, upgrade: Upgrade, text: str, versions: Optional[Versions] = None) -> None:
         current_versions = versions if versions is not None else self._versions_if_told()
         log.info("%s: %s", upgrade.label, text)
-        self._note(UPGRADE_STEP, label=upgrade.label, step=text, versions=current_versions)
+        tell(self._note, UPGRADE_STEP, label=upgrade.label, step=text, versions=current_versions)
 
     @property
     def _pauses(self) -> Clock:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any, Callable, Dict, List, Optional, Set, Tuple, TypeVar
 
 from cbt_plugins.cluster.ceph import Ceph, CephError, Status
-from cbt_plugins.cluster.state_sampler import StatusFeed
+from cbt_plugins.cluster.cluster_watch import StatusFeed
 from cbt_plugins.cluster_conditions import CLEAN
 from cbt_plugins.faults import node_shell
 from cbt_plugins.faults.cluster_facts import unclean_states
@@ -30,7 +30,7 @@ log = logging.getLogger(__name__)
 T = TypeVar("T")
 
 #: PG statistics lag the OSD map by two periods of the mgr (5 s each): clean counts when it has lasted so long. A report
-#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_rules.STABLE_IN_SAMPLES
+#: knows how new the statistics of a sample are, so it needs less: results.recovery.milestone_titles.STABLE_IN_SAMPLES
 STABLE_IN_WAIT = 13.0
 #: seconds, the defaults of `osdfailure:`; for a plan that waits for active+clean nowhere
 AT_MOST, STALLED = 360000.0, 7200.0

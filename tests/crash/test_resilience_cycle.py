@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict
 
 import pytest
-from test_cycle_sweep import CycleOnStandIn, url
+from test_cycle_at_each_call import CycleOnStandIn, url
 
 from cbt_plugins.report.scorecard import refusals
 from cbt_plugins.results.summary_numbers import numbers_of

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, Dict, List
 
 import pytest
-from test_cycle_sweep import PHASES, CycleOnStandIn, url
+from test_cycle_at_each_call import PHASES, CycleOnStandIn, url
 
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples
 

@@ -167,7 +167,7 @@ def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
     faulty.clean()
 
 
-@pytest.mark.long  # test_systemd has it for a timer, test_faults_node and crash/test_sweep for a process
+@pytest.mark.long  # test_systemd has it for a timer, test_faults_node and crash/test_undo_at_each_call for a process
 def test_a_cut_node_heals_although_nobody_asks(faulty: Faulty) -> None:
     """kill -9 for the run; its node comes back by itself, at the time that was said."""
     folder = faulty.folder()

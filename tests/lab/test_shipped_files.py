@@ -59,7 +59,7 @@ SCALES: Dict[str, float] = {
     "openloop.yaml": 0.03,
     "osdfailure-classic.yaml": 0.005,
     "osdfailure-quick.yaml": 0.5,
-    "osdfailure-reef.yaml": 0.002,
+    "osdfailure-two-nodes.yaml": 0.002,
     "pr-lab.yaml": 0.5,
     "pr.yaml": 0.05,
     "quickstart.yaml": 0.3,

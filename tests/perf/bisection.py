@@ -15,7 +15,7 @@ from typing import List, Sequence, Set, Tuple
 import numpy as np
 from scipy import special
 
-from cbt_plugins.compare.statistics.commit_search import (
+from cbt_plugins.bisect.commit_search import (
     Belief,
     Evidence,
     Observation,

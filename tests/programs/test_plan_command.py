@@ -441,7 +441,7 @@ def test_what_is_worth_knowing_of_faults(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_the_cycles_with_failures(capsys: pytest.CaptureFixture[str]) -> None:
-    reef = plan(capsys, CONFIGS / "osdfailure-reef.yaml")
+    reef = plan(capsys, CONFIGS / "osdfailure-two-nodes.yaml")
     assert "configuration), 7 phases, 12h10m + unknown: wait-clean: all PGs are active+clean, at most 4d4h" in reef
     assert "2 of 8 OSD nodes down at once (node-a, node-b)" in reef and "rule clean" not in reef
     classic = plan(capsys, CONFIGS / "osdfailure-classic.yaml")

@@ -20,8 +20,8 @@ from watched import lines, running
 
 from cbt_plugins.cluster import state_sampler_agent
 from cbt_plugins.cluster.ceph import Ceph
+from cbt_plugins.cluster.cluster_watch import ClusterWatch
 from cbt_plugins.cluster.remote import Remote
-from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.cluster.stream import Stream
 from cbt_plugins.cluster_conditions import LASTS
 from cbt_plugins.config import plugins

@@ -12,6 +12,7 @@ import pytest
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal, journal_lines
 from cbt_plugins.run.bucket_removal import describe_buckets, remove_buckets
+from cbt_plugins.run.buckets import removed_buckets
 
 
 class Cluster:
@@ -51,6 +52,16 @@ def test_only_buckets_with_the_id_of_the_run_are_removed(folder: Path) -> None:
     assert removed(folder, cluster) == [None, None]
     assert cluster.names == ["cbtp-r11-a", "payroll", "cbtp-r1"]
     assert removed(folder, cluster) == [], "each is removed once"
+
+
+def test_a_bucket_that_was_made_again_after_its_removal_is_removed_again(folder: Path) -> None:
+    cluster = Cluster("cbtp-r1-a", "tenant/cbtp-r1-b")
+    assert removed(folder, cluster) == [None, None]
+    with contextlib.closing(Journal(folder / "journal.jsonl")) as journal:
+        journal.write("bucket", bucket="cbtp-r1-a")
+        assert removed_buckets(journal.records) == ["cbtp-r1-b"]
+    cluster.names.append("cbtp-r1-a")
+    assert removed(folder, cluster) == [None] and cluster.names == []
 
 
 def test_those_that_would_be_removed_are_named_and_nothing_changes(folder: Path) -> None:

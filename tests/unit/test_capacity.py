@@ -11,6 +11,7 @@ import archive_builder as made
 import pytest
 from run_context import context
 
+from cbt_plugins.ceph_df import PoolSpace
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.journal import Journal
 from cbt_plugins.plan import Goal, Phase
@@ -76,7 +77,7 @@ def phasing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> PhaseRunner:
 def run(phasing: PhaseRunner) -> List[Path]:
     """The folders of its phases."""
     for index, phase in enumerate(phasing.context.plan.phases, 1):
-        assert phasing.run(index, phase)
+        assert phasing.run_unless_finished(index, phase)
     phasing.context.journal.close()
     phasing.context.events.close()
     run = phasing.context
@@ -123,7 +124,8 @@ def test_a_fill_by_share_says_how_far_it_came(goal: Goal, text: str, tmp_path: P
             reply["stats"]["total_used_raw_ratio"] = 0.057
             return [reply, {"nodes": []}]
 
-    pool = SimpleNamespace(data_pool=lambda: "data", pool_bytes=lambda _: 10**7, max_avail=lambda _: 520 * 10**6)
+    space = PoolSpace("data", 10**7, 3 * 10**7, 520 * 10**6, 1)
+    pool = SimpleNamespace(data_pool=lambda: "data", pool_space=lambda _: space)
     outcome = PhaseOutcome(1, Phase("fill", "fill", goal=goal))
     plan = cast(Any, SimpleNamespace(rgw=SimpleNamespace(placement=None)))
     reaching(context(plan=plan, ceph=pool), goal, outcome.extra)

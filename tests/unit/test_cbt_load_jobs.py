@@ -54,6 +54,12 @@ def test_drivers_write_apart_and_differ_in_their_seed() -> None:
     assert one["spaces"][0]["sizes"] == [[1000, 1000, 0.5], [2000, 4000, 0.5]]
 
 
+def test_any_seed_of_the_file_is_one_of_cbt_load() -> None:
+    for seed in (0, 1_795_869_579_472_123_000, (1 << 63) - 1):
+        seeds = [spec["seed"] for spec in specs(plan(FILL, cbt_load=CbtLoad(seed=seed)), FILL)]
+        assert len({*seeds}) == 2 and all(0 <= number < 1 << 63 for number in seeds)
+
+
 def test_a_mix_takes_its_objects_by_range_and_role() -> None:
     ranges = {"PUT": Keys("s(N+1,10N)"), "DELETE": Keys("u(1,2N)", absent=True)}
     times = {"duration": 60.0, "ramp": 5.0, "warmup": 10.0}
@@ -137,7 +143,7 @@ def test_encryption_and_versions_are_told_and_the_key_is_in_the_environment_only
     (first, _) = specs(made, FILL)
     assert (first["encryption"], first["kms_key"], first["versioned"]) == ("kms", "a:b", True)
     (first, _) = specs(made, FILL, Memory({"01-a": Path("/s"), "01": Path("/s")}))
-    assert not first["versioned"]
+    assert first["versioned"] and not first["make_buckets"]
     keys = S3Keys("access", "secret")
     key = keys.environment(sse="c")["CBT_LOAD_SSE_KEY"]
     assert len(base64.b64decode(key)) == 32 and key == keys.environment(sse="c")["CBT_LOAD_SSE_KEY"]

@@ -15,8 +15,8 @@ from run_context import context
 
 from cbt_plugins.cluster.ceph_programs import CephPrograms
 from cbt_plugins.cluster.clock_offsets import Offset
+from cbt_plugins.cluster.cluster_watch import ClusterWatch
 from cbt_plugins.cluster.remote import RemoteError, Result
-from cbt_plugins.cluster.state_sampler import ClusterWatch
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.journal import json_lines
 from cbt_plugins.load.generator import LoadStart

@@ -8,8 +8,9 @@ from typing import Any, Dict
 import pytest
 from compare_records import record, side
 
+from cbt_plugins.compare.comparable_runs import comparable_runs
 from cbt_plugins.compare.configuration_differences import Difference, Incomparable, Scale, conflicts, differing, within
-from cbt_plugins.compare.sides import cases, groups
+from cbt_plugins.compare.sides import cases
 
 VALUES = {("measure-new", "GET", "obj_per_s"): 100.0}
 
@@ -99,7 +100,7 @@ def test_the_cases_of_a_sweep_find_each_other() -> None:
 
     base = [run(8, "a"), run(16, "b"), run(8, "c"), run(32, "d")]
     new = [run(16, "x"), run(8, "y"), run(64, "z")]
-    assert [[its.name for its in group] for group in groups(base)] == [["a", "c"], ["b"], ["d"]]
+    assert [[its.name for its in group] for group in comparable_runs(base)] == [["a", "c"], ["b"], ["d"]]
     found, alone = cases(side("old", base), side("young", new))
     told = [(case.title, [r.name for r in case.base], [r.name for r in case.new]) for case in found]
     assert told == [

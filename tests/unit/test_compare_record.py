@@ -42,6 +42,16 @@ def test_each_number_is_that_of_the_summary(tmp_path: Path) -> None:
     assert {m.metric for m in record.measurements} <= set(METRICS)
 
 
+def test_a_run_begins_with_its_first_phase_that_has_a_window(tmp_path: Path) -> None:
+    """Not in 1970: a phase whose window was not reached has one from 0 to 0."""
+    summary = summarize(archive_builder.small(tmp_path))
+    summary["phases"][0]["window"] = {"start": 0.0, "end": 0.0, "seconds": 0}
+    record = record_of_summary(summary, tmp_path, None)
+    assert record.started == summary["phases"][1]["window"]["start"] > archive_builder.T0
+    summary["phases"] = summary["phases"][:1]
+    assert record_of_summary(summary, tmp_path, None).started is None
+
+
 def test_the_mean_of_a_series_is_the_number_of_the_run(tmp_path: Path) -> None:
     archive_builder.archive(tmp_path, Load(latency={"GET": 0.05}, noise=1.0, seconds=40))
     (record,) = records_of(tmp_path)

@@ -445,6 +445,15 @@ def test_the_file_of_errors_is_checked_before_any_load(tmp_path: Path, benchmark
     assert [text for text in found if "recovery.intervall: unknown key" in text]
 
 
+def test_a_fault_file_beside_a_cycle_is_refused_with_the_place_for_it(tmp_path: Path) -> None:
+    """Its times would begin anew in each phase: the node would go down in the fill."""
+    (tmp_path / "faults.yaml").write_text("events: [{at: 1s, mark: a}]\n", encoding="utf-8")
+    profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/faults.yaml}}}}\n"
+    (found,) = errors_in(tmp_path, CLUSTER + profiles + RGWTEST)
+    assert "monitoring_profiles.faults: its times would begin anew in each phase of the cycle" in found
+    assert "events: {file: PATH}" in found
+
+
 def test_a_fault_file_that_is_not_there_is_an_error(tmp_path: Path) -> None:
     profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/none.yaml}}}}\n"
     (found,) = errors_in(tmp_path, f"{CLUSTER}{profiles}benchmarks: {{hsbench: {{}}}}\n")

@@ -7,7 +7,7 @@ from typing import Any, Dict
 import pytest
 
 from cbt_plugins.config.errors import ConfigError
-from cbt_plugins.config.operations import Range, range_of
+from cbt_plugins.config.mix import Range, range_of
 from cbt_plugins.config.section_to_plan import plan_of
 from cbt_plugins.config.units import size_texts
 from cbt_plugins.plan import Keys, Plan

@@ -72,6 +72,11 @@ def test_nodes_kind_and_rules_of_the_reef_shape() -> None:
         ("one-down", (Event(0.0, inject=first),)),
         ("recover", (Event(0.0, undo=("node-a",)),)),
     ]
+    del fault["options"]["deadline"]  # each is undone after two phases, or one, of 2 h
+    deadlines = [events[0].inject.options["deadline"] for _, events in happens(plan(fault=fault))[:2]]
+    assert deadlines == [4 * HOUR + 300, 2 * HOUR + 300]
+    (_, (only,)), _ = happens(plan(fault=fault, down_nodes=1, scale=0.5))
+    assert only.inject.options["deadline"] == HOUR + 300
     chosen = happens(plan(fault={"kind": "crash", "seed": 9}, down_nodes=1))[0][1][0].inject
     assert chosen == Fault("node-a", "crash", choose=1, choose_of="node", seed=9)
 

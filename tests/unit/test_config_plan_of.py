@@ -15,7 +15,7 @@ from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.key_errors import Strict
 from cbt_plugins.config.section_to_plan import plan_of
-from cbt_plugins.config.yaml_source import sweep
+from cbt_plugins.config.sweep import sweep
 from cbt_plugins.plan import CALIBRATE, Bucket, Driver, Goal, Phase, Plan, WarpOp
 
 S3 = {"urls": ["http://rgw1:7480", "http://rgw2:7480/"], "user": "cbt"}

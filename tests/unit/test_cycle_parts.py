@@ -8,11 +8,12 @@ import random
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Tuple, cast
+from typing import Any, Dict, Optional, Tuple, cast
 
 import pytest
 from run_context import context
 
+from cbt_plugins.ceph_df import PoolSpace
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.s3_keys import S3Keys
@@ -24,7 +25,8 @@ from cbt_plugins.run import fill_goal, preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
 from cbt_plugins.run.fill_goal import reaching
 from cbt_plugins.run.load_phase import lasting
-from cbt_plugins.run.phase_outcome import PhaseOutcome, block_of, window_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.phase_window import block_seconds, window_of
 from cbt_plugins.run.progress import remainder_of
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.s3_key_sources import s3_keys
@@ -281,18 +283,16 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
     now, silent = [1000.0], CephError("Connection reset by peer")
 
     class Pool:
-        used: Any = 100.0
+        used: Any = 100
+        free = 1000
 
         def data_pool(self) -> str:
             return "data"
 
-        def max_avail(self, pool: str) -> float:
-            return 1000.0
-
-        def pool_bytes(self, pool: str) -> float:
+        def pool_space(self, pool: str) -> Optional[PoolSpace]:
             if self.used is silent:
                 raise silent
-            return float(self.used)
+            return None if self.used is None else PoolSpace(pool, self.used, 3 * self.used, self.free, 1)
 
     pool, nothing = Pool(), cast(Any, None)
     monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
@@ -305,11 +305,23 @@ def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: py
         now[0] += later
         return reached(nothing)
 
-    assert not answer(399.0, 10.0)
+    assert not answer(399, 10.0)
     assert not answer(silent, 10.0)
-    assert answer(400.0, 10.0)
+    assert answer(400, 10.0)
     with pytest.raises(CephError, match="reset"):
         answer(silent, fill_goal.SILENCE_LIMIT + 1.0)
+
+    # RGW makes its data pool for the first object
+    noted: Dict[str, Any] = {}
+    pool.used = None
+    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), noted)
+    assert reached is not None and not answer(None, 10.0)
+    pool.free = 800
+    assert not answer(200, 10.0)
+    assert noted[fill_goal.POOL] == {"name": "data", "stored": 0, "max_avail": 1000}
+    pool.free = 701
+    assert not answer(299, 10.0)
+    assert answer(300, 10.0)
 
 
 def test_where_a_plan_differs_from_that_of_the_archive(tmp_path: Path) -> None:
@@ -412,9 +424,9 @@ def test_a_phase_that_takes_each_object_once_ends_with_the_last_one() -> None:
 def test_a_window_is_whole_blocks() -> None:
     assert window_of(Phase("m", "hybrid", duration=60.0), [record(10.2, 90)], None) == (11, 71)
     day = Phase("m", "hybrid", duration=86400.0)
-    assert block_of(day) == 60
+    assert block_seconds(day) == 60
     assert window_of(day, [record(130.0, 86530.0)], None) == (180, 86520)
-    assert block_of(Phase("f", "fill", goal=Goal(objects=9))) == 10
+    assert block_seconds(Phase("f", "fill", goal=Goal(objects=9))) == 10
 
 
 def test_jobs_that_begin_one_after_the_other_last_for_a_whole_window() -> None:

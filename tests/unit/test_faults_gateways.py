@@ -12,7 +12,7 @@ import pytest
 
 from cbt_plugins.cluster.remote import Result
 from cbt_plugins.faults.cluster_facts import DaemonName
-from cbt_plugins.faults.rgw_settings import GatewayMaker
+from cbt_plugins.faults.rgw_settings import RgwSettings
 from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.plan import Gateways
@@ -22,13 +22,13 @@ FSID = "01234567-89ab-cdef-0123-456789abcdef"
 UNITS = {"systemd": "ceph-radosgw@rgw.rgw1.service", "cephadm": f"ceph-{FSID}@rgw.rgw1.service"}
 
 
-def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> GatewayMaker:
+def maker(manager: str, monkeypatch: pytest.MonkeyPatch, **before: str) -> RgwSettings:
     ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", admin="radosgw-admin"))
     scene = Scene(ceph, cast(Any, None), ("rgw1",), "r1-rgw", ClusterLimits())
     service = Service(NAME, "rgw1", manager, UNITS[manager], None)
-    monkeypatch.setattr(GatewayMaker, "services_of", lambda self, name: (scene, [service]))
-    monkeypatch.setattr(GatewayMaker, "shown_options", lambda self, names=(): {"rgw1": before})
-    return GatewayMaker(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
+    monkeypatch.setattr(RgwSettings, "services_of", lambda self, name: (scene, [service]))
+    monkeypatch.setattr(RgwSettings, "shown_options", lambda self, names=(): {"rgw1": before})
+    return RgwSettings(ceph, {"rgws": ["rgw1"]}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
 
 
 def test_a_unit_is_stopped_and_started(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -90,6 +90,6 @@ def test_each_gateway_and_option_has_its_time() -> None:
 
     ceph = cast(Any, SimpleNamespace(head="node0", command="ceph", run=run))
     for many in (1, 40):
-        made = GatewayMaker(ceph, {}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
+        made = RgwSettings(ceph, {}, ClusterLimits(), "r1", Gateways(threads=2048), ("u",))
         assert made.shown_options([DaemonName("rgw", f"rgw{n}") for n in range(many)]) == {}
     assert limits[1] >= limits[0] + 39 * 1.0  # a `ceph` takes half a second where nothing else runs

@@ -11,8 +11,8 @@ from faults_world import ANYTHING, CLUSTER, Connections, Time, injector
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.faults import FaultError, Injector, Prepared
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import ask
-from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.plan import Fault, Settings
 
 

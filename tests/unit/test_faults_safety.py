@@ -11,8 +11,8 @@ from faults_judge import DATA, ONE, PACIFIC, TWO, judge, rules, taken, text
 
 from cbt_plugins.cluster.ceph import Reply
 from cbt_plugins.faults import FaultError
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
-from cbt_plugins.faults.kind import BlastRadius
 from cbt_plugins.faults.safety_case import OpenFault, Roles, cluster_roles
 from cbt_plugins.faults.safety_rules import RULES, questions
 from cbt_plugins.models.pools import inactive_share

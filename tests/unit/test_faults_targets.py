@@ -14,8 +14,8 @@ from cbt_plugins.config.events import load_fault_file
 from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, DaemonName, Facts, osd_names
 from cbt_plugins.faults.kinds.failover import Failover
-from cbt_plugins.faults.scene import TargetResolver
 from cbt_plugins.faults.step import Step
+from cbt_plugins.faults.target_choice import TargetResolver
 from cbt_plugins.plan import DAEMON_TYPES, Fault
 
 NODES = [f"node{i}" for i in range(9)]

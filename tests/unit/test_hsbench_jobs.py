@@ -30,7 +30,8 @@ from cbt_plugins.results.requests.job_aggregates import JobAccumulator
 from cbt_plugins.results.requests.rates_and_latencies import latency_numbers
 from cbt_plugins.results.requests.time_series import TimeGrid, Timeline
 from cbt_plugins.run.buckets import account, bucket_name
-from cbt_plugins.run.phase_outcome import PhaseOutcome, window_of
+from cbt_plugins.run.phase_outcome import PhaseOutcome
+from cbt_plugins.run.phase_window import window_of
 
 DATA = Path(__file__).parents[1] / "data" / "hsbench"
 SECTION = """\
@@ -133,6 +134,7 @@ REFUSED = {
     "raw": ("fill: {objects: 10}", "§fill: {raw: 20%}", "losing count"),
     "twice": (GET, GET + PUT.replace("fill", "§fill"), "delete before another fill"),
     "nothing": (PUT, "", "fill"),
+    "few": ("fill: {objects: 10}", "fill: {objects: §1}", "3 objects for 4 drivers: each hsbench needs one"),
 }
 
 

@@ -26,7 +26,7 @@ from cbt_plugins.faults.undo_journal import open_steps_in
 from cbt_plugins.journal import Journal, json_lines
 from cbt_plugins.load.load_session import LoadError
 from cbt_plugins.plan import S3, Phase, Plan, Settings
-from cbt_plugins.run import cluster_preparation, phase_runner
+from cbt_plugins.run import phase_runner, pools_and_rgw
 from cbt_plugins.run import plan_runner as engine_module
 from cbt_plugins.run.context import RunContext
 from cbt_plugins.run.load_phase import LoadPhase
@@ -108,7 +108,7 @@ class Accidents:
 class Session:
     """Stands for the load of a phase: it is over as soon as it has begun."""
 
-    go_at, latest_end, over = None, None, True
+    go_at, go_clock, latest_end, over = None, None, None, True
     jobs: Sequence[Any] = ()
 
     def __init__(self, moment: Callable[[], None]) -> None:
@@ -161,7 +161,7 @@ class Run:
         ready.keys = ready.others = None
         monkeypatch.setattr(engine_module, "fetch_leftovers", at("fetch_leftovers"))
         monkeypatch.setattr(engine_module, "check", at("check", ready))
-        monkeypatch.setattr(cluster_preparation, "set_up", self._set_up)
+        monkeypatch.setattr(pools_and_rgw, "set_up", self._set_up)
         monkeypatch.setattr(PlanRunner, "describe", at("manifest"))
         monkeypatch.setattr(PlanRunner, "snapshot", at("snapshot"))
         monkeypatch.setattr(PlanRunner, "context", lambda runner, *journals: self._context(runner, *journals))

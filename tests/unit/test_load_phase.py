@@ -21,7 +21,7 @@ from cbt_plugins.formatting.progress_line import Now
 from cbt_plugins.journal import LineWriter
 from cbt_plugins.load.generator import Counts, JobEnd, LoadStart
 from cbt_plugins.load.load_session import Beat, LoadError
-from cbt_plugins.plan import S3, Phase, Plan
+from cbt_plugins.plan import S3, Goal, Phase, Plan
 from cbt_plugins.run import load_observer, preflight
 from cbt_plugins.run import phase_outcome as outcome_module
 from cbt_plugins.run.load_observer import LoadObserver, refusal
@@ -50,7 +50,7 @@ def test_a_job_of_which_everything_fails_is_refused_with_the_servers_first_words
 class Session:
     """A session whose generators run for as many looks as there are lists of silent clients."""
 
-    go_at, latest_end, all_ready = 1000.0, math.inf, False
+    go_at, go_clock, latest_end, all_ready = 1000.0, 0.0, math.inf, False
 
     def __init__(self, *silence: Dict[str, float]) -> None:
         self.silence, self.stopped = list(silence), 0
@@ -105,7 +105,7 @@ def test_a_client_that_is_away_is_waited_for_and_told_of(
     now = [1000.0]
     monkeypatch.setattr(load_observer.time, "monotonic", lambda: now[0])
     session = Session({"c1": 31.0}, {"c1": 299.0}, {})
-    session.latest_end = 1060.0
+    session.latest_end = 960.0
     with closing(observer_of(tmp_path, session)) as observer:
         observer.until_over()  # its latest end is over, and it may have ended in time
         silent = {"code": "client-silent", "text": "c1 sent no message for 299 s: its load continued unobserved"}
@@ -253,6 +253,32 @@ def load_phase(folder: Path, monkeypatch: pytest.MonkeyPatch, **session: Any) ->
     return load.run(1, Phase("age", "hybrid"), LoadStart(), nothing, "/nowhere")
 
 
+def test_a_clock_that_is_set_ends_no_load(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The leader's clock is set forward by an hour in the middle of the phase."""
+    real = time.time
+    monkeypatch.setattr(load_observer.time, "time", lambda: real() + 3600.0)
+    session = Session({}, {})
+    session.go_at, session.go_clock, session.latest_end = real(), time.monotonic(), time.monotonic() + 600.0
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.until_over()
+    assert (session.stopped, observer.outcome.warnings) == (0, [])
+
+
+def test_a_goal_that_is_reached_stops_the_load_although_no_event_can_be_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    session = Session({}, {})
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.context = replace(observer.context, events=cast(Any, SimpleNamespace(write=full, records=[])))
+        monkeypatch.setattr(load_observer, "reaching", lambda *_: lambda _: True)
+        observer.outcome.phase = replace(observer.outcome.phase, goal=Goal(raw=0.5))
+        observer.until_over()
+    assert session.stopped == 1 and observer.outcome.status == "ok"
+
+
 def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """They are all that a day of load has left; a repeated phase makes others."""
     tries: List[Path] = []
@@ -267,7 +293,7 @@ def test_rows_wait_on_their_nodes_for_room_in_the_archive(tmp_path: Path, monkey
 
     monkeypatch.setattr(journal, "ROOM_EVERY", 0.01)
     monkeypatch.setattr(outcome_module, "write_json", full)
-    outcome = load_phase(tmp_path, monkeypatch, collect=collect, go_at=None)
+    outcome = load_phase(tmp_path, monkeypatch, collect=collect, go_at=None, go_clock=None)
     assert len(tries) == 3 and [warning["code"] for warning in outcome.warnings] == ["no-capacity"]
 
 
@@ -288,9 +314,9 @@ def test_the_files_of_a_phase_are_asked_for_as_long_as_it_took(
             raise RemoteError("fetching", {"c1": Result("", "No route to host", 255)})
 
     monkeypatch.setattr(polling.insist, "__defaults__", ((), None, sleep, 0.0))
-    load_phase(tmp_path, monkeypatch, collect=collect, go_at=time.time() - took)
+    load_phase(tmp_path, monkeypatch, collect=collect, go_at=None, go_clock=now[0] - took)
     assert attempts[0] == tries
 
     attempts[0] = -1
     with pytest.raises(RemoteError):
-        load_phase(tmp_path / "again", monkeypatch, collect=collect, go_at=time.time() - took)
+        load_phase(tmp_path / "again", monkeypatch, collect=collect, go_at=None, go_clock=now[0] - took)

@@ -20,7 +20,7 @@ from cbt_plugins.cluster.ceph import Ceph, Status
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.faults import FaultError
 from cbt_plugins.journal import Journal
-from cbt_plugins.plan import S3, Event, Fault, Phase, Plan, Settings
+from cbt_plugins.plan import S3, Bucket, Event, Fault, Phase, Plan, Settings
 from cbt_plugins.run import event_schedule, phase_runner
 from cbt_plugins.run import wait_phase as waiting
 from cbt_plugins.run.phase_outcome import PhaseOutcome
@@ -89,7 +89,7 @@ class NoLoad:
 
     def __init__(self, archive: RunArchive) -> None:
         self.archive = archive
-        self.killed_in = self.not_undone_after = ""
+        self.killed_in = self.not_undone_after = self.ends_early = ""
         self.begun: List[str] = []
         self.ready = SimpleNamespace(offsets={"node0": Offset(0.0, 0.0)})
 
@@ -111,7 +111,7 @@ class NoLoad:
         self.begun.append(phase.name)
         timeline.prepare()
         timeline.begin(time.time())
-        while timeline.left and timeline.failure is None:
+        while timeline.left and timeline.failure is None and phase.name != self.ends_early:
             time.sleep(0.01)
         timeline.close()
         if phase.name == self.killed_in:
@@ -138,16 +138,16 @@ class Run:
     def go(self, killed_in: str = "") -> List[bool]:
         self.load.killed_in, self.load.begun = killed_in, []
         anything = cast(Any, self.load)
-        faults = injector(self.folder, self.world, self.settings)
-        faults.undo_all()
-        faults.acquire()
-        self.world.watched = 0
         ceph = Ceph(cast(Any, self.world), {"head": "node0"})
         with contextlib.ExitStack() as stack:
             journal, events = (
                 stack.enter_context(contextlib.closing(Journal(path)))
                 for path in (self.archive.journal, self.archive.events)
             )
+            faults = injector(self.folder, self.world, self.settings, events.write)
+            faults.undo_all()
+            faults.acquire()
+            self.world.watched = 0
             stack.callback(faults.close)
             stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open_changes})))
             watch = cast(Any, self.world)
@@ -157,7 +157,7 @@ class Run:
             run = replace(run, journal=journal, events=events)
             watchers = Watchers(run, stack.enter_context(contextlib.ExitStack()))
             runner = PhaseRunner(run, anything.ready, anything, watchers, anything)
-            return [runner.run(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
+            return [runner.run_unless_finished(i, phase) for i, phase in enumerate(self.plan.phases, 1)]
 
     def events(self, name: str) -> List[Dict[str, Any]]:
         lines = [json.loads(line) for line in self.archive.events.read_text().splitlines()]
@@ -273,6 +273,28 @@ def test_only_a_load_that_had_begun_has_left_objects(loaded: bool, tmp_path: Pat
     assert run.go() == [True, True]
     warned = run.archive.finished(2, "more")["warnings"]  # type: ignore[index]
     assert [warning["code"] for warning in warned] == (["repeated"] if loaded else [])
+
+
+def test_an_existing_bucket_has_what_the_first_attempt_has_written(tmp_path: Path, world: Recovery) -> None:
+    """Nobody empties it, so its fill is repeated on what is there, and the result says so."""
+    run = Run(tmp_path, world, (load("fill"), load("measure")))
+    run.plan = replace(run.plan, buckets=(Bucket("b", ((1, 1, 1.0),), existing=True),))
+    with pytest.raises(KeyboardInterrupt):
+        run.go(killed_in="fill")
+    with contextlib.closing(Journal(run.archive.events)) as events:
+        events.write("load-go", phase="fill", at=1.0)
+    assert run.go() == [True] * 2
+    (fill,) = [run.archive.finished(1, "fill")]
+    assert [warning["code"] for warning in fill["warnings"]] == ["repeated"]
+
+
+def test_a_fault_whose_time_never_came_is_not_injected_again(tmp_path: Path, world: Recovery) -> None:
+    """Its phase ended before it; a later phase only undoes it."""
+    run = Run(tmp_path, world, (load("fill", Event(30.0, inject=A)), load("after", Event(0.0, undo=("a",)))))
+    run.load.ends_early = "fill"
+    assert run.go() == [True] * 2
+    injected = [event for event in run.events("fault-injected") if event["label"] == "a"]
+    assert injected == [] and run.events("settle-begin") == []
 
 
 def test_a_fault_that_cannot_be_undone_ends_the_run_and_keeps_the_phase(tmp_path: Path, world: Recovery) -> None:

@@ -16,6 +16,7 @@ from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.monitors import lifecycle
 from cbt_plugins.report.result_text import blocks
 from cbt_plugins.results.nodes import resources, usage
+from cbt_plugins.results.nodes.core_ratios import small_fraction
 from cbt_plugins.results.nodes.node_samples import Counter
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.summary_file import json_schema, summarize, write_summary
@@ -312,7 +313,7 @@ def test_the_published_efficiency(
     [(0.525, "1/2"), (1.0, "1/1"), (0.1111, "1/9"), (0.02, "1/50"), (40.2, "201/5"), (7.001, "7/1")],
 )
 def test_fractions_are_small(ratio: float, fraction: str) -> None:
-    assert resources.small_fraction(ratio) == fraction
+    assert small_fraction(ratio) == fraction
 
 
 def test_nothing_is_divided_by_nothing(tmp_path: Path) -> None:

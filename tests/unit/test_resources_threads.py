@@ -12,7 +12,7 @@ import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
-from cbt_plugins.results.nodes.cpu_time import cpu_time_rows
+from cbt_plugins.results.nodes.cpu_time_per_request import cpu_time_rows
 from cbt_plugins.results.nodes.thread_groups import ENDED, OTHER_THREADS, group_of
 from cbt_plugins.results.nodes.usage import Networks
 from cbt_plugins.results.run_record import of_resources

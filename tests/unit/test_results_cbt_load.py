@@ -11,6 +11,7 @@ import archive_builder as made
 import pytest
 
 from cbt_plugins.formatting import size_class
+from cbt_plugins.journal import HEARTBEATS
 from cbt_plugins.results.requests import littles_law
 from cbt_plugins.results.requests.time_series import TimeGrid
 from cbt_plugins.results.run_record import result_warnings
@@ -310,7 +311,7 @@ def beat(t: float, **jobs: Dict[str, Any]) -> str:
 
 
 def test_requests_under_way(tmp_path: Path) -> None:
-    path = tmp_path / littles_law.HEARTBEATS
+    path = tmp_path / HEARTBEATS
     path.write_text(
         beat(-5, a={"in_flight": 99, "oldest": 9})
         + beat(0.2, a={"in_flight": 3, "oldest": 0.5}, b={"in_flight": 4, "oldest": 2.5}, w={"ops": 1})
@@ -335,7 +336,7 @@ def test_without_such_beats_there_is_nothing(tmp_path: Path) -> None:
 
 def test_a_stall_in_a_long_file_is_seen(tmp_path: Path) -> None:
     """40,000 s of four nodes; in one second a request is a minute old, in 200 others no beat comes."""
-    path = tmp_path / littles_law.HEARTBEATS
+    path = tmp_path / HEARTBEATS
     with path.open("w") as out:
         for t in range(40_000):
             for i in range(4) if not 8000 <= t < 8200 else ():

@@ -69,6 +69,19 @@ def test_what_ceph_df_says(release: str, capsys: pytest.CaptureFixture[str], mon
         assert size(capsys, "capacity --df -")["available"] == pool["stats"]["max_avail"]
 
 
+def test_a_balanced_cluster_has_all_that_is_expected_however_full_it_is(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """MAX AVAIL of Ceph: (full ratio x size - used) / copies, of the fullest OSD (PGMap::get_rule_avail)."""
+    file = tmp_path / "df.json"
+    for used, available in ((800, 50), (940, 3), (960, 0)):
+        stats = {"stored": used // 3, "bytes_used": used, "max_avail": available, "objects": 1}
+        totals = {"total_bytes": 1000, "total_used_raw_bytes": used}
+        file.write_text(json.dumps({"stats": totals, "pools": [{"name": "x.buckets.data", "stats": stats}]}))
+        share = size(capsys, f"capacity --df {file} --pool 3")["of_expected"]
+        assert share is None if used == 960 else share == pytest.approx(1.0, abs=0.11)
+
+
 def test_df_before_nautilus() -> None:
     """`stored` is what bytes_used was then."""
     stats = {"bytes_used": 7, "max_avail": 93, "objects": 1}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -12,7 +13,7 @@ from run_context import context
 
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.cluster.ceph import CephError
-from cbt_plugins.journal import Journal
+from cbt_plugins.journal import HEARTBEATS, Journal
 from cbt_plugins.plan import S3, Driver, Goal, Phase, Plan
 from cbt_plugins.run import preflight
 from cbt_plugins.run.fill_goal import reached_before
@@ -69,6 +70,25 @@ def test_a_share_is_of_the_last_closed_loop(tmp_path: Path, journal: Journal) ->
     assert start_of(run, 2, CLOSED).rate is None
 
 
+def test_a_share_of_a_closed_loop_with_a_ramp_is_of_its_window(tmp_path: Path, journal: Journal) -> None:
+    """While the workers join, from 10 to 20, there is half of the load: all of its requests would give 75/s."""
+    ramped = replace(CLOSED, ramp=10.0)
+    archive = RunArchive(tmp_path)
+    folder = archive.running(2, "closed")
+    folder.mkdir(parents=True)
+    lines = []
+    for t in range(10, 32):
+        ops = 2.5 * (t - 10) ** 2 if t < 20 else 250 + 50 * (t - 20)
+        lines.append(json.dumps({"t": t, "node": "c1", "jobs": {"a": {"ops": ops, "errors": ops / 2}}}))
+    (folder / HEARTBEATS).write_text("\n".join(lines) + "\n")
+    jobs = [{"ended": 30.0, "first_row": 10.0, "rows_total": 1125}]
+    archive.finish(2, "closed", {"window": {"start": 20.0, "end": 30.0}, "jobs": jobs})
+    run = context(plan=replace(PLAN, phases=(FILL, ramped, OPEN)), archive=archive, journal=journal)
+    assert start_of(run, 3, OPEN).rate == 37.5
+    (archive.phase(2, "closed") / HEARTBEATS).unlink()
+    assert start_of(run, 3, OPEN).rate == pytest.approx(28.125), "as well as it is known"
+
+
 def used(share: Optional[float]) -> Any:
     return SimpleNamespace(status=lambda: SimpleNamespace(raw_used=share))
 
@@ -80,6 +100,8 @@ def test_a_fill_by_raw_that_has_nothing_to_fill_is_refused_before_it_begins(tmp_
     with pytest.raises(RunFailed, match=text):
         start_of(run, 1, fill)
     assert reached_before(run.ceph, [fill, CLOSED])[0].startswith(text)
+    with pytest.raises(RunFailed, match=text):
+        start_of(run, 1, replace(fill, engine="warp"))
     for share in (0.019, None):
         start_of(replace(run, ceph=used(share)), 1, fill)
     journal.write("phase-begun", phase="fill")  # the first attempt may have filled all

@@ -40,7 +40,7 @@ ENGINES_OF_ARCHIVES = "cbt_plugins.results.engines_of_archives"
 #: who else imports from the file of an engine: the key of a section that is the engine's own
 SECTIONS_OF_ENGINES = {
     "cbt_plugins.benchmarks.common_keys: cbt_plugins.load.cbt_load",  # cbt_load:
-    "cbt_plugins.benchmarks.cycle_keys: cbt_plugins.load.warp",  # warp: of a cycle
+    "cbt_plugins.benchmarks.phase_keys: cbt_plugins.load.warp",  # warp: of a cycle
     "cbt_plugins.benchmarks.by_size: cbt_plugins.load.warp",  # warp_mixed:
 }
 #: names of generators that stand for something else: of result files, of processes on a node
@@ -218,7 +218,6 @@ def test_modules_are_named_after_nouns(capsys: pytest.CaptureFixture[str]) -> No
 LITERAL_DEFAULT = re.compile(r"[Dd]efaults?(?::| is)? *\(?[0-9/]")
 #: defaults that are in another room than the key, or of another program
 FAR_DEFAULTS = {
-    "cbt_plugins.benchmarks.common_keys: Default: 3",  # of results: 3 times p99 of the baseline
     "cbt_plugins.monitors.recovery: default 0",  # of the agent, which nodes get
     "cbt_plugins.tools.watch: default: 1",  # 127.0.0.1
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import signal
 import threading
@@ -151,6 +152,22 @@ def test_a_clock_that_is_set_moves_no_event(step: float, monkeypatch: pytest.Mon
     outcome = PhaseOutcome(1, cast(Any, None))
     made.note(outcome)
     assert outcome.warnings == [] and time.monotonic() - begun > 0.4
+
+
+def test_a_mark_that_cannot_be_written_ends_nothing() -> None:
+    """The archive's disk is full: the load goes on, and the fault after it comes."""
+    notes = Notes()
+
+    def full(event: str, **facts: Any) -> None:
+        if event == "mark":
+            raise OSError(errno.ENOSPC, "No space left on device")
+        notes.note(event, **facts)
+
+    made = EventSchedule((Event(0.0, mark="m"), Event(0.05, inject=A)), cast(Injector, notes), full, "p")
+    made.begin(time.time())
+    wait_for(lambda: made.left == 0)
+    made.close()
+    assert made.failure is None and ("inject", "a") in notes.seen
 
 
 def test_what_takes_time_is_done_before_the_load_begins() -> None:

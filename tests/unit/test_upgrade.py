@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import json
 from pathlib import Path
 from typing import Any, Dict, List, Tuple, cast
@@ -111,6 +112,18 @@ def test_daemons_get_the_release_in_the_order_of_the_manual() -> None:
     assert cluster.notes[-1][1]["versions"]["rgw"] == {"18.2.7": 1}
     with pytest.raises(FaultError, match=r"every daemon already has release 18\.2"):
         cluster.upgrade(BY_COMMAND)
+
+
+def test_an_upgrade_goes_on_although_no_event_can_be_written(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A full disk of the archive would leave a cluster of two releases."""
+
+    def full(*_: Any, **__: Any) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    cluster = Cluster()
+    monkeypatch.setattr(cluster, "note", full)
+    cluster.upgrade(BY_COMMAND)
+    assert set(cluster.version.values()) == {NEW}
 
 
 def test_gateways_of_one_id_on_two_hosts_are_two() -> None:

@@ -7,6 +7,7 @@ from typing import List
 
 import pytest
 
+from cbt_plugins.config.plan_preview import forecast
 from cbt_plugins.load.cbt_load import CbtLoadJobs
 from cbt_plugins.load.generator import LoadJob, LoadStart
 from cbt_plugins.load.warp import WarpJobs, drop_share, object_size
@@ -67,6 +68,14 @@ def test_a_fill_by_objects_writes_that_number_in_all() -> None:
     jobs = [j for j in all_jobs(plan(FILL, HYBRID)) if j.role == "fill"]
     assert sum(int(option(j, "--objects")) for j in jobs) == 1000
     assert {j.argv[1] for j in jobs} == {"stat"}  # its preparation writes a number of objects
+
+
+def test_a_fill_of_few_objects_writes_one_for_each_worker_and_the_plan_says_so() -> None:
+    few = replace(FILL, goal=Goal(objects=10))
+    made = plan(few, HYBRID)
+    written = sum(int(option(j, "--objects")) for j in all_jobs(made) if j.role == "fill")
+    assert written == forecast(made).objects == 16, "8 workers of two drivers"
+    assert forecast(plan(FILL, HYBRID)).objects == 1000
 
 
 def test_what_is_deleted_is_never_read() -> None:

@@ -115,6 +115,7 @@ def buckets(url: str, written: List[Dict[str, Any]]) -> BucketsByS3:
     journal = SimpleNamespace(
         write=lambda event, **facts: written.append({"event": event, **facts}),
         all=lambda event: [record for record in written if record["event"] == event],
+        records=written,
     )
     ready = SimpleNamespace(keys=S3Keys("access", "secret"), authority=None)
     run = SimpleNamespace(

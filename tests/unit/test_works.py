@@ -15,7 +15,7 @@ from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.config.acceptable import target_of
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.config.plan_preview import changes, forecast, warnings
-from cbt_plugins.faults.rgw_settings import GatewayMaker
+from cbt_plugins.faults.rgw_settings import RgwSettings
 from cbt_plugins.faults.scene import ClusterLimits
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.load.cbt_load import CbtLoadJobs
@@ -143,6 +143,16 @@ def test_what_works_need_of_other_keys(tmp_path: Path) -> None:
     assert "no objects to work on" in texts
 
 
+def test_an_objective_of_an_operation_that_no_phase_has_is_an_error(tmp_path: Path) -> None:
+    """Of works, an operation has the name of its work."""
+    limits = "    objective: {§GET/p99_ms: 50, PUT/p99_ms: 9}\n    size: 4KiB\n"
+    text, places = marked(TEXT.replace("    size: 4KiB\n", limits, 1))
+    (error,) = errors_in(tmp_path, text)
+    assert places[0] in error
+    assert "no phase has the operation GET; the phases have PUT, readers:GET, readers:LIST, writers:" in error
+    assert plan_in(tmp_path, text.replace("GET/p99", "readers:GET/p99")).objective["readers:GET/p99_ms"] == 50
+
+
 def test_workers_of_all_works_are_limited_together(tmp_path: Path) -> None:
     text = re.sub(r"workers: \d+", "workers: 10000", TEXT.replace("engine:", "drivers: 60\n    engine:", 1))
     assert "requests in flight in one run, and 1000000 are the limit" in "\n".join(errors_in(tmp_path, text))
@@ -178,7 +188,7 @@ def test_placement_of_another_user(tmp_path: Path) -> None:
     plan = plan_in(tmp_path, PLACED)
     assert plan.rgw.placements == {"acme$bob": {"data": "fast", "index": "index"}} and not plan.rgw.placement
     assert plan.rgw.restarts and any("cbtp-<run id>-1 on pools data fast" in its.what for its in changes(plan, {}))
-    maker = GatewayMaker(cast(Ceph, None), {}, ClusterLimits(), "r1", plan.rgw, ("cbt", *plan.users))
+    maker = RgwSettings(cast(Ceph, None), {}, ClusterLimits(), "r1", plan.rgw, ("cbt", *plan.users))
     assert [maker.target_of(user) for user in maker.users] == ["", "cbtp-r1-1"]
     for old, new, said in (
         ("data: fast", "data: fats", "buckets.large.placement.data: no pool 'fats'"),

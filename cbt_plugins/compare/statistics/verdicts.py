@@ -1,7 +1,8 @@
 """Verdicts of a table of comparisons: two families of rows, and equivalence within a margin.
 
 The few key rows share the chance of any false verdict (Holm, 1979); of the verdicts on all others a part is allowed to
-be false (Benjamini and Hochberg, 1995), which costs less where there are many.
+be false (Benjamini and Hochberg, 1995), which costs less where there are many. The margin is that of the metric
+(`cbt_plugins/metrics.py`), unless the user gives one.
 """
 
 from __future__ import annotations

@@ -6,8 +6,9 @@ from typing import Any, Dict, Iterable, List, Literal, Mapping, Set, Tuple
 
 from pydantic import Field
 
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import names, osd_names
-from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions
+from cbt_plugins.faults.kind import Kind, KindOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step, UndoRecord
 from cbt_plugins.formatting import percent

@@ -11,9 +11,10 @@ from pydantic import AfterValidator, Field
 
 from cbt_plugins.config.units import about_link
 from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import osd_names
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
-from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, BlastRadius, Kind, LinkSpeed, Seconds, ServiceOptions, Share
+from cbt_plugins.faults.kind import LISTED, LISTED_SCHEMA, Kind, LinkSpeed, Seconds, ServiceOptions, Share
 from cbt_plugins.faults.kinds.network import ssh_port
 from cbt_plugins.faults.node_shell import script_text, sudo
 from cbt_plugins.faults.scene import Scene, Targets

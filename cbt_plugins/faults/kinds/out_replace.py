@@ -10,8 +10,9 @@ from typing import Any, Dict, Iterator, List, Sequence, Tuple
 from pydantic import Field
 
 from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import names, osd_names
-from cbt_plugins.faults.kind import BlastRadius, Kind, ServiceOptions
+from cbt_plugins.faults.kind import Kind, ServiceOptions
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step

@@ -9,8 +9,9 @@ from pydantic import Field
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.faults import daemon_effects
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, names
-from cbt_plugins.faults.kind import BlastRadius, Kind, KindOptions, Seconds
+from cbt_plugins.faults.kind import Kind, KindOptions, Seconds
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import ROOK, Service
 from cbt_plugins.faults.step import Check, Command, FaultError, Step

@@ -8,8 +8,9 @@ from typing import Annotated, Any, Dict, Iterator, List, Mapping, Optional
 from pydantic import Field
 
 from cbt_plugins import formatting
+from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.dead_man_switch import DeadlineOptions, DeadManSwitch
-from cbt_plugins.faults.kind import BlastRadius, Bytes, Kind
+from cbt_plugins.faults.kind import Bytes, Kind
 from cbt_plugins.faults.node_shell import in_folder
 from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.step import Check, Command, FaultError, Step

@@ -12,7 +12,8 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins.config.acceptable import Check, Target, parse, target_of
 from cbt_plugins.metrics import ACCEPTABLE, TOTAL, read
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.summary_file import measured, summary_of, why_unusable
+from cbt_plugins.results.run_state import why_unusable
+from cbt_plugins.results.summary_file import measured, summary_of
 
 logger = logging.getLogger(__name__)
 

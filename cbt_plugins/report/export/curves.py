@@ -20,7 +20,8 @@ from cbt_plugins.results.histogram import Histogram, middles
 from cbt_plugins.results.requests.job_aggregates import JobAggregates, OpAggregates
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates, op_order, read_phase
 from cbt_plugins.results.result_file import Unreadable, reading
-from cbt_plugins.results.summary_file import is_ours, summary_of, why_unusable
+from cbt_plugins.results.run_state import why_unusable
+from cbt_plugins.results.summary_file import is_ours, summary_of
 
 #: our operations -> fio's, as far as there is one: complete objects, from their first byte to their last
 _READ, _WRITE = "GET", "PUT"

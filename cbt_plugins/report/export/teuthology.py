@@ -17,7 +17,8 @@ from typing import Any, Dict, List, Mapping
 
 from cbt_plugins.archive_files import folder_of
 from cbt_plugins.journal import read_json, write_json
-from cbt_plugins.results.summary_file import loads, why_unusable
+from cbt_plugins.results.run_state import why_unusable
+from cbt_plugins.results.summary_file import loads
 
 # History of the form: 1 (a development version) the first one
 VERSION = 1

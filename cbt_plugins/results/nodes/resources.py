@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import re
-from fractions import Fraction
 from pathlib import Path
 from typing import AbstractSet, Any, Dict, Iterable, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
@@ -16,7 +15,8 @@ from cbt_plugins.results.archive import ArchivedPhase, ArchivedRun
 from cbt_plugins.results.environment import Clocks, roles_of_nodes
 from cbt_plugins.results.nodes import collectl
 from cbt_plugins.results.nodes.bottleneck import at_ceiling, bottleneck
-from cbt_plugins.results.nodes.cpu_time import cpu_time
+from cbt_plugins.results.nodes.core_ratios import core_ratios
+from cbt_plugins.results.nodes.cpu_time_per_request import cpu_time
 from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples, read_node
 from cbt_plugins.results.nodes.unwatched_osds import unwatched_osds, unwatched_text
 from cbt_plugins.results.nodes.usage import (
@@ -276,18 +276,11 @@ def of_window(
         for daemon_class in CLASSES
         if daemon_class in curves
     }
-    of_both = () if {"osd", "rgw"} & partial else ("osd", "rgw")
-    cores = sum(classes[daemon_class]["cores"] for daemon_class in of_both if daemon_class in classes)
-    gigabytes = load["bytes_per_s"] / 1e9
-    ratio = classes["rgw"]["cores"] / classes["osd"]["cores"] if _both(classes) else None
     usage: Dict[str, Any] = {
         "seconds": round(window[1] - window[0], 3),
         "source": "resources" if any(node.source == "resources" for node in nodes) else "collectl",
         "classes": classes,
-        "rgw_osd_ratio": rounded(ratio),
-        "rgw_osd_fraction": small_fraction(ratio) if ratio else None,
-        "ops_per_core": rounded(load["per_s"] / cores) if cores and load["made"] else None,
-        "cores_per_gb_s": rounded(cores / gigabytes) if cores and gigabytes else None,
+        **core_ratios(classes, partial, load),
         "nodes": [_node(node, nodes, lines, grid, roles) for node in nodes],
         "daemons": sorted(lines, key=lambda line: (CLASSES.index(line["class"]), line["node"], numbered(line["id"]))),
         "devices": list(devices(nodes, alone, grid)),
@@ -372,13 +365,3 @@ def _node(
         "monitor_cores": rounded(node.monitor.rise(grid.begin, grid.end)[0] / seconds),
         "watched": round(min(1.0, seconds / grid.length), 4),
     }
-
-
-def small_fraction(ratio: float) -> str:
-    """Return the nearest fraction with a denominator of one digit: 1.21 -> "6/5"; 1/n of a smaller ratio."""
-    fraction = Fraction(ratio).limit_denominator(9) or Fraction(1, round(1 / ratio))
-    return f"{fraction.numerator}/{fraction.denominator}"
-
-
-def _both(classes: Mapping[str, Mapping[str, Any]]) -> bool:
-    return "rgw" in classes and "osd" in classes and classes["osd"]["cores"] > 0 and classes["rgw"]["cores"] > 0

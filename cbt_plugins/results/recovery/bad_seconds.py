@@ -8,14 +8,13 @@ from typing import Any, Dict, Iterable, List, Mapping, Optional, Sequence, Tuple
 
 import numpy as np
 
+from cbt_plugins.config.objective import DEFAULT_P99_FACTOR, DEFAULT_SUCCESS_RATE
 from cbt_plugins.metrics import METRICS, TOTAL
 from cbt_plugins.results.histogram import rank
 from cbt_plugins.results.requests.endpoint_stalls import least_missed
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.time_series import Blocks, Seconds, coarse_bucket, lowest_of
 
-#: without an objective in the file: p99 of a second / that of the baseline, and the share of requests that succeed
-TIMES, SUCCESS = 3.0, 0.999
 P99, SUCCESS_RATE = "p99_ms", "success_rate"
 _MS = 1e6
 #: ms; config.objective has none above
@@ -28,7 +27,7 @@ class SecondLimits:
 
     bucket: int  # coarse bucket of latencies: p99 must be below it
     success_rate: float
-    given: bool  # p99 in the file; else TIMES that of the baseline
+    given: bool  # p99 in the file; else DEFAULT_P99_FACTOR times that of the baseline
     per_s: Optional[float]  # requests/s of the baseline; None: it has none that succeeded
 
     @property
@@ -51,12 +50,13 @@ def second_limits(
     for op in (TOTAL, *ops):
         given, line = _number(objective, op, P99), _line_of(base, op)
         usual = line.get(P99)
-        ms = given if given is not None else None if usual is None else TIMES * usual
+        ms = given if given is not None else None if usual is None else DEFAULT_P99_FACTOR * usual
         if ms is not None:
             success = _number(objective, op, SUCCESS_RATE)
             per_s = line["requests"] / base["seconds"] or None if base and line else None
             bucket = coarse_bucket(round(ms * _MS))
-            limits[op] = SecondLimits(bucket, SUCCESS if success is None else success, given is not None, per_s)
+            rate = DEFAULT_SUCCESS_RATE if success is None else success
+            limits[op] = SecondLimits(bucket, rate, given is not None, per_s)
     return limits
 
 

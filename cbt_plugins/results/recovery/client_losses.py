@@ -7,11 +7,12 @@ from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Seq
 
 import numpy as np
 
+from cbt_plugins.config.objective import DEFAULT_P99_FACTOR
 from cbt_plugins.formatting import count, percent, plain, several, short_percent
 from cbt_plugins.metrics import TOTAL
 from cbt_plugins.plan import split_op
 from cbt_plugins.results.phase_warnings import EXACT_MIX
-from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, TIMES, runs
+from cbt_plugins.results.recovery.bad_seconds import P99, SUCCESS_RATE, runs
 from cbt_plugins.results.recovery.endpoint_loads import failed_and_loads, load_texts
 from cbt_plugins.results.recovery.episodes import Stretch, is_planned, rows_of
 from cbt_plugins.results.recovery.stretch_numbers import LoadPart, merged_numbers
@@ -270,7 +271,7 @@ def loss_sentences(impact_section: Mapping[str, Any]) -> Iterator[str]:
     if limits:
         latencies = ", ".join(f"{op} {plain(limit[P99])} ms" for op, limit in limits.items())
         by_file = any(limit["given"] for limit in limits.values())
-        source = "the objective of the file" if by_file else f"{TIMES:g} times the p99 of the baseline"
+        source = "the objective of the file" if by_file else f"{DEFAULT_P99_FACTOR:g} times the p99 of the baseline"
         success = " or ".join(dict.fromkeys(short_percent(limit[SUCCESS_RATE]) for limit in limits.values()))
         yield (
             f"bad second: p99 of {latencies} or more ({source}), success of less than {success}, "

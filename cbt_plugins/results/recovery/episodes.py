@@ -7,7 +7,7 @@ from dataclasses import dataclass, replace
 from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import NO_FAULTS
-from cbt_plugins.results.attempts import Attempt, attempts, broken_off
+from cbt_plugins.results.attempts_in_events import Attempt, attempts, broken_off
 
 #: undos that begin within so many seconds after the one before has ended are one return
 ONE_RETURN = 30.0

@@ -11,7 +11,7 @@ from cbt_plugins.formatting.blocks import Block, TableGrid, TitledBlocks, Words
 from cbt_plugins.results.recovery.cluster_samples import Change, Sample, Samples
 from cbt_plugins.results.recovery.episodes import Episode, besides, episodes
 from cbt_plugins.results.recovery.failure_warnings import early_end, episode_warnings
-from cbt_plugins.results.recovery.milestone_rules import (
+from cbt_plugins.results.recovery.milestone_titles import (
     ALL_COPIES,
     ALREADY,
     BEFORE,
@@ -87,8 +87,8 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
     since = search.counted_since
     if since is not None and since < until:
         # the mgr's counters are ahead of the PG states: what they rose by before the first state that shows it counts
-        rate = recovered(search.all, since, milestone_of_name["recovery-starts"].t, until)
-        copies = copies_made(search.all, since, until) if search.falls else None
+        rate = recovered(search.run_samples, since, milestone_of_name["recovery-starts"].t, until)
+        copies = copies_made(search.run_samples, since, until) if search.is_failure else None
         rate["copies"] = copies
         rate["copies_per_s"] = per_second(copies, rate["seconds"], 2)
     before, last = search.before, search.samples[-1] if search.samples else None
@@ -108,7 +108,7 @@ def _episode_result(search: _EpisodeMilestones, beside_faults: bool) -> Dict[str
         else {"t": episode.switch_fired, "undo": episode.undo_begin},
         "until": round(until, 3),  # it has recovered, or nobody looks any longer
         "beside_faults": beside_faults,
-        "ended_early": early_end(episode, search.all.changes),
+        "ended_early": early_end(episode, search.run_samples.changes),
         "flapped": search.flapped(),
         "before": _before(before) if before else None,
         "effect": search.effect,
@@ -157,8 +157,8 @@ class _EpisodeMilestones:
     """The part of the samples that belongs to an episode, and its rules: a method for each milestone."""
 
     def __init__(self, samples: Samples, episode: Episode) -> None:
-        self.all, self.episode = samples, episode
-        self.falls = episode.kind == "failure"
+        self.run_samples, self.episode = samples, episode
+        self.is_failure = episode.kind == "failure"
         self.samples = samples.between(episode.begin, episode.end + 1e-6)
         self.times = [sample.t for sample in self.samples]
         self.before = samples.before(episode.begin)
@@ -170,7 +170,7 @@ class _EpisodeMilestones:
         self.changed = [t for t, osds in moved if osds & self.osds]
         #: what the cluster was like before is about something else: an earlier fault, or the recovery from it
         self.since = self.changed[0] if self.changed else episode.begin
-        self.turned = [c.t for c in self.changes if self.osds & set(c.down if self.falls else c.up)]
+        self.turned = [c.t for c in self.changes if self.osds & set(c.down if self.is_failure else c.up)]
 
         watched = [*([self.before] if self.before else []), *self.samples]
         times = [episode.begin, *(t for t in self.times if t > episode.begin), episode.end]
@@ -179,8 +179,8 @@ class _EpisodeMilestones:
         #: the first sample came so late that nobody knows what was before it; the last one, what was after it
         self.begun_unseen = self.before is None and any(gap[0] == episode.begin for gap in self.unwatched)
         self.ended_unseen = bool(self.open_end) and samples.place(episode.end) == len(samples.samples)
-        turn = "first-down" if self.falls else "first-up"
-        self.moved_unseen = self._turn(turn) is not None or (self.falls and self._held_at_first(turn) is not None)
+        turn = "first-down" if self.is_failure else "first-up"
+        self.moved_unseen = self._turn(turn) is not None or (self.is_failure and self._held_at_first(turn) is not None)
         stayed_clean = all(sample.clean for sample in self.samples)
         self.touched_anything = bool(self.changed) or self.moved_unseen or not stayed_clean
 
@@ -197,7 +197,7 @@ class _EpisodeMilestones:
         # OSDs that were back before their undo: the recovery that their failure has begun goes on
         were_back = bool(self.osds) and self.knows_before and not self.osds & self._state("down")
         goes_on = were_back and self.touched_anything and not self.moved_unseen
-        return self.episode.begin if goes_on and not self.falls else None
+        return self.episode.begin if goes_on and not self.is_failure else None
 
     @property
     def open_end(self) -> List[Tuple[float, float]]:
@@ -213,7 +213,7 @@ class _EpisodeMilestones:
 
     def _moved(self, change: Change) -> Set[int]:
         """Return the OSDs that a map takes from the data, or of a return, gives back to it."""
-        return {*change.down, *change.out} if self.falls else {*change.up, *change.inside}
+        return {*change.down, *change.out} if self.is_failure else {*change.up, *change.inside}
 
     def find(self, name: str) -> Milestone:
         """Return the answer to a rule; "unknown, between A and B" where nobody watched when it may have been."""
@@ -221,7 +221,7 @@ class _EpisodeMilestones:
         if name in ("injected", "in-effect", "undone") or not self.samples:
             return milestone
         if milestone.t is not None:
-            late = milestone.resolution is not None and milestone.resolution > self.all.longest_interval
+            late = milestone.resolution is not None and milestone.resolution > self.run_samples.longest_interval
             if not late:
                 return milestone
             return self._unknown(milestone.t - (milestone.resolution or 0.0), milestone.t, True, milestone.value)
@@ -285,7 +285,7 @@ class _EpisodeMilestones:
         if self.turned:
             return Milestone(self.turned[0])
         whose = " of the fault" if self.episode.osds else ""
-        return Milestone(reason=f"no OSD{whose} was marked {'down' if self.falls else 'up'}")
+        return Milestone(reason=f"no OSD{whose} was marked {'down' if self.is_failure else 'up'}")
 
     first_up = first_down
 
@@ -324,7 +324,7 @@ class _EpisodeMilestones:
 
     def flapped(self) -> Optional[Dict[str, Any]]:
         """Return the OSDs that had returned and went down again first, and the time."""
-        if self.falls or not self.knows_before:
+        if self.is_failure or not self.knows_before:
             return None
         osds = set(self.episode.osds)
         up = osds - self._state("down")
@@ -361,8 +361,8 @@ class _EpisodeMilestones:
         return self._at(top, value)
 
     def recovery_starts(self) -> Milestone:
-        before = self.all.before(self.since)
-        if before and before.moving and self.since - before.t <= self.all.longest_interval:
+        before = self.run_samples.before(self.since)
+        if before and before.moving and self.since - before.t <= self.run_samples.longest_interval:
             return Milestone(reason=ALREADY)
         first = next((sample for sample in self._since_change() if sample.moving), None)
         return self._at(first) if first else Milestone(reason=f"no PG recovered until {self.episode.end_why}")
@@ -426,7 +426,7 @@ class _EpisodeMilestones:
         for sample in self.samples[max(0, bisect.bisect_left(self.times, after) - 1) :]:
             if sample.t >= until:
                 break
-            if before is not None and sample.t - before > self.all.longest_interval:
+            if before is not None and sample.t - before > self.run_samples.longest_interval:
                 first = None  # what was in the gap nobody knows
             before = sample.t
             if sample.t < after or not holds(sample):
@@ -441,7 +441,7 @@ class _EpisodeMilestones:
         return Stable(None, last_not, longest, outdated)
 
     def _at(self, sample: Sample, value: Optional[Dict[str, Any]] = None) -> Milestone:
-        before = self.all.before(sample.t)
+        before = self.run_samples.before(sample.t)
         return Milestone(sample.t, None, value, sample.t - (before.t if before else self.episode.begin))
 
 

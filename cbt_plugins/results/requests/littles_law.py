@@ -190,7 +190,6 @@ def generator_ceiling(phase: Mapping[str, Any], ceilings: Mapping[str, Ceiling])
     return {"share": nodes[0]["share"], "nodes": nodes} if nodes else None
 
 
-HEARTBEATS = "heartbeat.jsonl"
 #: bins of a line
 BINS = 1000
 

@@ -8,11 +8,10 @@ from typing import Any, Dict, Iterator, List
 
 from cbt_plugins.ceph_df import Space
 from cbt_plugins.cluster_conditions import is_clean
-from cbt_plugins.journal import each_json_line, json_lines, read_json
+from cbt_plugins.journal import HEARTBEATS, each_json_line, json_lines, read_json
 from cbt_plugins.results.archive import read_run
 from cbt_plugins.results.environment import Clocks
 from cbt_plugins.results.recovery.cluster_samples import files_of, read_samples, status_by_phase
-from cbt_plugins.results.requests import littles_law
 from cbt_plugins.results.sql.aggregate_tables import phases
 from cbt_plugins.results.sql.table_type import Columns, Table, TableRun, columns_of, from_rows
 
@@ -89,7 +88,7 @@ def _heartbeats(run: TableRun) -> Iterator[Columns]:
 
 def _reports(run: TableRun) -> Iterator[Dict[str, Any]]:
     for phase in phases(run.path) if run.ours else ():
-        for beat in each_json_line(phase.path / littles_law.HEARTBEATS):
+        for beat in each_json_line(phase.path / HEARTBEATS):
             for job, job_beat in (beat.get("jobs") or {}).items():
                 about = {"phase": phase.name, "time": beat.get("t"), "node": beat.get("node"), "job": job}
                 yield {**job_beat, **about, "oldest_s": job_beat.get("oldest")}

@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from cbt_plugins.compare.statistics.commit_search import (
+from cbt_plugins.bisect.commit_search import (
     Evidence,
     Observation,
     SearchRules,

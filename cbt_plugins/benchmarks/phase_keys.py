@@ -15,7 +15,7 @@ from cbt_plugins.config.events import EventSection, FaultsInForce, PhaseEvents
 from cbt_plugins.config.fill_keys import FillPhaseSection, check_raw_goal
 from cbt_plugins.config.generator_classes import engine_with, generator
 from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, exactly_one, only_one
-from cbt_plugins.config.operations import errors_of_buckets
+from cbt_plugins.config.mix import errors_of_buckets
 from cbt_plugins.config.section_values import Engine, scaled_duration
 from cbt_plugins.config.settings import SettingsSection
 from cbt_plugins.config.units import Duration
@@ -27,6 +27,7 @@ _ROLES: Dict[str, Literal["fill", "measure", "none"]] = {"fill": "fill", "hybrid
 #: more phases than this are a typing error
 _MANY = 1000
 _NAME = re.compile(r"[a-z0-9]+(-[a-z0-9]+)*")
+_LONGEST_NAME = 100
 
 class VerifySection(Strict):
     """Read every object of the run once and compare it with what was written (cbt-load); write `verify: {}`."""
@@ -99,6 +100,8 @@ class PhaseSection(Strict):
     def _plain(cls, name: Optional[str]) -> Optional[str]:
         if name is not None and not _NAME.fullmatch(name):
             raise ValueError(f"{name!r}: a name is made of a-z, 0-9 and - (it becomes a directory)")
+        if name is not None and len(name) > _LONGEST_NAME:
+            raise ValueError(f"{len(name)} characters: a name has at most {_LONGEST_NAME} (it becomes a directory)")
         if name == CALIBRATE:
             raise ValueError(f"reserved name: {name!r} is the calibration phase")
         return name

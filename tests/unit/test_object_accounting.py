@@ -154,6 +154,19 @@ def test_buckets_of_a_tenant_are_found_and_removed_there(tmp_path: Path) -> None
         assert [its["bucket"] for its in journal.all("bucket-removed")] == ["cbtp-r1-4kib"]
 
 
+def test_a_bucket_that_somebody_removed_is_claimed_again(tmp_path: Path) -> None:
+    """`cbt-tools undo --data` between two invocations: the data of the second one is the run's, too."""
+    with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
+        ceph = Tenants()
+        for _ in range(2):
+            mine = buckets_of("cbt", journal, ceph)
+            mine.claim()
+            mine.claim()
+            ceph.names.add("cbtp-r1-4kib")
+            mine.remove()
+        assert len(journal.all("bucket")) == 2 and ceph.names == set()
+
+
 def test_a_bucket_that_is_still_there_was_not_removed(tmp_path: Path) -> None:
     with contextlib.closing(Journal(tmp_path / "journal.jsonl")) as journal:
         ceph = Tenants(stubborn=True)

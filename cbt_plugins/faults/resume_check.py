@@ -12,7 +12,7 @@ from cbt_plugins.faults.step import FaultError
 from cbt_plugins.faults.undo_journal import UndoJournal
 
 
-class ChangesLeftOpen:
+class ResumeCheck:
     """Changes of earlier processes of this run that the journal has as open, when this process begins."""
 
     def __init__(self, journal: UndoJournal) -> None:

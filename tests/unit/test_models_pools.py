@@ -20,8 +20,8 @@ from cbt_plugins.models.pools import (
     members_lost,
     members_per_osd,
     nearest_power,
+    pg_count,
     rgw_pools,
-    suggested,
     table,
 )
 
@@ -45,7 +45,7 @@ EC42 = Redundancy(4, 2)
     ],
 )
 def test_results_of_the_calculator(osds: int, percent: float, size: int, pgs: int) -> None:
-    assert suggested(osds, percent, size) == pgs
+    assert pg_count(osds, percent, size) == pgs
 
 
 def test_every_recorded_row_of_the_calculator() -> None:
@@ -53,7 +53,7 @@ def test_every_recorded_row_of_the_calculator() -> None:
     rows = 0
     for block in recorded["pgs"]:
         for percent, numbers in zip(recorded["percent"], block["by_percent"]):
-            found = [suggested(osds, percent, block["size"], block["target"]) for osds in recorded["osds"]]
+            found = [pg_count(osds, percent, block["size"], block["target"]) for osds in recorded["osds"]]
             assert found == numbers, (block["target"], block["size"], percent)
             rows += len(numbers)
     assert rows == 5760
@@ -76,17 +76,17 @@ def test_never_more_than_a_quarter_below() -> None:
 
 def test_small_pools_get_a_third_of_a_pg_for_each_osd_and_twice_that_below_one() -> None:
     """The calculator doubles its least number once, and not until there is a PG for each OSD."""
-    assert [suggested(osds, 0.0, 3) for osds in (3, 5, 20, 100, 312)] == [4, 4, 16, 64, 256]
+    assert [pg_count(osds, 0.0, 3) for osds in (3, 5, 20, 100, 312)] == [4, 4, 16, 64, 256]
 
 
 def test_a_target_of_200() -> None:
-    assert suggested(312, 94.8, 6, target=200) == 8192
+    assert pg_count(312, 94.8, 6, target=200) == 8192
 
 
 def test_what_the_calculator_does_not_take() -> None:
     for osds, percent, size, target in ((0, 1, 3, 100), (5, 1, 0, 100), (5, -1, 3, 100), (5, 1, 3, 0)):
         with pytest.raises(ValueError, match="needs OSDs"):
-            suggested(osds, percent, size, target)
+            pg_count(osds, percent, size, target)
 
 
 def test_pgs_of_an_rgw() -> None:

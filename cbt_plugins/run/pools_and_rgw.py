@@ -8,11 +8,12 @@ from dataclasses import replace
 from cbt_plugins.cbt_run import RunFailed
 from cbt_plugins.faults.cluster_access import limits_of
 from cbt_plugins.faults.pool_settings import PoolMaker
-from cbt_plugins.faults.rgw_settings import GatewayMaker
+from cbt_plugins.faults.rgw_settings import RgwSettings
 from cbt_plugins.faults.undo_journal import holds_data
-from cbt_plugins.run.buckets import REMOVED
+from cbt_plugins.run.buckets import removed_buckets
 from cbt_plugins.run.context import RunContext
-from cbt_plugins.run.preflight import Ready, keys_of_users, s3_keys
+from cbt_plugins.run.preflight import Ready
+from cbt_plugins.run.s3_key_sources import keys_of_users, s3_keys
 
 #: keys of the manifest
 _SEEN = ("pools", "rgw")
@@ -25,7 +26,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
     """
     plan, limits = run.plan, limits_of(run.plan.settings)
     lost = [label for label in run.injector.no_longer_set_up() if holds_data(label)]
-    lost += [f"bucket {record['bucket']}" for record in run.journal.all(REMOVED)]
+    lost += [f"bucket {name}" for name in removed_buckets(run.journal.records)]
     phases = enumerate(plan.phases, 1)
     if lost and all(run.archive.finished(index, phase.name) is not None for index, phase in phases):
         # killed while it was removed: the rest goes, too
@@ -39,7 +40,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
         )
     pools = PoolMaker(run.ceph, limits, run.run_id)
     users = (plan.s3.user or "", *plan.users)
-    gateways = GatewayMaker(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, users)
+    gateways = RgwSettings(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, users)
     run.injector.set_up(pools.parts(plan.pools))
     run.injector.set_up(gateways.parts(plan.pools))
     properties = {"pools": pools.seen(plan.pools)} if plan.pools else {}

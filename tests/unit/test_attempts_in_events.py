@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any, Dict, List, Optional, Tuple
 
 from cbt_plugins.cluster_conditions import UNDO_BY_USER
-from cbt_plugins.results.attempts import Attempt, attempts, broken_off
+from cbt_plugins.results.attempts_in_events import Attempt, attempts, broken_off
 from cbt_plugins.results.recovery.episodes import Episode, episodes, is_planned
 
 PHASES = ["no-failure", "one-down", "measure", "recover"]
