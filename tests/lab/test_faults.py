@@ -145,6 +145,8 @@ def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
         "import time\n"
         "def ceph(question):\n"
         "    return json.loads(remote.run(['node0'], 'ceph ' + question + ' -f json')['node0'].stdout)\n"
+        # an OSD that is marked out after 600 s gives its PGs to others
+        "remote.run(['node0'], 'ceph osd set noout')\n"
         "for _ in range(300):\n"
         "    down = {osd['osd'] for osd in ceph('osd dump')['osds'] if not osd['up']}\n"
         "    pgs = ceph('pg dump pgs_brief')['pg_stats']\n"
@@ -155,13 +157,15 @@ def test_a_second_node_is_refused_and_may_be_accepted(faulty: Faulty) -> None:
         "    # statistics of PGs lag: some that show no change yet are shown as inactive soon\n"
         "    if len(down) == 2 and not moving and inactive == p.assessment.numbers['inactive_pgs']: break\n"
         "    time.sleep(1)\n"
-        "say(inactive=inactive)\n"
+        "say(inactive=inactive, last=[sorted(down), late, sorted(map(sorted, states))])\n"
+        "remote.run(['node0'], 'ceph osd unset noout')\n"
         "say(left=injector.undo_all()); injector.release()",
     )
-    told = {key: value for line in said for key, value in line.items() if key in ("refused", "predicted", "inactive")}
+    known = ("refused", "predicted", "inactive", "last")
+    told = {key: value for line in said for key, value in line.items() if key in known}
     assert "inactive: " in told["refused"] and "EC 2+1, min_size 2" in told["refused"]
     assert "domain: " in told["refused"] and "50.0 % of the PGs are expected" in told["refused"]
-    assert told["predicted"] == told["inactive"] > 0
+    assert told["predicted"] == told["inactive"] > 0, told["last"]
     undone = [line["label"] for line in said if line.get("event") == "fault-undone"]
     assert undone == ["b", "a"] and {"left": []} in said
     faulty.clean()
