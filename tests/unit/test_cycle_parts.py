@@ -1,32 +1,27 @@
-"""Journal, archive, accounting, windows and masking: what a run rests on."""
+"""Journal, archive, outcome of a phase, progress and keys: what a run rests on."""
 
 from __future__ import annotations
 
 import json
-import math
 import random
 from dataclasses import asdict, replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Dict, Optional, Tuple, cast
+from typing import Any, Tuple, cast
 
 import pytest
 from run_context import context
 
-from cbt_plugins.ceph_df import PoolSpace
 from cbt_plugins.cluster.ceph import CephError
 from cbt_plugins.cluster.clock_offsets import Offset
 from cbt_plugins.cluster.s3_keys import S3Keys
 from cbt_plugins.formatting.progress_line import Now, Rate, RateMeter, clock
 from cbt_plugins.journal import Journal, JournalInUse, json_lines, write_json
 from cbt_plugins.load.generator import Counts, JobEnd, LoadJob
-from cbt_plugins.plan import S3, Goal, Phase, Plan
-from cbt_plugins.run import fill_goal, preflight, reporting
+from cbt_plugins.plan import S3, Phase, Plan
+from cbt_plugins.run import preflight, reporting
 from cbt_plugins.run.buckets import account, bucket_name
-from cbt_plugins.run.fill_goal import reaching
-from cbt_plugins.run.load_phase import lasting
 from cbt_plugins.run.phase_outcome import PhaseOutcome
-from cbt_plugins.run.phase_window import block_seconds, window_of
 from cbt_plugins.run.progress import remainder_of
 from cbt_plugins.run.run_archive import RunArchive
 from cbt_plugins.run.s3_key_sources import s3_keys
@@ -144,22 +139,6 @@ def test_bucket_names_are_valid() -> None:
     assert len(bucket_name("0a1b2c3d", "x" * 90)) <= 63
 
 
-def record(first: float, last: float, role: str = "read") -> Dict[str, Any]:
-    return {"first_row": first, "last_row": last, "role": role}
-
-
-def test_the_window_is_where_all_jobs_were_at_work() -> None:
-    jobs = [record(10, 80), record(12, 75), record(11, 40, "delete")]
-    # a DELETE that ran dry does not end it
-    assert window_of(Phase("m", "hybrid", duration=60.0), jobs, None) == (12, 72)
-    assert window_of(Phase("m", "hybrid", duration=100.0), jobs, None) == (12, 75)
-    assert window_of(Phase("m", "hybrid", duration=60.0), [record(10, 20), record(30, 40)], None) is None
-
-
-def test_a_fill_by_objects_lasts_to_its_last_put() -> None:
-    assert window_of(Phase("f", "fill", goal=Goal(objects=9)), [record(10, 50), record(12, 70)], None) == (10, 70)
-
-
 def test_a_generator_that_died_fails_its_phase() -> None:
     outcome = PhaseOutcome(1, Phase(name="m", kind="hybrid"))
     dead = JobEnd({"PUT": Counts(good=5)}, exit=2, passes=1)
@@ -203,62 +182,6 @@ def test_a_delete_that_ran_dry_says_so() -> None:
     assert not warned(19.9, 0)
 
 
-def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
-    class Watch:
-        latest: Any = None
-        latest_at = math.inf
-
-    class Sample:
-        raw_used: Any = None
-
-    watch = Watch()
-    reached = reaching(cast(Any, None), Goal(raw=0.25), {})
-    assert reached is not None
-    answers = [reached(cast(Any, watch))]
-    watch.latest = Sample()
-    for used in (None, 0.2499, 0.25):
-        watch.latest.raw_used = used
-        answers.append(reached(cast(Any, watch)))
-    assert answers == [False, False, False, True]
-    assert reaching(cast(Any, None), Goal(duration=5.0), {}) is None
-
-
-def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The node that samples is gone: the goal, and the guard, would wait for ever for a number above the last one."""
-    now, answers = [1000.0], iter([0.1, 0.2, 0.3])
-    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
-    silent = SimpleNamespace(status=lambda: SimpleNamespace(raw_used=next(answers)))
-    watch: Any = SimpleNamespace(latest=SimpleNamespace(raw_used=0.05), latest_at=1000.0)
-    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    reached = reaching(context(plan=plan, ceph=silent), Goal(raw=0.3), {})
-    assert reached is not None
-
-    def after(seconds: float) -> bool:
-        now[0] += seconds
-        return reached(watch)
-
-    assert [after(30.0), after(1.0), after(1.0), after(5.0), after(5.0)] == [False, False, False, False, True]
-
-    def unreachable() -> Any:
-        raise CephError("No route to host")
-
-    # an hour of samples is no silence: the next gap begins anew
-    answering, gaps = [True], reaching(context(plan=plan, ceph=silent), Goal(raw=0.9), {})
-    silent.status = lambda: SimpleNamespace(raw_used=0.1) if answering[0] else unreachable()
-    assert gaps is not None
-    for seconds in (31.0, 3600.0, 31.0):
-        now[0] += seconds
-        watch.latest_at = now[0] - (0.0 if seconds > fill_goal.SILENCE_LIMIT else seconds)
-        assert not gaps(watch)
-        answering[0] = False
-
-    nobody = reaching(context(plan=plan, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
-    assert nobody is not None and not nobody(watch)
-    now[0] += fill_goal.SILENCE_LIMIT + 1.0
-    with pytest.raises(CephError, match="No route"):
-        nobody(watch)
-
-
 @pytest.mark.parametrize(
     ("end", "status"),
     [
@@ -277,51 +200,6 @@ def test_a_fill_that_is_stopped_has_to_say_what_it_wrote(end: JobEnd, status: st
     outcome.add_jobs([filling], {"p": end}, {"c1": Offset(0.0, 0.0)}, {"c1": {}}, False)
     assert outcome.status == status
     assert [warning["code"] for warning in outcome.warnings] == (["generator-died"] if status == "failed" else [])
-
-
-def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
-    now, silent = [1000.0], CephError("Connection reset by peer")
-
-    class Pool:
-        used: Any = 100
-        free = 1000
-
-        def data_pool(self) -> str:
-            return "data"
-
-        def pool_space(self, pool: str) -> Optional[PoolSpace]:
-            if self.used is silent:
-                raise silent
-            return None if self.used is None else PoolSpace(pool, self.used, 3 * self.used, self.free, 1)
-
-    pool, nothing = Pool(), cast(Any, None)
-    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
-    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), {})
-    assert reached is not None
-
-    def answer(used: Any, later: float) -> bool:
-        pool.used = used
-        now[0] += later
-        return reached(nothing)
-
-    assert not answer(399, 10.0)
-    assert not answer(silent, 10.0)
-    assert answer(400, 10.0)
-    with pytest.raises(CephError, match="reset"):
-        answer(silent, fill_goal.SILENCE_LIMIT + 1.0)
-
-    # RGW makes its data pool for the first object
-    noted: Dict[str, Any] = {}
-    pool.used = None
-    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), noted)
-    assert reached is not None and not answer(None, 10.0)
-    pool.free = 800
-    assert not answer(200, 10.0)
-    assert noted[fill_goal.POOL] == {"name": "data", "stored": 0, "max_avail": 1000}
-    pool.free = 701
-    assert not answer(299, 10.0)
-    assert answer(300, 10.0)
 
 
 def test_where_a_plan_differs_from_that_of_the_archive(tmp_path: Path) -> None:
@@ -359,7 +237,7 @@ def test_the_progress_line() -> None:
 
 
 def test_the_progress_line_has_the_time_left_of_the_run() -> None:
-    timed, counted = hybrid(ramp=20.0), Phase("v", "verify")
+    timed, counted = Phase("m", "hybrid", duration=60.0, ramp=20.0, engine="cbt-load"), Phase("v", "verify")
     line = str(Now("age", "running", 65, 5, None, 0, 0, after=remainder_of([timed, timed])))
     assert line.startswith("age: 1:05, 0:05 left, 2:45 of the run  0 errors")
     line = str(Now("fill", "running", 65, None, None, 0, 0, after=remainder_of([timed, counted])))
@@ -397,49 +275,6 @@ def test_rates_of_progress_are_those_of_the_seconds() -> None:
     meter.take("b", 70.0, *made(59.0))
     later = meter.rate()
     assert later is not None and later.objects_per_second < 600
-
-
-def hybrid(**keys: Any) -> Phase:
-    return Phase("m", "hybrid", duration=60.0, engine="cbt-load", **keys)
-
-
-def test_cbt_loads_window_is_what_was_asked_for() -> None:
-    jobs = [{**record(100.4, 175.0), "cut": False, "ended": 175.5}]
-    assert window_of(hybrid(), jobs, 100.0) == (100, 160)
-    assert window_of(hybrid(ramp=5.0, warmup=10.0), jobs, 100.0) == (115, 175)
-    assert window_of(hybrid(), [*jobs, {**record(100, 130), "cut": True, "ended": 130.7}], 100.0) == (100, 130)
-
-
-def test_a_phase_that_takes_each_object_once_ends_with_the_last_one() -> None:
-    about: Dict[str, Any] = {"cut": False, "ended": 120.5}
-    ended = [{**record(100.5, 120.25), **about, "driver_end": {"reason": "exhausted"}} for _ in range(2)]
-    assert window_of(hybrid(), ended, 100.0) == (100.5, 120.25)
-    outcome = PhaseOutcome(1, hybrid(), jobs=ended)
-    assert outcome.record()["asked"]["duration"] is None
-    ended[1]["driver_end"] = {"reason": "duration"}
-    assert window_of(hybrid(), ended, 100.0) == (100, 160)
-    assert outcome.record()["asked"]["duration"] == 60.0
-
-
-def test_a_window_is_whole_blocks() -> None:
-    assert window_of(Phase("m", "hybrid", duration=60.0), [record(10.2, 90)], None) == (11, 71)
-    day = Phase("m", "hybrid", duration=86400.0)
-    assert block_seconds(day) == 60
-    assert window_of(day, [record(130.0, 86530.0)], None) == (180, 86520)
-    assert block_seconds(Phase("f", "fill", goal=Goal(objects=9))) == 10
-
-
-def test_jobs_that_begin_one_after_the_other_last_for_a_whole_window() -> None:
-    """A phase of 20 s by warp had a window of 18 s."""
-    phase = Phase("m", "hybrid", duration=20.0)
-    lasts = lasting(phase)
-    begins = (103.4, 104.9)  # within two seconds
-    assert window_of(phase, [record(begin, begin + lasts) for begin in begins], 100.0) == (105, 125)
-    day = replace(phase, duration=86400.0)
-    start, end = window_of(day, [record(begin, begin + lasting(day)) for begin in begins], 100.0) or (0, 0)
-    assert end - start == 86400
-    assert lasting(replace(phase, engine="cbt-load")) == 20.0
-    assert lasting(Phase("f", "fill", goal=Goal(duration=15.0))) == 15.0
 
 
 def test_the_accounting_of_the_driver_is_its_own() -> None:

@@ -1,0 +1,117 @@
+"""When a fill by a share of the capacity is done."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+from typing import Any, Dict, Optional, cast
+
+import pytest
+from run_context import context
+
+from cbt_plugins.ceph_df import PoolSpace
+from cbt_plugins.cluster.ceph import CephError
+from cbt_plugins.plan import S3, Goal, Plan
+from cbt_plugins.run import fill_goal
+from cbt_plugins.run.fill_goal import reaching
+
+
+def test_a_fill_by_raw_ends_when_so_much_of_the_cluster_is_used() -> None:
+    class Watch:
+        latest: Any = None
+        latest_at = math.inf
+
+    class Sample:
+        raw_used: Any = None
+
+    watch = Watch()
+    reached = reaching(cast(Any, None), Goal(raw=0.25), {})
+    assert reached is not None
+    answers = [reached(cast(Any, watch))]
+    watch.latest = Sample()
+    for used in (None, 0.2499, 0.25):
+        watch.latest.raw_used = used
+        answers.append(reached(cast(Any, watch)))
+    assert answers == [False, False, False, True]
+    assert reaching(cast(Any, None), Goal(duration=5.0), {}) is None
+
+
+def test_a_fill_by_raw_asks_the_cluster_when_no_samples_come(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The node that samples is gone: the goal, and the guard, would wait for ever for a number above the last one."""
+    now, answers = [1000.0], iter([0.1, 0.2, 0.3])
+    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
+    silent = SimpleNamespace(status=lambda: SimpleNamespace(raw_used=next(answers)))
+    watch: Any = SimpleNamespace(latest=SimpleNamespace(raw_used=0.05), latest_at=1000.0)
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
+    reached = reaching(context(plan=plan, ceph=silent), Goal(raw=0.3), {})
+    assert reached is not None
+
+    def after(seconds: float) -> bool:
+        now[0] += seconds
+        return reached(watch)
+
+    assert [after(30.0), after(1.0), after(1.0), after(5.0), after(5.0)] == [False, False, False, False, True]
+
+    def unreachable() -> Any:
+        raise CephError("No route to host")
+
+    # an hour of samples is no silence: the next gap begins anew
+    answering, gaps = [True], reaching(context(plan=plan, ceph=silent), Goal(raw=0.9), {})
+    silent.status = lambda: SimpleNamespace(raw_used=0.1) if answering[0] else unreachable()
+    assert gaps is not None
+    for seconds in (31.0, 3600.0, 31.0):
+        now[0] += seconds
+        watch.latest_at = now[0] - (0.0 if seconds > fill_goal.SILENCE_LIMIT else seconds)
+        assert not gaps(watch)
+        answering[0] = False
+
+    nobody = reaching(context(plan=plan, ceph=SimpleNamespace(status=unreachable)), Goal(raw=0.3), {})
+    assert nobody is not None and not nobody(watch)
+    now[0] += fill_goal.SILENCE_LIMIT + 1.0
+    with pytest.raises(CephError, match="No route"):
+        nobody(watch)
+
+
+def test_a_fill_by_share_goes_on_when_a_question_is_not_answered(monkeypatch: pytest.MonkeyPatch) -> None:
+    now, silent = [1000.0], CephError("Connection reset by peer")
+
+    class Pool:
+        used: Any = 100
+        free = 1000
+
+        def data_pool(self) -> str:
+            return "data"
+
+        def pool_space(self, pool: str) -> Optional[PoolSpace]:
+            if self.used is silent:
+                raise silent
+            return None if self.used is None else PoolSpace(pool, self.used, 3 * self.used, self.free, 1)
+
+    pool, nothing = Pool(), cast(Any, None)
+    monkeypatch.setattr(fill_goal.time, "monotonic", lambda: now[0])
+    plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
+    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), {})
+    assert reached is not None
+
+    def answer(used: Any, later: float) -> bool:
+        pool.used = used
+        now[0] += later
+        return reached(nothing)
+
+    assert not answer(399, 10.0)
+    assert not answer(silent, 10.0)
+    assert answer(400, 10.0)
+    with pytest.raises(CephError, match="reset"):
+        answer(silent, fill_goal.SILENCE_LIMIT + 1.0)
+
+    # RGW makes its data pool for the first object
+    noted: Dict[str, Any] = {}
+    pool.used = None
+    reached = reaching(context(plan=plan, ceph=pool), Goal(max_avail=0.3), noted)
+    assert reached is not None and not answer(None, 10.0)
+    pool.free = 800
+    assert not answer(200, 10.0)
+    assert noted[fill_goal.POOL] == {"name": "data", "stored": 0, "max_avail": 1000}
+    pool.free = 701
+    assert not answer(299, 10.0)
+    assert answer(300, 10.0)
