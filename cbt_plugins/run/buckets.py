@@ -10,7 +10,7 @@ import shlex
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence
+from typing import Any, Callable, Collection, Dict, Iterable, List, Mapping, Optional, Sequence, Set
 
 from cbt_plugins.cluster.ceph import BucketStats, Ceph, CephError, CephTimeout
 from cbt_plugins.cluster.fan_out import ask_at_once
@@ -119,24 +119,24 @@ class Buckets:
     @property
     def own(self) -> List[str]:
         """Buckets that this run was about to make, by the journal; names without the run's id are ignored."""
-        ours = [name for key, name in self.names.items() if key not in self._foreign]
-        return [name for name in ours if any(r["bucket"] == name for r in self._journal.all("bucket"))]
+        noted = {record["bucket"] for record in self._journal.all("bucket")}
+        return [name for key, name in self.names.items() if key not in self._foreign and name in noted]
 
-    @property
-    def _claimed(self) -> List[str]:
-        removed = removed_buckets(self._journal.records)
-        return [name for name in self.own if name not in removed]
+    def _claimed(self) -> Set[str]:
+        """Return our buckets that no later line of the journal removes."""
+        return {*self.own} - {*removed_buckets(self._journal.records)}
 
     def claim(self) -> None:
         """Check before the first load: `existing` buckets must exist, the run's own must not. Raises CephError.
 
         warp makes a missing bucket. A bucket with our name that this run has not made is never touched.
         """
+        claimed = self._claimed()
         for key, name in self.names.items():
             if key in self._foreign:
                 if self._stats(name) is None:
                     raise CephError(f"bucket {name!r} does not exist: create it, or remove `existing: true`")
-            elif name not in self._claimed:
+            elif name not in claimed:
                 if self._stats(name) is not None:
                     raise CephError(f"bucket {name!r} exists, but this run did not make it: nothing was changed")
                 admin_name = self._s3.admin_name(name, self._users[name])
@@ -231,8 +231,9 @@ class BucketsByS3(Buckets):
 
     def claim(self) -> None:
         """Write our buckets into the journal; no other run can have this run's random name."""
+        claimed = self._claimed()
         for key, name in self.names.items():
-            if key not in self._foreign and name not in self._claimed:
+            if key not in self._foreign and name not in claimed:
                 self._journal.write("bucket", bucket=name)
 
     def counts(self, timeout: float = STATS_TIMEOUT) -> Dict[str, int]:
