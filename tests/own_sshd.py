@@ -7,9 +7,10 @@ import os
 import shutil
 import socket
 import subprocess
-import time
 from pathlib import Path
 from typing import Iterator, List, Optional, Tuple
+
+from waiting import wait_for
 
 
 def sshd_program() -> Optional[str]:
@@ -38,9 +39,8 @@ def own_sshd(folder: Path, program: str, listen: str = "127.0.0.1") -> Iterator[
     with (folder / "log").open("w") as log:
         process = subprocess.Popen(line, stdout=log, stderr=log)
         try:
-            while not (folder / "log").read_text().count("listening"):
-                assert process.poll() is None, (folder / "log").read_text()
-                time.sleep(0.05)
+            wait_for(lambda: "listening" in (folder / "log").read_text() or process.poll() is not None, "sshd")
+            assert process.poll() is None, (folder / "log").read_text()
             words = ["-i", str(folder / "user"), "-p", str(port), "-oStrictHostKeyChecking=no"]
             yield [*words, "-oUserKnownHostsFile=/dev/null", "-oLogLevel=ERROR"], process.pid
         finally:
