@@ -89,7 +89,7 @@ mount --bind "$1/pip" "$m/mnt"
 for d in proc sys dev; do mount --rbind "/$d" "$m/$d"; done
 mount -t tmpfs tmpfs /mnt # podman's own folder has a path of at most 50 characters
 store=$2 image=$3; shift 3
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 TMPDIR=/tmp
 chroot "$m" apt-get -q install -y --no-install-recommends "$@" >&2
 for d in proc sys dev; do umount -l "$m/$d"; done
 for f in "$m/mnt"/*; do rm -rf "$m/usr/lib/python3/dist-packages/${f##*/}"; done

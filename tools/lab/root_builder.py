@@ -23,7 +23,7 @@ _FIRST = ("ca-certificates", "iproute2", "procps", "hostname", "python3")
 _FURTHER_PACKAGES = ("ceph-mds", "ceph-mgr-modules-core", "collectl", "curl", "haproxy", "nftables")
 _MOUNTED = """\
 set -e; for d in proc sys dev; do mount --rbind /$d "$0/$d"; done
-export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8; exec chroot "$0" "$@"
+export DEBIAN_FRONTEND=noninteractive LC_ALL=C.UTF-8 TMPDIR=/tmp; exec chroot "$0" "$@"
 """
 Say = Callable[[str], None]
 
