@@ -19,8 +19,8 @@ from cbt_plugins.metrics import METRICS
 from cbt_plugins.report.comparison import page as comparison_page
 
 VERSION = 1
-#: half the height of the picture of the blocks
-_HALF = 45
+#: half the height of the picture of the blocks, and its largest width
+_HALF, _WIDTH = 45, 656
 
 
 def headline(evaluation: Evaluation) -> str:
@@ -272,15 +272,17 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     margin = evaluation.schedule.rules.margin_of(row.id.metric)
     ends = [abs(v) for _, v in points] + [abs(end) for _, *two in reaches["bounds"] for end in two] + [2 * margin]
     scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [margin]))
+    step = min(16.0, round(_WIDTH / (section.blocks + 1), 1))
+    along = lambda block: round(step * block, 1)  # noqa: E731
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
     return {
         "half": _HALF,
         "scale": signed_percent(math.expm1(scale)),
-        "width": 16 * (section.blocks + 1),
+        "width": along(section.blocks + 1),
         "margin": round(_HALF * min(1.0, margin / scale), 1),
-        "points": [(16 * block, place(v)) for block, v in points],
-        **{name: [(16 * b, place(low), place(high)) for b, low, high in steps] for name, steps in reaches.items()},
-        "line": " ".join(f"{16 * b},{place(m)}" for b, m in means),
+        "points": [(along(block), place(v)) for block, v in points],
+        **{name: [(along(b), place(low), place(high)) for b, low, high in steps] for name, steps in reaches.items()},
+        "line": " ".join(f"{along(b)},{place(m)}" for b, m in means),
     }
 
 

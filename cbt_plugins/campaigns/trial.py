@@ -28,7 +28,7 @@ from typing import Any, BinaryIO, Dict, Iterator, List, Mapping, Optional, Tuple
 from cbt_plugins import signals
 from cbt_plugins.journal import read_json, read_text, sync_folder, write_json
 from cbt_plugins.polling import Clock, wait_until
-from cbt_plugins.results.record_reader import records_of
+from cbt_plugins.results.record_index import unchanged_records
 from cbt_plugins.results.result_file import Unreadable
 from cbt_plugins.results.run_record import RunRecord
 
@@ -216,7 +216,7 @@ def _run_cycle(cycle: Cycle, folder: Path) -> Trial:
 def _with_records(trial: Trial) -> Trial:
     """Return the trial with what its archive says; with a reason where that is no result."""
     try:
-        records = tuple(records_of(trial.archive))
+        records = unchanged_records(trial.archive)
     except Unreadable as e:
         return replace(trial, reason=f"its archive cannot be read: {e}")
     bad = next((record for record in records if not record.usable), None)

@@ -22,6 +22,8 @@ KEY = "campaign"
 _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,40}")
 #: sections of the file that an arm may change
 CHANGED = ("cluster", "benchmarks", "monitoring_profiles", "client_endpoints", "common")
+#: blocks of a budget: 8 hours of blocks of 3 minutes
+MOST_BLOCKS = 160
 _Keys = Dict[str, Any]
 _MERGED: Any = Field({}, description="Merged into the section of this name.")
 
@@ -61,7 +63,7 @@ class CampaignSection(RepeatedCycleSection):
 
     arms: Dict[str, ArmSection] = Field(min_length=2, description="Name -> what it changes in the file.")
     base: Optional[str] = Field(None, description="Arm that all other arms are compared with. Default: the first arm.")
-    blocks: int = Field(20, ge=4, le=40, description="The budget. Two arms: four cycles each, A B B A.")
+    blocks: int = Field(20, ge=4, le=MOST_BLOCKS, description="The budget. Two arms: four cycles each, A B B A.")
     margin: Percent = Field(
         MARGIN,
         description="The smallest change that matters; a surely smaller change is equivalent. For success rates: "

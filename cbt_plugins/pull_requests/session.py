@@ -40,7 +40,7 @@ from cbt_plugins.campaigns.trial import (
     undo_left,
 )
 from cbt_plugins.compare.statistics.sequential import FIRST_LOOK
-from cbt_plugins.config.campaign import yaml_text
+from cbt_plugins.config.campaign import MOST_BLOCKS, yaml_text
 from cbt_plugins.config.file_check import load
 from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
 from cbt_plugins.config.yaml_source import YamlSource
@@ -57,8 +57,6 @@ JOURNAL, VERSION = "pr.jsonl", 1
 COMMENT, DATA = "pr.md", "pr.json"
 #: in the environment of build and deploy, beside those of a commit and of a trial
 REVISION = "CBT_PLUGINS_REVISION"
-#: blocks of a campaign
-MOST = 40
 
 
 @dataclass(frozen=True)
@@ -71,7 +69,7 @@ class Request:
     sides: Tuple[Revision, Revision]
     within: float  # seconds
 
-    def schedule(self, folder: Path, blocks: int = MOST) -> Schedule:
+    def schedule(self, folder: Path, blocks: int = MOST_BLOCKS) -> Schedule:
         """Return the campaign of so many blocks. Raises ConfigError."""
         text = yaml_text(campaign_of(self.data, self.section, blocks))
         return schedule_of(load(YamlSource(text.encode(), str(self.file))), folder)
@@ -115,7 +113,7 @@ class PullRequestRun:
     def plan(self) -> List[str]:
         """Return lines about the changes that can be found, if only cycles took time. Raises CampaignError."""
         cycle, within = plan_data(self.request.schedule(self.folder))["cycle_seconds"], self.request.within
-        fit = min(MOST, int(within / (4 * max(cycle, 1.0))))
+        fit = min(MOST_BLOCKS, int(within / (4 * max(cycle, 1.0))))
         text = f"a cycle takes {about(cycle)} by the file, without deployment and builds"
         if fit < FIRST_LOOK:
             raise CampaignError(f"{text}: fewer than {FIRST_LOOK} blocks of 4 cycles fit into {about(within)}")
@@ -249,7 +247,7 @@ class PullRequestRun:
             trials = [self._rehearsed(side.arm) for side in self.request.sides]
             self._check_keys([record for trial in trials for record in trial.records])
             each = 2 * sum(trial.prepared + trial.measured for trial in trials)
-            fit = min(MOST, int(self.seconds_left() / each))
+            fit = min(MOST_BLOCKS, int(self.seconds_left() / each))
             if fit < FIRST_LOOK:
                 return None
             planned = {"blocks": fit, "seconds": each}

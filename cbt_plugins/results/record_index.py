@@ -12,6 +12,7 @@ import hashlib
 import json
 import os
 import re
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
@@ -41,6 +42,20 @@ Takes = Callable[[Key], bool]
 #: what a run leaves as plain values, one for each of its records
 _Plain = Dict[str, Any]
 _ABOUT = ("name", "kind", "usable", "label", "started", "run_id")
+
+
+def unchanged_records(archive: Path) -> Tuple[RunRecord, ...]:
+    """Return the records of an archive; this process reads them again only where a file that they are from has changed.
+
+    Raises Unreadable where there is nothing to read.
+    """
+    states = tuple(map(_state_of, _runs_of(archive)))
+    return _records_in_state(archive, states) if states and all(states) else tuple(records_of(archive))
+
+
+@lru_cache(maxsize=1024)
+def _records_in_state(archive: Path, states: Tuple[str, ...]) -> Tuple[RunRecord, ...]:
+    return tuple(records_of(archive))
 
 
 class IndexRefused(Exception):

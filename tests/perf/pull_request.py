@@ -3,7 +3,9 @@
     ./run bench pull_request found                 the smallest change that is found with power 0.9, simulated
     ./run bench pull_request blocks FILE [NUMBER]  make blocks of equal sides on a lab, 50 s each; adds them to FILE
     ./run bench pull_request verdicts FILE [DRAWN] verdicts that are drawn from these blocks, 1000 a line
-    ./run bench pull_request planted [WITHIN [SHARE [LOAD]]]   one real `cbt-tools pr` whose head has slower OSDs
+    ./run bench pull_request planted [WITHIN [SHARE [LOAD [FILE]]]]   one real `cbt-tools pr` whose head has slower
+                                                   OSDs; adds its blocks to FILE
+    ./run bench pull_request deployed FILE [DRAWN] verdicts that are drawn from the blocks of `planted`
 
 A block is A B B A of phases of 3 s in one run, as those of trust.py: without what differs from deployment to
 deployment. `verdicts` draws campaigns from them. Each block of a campaign is the mean of as many blocks of FILE as its
@@ -11,7 +13,8 @@ cycles are longer than 3 s, each with its sides exchanged or not. That is a simu
 numbers are real. A change of the head is added to the throughput of each block; p99 stays as it was. The last change of
 a kind is the one that `cbt-tools pr` says it finds with power 0.9, by the scatter of the blocks. `planted` delays a
 share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle with a
-load of LOAD.
+load of LOAD. `deployed` draws from such blocks without their mean, so with all that differs from deployment to
+deployment, and adds a change; one line has them with their own mean.
 """
 
 from __future__ import annotations
@@ -22,6 +25,7 @@ import math
 import os
 import random
 import signal
+import statistics
 import subprocess
 import sys
 import tempfile
@@ -35,18 +39,20 @@ from trust import CONFIG, MOST, ROWS, TRIAL, block_value, ended, labs, trials
 
 from cbt_plugins.compare.statistics.sequential import Design, decide, detectable
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
+from cbt_plugins.config.campaign import MOST_BLOCKS
 from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
 from cbt_plugins.config.units import parse_percent
 from cbt_plugins.metrics import METRICS
-from cbt_plugins.pull_requests import session
 from cbt_plugins.pull_requests.detectable_change import POWER
 
 #: seconds of a verdict; of a deployment and all else of a cycle but its load, as on the lab of `planted`
 WITHIN, AROUND = 8 * 3600, 60
+#: after a deployment: caches are empty, and daemons have just begun
+WARMUP = "5s"
 CHANGES = (0.0, -0.03, -0.05)
 #: seconds of load of a cycle, and limits
 LOADS, LIMITS = (3, 12, 48), (0.05, 0.03)
-SCATTERS = (0.01, 0.02, 0.03, 0.04, 0.06)
+SCATTERS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
 DELAY = "osd_debug_inject_dispatch_delay"
 
 Block = Dict[str, float]
@@ -55,7 +61,7 @@ Block = Dict[str, float]
 def found(_: Path) -> None:
     """Print the smallest change of one of two rows that is found, by the function that decides it."""
     lines: List[Sequence[object]] = []
-    for most in (8, 16, 32):
+    for most in (8, 16, 32, MOST_BLOCKS):
         for limit in LIMITS:
             design = design_of(most, limit)
             changes = (detectable(Scatter(scatter, 1e6), 2, design, POWER) for scatter in SCATTERS)
@@ -86,7 +92,7 @@ def verdicts(_: Path, file: str, number: str = "1000") -> None:
     lines: List[Sequence[object]] = []
     for limit in LIMITS:
         for load in LOADS:
-            most = min(session.MOST, WITHIN // (4 * (load + AROUND)))
+            most = min(MOST_BLOCKS, WITHIN // (4 * (load + AROUND)))
             scatter = Scatter(spread / math.sqrt(load // TRIAL), 1e6)
             predicted = detectable(scatter, 2, design_of(most, limit), POWER)
             for change in (*CHANGES, *([-predicted] if predicted else [])):
@@ -96,10 +102,35 @@ def verdicts(_: Path, file: str, number: str = "1000") -> None:
     print(f"{count} verdicts a line: a share of .01 is known by ±{196 * math.sqrt(0.01 * 0.99 / count):.1f} points")
 
 
+def deployed(_: Path, file: str, number: str = "1000") -> None:
+    """Print the shares of verdicts of 8 hours that are a regression, drawn from blocks with deployments."""
+    runs, count = json.loads(Path(file).read_text()), int(number)
+    for run in runs:
+        blocks = run["blocks"]
+        means = {row: statistics.mean(block[row] for block in blocks) for row in ROWS}
+        centred = [{row: block[row] - means[row] for row in ROWS} for block in blocks]
+        most = min(MOST_BLOCKS, int(WITHIN / run["block_seconds"]))
+        spreads = {row: statistics.stdev(block[row] for block in blocks) for row in ROWS}
+        texts = (f"{METRICS[row].title} {means[row]:+.1%}, scatter {spreads[row]:.1%}" for row in ROWS)
+        print(f"{len(blocks)} blocks of {run['block_seconds']:.0f} s, {most} in 8 h; means: {', '.join(texts)}")
+        lines: List[Sequence[object]] = []
+        for limit in LIMITS:
+            predicted = detectable(Scatter(spreads[ROWS[0]], 1e6), 2, design_of(most, limit), POWER)
+            for change in (*CHANGES, *([-predicted] if predicted else [])):
+                worse, fine = drawn(centred, (1, most), change, limit, count)
+                lines.append((f"{limit:.0%}", f"{change:.1%}", share(worse), share(fine)))
+            worse, fine = drawn(blocks, (1, most), 0.0, limit, count, exchanged=False)
+            lines.append((f"{limit:.0%}", "as measured", share(worse), share(fine)))
+        show(("limit", "true change", "regression", "no regression"), lines)
+
+
 def drawn(
-    real: Sequence[Block], shape: Sequence[int], change: float, limit: float, count: int
+    real: Sequence[Block], shape: Sequence[int], change: float, limit: float, count: int, exchanged: bool = True
 ) -> Sequence[float]:
-    """Return the shares of regressions and of no regressions, by the function that decides them."""
+    """Return the shares of regressions and of no regressions, by the function that decides them.
+
+    `exchanged`: the sides of each block, or not, by chance.
+    """
     pooled, most = shape
     draw = random.Random(f"{shape}{change}")
     design = design_of(most, limit)
@@ -107,7 +138,7 @@ def drawn(
     for _ in range(count):
         rows: Dict[str, List[float]] = {row: [] for row in ROWS}
         for _ in range(most):
-            parts = [(draw.choice((1, -1)), draw.choice(real)) for _ in range(pooled)]
+            parts = [(draw.choice((1, -1)) if exchanged else 1, draw.choice(real)) for _ in range(pooled)]
             for row in ROWS:
                 planted = math.log1p(change) if row == ROWS[0] else 0.0
                 rows[row].append(planted + sum(sign * block[row] for sign, block in parts) / pooled)
@@ -126,7 +157,9 @@ def design_of(most: int, limit: float) -> Design:
     return Design(campaign["blocks"], *percents, campaign["spending"])
 
 
-def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", load: str = "6s", name: str = "16.2") -> None:
+def planted(
+    scratch: Path, within: str = "1h", delayed: str = "0.1", load: str = "6s", file_of_blocks: str = ""
+) -> None:
     """Run a verdict whose head has slower OSDs (share 0: equal sides)."""
     with labs(scratch) as (lab,):
         places = f"--dir {lab} --snapshots {scratch / 'snapshots'}"
@@ -142,19 +175,26 @@ def planted(scratch: Path, within: str = "1h", delayed: str = "0.1", load: str =
             "clean": f"{tool} lab down --dir {lab}",
             "through": f"{tool} lab exec --dir {lab} node0 --",
         }
-        file = scratch / "pr.yaml"
+        file, name = scratch / "pr.yaml", "16.2"
         config = copy.deepcopy({**CONFIG, "monitoring_profiles": {"resources": {}}, "pr": section})
-        config["benchmarks"]["warp"]["cycle"]["phases"][-1]["hybrid"]["duration"] = load
+        config["benchmarks"]["warp"]["cycle"]["phases"][-1]["hybrid"].update(duration=load, warmup=WARMUP)
         file.write_text(yaml.safe_dump(config))
         words = [*TOOLS, "pr", name, name, "--config", str(file), "--within", within, "-a", str(scratch / "pr")]
         done = subprocess.run([*words, "--format", "md"], cwd=scratch, check=False)
         print(f"exit status {done.returncode}")
+        campaign = json.loads((scratch / "pr" / "pr.json").read_text())["campaign"]
+    if file_of_blocks and campaign:
+        ratios = {row["metric"]: row["log_ratios"] for row in campaign["rows"] if row["op"] == "total"}
+        made = [dict(zip(ROWS, values)) for values in zip(*(ratios[row] for row in ROWS)) if None not in values]
+        run = {"share": delayed, "load": load, "block_seconds": campaign["block_seconds"], "blocks": made}
+        earlier = json.loads(Path(file_of_blocks).read_text()) if Path(file_of_blocks).exists() else []
+        Path(file_of_blocks).write_text(json.dumps([*earlier, run]))
 
 
 def main(args: Sequence[str]) -> int:
     signal.signal(signal.SIGTERM, lambda *_: sys.exit("ended by a signal"))
     print(f"{os.cpu_count()} cores, load {os.getloadavg()[0]:.1f}")
-    parts = {part.__name__: part for part in (found, blocks, verdicts, planted)}
+    parts = {part.__name__: part for part in (found, blocks, verdicts, planted, deployed)}
     if not args or args[0] not in parts:
         print(__doc__)
         return 2

@@ -64,7 +64,7 @@ class World:
 def world(tmp_path: Path, template: str, monkeypatch: pytest.MonkeyPatch) -> World:
     monkeypatch.setenv("FAKE_ARCHIVE", template)
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    monkeypatch.setattr(session, "MOST", 5)
+    monkeypatch.setattr(session, "MOST_BLOCKS", 5)
     world = World(tmp_path, monkeypatch)
     world.level(1.0)
     return world

@@ -36,7 +36,7 @@ def crossings(values: np.ndarray, alpha: float, spending: str) -> float:
 
 
 @pytest.mark.parametrize("spending", SPENDING)
-@pytest.mark.parametrize("most", [4, 5, 20])
+@pytest.mark.parametrize("most", [4, 5, 20, 160])
 def test_false_alarms_of_a_row_are_as_stated_from_few_blocks_on(most: int, spending: str) -> None:
     """Normal noise: alpha, within what 40,000 campaigns resolve. Noise with long tails: less."""
     chance = np.random.default_rng(most)
@@ -57,6 +57,14 @@ def test_the_usual_values_without_calibration_would_alarm_too_often() -> None:
     error = np.sqrt(((values**2).cumsum(axis=1)[:, 2:] / n - means**2) / (n - 1))
     naive = (2 * special.stdtr(n - 1, -np.abs(means / error)) < 0.05).any(axis=1).mean()
     assert naive > 0.15 and crossings(values, 0.05, POCOCK) < 0.055
+
+
+def test_a_long_plan_ends_early_for_a_large_change() -> None:
+    """Of 160 blocks as of 40: also a look that fewer than one in 10,000 campaigns ends without a change is a look."""
+    values = np.asarray(critical(0.01, 160, OBRIEN_FLEMING))
+    looks = np.flatnonzero(np.isfinite(values))
+    assert spent(0.01, looks[0] / 160, OBRIEN_FLEMING) < 1e-6
+    assert looks[0] < 40 and len(looks) > 120 and 6 < values[looks[0]] < 7
 
 
 @pytest.mark.parametrize("spending", SPENDING)

@@ -30,8 +30,10 @@ POCOCK, OBRIEN_FLEMING = "pocock", "obrien-fleming"
 SPENDING = (POCOCK, OBRIEN_FLEMING)
 #: blocks before the first look: three hide the scatter of what jumps between two levels
 FIRST_LOOK = 4
-#: simulated campaigns; a look that fewer than `_RESOLVED` of them may end is left out, and its alpha kept for the next
+#: simulated campaigns; fewer of them than `_RESOLVED` do not tell the critical value of a look
 _CAMPAIGNS, _RESOLVED = 200_000, 20
+#: a look that may spend less is left out, and its alpha kept for the next
+_LEAST = 1e-7
 #: a smaller standard error is rounding
 _DIGITS = 1e-12
 
@@ -73,22 +75,31 @@ def spent(alpha: float, share: float, spending: str) -> float:
 
 @lru_cache(maxsize=256)
 def critical(alpha: float, most: int, spending: str = POCOCK) -> Tuple[float, ...]:
-    """Return c[n] of |t| for n = 0 ... most; infinity where there is no look."""
+    """Return c[n] of |t| for n = 0 ... most; infinity where there is no look.
+
+    A look that too few simulated campaigns may end has the quantile of Student's t for what it may spend, as if no
+    campaign had ended before (Bonferroni): such looks together spend at most what they may.
+    """
     alive = np.ones(_CAMPAIGNS, dtype=bool)
-    values, used = [math.inf], 0
+    values, used, spent_before = [math.inf], 0, 0.0
     for n, t in enumerate(_without_change(most), 1):
-        number = round(spent(alpha, n / most, spending) * _CAMPAIGNS) - used
-        if n < FIRST_LOOK or number < _RESOLVED:
+        level = spent(alpha, n / most, spending)
+        number = round(level * _CAMPAIGNS) - used
+        if n < FIRST_LOOK or level - spent_before < _LEAST:
             values.append(math.inf)
             continue
-        values.append(float(np.partition(t[alive], -number)[-number]))
+        if number < _RESOLVED:
+            values.append(float(special.stdtrit(n - 1, 1 - (level - spent_before) / 2)))
+        else:
+            values.append(float(np.partition(t[alive], -number)[-number]))
+        spent_before = level
         crossed = alive & (t >= values[-1])
         used += int(crossed.sum())
         alive &= ~crossed
     return tuple(values)
 
 
-@lru_cache(maxsize=2)
+@lru_cache(maxsize=1)
 def _without_change(most: int) -> np.ndarray:
     """Return |t| after 1 ... most blocks of each simulated campaign."""
     chance = np.random.default_rng(most)

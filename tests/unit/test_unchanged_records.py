@@ -1,0 +1,51 @@
+"""Records that a process reads once, as long as the files that they are from stay as they are."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import List
+
+import archive_builder
+import pytest
+
+from cbt_plugins.checksums import END, end_run
+from cbt_plugins.results import record_index
+from cbt_plugins.results.archive import find_runs
+from cbt_plugins.results.run_record import RunRecord
+from cbt_plugins.results.summary_file import FILE, summarize, write_summary
+
+
+@pytest.fixture
+def read_archives(monkeypatch: pytest.MonkeyPatch) -> List[Path]:
+    """Return the list of the archives that are read, which grows."""
+    archives: List[Path] = []
+    original = record_index.records_of
+
+    def read(archive: Path) -> List[RunRecord]:
+        archives.append(archive)
+        return original(archive)
+
+    monkeypatch.setattr(record_index, "records_of", read)
+    return archives
+
+
+def test_a_sealed_archive_is_read_again_only_after_a_change(tmp_path: Path, read_archives: List[Path]) -> None:
+    archive = archive_builder.archive(tmp_path / "archive", archive_builder.Load(seconds=12))
+    run = find_runs(archive)[0]
+    facts = json.loads((run / END).read_text())
+    (run / END).unlink()
+    end_run(run, facts)
+    write_summary(summarize(run), run / FILE)
+    before = record_index.unchanged_records(archive)
+    assert before[0].usable
+    assert record_index.unchanged_records(archive) == before and read_archives == [archive]
+    (run / "plan.json").write_text("{}")
+    assert not record_index.unchanged_records(archive)[0].usable and len(read_archives) == 2
+
+
+def test_an_archive_that_is_not_sealed_is_read_each_time(tmp_path: Path, read_archives: List[Path]) -> None:
+    archive = archive_builder.archive(tmp_path / "archive", archive_builder.Load(seconds=12))
+    record_index.unchanged_records(archive)
+    record_index.unchanged_records(archive)
+    assert len(read_archives) == 2
