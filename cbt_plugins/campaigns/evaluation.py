@@ -1,4 +1,6 @@
-"""The evaluation of a campaign: the log ratio of each block for each key row, the decision, what it would still take.
+"""The evaluation of a campaign: the log ratio of each block for each key row, the decision, if more blocks are needed.
+
+`compare.statistics.sequential` says when the answer on a row is sure.
 
 The key rows are those of a comparison of the arms (compare.table). A trial whose record has a warning that forbids a
 verdict gives its block no observation for the rows that the warning is about; the reason is kept.

@@ -41,7 +41,7 @@ class CampaignRun:
     schedule: Schedule
     say: Callable[[str], None]
     cycle_of: Optional[Callable[[str], Cycle]] = None  # of an arm, called before each trial; None: the schedule's
-    enough: Callable[[Evaluation], bool] = _never  # ends it before a block, although not all is decided
+    ends_early: Callable[[Evaluation], bool] = _never  # ends it before a block, although not all is decided
 
     def run(self) -> Evaluation:
         """Run the campaign to its end. Raises CampaignError, OSError, KeyboardInterrupt."""
@@ -73,7 +73,7 @@ class CampaignRun:
 
     def _blocks(self, journal: Journal) -> Evaluation:
         state = self._evaluated()
-        while not state.needs_no_more_blocks and not self.enough(state):
+        while not state.needs_no_more_blocks and not self.ends_early(state):
             for planned in self.schedule.block(state.blocks + 1):
                 self._trial(planned, journal)
             state = self._evaluated()

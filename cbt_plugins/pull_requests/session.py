@@ -281,7 +281,7 @@ class PullRequestRun:
             schedule,
             self._tell,
             lambda arm: self._cycle(schedule, arm),
-            lambda state: is_regression(state) or self.seconds_left() < (state.block_seconds or 0.0),
+            ends_early=lambda state: is_regression(state) or self.seconds_left() < (state.block_seconds or 0.0),
         )
         try:
             return pull_request_verdict(run.run())

@@ -15,9 +15,8 @@ from cbt_plugins.tools.lab.ceph_conf import (
     keyring,
     pool_commands,
     runtime_commands,
-    write_ssh,
-    write_tls,
 )
+from cbt_plugins.tools.lab.node_files import write_ssh, write_tls
 from cbt_plugins.tools.lab.requirements import LabError
 from cbt_plugins.tools.lab.topology import Topology
 

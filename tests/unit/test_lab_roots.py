@@ -7,8 +7,8 @@ from typing import List
 import pytest
 
 from cbt_plugins.tools.lab import LabError, installed_releases, root_builder
-from cbt_plugins.tools.lab.ceph_conf import write_links
 from cbt_plugins.tools.lab.installed_releases import Release
+from cbt_plugins.tools.lab.node_files import write_links
 from cbt_plugins.tools.lab.root_builder import RootBuilder, lay, requirements
 
 REEF = "ceph version 18.2.7 (6b0e98) reef (stable)"

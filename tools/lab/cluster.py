@@ -21,10 +21,10 @@ from typing import Any, Callable, Dict, Iterator, List, Optional, Sequence
 from cbt_plugins.cluster.shell_programs import own_here
 from cbt_plugins.formatting import about_size
 
-from .ceph_conf import write_links, write_ssh
 from .daemons import BringUp, Daemons, bring_up, finish
 from .link_delay import LinkDelay
 from .namespaces import Birth, Spaces, needed_paths, remove_groups
+from .node_files import write_links, write_ssh
 from .pid1 import LINKS
 from .process import CephShell, by_namespace, default_signals
 from .requirements import LabError, LabUsage, missing, refuse_without_aio, refuse_without_namespaces

@@ -13,9 +13,10 @@ from typing import Callable, Dict, Iterable, List, Mapping, Optional, Sequence, 
 from cbt_plugins.journal import write_json
 from cbt_plugins.polling import wait_until
 
-from .ceph_conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands, write_tls
+from .ceph_conf import ceph_conf, keyring, mon_addresses, pool_commands, runtime_commands
 from .installed_releases import Release
 from .namespaces import Spaces
+from .node_files import write_tls
 from .process import CephShell, LabProcess, by_namespace, default_signals, wait_for, wait_for_end
 from .requirements import LabError
 from .topology import HEAD, S3_PORT, LabNode, LabRecord, Topology

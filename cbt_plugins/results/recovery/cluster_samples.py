@@ -42,7 +42,7 @@ class Sample(NamedTuple):
     t: float  # epoch seconds on the same clock
     state: Mapping[str, Any]  # keys of docs/RECOVERY.md
     clean: bool  # all PGs active+clean, maybe scrubbing
-    moving: bool  # a PG is recovering or being backfilled; one that waits for it is not
+    recovering_or_backfilling: bool  # at least one PG; one that waits for it does not count
     changed: Tuple[str, ...] = ()  # daemons that ended or started since the sample before: "osd.3 down"
 
     def count(self, object_state: str) -> int:
@@ -195,7 +195,7 @@ class SampleReader:
         self._samples = samples
         self._offset, self._of_maps = offset, of_maps
         self._state: Dict[str, Any] = {}
-        self._clean = self._moving = False
+        self._clean = self._recovering_or_backfilling = False
         self._clock = NEVER_SET
         self._shown = self._newest = -math.inf  # times of the newest sample: by its line, as if no clock was set back
 
@@ -226,10 +226,10 @@ class SampleReader:
         if new:
             self._state = {**self._state, **new}
         if "pgs" in new or "num_pgs" in new:
-            self._clean, self._moving = _clean_and_moving(self._state)
+            self._clean, self._recovering_or_backfilling = _clean_and_recovering_or_backfilling(self._state)
         if "pgs" not in self._state:
             return  # the file's first lines are missing
-        samples.samples.append(Sample(t, self._state, self._clean, self._moving, _changed(line)))
+        samples.samples.append(Sample(t, self._state, self._clean, self._recovering_or_backfilling, _changed(line)))
         for change in line.get("map") or ():
             low, high = self._bounds_of_map(int(change["epoch"]))
             stamped = float(change["t"]) - self._of_maps
@@ -269,11 +269,11 @@ def _changed(line: Mapping[str, Any]) -> Tuple[str, ...]:
     return (*osds, *(line.get("daemons") or ()))
 
 
-def _clean_and_moving(state: Mapping[str, Any]) -> Tuple[bool, bool]:
+def _clean_and_recovering_or_backfilling(state: Mapping[str, Any]) -> Tuple[bool, bool]:
     pgs: Mapping[str, int] = state.get("pgs") or {}
     clean = sum(n for name, n in pgs.items() if is_clean(name))
-    moving = any({"recovering", "backfilling"} & set(name.split("+")) for name in pgs)
-    return 0 < clean == state.get("num_pgs", sum(pgs.values())), moving
+    recovering_or_backfilling = any({"recovering", "backfilling"} & set(name.split("+")) for name in pgs)
+    return 0 < clean == state.get("num_pgs", sum(pgs.values())), recovering_or_backfilling
 
 
 def _change(line: Mapping[str, Any], t: float) -> Change:

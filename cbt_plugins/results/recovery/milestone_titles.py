@@ -10,7 +10,7 @@ STABLE_IN_SAMPLES = 6.0
 _STABLE_RULE = (
     f"of a stretch of at least {STABLE_IN_SAMPLES:g} s, after the last change of an OSD, with statistics newer than it"
 )
-#: name -> (title, rule)
+#: name -> (title, rule in words); `milestones` decides
 RULES: Dict[str, Tuple[str, str]] = {
     "injected": ("injected", "the commands of the fault have ended"),
     "in-effect": ("in effect", "the run has seen the effect of the fault"),

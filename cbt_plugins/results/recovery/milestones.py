@@ -362,9 +362,9 @@ class _EpisodeMilestones:
 
     def recovery_starts(self) -> Milestone:
         before = self.run_samples.before(self.since)
-        if before and before.moving and self.since - before.t <= self.run_samples.longest_interval:
+        if before and before.recovering_or_backfilling and self.since - before.t <= self.run_samples.longest_interval:
             return Milestone(reason=ALREADY)
-        first = next((sample for sample in self._since_change() if sample.moving), None)
+        first = next((sample for sample in self._since_change() if sample.recovering_or_backfilling), None)
         return self._at(first) if first else Milestone(reason=f"no PG recovered until {self.episode.end_why}")
 
     def no_object_degraded(self) -> Milestone:

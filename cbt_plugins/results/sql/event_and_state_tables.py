@@ -146,7 +146,7 @@ def _recovery(run: TableRun) -> Iterator[Columns]:
                 "inactive": sample.inactive,
                 **{object_state: sample.count(object_state) for object_state in ("degraded", "misplaced", "unfound")},
                 "clean": sample.clean,
-                "moving": sample.moving,
+                "moving": sample.recovering_or_backfilling,
                 "settled": sample.settled,
                 "recovered_objects": recovered[0],
                 "recovered_bytes": recovered[1],

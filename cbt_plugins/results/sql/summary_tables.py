@@ -18,7 +18,7 @@ Row = Dict[str, Any]
 
 _RUNS = columns_of("""
 name VARCHAR name of the run; each loop of hsbench is a run
-kind VARCHAR program of the result: cbt-plugins, hsbench, fio, radosbench, cosbench, warp
+kind VARCHAR program of the result: cbt-plugins, or the program of an imported result, such as fio
 benchmark VARCHAR key in `benchmarks:` of the YAML file
 run_id VARCHAR ID of a run of cbt-plugins
 complete BOOLEAN the run came to its end
@@ -34,7 +34,7 @@ index BIGINT position of the phase in the run
 phase VARCHAR name of the phase
 kind VARCHAR fill, hybrid, ...
 role VARCHAR fill, measure, age, none
-engine VARCHAR warp or cbt-load
+engine VARCHAR program that makes the load, such as warp
 status VARCHAR ok, degraded, failed or aborted
 started TIMESTAMP beginning of the window, run's clock (UTC)
 ended TIMESTAMP end of the window
@@ -211,7 +211,7 @@ high DOUBLE upper end of the interval
 
 @lru_cache(maxsize=64)
 def summary(path: Path) -> Mapping[str, Any]:
-    """Return `loader.summary_of`, cached for the run, since several tables are made from it."""
+    """Return the summary of a run, read once, since several tables are made from it."""
     return summary_of(path)
 
 
