@@ -261,7 +261,7 @@ def noted(event: str) -> Callable[[Cycle, int], bool]:
     """Return what tells whether the undo journal of a run has an event of the fault, at least so many times."""
 
     def has(cycle: Cycle, times: int = 1) -> bool:
-        texts = [path.read_text() for path in cycle.archive.rglob("undo.jsonl")]
+        texts = [path.read_text() for path in cycle.archive.glob("results/*/id-*/undo.jsonl")]
         records = [json.loads(line) for text in texts for line in text.split("\n")[:-1]]
         return sum(record["event"] == event and record.get("label") == "osd" for record in records) >= times
 
@@ -443,7 +443,7 @@ def test_an_upgrade_by_the_orchestrator_under_load(containers: Containers, tmp_p
     registry = subprocess.Popen(serving, env={**os.environ, **lab.lab.environment()}, stderr=subprocess.DEVNULL)
     try:
         order = {"to": "18.2", "image": new.name, "timeout": "40m", "irreversible": True}
-        load = {"duration": "4m", "mix": {"get": 60, "put": 30, "delete": 10}}
+        load = {"duration": "10m", "mix": {"get": 60, "put": 30, "delete": 10}}
         load["events"] = [{"at": "10s", "upgrade": order}]
         settled = {"wait": {"clean": True, "at_most": "8m"}, "name": "clean"}
         phases = [{"fill": {"objects": 300}}, {"hybrid": load, "name": "load"}, settled]
