@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import margins, number
-from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, Decision, Outlook, interval
+from cbt_plugins.compare.statistics.sequential import Decision, Outlook, first_verdict, interval
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
 from cbt_plugins.formatting import about_size, percent, plain, seconds, several, signed_percent
@@ -317,6 +317,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     cycle = seconds(facts["cycle_seconds"])
     named = [metric for key in section.keys for metric in fnmatch.filter(METRICS, key.rpartition(".")[2])]
     unknown_time = f" + {'; '.join(facts['unknown_time'])}" if facts["unknown_time"] else ""
+    earliest = first_verdict(max(1, len(expected)), schedule.design)
     words = [
         f"{several(len(schedule.arms), 'arm')}: {', '.join(schedule.arms)}; {schedule.arms[0]} is the base",
         f"at most {several(section.blocks, 'block')} of {several(len(schedule.block(1)), 'cycle')}; a cycle takes "
@@ -324,7 +325,8 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
         f"at most {several(facts['trials'], 'trial')}: {seconds(facts['seconds'])} of load, "
         f"{facts['bytes_text']} written by fills",
         f"the campaign ends when all key rows are better, worse or equivalent (within {margins(schedule.rules, named)})"
-        f"; chance of any false better or worse: {percent(section.alpha, 'g')}; first look after {FIRST_LOOK} blocks",
+        f"; chance of any false better or worse: {percent(section.alpha, 'g')}; first verdict after at "
+        f"least {earliest} blocks",
     ]
     order = [(str(n), " ".join(planned.arm for planned in schedule.block(n))) for n in range(1, section.blocks + 1)]
     commands = []

@@ -6,7 +6,7 @@ from typing import Iterator, Optional, Sequence
 
 from cbt_plugins.campaigns.evaluation import RowState, expected, key_rows
 from cbt_plugins.campaigns.schedule import Schedule
-from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, detectable
+from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, detectable, first_verdict
 from cbt_plugins.compare.statistics.verdicts import Scatter
 from cbt_plugins.formatting import percent, several
 from cbt_plugins.formatting import seconds as about
@@ -28,13 +28,14 @@ def detectable_lines(
     """Yield the blocks of a campaign, and the change that it finds; `each`: seconds of a block."""
     blocks = schedule.section.blocks
     length = f" of about {about(each)}" if each else ""
-    yield f"at most {several(blocks, 'block')}{length}; the first decision comes after {FIRST_LOOK} blocks"
     expectations = expected(history, schedule)
+    rows = len(expectations) or len(key_rows(rehearsal, schedule)) or _ROWS
+    first = first_verdict(rows, schedule.design)
+    yield f"at most {several(blocks, 'block')}{length}; the first verdict comes after {first} blocks at the earliest"
     for (phase, op, metric), (scatter, _) in expectations.items():
         text = found_text(metric, scatter, len(expectations), schedule)
         yield f"{phase} {op} {METRICS[metric].title}: {text} (scatter of the history: {percent(scatter.value)})"
     if not expectations:
-        rows = len(key_rows(rehearsal, schedule)) or _ROWS
         for share in _SCATTERS:
             text = found_text(_METRIC, Scatter(share, _SURE), rows, schedule)
             yield f"if blocks scatter by {percent(share)}: {text}"

@@ -264,8 +264,11 @@ class PullRequestRun:
         if patterns:
             raise CampaignError(f"{self.request.file}: no row matches the key {', '.join(patterns)}: mend `keys:`")
 
+    def _rehearsal(self) -> Schedule:
+        return self.request.schedule(self.folder / "rehearsal", FIRST_LOOK)  # its blocks are never made
+
     def _rehearsed(self, arm: str) -> Trial:
-        schedule = self.request.schedule(self.folder / "rehearsal")
+        schedule = self._rehearsal()
         schedule.begin()
         self._tell(f"rehearsal of {arm}: deploying and measuring it once, only to learn the time of a cycle")
         for _ in range(ATTEMPTS):
@@ -300,7 +303,7 @@ class PullRequestRun:
 
     def _undo_killed(self) -> List[str]:
         """Undo what cycles that were killed have left on the cluster; return the trials of which that failed."""
-        rehearsal, planned = self.request.schedule(self.folder / "rehearsal"), self._journal.last("plan")
+        rehearsal, planned = self._rehearsal(), self._journal.last("plan")
         trials = [(rehearsal.cycle(side.arm), rehearsal.folder / side.arm) for side in self.request.sides]
         schedule = self.request.schedule(self.folder)
         for number in range(1, planned["blocks"] + 1 if planned else 1):

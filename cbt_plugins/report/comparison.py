@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
+from functools import cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -17,6 +18,7 @@ from cbt_plugins.report.chart_data import curve, factor, means, milliseconds, sh
 from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
+from cbt_plugins.results.record_index import state_of
 from cbt_plugins.results.run_record import STATE, Measurement, RunRecord
 from cbt_plugins.results.summary_file import summary_of
 
@@ -231,11 +233,23 @@ def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
             yield {"case": case, "phase": phase, "op": op, "curves": curves}
 
 
-def _histograms(run: RunRecord) -> Dict[Key, Histogram]:
+def _histograms(run: RunRecord) -> Mapping[Key, Histogram]:
+    """Return the histograms of a run; the page of a campaign, made after each block, reads a sealed one once."""
     if run.kind != "cbt-plugins":
         return {}
+    source = Path(run.source)
+    state = state_of(source)
+    return _histograms_in_state(source, state) if state else _histograms_of(source)
+
+
+@cache
+def _histograms_in_state(run: Path, state: str) -> Mapping[Key, Histogram]:
+    return _histograms_of(run)
+
+
+def _histograms_of(run: Path) -> Mapping[Key, Histogram]:
     return {
         (phase["name"], op): Histogram.from_json(line["histogram_ns"])
-        for phase in summary_of(Path(run.source))["phases"]
+        for phase in summary_of(run)["phases"]
         for op, line in phase["ops"].items()
     }

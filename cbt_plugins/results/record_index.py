@@ -12,7 +12,7 @@ import hashlib
 import json
 import os
 import re
-from functools import lru_cache
+from functools import cache
 from pathlib import Path
 from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
 
@@ -45,15 +45,15 @@ _ABOUT = ("name", "kind", "usable", "label", "started", "run_id")
 
 
 def unchanged_records(archive: Path) -> Tuple[RunRecord, ...]:
-    """Return the records of an archive; this process reads them again only where a file that they are from has changed.
+    """Return the records of an archive; this process reads them again only where the state of a run has changed.
 
     Raises Unreadable where there is nothing to read.
     """
-    states = tuple(map(_state_of, _runs_of(archive)))
+    states = tuple(map(state_of, _runs_of(archive)))
     return _records_in_state(archive, states) if states and all(states) else tuple(records_of(archive))
 
 
-@lru_cache(maxsize=1024)
+@cache
 def _records_in_state(archive: Path, states: Tuple[str, ...]) -> Tuple[RunRecord, ...]:
     return tuple(records_of(archive))
 
@@ -80,7 +80,7 @@ class RecordIndex:
         A run that cannot be read is a record without numbers, as by `records_of`. Raises Unreadable, OSError.
         """
         runs = [run for archive in archives for run in _runs_of(archive)]
-        states = {run: _state_of(run) for run in runs}
+        states = {run: state_of(run) for run in runs}
         run_of_path = {os.path.abspath(run): run for run, state in states.items() if state}
         records: Dict[Path, List[RunRecord]] = {}
         shapes = _Shapes(self._tables, takes)
@@ -189,7 +189,7 @@ def _runs_of(archive: Path) -> List[Path]:
         return [archive]
 
 
-def _state_of(run: Path) -> str:
+def state_of(run: Path) -> str:
     """Return a digest that changes with the files of a run's record; "" for a run that has no place in an index."""
     facts = []
     for name in _EVIDENCE:

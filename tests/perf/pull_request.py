@@ -14,7 +14,9 @@ numbers are real. A change of the head is added to the throughput of each block;
 a kind is the one that `cbt-tools pr` says it finds with power 0.9, by the scatter of the blocks. `planted` delays a
 share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle with a
 load of LOAD. `deployed` draws from such blocks without their mean, so with all that differs from deployment to
-deployment, and adds a change; one line has them with their own mean.
+deployment, and adds a change; one line has them with their own mean. Sides are exchanged and blocks drawn one by one:
+drifts and the order of blocks are lost. A verdict that ended because it was decided has blocks that scattered little by
+chance: such a run is left out.
 """
 
 from __future__ import annotations
@@ -37,7 +39,7 @@ from inputs.chance import share, show
 from inputs.labs import TOOLS
 from trust import CONFIG, MOST, ROWS, TRIAL, block_value, ended, labs, trials
 
-from cbt_plugins.compare.statistics.sequential import Design, decide, detectable
+from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, Design, decide, detectable
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
 from cbt_plugins.config.campaign import MOST_BLOCKS
 from cbt_plugins.config.pull_request import PullRequestSection, campaign_of
@@ -107,8 +109,12 @@ def deployed(_: Path, file: str, number: str = "1000") -> None:
     runs, count = json.loads(Path(file).read_text()), int(number)
     for run in runs:
         blocks = run["blocks"]
+        if run["decided"] or len(blocks) < FIRST_LOOK:
+            print(f"{len(blocks)} blocks, {'ended by a decision' if run['decided'] else 'too few'}: left out")
+            continue
         means = {row: statistics.mean(block[row] for block in blocks) for row in ROWS}
-        centred = [{row: block[row] - means[row] for row in ROWS} for block in blocks]
+        wider = math.sqrt(len(blocks) / (len(blocks) - 1))  # as wide as blocks around an unknown mean scatter
+        centred = [{row: wider * (block[row] - means[row]) for row in ROWS} for block in blocks]
         most = min(MOST_BLOCKS, int(WITHIN / run["block_seconds"]))
         spreads = {row: statistics.stdev(block[row] for block in blocks) for row in ROWS}
         texts = (f"{METRICS[row].title} {means[row]:+.1%}, scatter {spreads[row]:.1%}" for row in ROWS)
@@ -182,11 +188,13 @@ def planted(
         words = [*TOOLS, "pr", name, name, "--config", str(file), "--within", within, "-a", str(scratch / "pr")]
         done = subprocess.run([*words, "--format", "md"], cwd=scratch, check=False)
         print(f"exit status {done.returncode}")
-        campaign = json.loads((scratch / "pr" / "pr.json").read_text())["campaign"]
-    if file_of_blocks and campaign:
+        answer = scratch / "pr" / "pr.json"
+        campaign = json.loads(answer.read_text())["campaign"] if answer.exists() else None
+    if file_of_blocks and campaign and campaign["rows"]:
         ratios = {row["metric"]: row["log_ratios"] for row in campaign["rows"] if row["op"] == "total"}
         made = [dict(zip(ROWS, values)) for values in zip(*(ratios[row] for row in ROWS)) if None not in values]
         run = {"share": delayed, "load": load, "block_seconds": campaign["block_seconds"], "blocks": made}
+        run["decided"] = campaign["ended"] and campaign["blocks"] < campaign["budget"]
         earlier = json.loads(Path(file_of_blocks).read_text()) if Path(file_of_blocks).exists() else []
         Path(file_of_blocks).write_text(json.dumps([*earlier, run]))
 

@@ -17,6 +17,8 @@ from cbt_plugins.compare.statistics.sequential import (
     Design,
     critical,
     decide,
+    first_look,
+    first_verdict,
     outlook,
     spent,
 )
@@ -65,6 +67,20 @@ def test_a_long_plan_ends_early_for_a_large_change() -> None:
     looks = np.flatnonzero(np.isfinite(values))
     assert spent(0.01, looks[0] / 160, OBRIEN_FLEMING) < 1e-6
     assert looks[0] < 40 and len(looks) > 120 and 6 < values[looks[0]] < 7
+
+
+def test_the_first_verdict_is_that_of_the_first_look() -> None:
+    """One key row may be within the margin before one of two may be worse."""
+    long = Design(160, 0.02, 0.05, OBRIEN_FLEMING)
+    assert first_verdict(2, Design()) == 4 and first_verdict(2, long) == 24 == first_look(0.04, long)
+    assert first_look(0.01, long) == 38
+
+
+def test_rows_that_scatter_without_bounds_have_wide_intervals() -> None:
+    """An arm that nearly hangs in half of the blocks, at a look that may spend little."""
+    design = Design(17, 0.01, 0.05, OBRIEN_FLEMING)
+    made = decide({0: [0.0, -11.5, 0.0, -11.5]}, {0: UP}, design)[0]
+    assert made.verdict is None and made.high is not None and made.high > 1e300
 
 
 @pytest.mark.parametrize("spending", SPENDING)

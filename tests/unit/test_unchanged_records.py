@@ -10,10 +10,22 @@ import archive_builder
 import pytest
 
 from cbt_plugins.checksums import END, end_run
+from cbt_plugins.report import comparison
 from cbt_plugins.results import record_index
 from cbt_plugins.results.archive import find_runs
 from cbt_plugins.results.run_record import RunRecord
-from cbt_plugins.results.summary_file import FILE, summarize, write_summary
+from cbt_plugins.results.summary_file import FILE, summarize, summary_of, write_summary
+
+
+def sealed(folder: Path) -> Path:
+    """Return an archive whose run has ended, with the sums of its files."""
+    archive = archive_builder.archive(folder, archive_builder.Load(seconds=12))
+    run = find_runs(archive)[0]
+    facts = json.loads((run / END).read_text())
+    (run / END).unlink()
+    end_run(run, facts)
+    write_summary(summarize(run), run / FILE)
+    return archive
 
 
 @pytest.fixture
@@ -31,16 +43,11 @@ def read_archives(monkeypatch: pytest.MonkeyPatch) -> List[Path]:
 
 
 def test_a_sealed_archive_is_read_again_only_after_a_change(tmp_path: Path, read_archives: List[Path]) -> None:
-    archive = archive_builder.archive(tmp_path / "archive", archive_builder.Load(seconds=12))
-    run = find_runs(archive)[0]
-    facts = json.loads((run / END).read_text())
-    (run / END).unlink()
-    end_run(run, facts)
-    write_summary(summarize(run), run / FILE)
+    archive = sealed(tmp_path / "archive")
     before = record_index.unchanged_records(archive)
     assert before[0].usable
     assert record_index.unchanged_records(archive) == before and read_archives == [archive]
-    (run / "plan.json").write_text("{}")
+    (find_runs(archive)[0] / "plan.json").write_text("{}")
     assert not record_index.unchanged_records(archive)[0].usable and len(read_archives) == 2
 
 
@@ -49,3 +56,12 @@ def test_an_archive_that_is_not_sealed_is_read_each_time(tmp_path: Path, read_ar
     record_index.unchanged_records(archive)
     record_index.unchanged_records(archive)
     assert len(read_archives) == 2
+
+
+def test_the_page_of_a_campaign_reads_a_sealed_run_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    archive = sealed(tmp_path / "archive")
+    records = record_index.unchanged_records(archive)
+    read: List[Path] = []
+    monkeypatch.setattr(comparison, "summary_of", lambda run: read.append(run) or summary_of(run))
+    pages = [list(comparison.percentiles("", [("a", records), ("b", records)])) for _ in range(2)]
+    assert pages[0] and pages[0] == pages[1] and len(read) == 1

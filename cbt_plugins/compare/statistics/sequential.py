@@ -36,6 +36,8 @@ _CAMPAIGNS, _RESOLVED = 200_000, 20
 _LEAST = 1e-7
 #: a smaller standard error is rounding
 _DIGITS = 1e-12
+#: more than any log ratio: an early look at rows that scatter without bounds
+_LARGE = 700.0
 
 
 @dataclass(frozen=True)
@@ -97,6 +99,17 @@ def critical(alpha: float, most: int, spending: str = POCOCK) -> Tuple[float, ..
         used += int(crossed.sum())
         alive &= ~crossed
     return tuple(values)
+
+
+def first_look(alpha: float, design: Design) -> int:
+    """Return the blocks before which no interval of this alpha is known."""
+    values = critical(alpha, design.most, design.spending)
+    return next((n for n, value in enumerate(values) if not math.isinf(value)), design.most)
+
+
+def first_verdict(rows: int, design: Design) -> int:
+    """Return the blocks after which one of so many rows can have a verdict at the earliest."""
+    return min(first_look(alpha, design) for alpha in (2 * design.alpha, design.alpha / rows))
 
 
 @lru_cache(maxsize=1)
@@ -207,7 +220,7 @@ def _within(ends: Tuple[float, float], margin: float) -> bool:
 
 def _decision(values: List[float], alpha: float, design: Design) -> Decision:
     ends = _common([look for n in range(FIRST_LOOK, len(values) + 1) if (look := interval(values[:n], alpha, design))])
-    low, high = map(math.expm1, ends) if ends else (None, None)
+    low, high = (math.expm1(min(end, _LARGE)) for end in ends) if ends else (None, None)
     return Decision(
         len(values),
         math.expm1(float(np.mean(values))) if values else None,
