@@ -376,7 +376,7 @@ class Ceph:
         """Have all garbage collected, also what is not due; return when that has ended. Raises CephError."""
         self._text(f"{self._admin} gc process --include-all 2>&1", timeout)
 
-    def user_keys(self, uid: str) -> S3Keys:
+    def rgw_user_keys(self, uid: str) -> S3Keys:
         """Return the S3 keys of an RGW user. Raises CephError when there is no such user or it has no keys."""
         try:
             keys = self.admin_json(f"user info --uid={shlex.quote(uid)}")["keys"]

@@ -1,4 +1,4 @@
-"""S3 keys of a user, and the only way in which a load program gets them: its environment."""
+"""A pair of S3 keys as a value, and the only way in which a load program gets them: its environment."""
 
 from __future__ import annotations
 

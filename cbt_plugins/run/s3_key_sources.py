@@ -20,7 +20,7 @@ _LARGEST_SECRET = 64 << 10
 def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
     """Return the keys from where the plan says. Raises CephError."""
     if s3.user:
-        return ceph.user_keys(s3.user)
+        return ceph.rgw_user_keys(s3.user)
     if s3.profile:
         try:
             return S3Keys(*aws_profile.keys_of(s3.profile))
@@ -33,7 +33,7 @@ def s3_keys(s3: S3, ceph: Ceph) -> S3Keys:
 
 def keys_of_users(plan: Plan, ceph: Ceph) -> Tuple[S3Keys, ...]:
     """Return the keys of the other owners of buckets. Raises CephError."""
-    return tuple(ceph.user_keys(user) for user in plan.users)
+    return tuple(ceph.rgw_user_keys(user) for user in plan.users)
 
 
 def owners_of(plan: Plan, keys: S3Keys, others: Sequence[S3Keys]) -> Dict[str, S3Keys]:

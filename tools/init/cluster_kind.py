@@ -79,7 +79,7 @@ class Site:
         if user is None:
             return None
         try:
-            ceph.user_keys(user)
+            ceph.rgw_user_keys(user)
         except CephError as error:
             raise CommandError(f"--user: {error}", FAILED) from None
         return [user_entry(user)]

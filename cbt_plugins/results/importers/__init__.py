@@ -1,1 +1,1 @@
-"""Results of other programs as run records: one file for each format."""
+"""Results of other programs as run records: one file and one line in `setup.cfg` for each format."""

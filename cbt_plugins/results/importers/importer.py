@@ -1,6 +1,6 @@
 """The base classes of importers: what reads the results of one program.
 
-An importer is one class in one file, listed in the entry point group `cbt_plugins.importers`. It says which files are
+An importer is one class in one file, listed in `setup.cfg` under `cbt_plugins.importers`. It says which files are
 its program's (`claims`) and makes run records of those of one run (`read`). A program whose clients write a file each
 derives from ClientImporter and parses one file; how clients become a run is the same for all of them.
 """
