@@ -55,6 +55,24 @@ esac""")
     assert "the root folder has no python3: cycles cannot run in its nodes" in said
 
 
+def test_programs_in_a_new_root_have_a_tmpdir_that_exists(
+    programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A folder of the machine that TMPDIR names is not in the root: update-ca-certificates failed there."""
+    monkeypatch.setenv("TMPDIR", str(tmp_path))
+    stand_in(programs / "debootstrap", 'mkdir -p "$4/usr/sbin" "$4/usr/local/share/ca-certificates"')
+    stand_in(programs / "apt-get", "echo Debian bookworm http://mirror.example")
+    stand_in(programs / "unshare", 'shift 3; exec "$@"')
+    stand_in(programs / "chroot", f'echo "$2 $TMPDIR" >> {tmp_path}/seen')
+    for name in ("apt-config", "mount"):
+        stand_in(programs / name, "true")
+    monkeypatch.setattr(installed_releases, "output_in_root", lambda *_: "")
+    with pytest.raises(LabError):  # no Ceph is in it
+        RootBuilder(print, tmp_path / "roots").make("pacific")
+    seen = (tmp_path / "seen").read_text().splitlines()
+    assert seen == ["update-ca-certificates /tmp", "apt-get /tmp", "apt-get /tmp"]
+
+
 def test_an_image_without_ceph_is_no_root(programs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     stand_in(programs / "podman", f"[ $1 != export ] || tar -C {programs} -c .")
     monkeypatch.setattr(installed_releases, "output_in_root", lambda *_: "")
