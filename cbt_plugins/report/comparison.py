@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections import Counter
-from functools import cache
 from pathlib import Path
 from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
@@ -18,7 +17,7 @@ from cbt_plugins.report.chart_data import curve, factor, means, milliseconds, sh
 from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
-from cbt_plugins.results.record_index import state_of
+from cbt_plugins.results.record_index import read_once
 from cbt_plugins.results.run_record import STATE, Measurement, RunRecord
 from cbt_plugins.results.summary_file import summary_of
 
@@ -234,20 +233,12 @@ def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
 
 
 def _histograms(run: RunRecord) -> Mapping[Key, Histogram]:
-    """Return the histograms of a run; the page of a campaign, made after each block, reads a sealed one once."""
-    if run.kind != "cbt-plugins":
-        return {}
-    source = Path(run.source)
-    state = state_of(source)
-    return _histograms_in_state(source, state) if state else _histograms_of(source)
+    return _histograms_of(Path(run.source)) if run.kind == "cbt-plugins" else {}
 
 
-@cache
-def _histograms_in_state(run: Path, state: str) -> Mapping[Key, Histogram]:
-    return _histograms_of(run)
-
-
+@read_once
 def _histograms_of(run: Path) -> Mapping[Key, Histogram]:
+    """Return the histograms of a run: the page of a campaign is made after each block."""
     return {
         (phase["name"], op): Histogram.from_json(line["histogram_ns"])
         for phase in summary_of(run)["phases"]

@@ -12,9 +12,9 @@ import hashlib
 import json
 import os
 import re
-from functools import cache
+from functools import cache, wraps
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Mapping, Sequence, Tuple, TypeVar
 
 from cbt_plugins import __version__
 from cbt_plugins.archive_files import PRIVATE, open_regular
@@ -36,6 +36,7 @@ _EVIDENCE = (END, SUMS, SUMMARY, "manifest.json", "plan.json", "benchmark_config
 #: runs that are read by this process alone; starting another one takes as long
 _FEW = 40
 
+_Read = TypeVar("_Read")
 Key = Tuple[str, str, str]
 #: phase, operation and metric -> whether it is wanted
 Takes = Callable[[Key], bool]
@@ -44,17 +45,24 @@ _Plain = Dict[str, Any]
 _ABOUT = ("name", "kind", "usable", "label", "started", "run_id")
 
 
-def unchanged_records(archive: Path) -> Tuple[RunRecord, ...]:
-    """Return the records of an archive; this process reads them again only where the state of a run has changed.
+def read_once(read: Callable[[Path], _Read]) -> Callable[[Path], _Read]:
+    """Return a reader of archives or runs that reads one again only where the state of a run in it has changed.
 
-    Raises Unreadable where there is nothing to read.
+    A run that is not sealed has no state: it is read each time. Raises what `read` raises, and Unreadable.
     """
-    states = tuple(map(state_of, _runs_of(archive)))
-    return _records_in_state(archive, states) if states and all(states) else tuple(records_of(archive))
+    in_state = cache(lambda path, _states: read(path))
+
+    @wraps(read)
+    def reader(path: Path) -> _Read:
+        states = tuple(map(_state_of, _runs_of(path)))
+        return in_state(path, states) if states and all(states) else read(path)
+
+    return reader
 
 
-@cache
-def _records_in_state(archive: Path, states: Tuple[str, ...]) -> Tuple[RunRecord, ...]:
+@read_once
+def unchanged_records(archive: Path) -> Tuple[RunRecord, ...]:
+    """Return the records of an archive. Raises Unreadable where there is nothing to read."""
     return tuple(records_of(archive))
 
 
@@ -80,7 +88,7 @@ class RecordIndex:
         A run that cannot be read is a record without numbers, as by `records_of`. Raises Unreadable, OSError.
         """
         runs = [run for archive in archives for run in _runs_of(archive)]
-        states = {run: state_of(run) for run in runs}
+        states = {run: _state_of(run) for run in runs}
         run_of_path = {os.path.abspath(run): run for run, state in states.items() if state}
         records: Dict[Path, List[RunRecord]] = {}
         shapes = _Shapes(self._tables, takes)
@@ -189,7 +197,7 @@ def _runs_of(archive: Path) -> List[Path]:
         return [archive]
 
 
-def state_of(run: Path) -> str:
+def _state_of(run: Path) -> str:
     """Return a digest that changes with the files of a run's record; "" for a run that has no place in an index."""
     facts = []
     for name in _EVIDENCE:
