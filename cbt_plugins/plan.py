@@ -52,7 +52,7 @@ OSD_FLAGS = (
 )
 #: flags as `osd dump` shows them, under which the cluster would not see a fault, or would not take OSDs back
 BLINDING_FLAGS = ("nodown", "noup", "noin", "pauserd", "pausewr")
-#: what may forbid a fault, in the order of the messages: `faults.safety_rules` has them
+#: what may forbid a fault, in the order of the messages: `faults.safety_rules_data` has them
 SAFETY_RULES = (
     *("clean", "flags", "inactive", "domain", "data", "ok-to-stop", "safe-to-destroy", "quorum"),
     *("mgr", "mds", "head", "client", "rgw", "min-in", "capacity"),

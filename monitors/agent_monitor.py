@@ -41,7 +41,7 @@ class AgentMonitor(Monitor):
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         self._profile: Any = values_of(self.Section, self.NAME, config)
         super().__init__(config, cluster, common)
-        self._remote = Remote.from_host(cluster, common)
+        self._remote = Remote.of_cluster(cluster, common)
         self.connections_process: Optional[subprocess.Popen[bytes]] = None
 
     def argument(self) -> str:

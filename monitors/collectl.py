@@ -28,7 +28,7 @@ class Collectl(Monitor):
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__(config, cluster, common)
-        self._remote = Remote.from_host(cluster, common)
+        self._remote = Remote.of_cluster(cluster, common)
 
     def start(self, directory: str) -> None:
         folder = f"{directory}/collectl"

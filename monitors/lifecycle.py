@@ -70,7 +70,7 @@ def watch(
     if not monitors:
         yield
         return
-    remote = Remote.from_host(cluster, common)
+    remote = Remote.of_cluster(cluster, common)
     nodes = _nodes_of_monitors(monitors, cluster)
     answering = _answering(remote, nodes)
     for monitor in monitors:
@@ -99,8 +99,8 @@ def watch(
     _raise_failure(monitors)
 
 
-def those(monitors: Iterable[Any], acting: Optional[bool]) -> List[Any]:
-    """Return those only that act on the cluster (True), those only that watch it (False), or all (None)."""
+def select_by_acting(monitors: Iterable[Any], acting: Optional[bool]) -> List[Any]:
+    """Return the monitors that act on the cluster (True), the monitors that only watch it (False), or all (None)."""
     return [monitor for monitor in monitors if acting in (None, _acts(monitor))]
 
 
@@ -118,7 +118,7 @@ def bring_left(
     cluster: Mapping[str, Any], common: Mapping[str, Any], nodes: Sequence[str], run_dir: str, local_dir: Path
 ) -> None:
     """End the monitors that a killed run has left on the nodes, and bring their files into the archive."""
-    remote = Remote.from_host(cluster, common)
+    remote = Remote.of_cluster(cluster, common)
     stop_left(remote, nodes, run_dir)
     look = f"{find_own(run_dir)}cd {shlex.quote(run_dir)} && ls -d monitors-* 2>/dev/null || true"
     left: Dict[str, List[str]] = {}
@@ -143,7 +143,7 @@ def bring_noted(
 
     `keep` gets the paths of each folder before it is removed on its nodes; where `keep` fails, it stays noted.
     """
-    remote = Remote.from_host(cluster, common)
+    remote = Remote.of_cluster(cluster, common)
     paths: List[Path] = []
     notes, cluster_nodes = sorted(local_dir.glob(f"*/{LEFT}")), set(nodes_of(cluster))
     if notes:

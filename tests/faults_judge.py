@@ -10,7 +10,7 @@ from typing import Any, Callable, Dict, List
 from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import Facts, osd_names
 from cbt_plugins.faults.safety_case import Surroundings
-from cbt_plugins.faults.safety_rules import Assessment, assess
+from cbt_plugins.faults.safety_rules_data import Assessment, assess
 
 DATA = Path(__file__).parent / "data" / "ceph"
 #: asked for since the replies were recorded; one manager, on the head

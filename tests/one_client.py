@@ -57,7 +57,7 @@ Starter = Callable[..., LoadSession]
 @contextmanager
 def starting(folder: Path) -> Iterator[Starter]:
     """Give the function that starts a session of jobs on this machine; its scratch folder is FOLDER/load/node."""
-    agents = Agents(Remote.from_host({}, {}), [NODE], str(folder / "load"))
+    agents = Agents(Remote.of_cluster({}, {}), [NODE], str(folder / "load"))
 
     def make(*jobs: LoadJob, duration: float = 1.0, **env: str) -> LoadSession:
         orders = LoadOrders(
@@ -75,7 +75,7 @@ def starting(folder: Path) -> Iterator[Starter]:
     yield make
     agents.close()
     if (folder / "load" / "node").exists():
-        collect(Remote.from_host({}, {}), [NODE], str(folder / "load" / "node"), folder / "swept")
+        collect(Remote.of_cluster({}, {}), [NODE], str(folder / "load" / "node"), folder / "swept")
 
 
 def run_to_end(session: LoadSession) -> None:

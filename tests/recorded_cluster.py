@@ -66,7 +66,7 @@ def connected(monkeypatch: pytest.MonkeyPatch, release: str) -> Recorded:
         recorded.sections.append(dict(cluster))
         return recorded
 
-    monkeypatch.setattr(Remote, "from_host", connect)
+    monkeypatch.setattr(Remote, "of_cluster", connect)
 
     def probe(remote: Any, nodes: Sequence[str], s3: Any, authority: bytes, owned: Mapping[str, Any]) -> List[str]:
         recorded.probed = list(nodes)

@@ -89,7 +89,7 @@ def _run(
     cluster: Mapping[str, Any],
     common: Mapping[str, Any],
 ) -> int:
-    remote = Remote.from_host(cluster, common)
+    remote = Remote.of_cluster(cluster, common)
     with contextlib.closing(Journal(args.archive / "events.jsonl")) as note:
         access = ClusterAccess(remote, Ceph(remote, cluster), cluster, common, f"inject-{secrets.token_hex(4)}")
         injector = Injector(args.archive, access, note.write, settings)

@@ -6,12 +6,13 @@ import argparse
 import hashlib
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Sequence, Set, Tuple
 
 import yaml
 
 from cbt_plugins.cluster.kubernetes import Kubernetes, Pod
 from cbt_plugins.config.errors import ConfigError
+from cbt_plugins.config.fault import kind_class
 from cbt_plugins.config.fault_spans import fault_spans
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.yaml_source import read
@@ -24,8 +25,6 @@ _IMAGE = "docker.io/library/python:3.11-slim"
 _ACCOUNT, _LABEL = "cbt-plugins", "cbt-plugins-client"
 _OSD_LABELS, _HOST = {"app": "rook-ceph-osd"}, "kubernetes.io/hostname"
 _SECRET = "secret:"
-#: kinds of faults that change deployments, pods and nodes
-_BY_DEPLOYMENT, _BY_POD, _BY_NODE = ("stop",), ("delete_pod",), ("node_drain",)
 #: where rights for objects without a namespace are
 _CLUSTER = ""
 Object = Dict[str, Any]
@@ -185,7 +184,7 @@ class _Rights:
         self._of_commands()
         self._of_secrets()
         kinds = {span.fault.kind for run in self.config.runs for span in fault_spans(run.plan)}
-        self._of_faults(kinds)
+        self._of_faults({kind_class(kind).changes_in_kubernetes for kind in kinds})
         yield {"apiVersion": "v1", "kind": "ServiceAccount", "metadata": {"name": _ACCOUNT, "namespace": namespace}}
         for where in self.rules:
             yield from self._role(where, namespace)
@@ -236,19 +235,20 @@ class _Rights:
         for where, names in by_namespace.items():
             self._allow(where, "", "secrets", ["get"], sorted(names))
 
-    def _of_faults(self, kinds: set[str]) -> None:
+    def _of_faults(self, changed: Set[str]) -> None:
+        """Allow what faults do that change these objects, as Kind.changes_in_kubernetes names them."""
         namespace, operators = self.kubernetes.namespace, self.kubernetes.operator_namespace
-        if kinds.intersection(_BY_DEPLOYMENT):
+        if "deployment" in changed:
             for where in dict.fromkeys((namespace, operators)):
                 self._allow(where, "", "pods", ["list"])
                 self._allow(where, "apps", "deployments", ["get", "patch", *(["list"] if where == namespace else [])])
                 self._allow(where, "apps", "deployments/scale", ["patch"])
-        if kinds.intersection((*_BY_POD, *_BY_NODE)):
+        if changed.intersection(("pod", "node")):
             self._allow(namespace, "", "pods", ["list"])
             self._allow(namespace, "apps", "deployments", ["get", "list"])
-        if kinds.intersection(_BY_POD):
+        if "pod" in changed:
             self._allow(namespace, "", "pods", ["delete"])
-        if kinds.intersection(_BY_NODE):
+        if "node" in changed:
             self._allow(namespace, "", "pods/eviction", ["create"])
             self._allow(_CLUSTER, "", "nodes", ["get", "patch"])
             self._allow(_CLUSTER, "", "pods", ["list"])  # kubectl drain asks for the pods of all namespaces

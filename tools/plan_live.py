@@ -63,7 +63,7 @@ def look(config: Config, source: YamlSource) -> LiveAnswers:
     distinct: Dict[str, Tuple[int, Plan]] = {}
     for number, run in enumerate(config.runs, 1):
         distinct.setdefault(repr((run.plan.settings, fault_spans(run.plan))), (number, run.plan))
-    ceph = Ceph(Remote.from_host(config.cluster, config.common), config.cluster)
+    ceph = Ceph(Remote.of_cluster(config.cluster, config.common), config.cluster)
     errors = _errors_of_nodes(ceph, config)
     if not any(text.startswith(f"{ceph.head}: ") for text in errors):
         errors += _errors_of_cluster(ceph, config)

@@ -45,7 +45,7 @@ def run(args: argparse.Namespace) -> int:
     except (OSError, KeyError, TypeError, yaml.YAMLError) as error:
         why = error.strerror if isinstance(error, OSError) else error
         raise CommandError(f"{args.file}: cannot read a `cluster:` section: {why}") from error
-    shell = shell_of(Ceph(Remote.from_host(cluster, common), cluster), str(cluster.get("rados_cmd") or "rados"))
+    shell = shell_of(Ceph(Remote.of_cluster(cluster, common), cluster), str(cluster.get("rados_cmd") or "rados"))
     try:
         if args.action == "record":
             sample = ObjectSample.take(shell, args.seed, args.objects)

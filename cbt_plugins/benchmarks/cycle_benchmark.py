@@ -13,12 +13,12 @@ if TYPE_CHECKING:
 
 
 class CycleBenchmark:
-    """A benchmark as the host sees it; `Section` is its YAML, whose `to_plan` makes the phases."""
+    """A benchmark as CBT and the run loop see it; `Section` is its YAML, whose `to_plan` makes the phases."""
 
     Section: ClassVar[Type[BenchmarkSection]]
 
-    def __init__(self, host: CbtRun) -> None:
-        self._host = host
+    def __init__(self, cbt_run: CbtRun) -> None:
+        self._cbt_run = cbt_run
 
     def run(self) -> None:
         """Run the cycle, or what is left of it. Raises RunFailed."""
@@ -31,5 +31,5 @@ class CycleBenchmark:
     def _runner(self) -> PlanRunner:
         from cbt_plugins.run.plan_runner import PlanRunner  # only a run needs it, not the check of a file
 
-        host = self._host
-        return PlanRunner(host, plan_of(host.benchmark, host.config, host.cluster, host.endpoints))
+        cbt_run = self._cbt_run
+        return PlanRunner(cbt_run, plan_of(cbt_run.benchmark, cbt_run.config, cbt_run.cluster, cbt_run.endpoints))

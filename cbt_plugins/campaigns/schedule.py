@@ -32,6 +32,7 @@ from cbt_plugins.compare.statistics.sequential import Design
 from cbt_plugins.compare.table import Rules
 from cbt_plugins.config import plugins
 from cbt_plugins.config.campaign import KEY, CampaignSection, file_of, yaml_text
+from cbt_plugins.config.cluster import CEPHADM, conf_file, installed_program
 from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.yaml_source import YamlSource, mask_secrets
@@ -264,11 +265,10 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
 
 def ceph_command(cluster: Mapping[str, object]) -> str:
     """Return the ceph command of a file's cluster."""
-    conf = cluster.get("conf_file")
-    option = f" -c {shlex.quote(str(conf))}" if conf else ""
-    if cluster.get("ceph") == "cephadm":
-        return f"cephadm shell{option} -- ceph"
-    return f"{cluster.get('ceph_cmd') or 'ceph'}{option}"
+    if cluster.get("ceph") != CEPHADM:
+        return installed_program(cluster, "ceph")
+    option = f" -c {shlex.quote(conf_file(cluster))}" if "conf_file" in cluster else ""
+    return f"cephadm shell{option} -- ceph"
 
 
 def _refuse_other(state: Mapping[str, Any], config: Config, folder: Path) -> None:

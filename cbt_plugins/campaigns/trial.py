@@ -348,11 +348,25 @@ def _members(group: int, folder: Optional[Path]) -> Iterator[int]:
 
     The number of a group whose first process is gone may be somebody else's now.
     """
-    word = f"{FOLDER}={folder}".encode()
+    for entry, group_of_entry in living_processes():
+        if group_of_entry == group and (folder is None or trial_folder_of(entry) == str(folder)):
+            yield int(entry.name)
+
+
+def living_processes() -> Iterator[Tuple[Path, int]]:
+    """Yield the folder in /proc and the process group of each process that has not ended."""
     for entry in Path("/proc").glob("[0-9]*"):
         with contextlib.suppress(OSError, ValueError, IndexError):
             fields = (entry / "stat").read_bytes().rpartition(b")")[2].split()
-            if int(fields[2]) != group or fields[0] == b"Z":
-                continue
-            if folder is None or word in (entry / "environ").read_bytes().split(b"\0"):
-                yield int(entry.name)
+            if fields[0] != b"Z":
+                yield entry, int(fields[2])
+
+
+def trial_folder_of(entry: Path) -> str:
+    """Return the folder of the trial in the environment of a process, by its folder in /proc; "" for none."""
+    name = f"{FOLDER}=".encode()
+    with contextlib.suppress(OSError):
+        for word in (entry / "environ").read_bytes().split(b"\0"):
+            if word.startswith(name):
+                return os.fsdecode(word[len(name) :])
+    return ""

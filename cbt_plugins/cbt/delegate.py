@@ -65,7 +65,7 @@ class Delegate:
 
     def run(self) -> str:
         """Run what is not complete yet; returns EXECUTED or EXISTING for the session, which cbt.py ignores."""
-        return execute_unless_complete(self._host_run(), self.load)
+        return execute_unless_complete(self._cbt_run(), self.load)
 
     def evaluate(self, baseline: Any) -> List[Any]:
         """Return, for compare.py, how this run is judged beside the baseline, as the tree's Result objects."""
@@ -86,7 +86,7 @@ class Delegate:
     def __str__(self) -> str:
         return f"{self.config['benchmark']} {Path(self.archive_dir).name}"
 
-    def _host_run(self) -> CbtRun:
+    def _cbt_run(self) -> CbtRun:
         settings: Any = sys.modules["settings"]
         directory = Path(self.archive_dir)
         directory.mkdir(parents=True, exist_ok=True)
@@ -101,7 +101,7 @@ class Delegate:
         ) -> AbstractContextManager[None]:
             def make() -> List[Any]:
                 wanted = (monitor for monitor in monitors_of_tree() if getattr(monitor, "PROFILE", None) not in without)
-                return lifecycle.those(wanted, acting)
+                return lifecycle.select_by_acting(wanted, acting)
 
             return lifecycle.watch(make, settings.cluster, common, run_dir, local_dir)
 

@@ -161,7 +161,7 @@ class RunLoop:
         try:
             for run in runs:
                 try:
-                    ledger.set(run, execute_unless_complete(self._host_run(run), self._load[run.benchmark]))
+                    ledger.set(run, execute_unless_complete(self._cbt_run(run), self._load[run.benchmark]))
                 except BaseException as error:
                     ledger.set(run, FAILED, cause_of(error))
                     if isinstance(error, RunFailed):
@@ -178,7 +178,7 @@ class RunLoop:
             print("Error:", "\n".join(ledger.lines()), file=sys.stderr)
         return status
 
-    def _host_run(self, run: archive_layout.RequestedRun) -> CbtRun:
+    def _cbt_run(self, run: archive_layout.RequestedRun) -> CbtRun:
         config = {key: value for key, value in run.config.items() if key != "acceptable"}
         directory = archive_layout.archive_dir(self._archive, config)
         directory.mkdir(parents=True, exist_ok=True)
@@ -209,7 +209,8 @@ class RunLoop:
 
     def _build_monitors(self, without: Sequence[str], acting: Optional[bool]) -> List[Monitor]:
         profiles = {name: profile for name, profile in self.profiles.items() if name not in without}
-        return lifecycle.those(lifecycle.build(profiles, self._monitors, self._cluster, self._common), acting)
+        built = lifecycle.build(profiles, self._monitors, self._cluster, self._common)
+        return lifecycle.select_by_acting(built, acting)
 
 
 def _placeless(saved: Any) -> Any:

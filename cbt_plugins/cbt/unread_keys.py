@@ -8,12 +8,12 @@ from typing import Dict, Iterator, List, Optional, Set, Tuple
 
 from cbt_plugins.config import plugins
 from cbt_plugins.config.errors import ErrorAt, near_miss
-from cbt_plugins.config.section_to_plan import CBT_KEYS, HOST_KEYS
+from cbt_plugins.config.section_to_plan import CBT_KEYS, KEYS_SET_BY_CBT
 from cbt_plugins.config.top_level import unknown_keys
 from cbt_plugins.config.yaml_source import YamlSource
 
 #: keys that CBT's base class reads, which is not found in every tree
-_OF_BASE = CBT_KEYS | HOST_KEYS | {"osd_ra"}
+_OF_BASE = CBT_KEYS | KEYS_SET_BY_CBT | {"osd_ra"}
 
 
 def unread_keys(source: YamlSource, tree: Optional[Path]) -> List[ErrorAt]:

@@ -8,10 +8,8 @@ from pathlib import Path
 from typing import Any, Mapping
 
 from cbt_plugins.cluster.shell_programs import script_command
-from cbt_plugins.config.cluster import DEFAULT_CONF
+from cbt_plugins.config.cluster import CEPHADM, DEFAULT_CONF, conf_file, installed_program
 
-#: value of `cluster: ceph:`
-CEPHADM = "cephadm"
 _SHELL = Path(__file__).with_name("cephadm_shell.sh")
 #: the distribution's Python is the one that has Ceph's bindings
 _PYTHON = "$([ -x /usr/bin/python3 ] && echo /usr/bin/python3 || echo python3)"
@@ -31,14 +29,13 @@ class CephPrograms:
     @classmethod
     def of(cls, cluster: Mapping[str, Any]) -> CephPrograms:
         """Return the programs as the YAML's `cluster:` section says."""
-        conf = str(cluster.get("conf_file") or DEFAULT_CONF)
+        conf = conf_file(cluster)
         if cluster.get("ceph") == CEPHADM:
             prefix = script_command(_SHELL, "-" if conf == DEFAULT_CONF else conf) + " "
             ceph, admin = f"{prefix}ceph", f"{prefix}radosgw-admin"
             return cls(prefix, DEFAULT_CONF, ceph, admin, f"{prefix}python3", "ceph")
-        option = f" -c {shlex.quote(conf)}"
-        ceph = f"{cluster.get('ceph_cmd') or 'ceph'}{option}"
-        return cls("", conf, ceph, f"{cluster.get('radosgw-admin_cmd') or 'radosgw-admin'}{option}", _PYTHON, ceph)
+        ceph = installed_program(cluster, "ceph")
+        return cls("", conf, ceph, installed_program(cluster, "radosgw-admin"), _PYTHON, ceph)
 
 
 def readable(text: str) -> str:

@@ -73,7 +73,7 @@ class Remote:
         self._transports = transports
 
     @classmethod
-    def from_host(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Remote:
+    def of_cluster(cls, cluster: Mapping[str, Any], common: Mapping[str, Any]) -> Remote:
         """Reach nodes as the YAML's `cluster:` and `common:` sections say."""
         allow_files()
         return cls(TransportChoice(cluster, common))

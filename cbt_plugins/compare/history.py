@@ -14,7 +14,7 @@ from cbt_plugins.compare.configuration_differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
 from cbt_plugins.compare.sides import titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
-from cbt_plugins.compare.statistics.changes import SHORTEST, Settled
+from cbt_plugins.compare.statistics.change_point_search import SHORTEST, Settled
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.compare.table import Key, Wanted
 from cbt_plugins.formatting import plain, when
@@ -222,7 +222,7 @@ def blocks(histories: Sequence[History]) -> List[Block]:
             TableGrid(
                 LEVELS, tuple(_level(track) for track in history.tracks if track.known_values), left=4, title="levels"
             ),
-            Notes("warnings", tuple(_warnings(history))),
+            Notes("warnings", tuple(_warnings_of_history(history))),
         ]
         if not changes:
             parts.append(Words(("no level change found",)))
@@ -285,7 +285,7 @@ def _firsts(changes: Sequence[LevelChange]) -> List[LevelChange]:
     return sorted(first_changes.values(), key=lambda change: change.run.started or 0.0)
 
 
-def _warnings(history: History) -> Iterator[str]:
+def _warnings_of_history(history: History) -> Iterator[str]:
     for run in history.runs:
         if not run.usable:
             reasons = [warning.text for warning in run.warnings if warning.code in ("changed-file", UNTRUSTED)]

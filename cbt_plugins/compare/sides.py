@@ -178,7 +178,7 @@ def _numbers_of(run: RunRecord) -> RunRecord:
 
 
 def without_series(run: RunRecord) -> RunRecord:
-    """Return the run with what its series say in place of its series."""
+    """Return the run with the warnings of its series in place of the series."""
     if not any(measurement.series for measurement in run.measurements):
         return run
     return replace(_numbers_of(run), series_warnings=tuple(_warnings_of_series(run)))

@@ -22,7 +22,7 @@ from typing import Annotated, Any, Dict, List, Optional, Sequence, Tuple
 from pydantic import BeforeValidator, Field, field_validator
 
 from cbt_plugins.compare.history import History, LevelChange, Track
-from cbt_plugins.compare.statistics.changes import SHORTEST
+from cbt_plugins.compare.statistics.change_point_search import SHORTEST
 from cbt_plugins.config.errors import ConfigError, ErrorAt, did_you_mean
 from cbt_plugins.config.key_errors import Strict, validate
 from cbt_plugins.config.yaml_source import read

@@ -22,6 +22,8 @@ def _nodes(value: Any) -> Any:
 
 #: of a node where nothing else is said, and of cephadm's container in any case
 DEFAULT_CONF = "/etc/ceph/ceph.conf"
+#: value of `ceph`: the programs of Ceph are in the container that `cephadm shell` opens
+CEPHADM = "cephadm"
 Node = Annotated[str, BeforeValidator(check_node_name), WithJsonSchema({"type": "string", "pattern": r"^\S+$"})]
 _List = Annotated[List[Node], Field(min_length=1)]
 _LIST_OR_MAPPING = {
@@ -34,6 +36,16 @@ _LIST_OR_MAPPING = {
 _TRANSPORT = {"anyOf": [{"enum": plugins.built_in(plugins.TRANSPORTS)}, {"type": "string", "minLength": 1}]}
 _TRANSPORTS = {"anyOf": [*_TRANSPORT["anyOf"], {"type": "object", "additionalProperties": _TRANSPORT}]}
 NodesOrMapping = Annotated[_List, BeforeValidator(_nodes), WithJsonSchema(_LIST_OR_MAPPING)]
+
+
+def conf_file(cluster: Mapping[str, Any]) -> str:
+    """Return the path of ceph.conf on the head."""
+    return str(cluster.get("conf_file") or DEFAULT_CONF)
+
+
+def installed_program(cluster: Mapping[str, Any], name: str) -> str:
+    """Return the command line of a program of Ceph that is installed on the head, for arguments to follow."""
+    return f"{cluster.get(f'{name}_cmd') or name} -c {shlex.quote(conf_file(cluster))}"
 
 
 def node_errors(cluster: Mapping[str, Any], roles: Sequence[str] = ROLES) -> Iterator[FieldError]:

@@ -25,7 +25,7 @@ from cbt_plugins.config.errors import ConfigError, ErrorAt, Path, did_you_mean
 from cbt_plugins.config.generator_classes import generator
 from cbt_plugins.config.key_errors import FieldError, not_text, validate
 from cbt_plugins.config.pull_request import errors_of_pull_request
-from cbt_plugins.config.section_to_plan import HOST_KEYS, our_sections, section_of, understand
+from cbt_plugins.config.section_to_plan import KEYS_SET_BY_CBT, our_sections, section_of, understand
 from cbt_plugins.config.sweep import sweep
 from cbt_plugins.config.top_level import errors_of_sections, is_ours, misspelt_keys, nothing_to_run
 from cbt_plugins.config.yaml_source import YamlSource, read
@@ -321,7 +321,7 @@ _REFUSED: Dict[str, str] = {
     "workloads": "newer CBT versions take this key for their own, in every benchmark; remove it",
     "phases": "CBT makes each element of a list here a run of its own; put it under cycle: {phases: [...]}",
     "osd_ra": "nothing here sets read-ahead; set it on the nodes (by hand, or a udev rule), and remove the key",
-    **{key: "CBT sets this key itself; remove it" for key in sorted(HOST_KEYS)},
+    **{key: "CBT sets this key itself; remove it" for key in sorted(KEYS_SET_BY_CBT)},
 }
 
 

@@ -190,7 +190,7 @@ def changes(plan: Plan, cluster: Mapping[str, object]) -> Tuple[PlannedChange, .
 
 def warnings(plan: Plan, clients: Sequence[str]) -> Tuple[str, ...]:
     """Return facts that are no errors and still worth knowing before hours are spent."""
-    return tuple(dict.fromkeys(_warnings(plan, clients)))
+    return tuple(dict.fromkeys(_warnings_of_plan(plan, clients)))
 
 
 def _changes(plan: Plan, cluster: Mapping[str, object]) -> Iterator[PlannedChange]:
@@ -349,7 +349,7 @@ def unchanged(plans: Sequence[Plan]) -> str:
     return f"{', '.join(first)} or {last}"
 
 
-def _warnings(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
+def _warnings_of_plan(plan: Plan, clients: Sequence[str]) -> Iterator[str]:
     for phase in plan.phases:
         measured = phase.goal.duration if phase.goal else phase.duration
         if phase.is_measurement and measured is not None and measured < _MINUTE:
@@ -389,7 +389,7 @@ def _puts_whole(phase: Phase) -> bool:
 
 
 def _short_ladders(plan: Plan) -> Iterator[str]:
-    """Yield the percentiles that the first step of a ladder cannot have: it misses its objective then."""
+    """Yield a warning for each percentile for which the first step of a ladder makes too few requests."""
     for phase in {p.ladder.name: p for p in plan.phases if p.ladder and p.ladder.unit == "rate"}.values():
         assert phase.ladder is not None
         for key in phase.ladder.objective:
@@ -403,7 +403,7 @@ def _short_ladders(plan: Plan) -> Iterator[str]:
 
 
 def _unread(plan: Plan) -> Iterator[str]:
-    """Yield that reads may not find all objects, where they find them by listing."""
+    """Yield a warning if reads may not find all objects, where they find objects by listing."""
     listed = [phase for phase in plan.phases if phase.kind in ("fill", "hybrid") and generator(phase.engine).listed]
     fills = [phase.goal for phase in listed if phase.goal]
     existing = any(bucket.existing for bucket in plan.buckets)

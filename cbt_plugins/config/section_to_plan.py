@@ -14,7 +14,7 @@ from cbt_plugins.inventory import nodes_of
 from cbt_plugins.plan import CALIBRATE, Phase, Plan
 
 #: CBT puts these into every permutation
-HOST_KEYS = frozenset({"benchmark", "iteration"})
+KEYS_SET_BY_CBT = frozenset({"benchmark", "iteration"})
 #: keys that CBT's base class reads in any section; no plan is made of them (of `acceptable`: see acceptable.py)
 CBT_KEYS = frozenset({"acceptable", "valgrind", "log_iops", "log_bw", "log_lat"})
 #: seconds: a quarter of the phase it serves, within these
@@ -50,7 +50,7 @@ def understand(
     section = section_of(benchmark)
     if section is None:
         return None, (FieldError((), f"no benchmark {benchmark!r} is known"),)
-    own = {key: value for key, value in config.items() if key not in HOST_KEYS | CBT_KEYS}
+    own = {key: value for key, value in config.items() if key not in KEYS_SET_BY_CBT | CBT_KEYS}
     clients = list(nodes_of(cluster, "clients"))
     nodes = {"clients": clients, "osds": nodes_of(cluster, "osds"), "nodes": nodes_of(cluster)}
     context = {"endpoints": endpoints, **nodes}

@@ -189,7 +189,7 @@ def read(folder: Path, trusted: bool = False) -> ClusterAccess:
     if document.get("PDSH_SSH_ARGS_APPEND"):
         os.environ.setdefault("PDSH_SSH_ARGS_APPEND", str(document["PDSH_SSH_ARGS_APPEND"]))
     common = document.get("common", {})
-    remote = Remote.from_host(cluster, common)
+    remote = Remote.of_cluster(cluster, common)
     admin = document.get("admin") is not False
     return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, run_id, trusted, admin, document=document)
 

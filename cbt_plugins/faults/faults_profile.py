@@ -87,7 +87,7 @@ class Faults(Monitor):
         with contextlib.suppress(OSError):  # the program reports why the file cannot be read
             shutil.copyfile(self.config["file"], folder / "faults.yaml")
         # a unique ID, which marks our files on nodes and our keys in the cluster
-        remote = Remote.from_host(self.cluster, self.common)
+        remote = Remote.of_cluster(self.cluster, self.common)
         ceph, id = Ceph(remote, self.cluster), f"inject-{secrets.token_hex(4)}"
         cluster_access.write(folder, cluster_access.ClusterAccess(remote, ceph, self.cluster, self.common, id))
         line = own_tool("inject", str(self.config["file"]), "--tied")

@@ -13,7 +13,7 @@ from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DAEMON_QUESTIONS, QUESTIONS, Facts, ask
 from cbt_plugins.faults.kind import Kind, make
 from cbt_plugins.faults.safety_case import OpenFault, Roles, Surroundings, cluster_roles
-from cbt_plugins.faults.safety_rules import Assessment, Finding, assess, questions
+from cbt_plugins.faults.safety_rules_data import Assessment, Finding, assess, questions
 from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
 from cbt_plugins.faults.step import FaultError, Step
 from cbt_plugins.faults.target_choice import TargetResolver

@@ -17,7 +17,7 @@ class Filling(NamedTuple):
     moves: bool  # whether data is recovered to it
 
     @property
-    def share(self) -> Optional[float]:
+    def used_share(self) -> Optional[float]:
         """Return the used share, None if no capacity remains: JSON has no infinite numbers."""
         return None if isinf(self.used) else self.used
 

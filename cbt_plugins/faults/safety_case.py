@@ -152,7 +152,7 @@ class FaultCase:
         """Return the part of the CRUSH tree that would be fullest after recovery."""
         parts = list(fillings(self.facts, self.taken.osds, self.gone | self.out))
         fullest = max(parts, key=lambda part: part.used, default=None)
-        self.numbers.update({"full_after": fullest.share} if fullest else {})
+        self.numbers.update({"full_after": fullest.used_share} if fullest else {})
         return max((part for part in parts if part.moves), key=lambda part: part.used, default=None)
 
     @property

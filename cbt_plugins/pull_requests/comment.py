@@ -54,7 +54,7 @@ class PullRequestReport:
         return next((text for text in texts if len(text) <= MOST), "")
 
     def data(self) -> Dict[str, Any]:
-        """Return all for programs; `check` is what GitHub's API makes a check of."""
+        """Return the answer for programs; `check` is the body with which GitHub's API makes a check."""
         base, head = self.request.sides
         answer, comment = self.answer, self.comment()
         check = {

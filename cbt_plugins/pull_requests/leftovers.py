@@ -15,7 +15,7 @@ from typing import Iterator, List
 
 from cbt_plugins.archive_files import open_to_append
 from cbt_plugins.campaigns.schedule import CampaignError
-from cbt_plugins.campaigns.trial import FOLDER
+from cbt_plugins.campaigns.trial import living_processes, trial_folder_of
 from cbt_plugins.polling import wait_until
 from cbt_plugins.programs import cache_dir
 
@@ -62,13 +62,8 @@ def end_processes(folder: Path) -> List[int]:
 
 def processes(folder: Path) -> List[int]:
     """Return the processes that have a folder, or one below it, as the folder of their step."""
-    word = f"{FOLDER}={folder}".encode()
-    pids = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError, IndexError):
-            if (entry / "stat").read_bytes().rpartition(b")")[2].split()[0] == b"Z":
-                continue
-            words = (entry / "environ").read_bytes().split(b"\0")
-            if any(candidate == word or candidate.startswith(word + b"/") for candidate in words):
-                pids.append(int(entry.name))
-    return [pid for pid in pids if pid != os.getpid()]
+    return [
+        int(entry.name)
+        for entry, _ in living_processes()
+        if f"{trial_folder_of(entry)}/".startswith(f"{folder}/") and entry.name != str(os.getpid())
+    ]

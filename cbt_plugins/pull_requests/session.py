@@ -139,7 +139,7 @@ class PullRequestRun:
             for line in plan:
                 self._tell(line)
             try:
-                return self._answer()
+                return self._verdict_after_undo()
             finally:
                 with signals.deferred("removing what was deployed"):
                     self._clean()
@@ -152,7 +152,7 @@ class PullRequestRun:
             sides = {side.arm: side.fixed for side in self.request.sides}
             self._journal.write("begin", version=VERSION, of=self.request.mark, **sides)
 
-    def _answer(self) -> PullRequestVerdict:
+    def _verdict_after_undo(self) -> PullRequestVerdict:
         verdict = self._verdict()
         still_open = self._undo_killed()
         if still_open:

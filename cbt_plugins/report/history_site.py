@@ -23,7 +23,7 @@ import numpy as np
 from cbt_plugins.compare.configuration_differences import Difference, differing, short
 from cbt_plugins.compare.history import History, Track
 from cbt_plugins.compare.output import chance, change_of
-from cbt_plugins.compare.statistics.changes import noise_of
+from cbt_plugins.compare.statistics.change_point_search import noise_of
 from cbt_plugins.compare.triage import Triaged, TriageEntry, TriageState
 from cbt_plugins.formatting import plain, several, short_percent, when
 from cbt_plugins.journal import read_json, write_json, write_whole
@@ -226,7 +226,7 @@ def _overview(facts: SiteFacts, events: Mapping[int, Sequence[HistoryEvent]]) ->
         in_state[triaged.state].append(triaged)
     open_changes = in_state[TriageState.OPEN]
     shown = [triaged for triaged in newest if triaged.state is not TriageState.HIDDEN]
-    sentences = [_answer(open_changes, facts.histories)]
+    sentences = [_first_sentence(open_changes, facts.histories)]
     sentences += [sentence_of(triaged.track, triaged.change) for triaged in open_changes[:2]]
     return document(
         "site_overview.html.j2",
@@ -260,7 +260,7 @@ def _overview(facts: SiteFacts, events: Mapping[int, Sequence[HistoryEvent]]) ->
     )
 
 
-def _answer(open_changes: Sequence[Triaged], histories: Sequence[History]) -> Sentence:
+def _first_sentence(open_changes: Sequence[Triaged], histories: Sequence[History]) -> Sentence:
     series = sum(bool(track.known_values) for history in histories for track in history.tracks)
     if not open_changes:
         return Sentence(f"No open change in {series} series.", "equivalent")
@@ -327,4 +327,4 @@ def _runs_page(history: History, facts: SiteFacts) -> str:
 def overview_sentence(facts: SiteFacts) -> str:
     """Return the sentence that the overview begins with."""
     open_changes = [triaged for triaged in facts.triaged if triaged.state is TriageState.OPEN]
-    return _answer(open_changes, facts.histories).text
+    return _first_sentence(open_changes, facts.histories).text

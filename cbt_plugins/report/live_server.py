@@ -179,17 +179,17 @@ class _Handler(BaseHTTPRequestHandler):
         answer()
 
     def _refuse(self, status: HTTPStatus, text: str) -> None:
-        self._answer(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
+        self._send(f"{text}\n".encode(), "text/plain; charset=utf-8", status)
 
     def _page(self) -> None:
-        self._answer(self.live.page.html.encode(), "text/html; charset=utf-8")
+        self._send(self.live.page.html.encode(), "text/html; charset=utf-8")
         self.live.count(pages=1)
 
     def _metrics(self) -> None:
         page = self.live.page
-        self._answer(metrics(page.moment, page.run.aggregates).encode(), CONTENT_TYPE)
+        self._send(metrics(page.moment, page.run.aggregates).encode(), CONTENT_TYPE)
 
-    def _answer(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
+    def _send(self, body: bytes, kind: str, status: HTTPStatus = HTTPStatus.OK) -> None:
         self._begin(kind, status, {"Content-Length": str(len(body))})
         self.wfile.write(body)
 

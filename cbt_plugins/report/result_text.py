@@ -67,7 +67,7 @@ def blocks(
         parts += [*milestones.blocks(summary["failure"]["milestones"]), *impact.blocks(summary["failure"]["impact"])]
     for run_upgrade in summary.get("upgrades") or ():
         parts += upgrade.blocks(run_upgrade)
-    return [*parts, _warnings(summary["warnings"])]
+    return [*parts, _block_of_warnings(summary["warnings"])]
 
 
 def measured(summary: Mapping[str, Any]) -> Iterator[Sequence[Any]]:
@@ -255,7 +255,7 @@ def _engine(line: Mapping[str, Any]) -> List[str]:
     return [line["op"], metric, plain(line["cbt_load"]), plain(line["warp"]), plain(line["ratio"])]
 
 
-def _warnings(warnings: Sequence[Mapping[str, Any]]) -> Block:
+def _block_of_warnings(warnings: Sequence[Mapping[str, Any]]) -> Block:
     groups: List[Block] = []
     for group in by_kind(warnings):
         if len(group.about) == 1:
@@ -358,7 +358,7 @@ def _record(record: RunRecord) -> Iterator[Block]:
     if record.failure is not None:
         parts += [Words((f"faults during the load: {record.config[FAULTS_KEY]}",)), *milestones.blocks(record.failure)]
     if record.warnings:
-        parts.append(_warnings([{"code": warning.code, "text": warning.text} for warning in record.warnings]))
+        parts.append(_block_of_warnings([{"code": warning.code, "text": warning.text} for warning in record.warnings]))
     yield TitledBlocks(f"{record.name}  {record.config.get('benchmark', record.kind)}{mark}", tuple(parts))
 
 

@@ -79,7 +79,7 @@ class RecordIndex:
         self._lines: List[str] = []
         self.notes: List[str] = []
         self.read = 0  # runs that were read, and not taken from the index
-        #: change points of earlier looks (compare.statistics.changes)
+        #: change points of earlier looks (compare.statistics.change_point_search)
         self.settled: Dict[str, Any] = {}
 
     def records(self, archives: Sequence[Path], takes: Takes, anew: bool = False) -> List[RunRecord]:

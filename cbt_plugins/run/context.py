@@ -1,4 +1,4 @@
-"""Context that all parts of a run share: host, plan, archive, journals, connections and injector."""
+"""Context that all parts of a run share: run of CBT, plan, archive, journals, connections and injector."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ LOAD = "load"
 class RunContext:
     """One invocation of a run; `PlanRunner` makes it before it asks anything of the cluster."""
 
-    host: CbtRun
+    cbt_run: CbtRun
     plan: Plan
     run_id: str
     remote: Remote
@@ -52,7 +52,7 @@ class RunContext:
     @property
     def nodes(self) -> List[str]:
         """Every node that the load or the cluster needs, the head first."""
-        cluster = self.host.cluster
+        cluster = self.cbt_run.cluster
         if not self.plan.admin:  # servers are somebody else's
             return list(dict.fromkeys([head_of(cluster), *self.clients]))
         servers = [role for role in ROLES if role not in ("head", "clients")]
@@ -61,4 +61,4 @@ class RunContext:
     @property
     def watched(self) -> List[str]:
         """Every node that may have files of the run: monitors also watch clients that make no load."""
-        return list(dict.fromkeys([*self.nodes, *(nodes_of(self.host.cluster) if self.plan.admin else ())]))
+        return list(dict.fromkeys([*self.nodes, *(nodes_of(self.cbt_run.cluster) if self.plan.admin else ())]))

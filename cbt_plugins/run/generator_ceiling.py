@@ -264,7 +264,7 @@ class GeneratorCeilings:
             duration=trial.seconds + generator_of(trial.phase.engine).overlap,
             phase="ceiling",
         )
-        session = LoadSession(self._agents, str(PurePosixPath(run.host.run_dir) / LOAD / name), orders)
+        session = LoadSession(self._agents, str(PurePosixPath(run.cbt_run.run_dir) / LOAD / name), orders)
         try:
             session.start()
             while not session.over:

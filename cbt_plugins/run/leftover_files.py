@@ -46,7 +46,7 @@ def fetch_leftovers(run: RunContext) -> None:
             except (RemoteError, LoadError) as error:
                 log.warning("%s: its unfinished rows are still on the nodes, in %s: %s", phase.name, folder, error)
     folder_of_monitors = run.archive.monitors_of(len(run.journal.all("invocation")))
-    bring_left(run.host.cluster, run.host.common, run.watched, last["run_dir"], folder_of_monitors)
+    bring_left(run.cbt_run.cluster, run.cbt_run.common, run.watched, last["run_dir"], folder_of_monitors)
     _set_all_aside(run)
 
 
@@ -55,7 +55,7 @@ def _is_of_earlier_version(run: RunContext, last: Mapping[str, Any]) -> bool:
 
     Whoever wrote such a line, nothing outside the run's own folder is touched.
     """
-    return "seal" not in last and last.get("run_dir") == run.host.run_dir
+    return "seal" not in last and last.get("run_dir") == run.cbt_run.run_dir
 
 
 def _set_all_aside(run: RunContext) -> None:

@@ -125,7 +125,7 @@ class LoadPhase:
             feed = stack.enter_context(run.watch.feed())
             observer = LoadObserver(run, self.ready.offsets, outcome, session, feed, schedule, folder, before)
             stack.enter_context(contextlib.closing(observer))
-            stack.enter_context(run.host.monitors(folder / "monitors", acting=True))
+            stack.enter_context(run.cbt_run.monitors(folder / "monitors", acting=True))
             try:
                 session.start()
                 observer.until_over()

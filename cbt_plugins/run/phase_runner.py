@@ -47,7 +47,7 @@ class Watchers:
         folder = run.archive.monitors_of(len(run.journal.all("invocation")))
         if self.started:
             folder = folder.with_name(f"{folder.name}.{self.started + 1}")
-        self.stack.enter_context(run.host.monitors(folder, "recovery", acting=False))
+        self.stack.enter_context(run.cbt_run.monitors(folder, "recovery", acting=False))
         self.started += 1
 
 
@@ -92,11 +92,11 @@ class PhaseRunner:
         start = start_of(run, index, phase)
         # the folder on the nodes is the configuration's: a killed run of another archive may have left files there
         attempt = f"{run.run_id}-{index:02d}-{phase.name}.{len(run.journal.all('phase-begun'))}"
-        scratch = str(PurePosixPath(run.host.run_dir) / LOAD / attempt)
+        scratch = str(PurePosixPath(run.cbt_run.run_dir) / LOAD / attempt)
         run.journal.write("phase-begun", index=index, phase=phase.name, scratch=scratch)
         run.events.write("phase-begin", phase=phase.name, kind=phase.kind, role=phase.role)
         note = partial(run.events.write, phase=phase.name)
-        upgrader = Upgrader(run.injector, run.ceph, note, nodes_of(run.host.cluster))
+        upgrader = Upgrader(run.injector, run.ceph, note, nodes_of(run.cbt_run.cluster))
         schedule = EventSchedule(phase.events, run.injector, run.events.write, phase.name, upgrader.run)
         if phase.kind == "wait":
             self.agents.close()  # a wait may take a day, and restart nodes

@@ -53,12 +53,12 @@ class _Broken(Exception):
 class PlanRunner:
     """One run. `execute` may be called again, in another process, after any end of this one."""
 
-    def __init__(self, host: CbtRun, plan: Plan) -> None:
-        self._host = host
+    def __init__(self, cbt_run: CbtRun, plan: Plan) -> None:
+        self._cbt_run = cbt_run
         self.plan = plan
-        self._remote = Remote.from_host(host.cluster, host.common)
-        self.ceph = Ceph(self._remote, host.cluster)
-        self.archive = RunArchive(host.archive_dir)
+        self._remote = Remote.of_cluster(cbt_run.cluster, cbt_run.common)
+        self.ceph = Ceph(self._remote, cbt_run.cluster)
+        self.archive = RunArchive(cbt_run.archive_dir)
 
     def execute(self) -> None:
         """Run what is not done yet. Raises RunFailed; KeyboardInterrupt after a Ctrl-C, SIGTERM or SIGHUP."""
@@ -66,7 +66,7 @@ class PlanRunner:
         with signals.handled(), self._journals() as (journal, events):
             try:
                 with self.context(journal, events) as run:
-                    open_page(self.archive.folder, self._host.profiles)
+                    open_page(self.archive.folder, self._cbt_run.profiles)
                     degraded = self.run_phases(run)
                 self._complete(journal, events, degraded)
             except (*_FAILURES, _Broken) as error:
@@ -107,7 +107,7 @@ class PlanRunner:
                 held = True  # nothing on the nodes is touched before: they may be another run's
                 checksums.reopen(self.archive.folder)
                 fetch_leftovers(run)
-                run.journal.write("invocation", pid=os.getpid(), run_dir=run.host.run_dir, clients=run.clients)
+                run.journal.write("invocation", pid=os.getpid(), run_dir=run.cbt_run.run_dir, clients=run.clients)
                 ready = check(run)
                 if run.watch.node in ready.offsets:
                     run.watch.offset = ready.offsets[run.watch.node].seconds
@@ -131,7 +131,7 @@ class PlanRunner:
         buckets.claim()
         run.injector.apply()
         run.events.write("run-begun", run_id=run.run_id, phases=[phase.name for phase in run.plan.phases])
-        folder = str(PurePosixPath(run.host.run_dir) / LOAD)
+        folder = str(PurePosixPath(run.cbt_run.run_dir) / LOAD)
         with contextlib.closing(Agents(run.remote, run.clients, folder)) as agents:
             GeneratorCeilings(run, ready, agents).measure()
             runner = PhaseRunner(run, ready, buckets, Watchers(run, monitors), agents)
@@ -170,16 +170,16 @@ class PlanRunner:
     @contextlib.contextmanager
     def context(self, journal: Journal, events: Journal) -> Iterator[RunContext]:
         """Open the parts that a run consists of; they are closed with the context."""
-        host, plan, archive = self._host, self.plan, self.archive
+        cbt_run, plan, archive = self._cbt_run, self.plan, self.archive
         run_id = self._begin_or_resume(journal)
         journal.mark = partial(undo_seal.mark, run_id=run_id)
-        access = ClusterAccess(self._remote, self.ceph, host.cluster, host.common, run_id, admin=plan.admin)
+        access = ClusterAccess(self._remote, self.ceph, cbt_run.cluster, cbt_run.common, run_id, admin=plan.admin)
         injector = Injector(archive.folder, access, events.write, plan.settings)
         with contextlib.closing(injector):
-            watch = cluster_watch(self.ceph, host.cluster, host.profiles.get("recovery") or {}, archive.monitors)
+            watch = cluster_watch(self.ceph, cbt_run.cluster, cbt_run.profiles.get("recovery") or {}, archive.monitors)
             if not plan.admin:
                 watch = NoWatch(watch.ceph, watch.node, watch.file, watch.settings)
-            run = RunContext(host, plan, run_id, self._remote, self.ceph, archive, journal, events, injector, watch)
+            run = RunContext(cbt_run, plan, run_id, self._remote, self.ceph, archive, journal, events, injector, watch)
             with watch:
                 yield run
 
@@ -189,12 +189,12 @@ class PlanRunner:
         Fetch what its monitors left on nodes, and make the report that is missing or older than a file.
         """
         self.check_plan()
-        host, name = self._host, PurePosixPath(self._host.run_dir).name
+        cbt_run, name = self._cbt_run, PurePosixPath(self._cbt_run.run_dir).name
         keep = partial(checksums.add_sums, self.archive.folder)
         # two commands at once would each write the sums without the other's files
         alone = self._journals() if any(self.archive.monitors.glob(f"*/{LEFT}")) else contextlib.nullcontext()
         with alone:
-            late = bring_noted(host.cluster, host.common, name, self.archive.monitors, keep)
+            late = bring_noted(cbt_run.cluster, cbt_run.common, name, self.archive.monitors, keep)
         if late or not is_reported(self.archive.folder):
             summarize(self.archive.folder)
 
@@ -213,8 +213,8 @@ class PlanRunner:
         begun = journal.last("run")
         if not begun:
             write_json(self.archive.plan, dataclasses.asdict(self.plan))
-            journal.write("run", run_id=self._host.run_id, benchmark=self.plan.benchmark)
-            return self._host.run_id
+            journal.write("run", run_id=self._cbt_run.run_id, benchmark=self.plan.benchmark)
+            return self._cbt_run.run_id
         self.check_plan()
         if not RUN_ID.fullmatch(str(begun["run_id"])):
             raise RunFailed(f"{self.archive.journal}: {begun['run_id']!r} is not the id of a run")
@@ -232,8 +232,8 @@ class PlanRunner:
             manifest["replaced"] = replaced
             log.warning("replaced while the run was interrupted: %s", "; ".join(replaced))
         write_json(run.archive.manifest, manifest)
-        if run.host.config_file:
-            write_whole(run.archive.folder / "config.yaml", mask_secrets(run.host.config_file.read_text()))
+        if run.cbt_run.config_file:
+            write_whole(run.archive.folder / "config.yaml", mask_secrets(run.cbt_run.config_file.read_text()))
 
     def snapshot(self, when: str) -> None:
         """Write what describes the cluster "before" or "after" the run."""
@@ -298,4 +298,4 @@ def clean_nodes(run: RunContext) -> None:
     An unreachable node must not hide why the run ended.
     """
     with contextlib.suppress(RemoteError):
-        ScratchFolder(run.host.run_dir, os.getpid()).clean(run.remote, run.watched)
+        ScratchFolder(run.cbt_run.run_dir, os.getpid()).clean(run.remote, run.watched)

@@ -40,7 +40,7 @@ def set_up(run: RunContext, ready: Ready) -> Ready:
         )
     pools = PoolMaker(run.ceph, limits, run.run_id)
     users = (plan.s3.user or "", *plan.users)
-    gateways = RgwSettings(run.ceph, run.host.cluster, limits, run.run_id, plan.rgw, users)
+    gateways = RgwSettings(run.ceph, run.cbt_run.cluster, limits, run.run_id, plan.rgw, users)
     run.injector.set_up(pools.parts(plan.pools))
     run.injector.set_up(gateways.parts(plan.pools))
     properties = {"pools": pools.seen(plan.pools)} if plan.pools else {}

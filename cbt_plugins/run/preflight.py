@@ -87,7 +87,7 @@ def check(run: RunContext) -> Ready:
         for node, o in skew.items()
         if abs(o.seconds) > MAX_SKEW
     ]
-    errors += _scratch_errors(remote, clients, run.host.run_dir)
+    errors += _scratch_errors(remote, clients, run.cbt_run.run_dir)
     try:
         authority = authority_of(run.plan.s3)
         # the keys of a user that the run makes are not there yet
@@ -116,11 +116,11 @@ def check(run: RunContext) -> Ready:
         }
     except (RemoteError, OSError) as error:
         raise PreflightError([str(error)]) from error
-    place = str(PurePosixPath(run.host.run_dir) / "bin" / "ca.pem") if authority else None
+    place = str(PurePosixPath(run.cbt_run.run_dir) / "bin" / "ca.pem") if authority else None
     if place:
         remote.put({client: {place: authority} for client in clients}, mode=0o600)
     manifest = {
-        **_ourselves(run.host),
+        **_ourselves(run.cbt_run),
         "payload": _payloads(run.plan, versions),
         **generators,
         "ceph": versions,
@@ -140,9 +140,9 @@ def _payloads(plan: Plan, versions: Mapping[str, Any]) -> Dict[str, str]:
     return payloads
 
 
-def _ourselves(host: CbtRun) -> Dict[str, Any]:
-    """Return this program and its host, as the manifest has them."""
-    tree = host.checkout
+def _ourselves(cbt_run: CbtRun) -> Dict[str, Any]:
+    """Return this program and CBT, as the manifest has them."""
+    tree = cbt_run.checkout
     return {
         "version": ARCHIVE_VERSION,
         "cbt_plugins": __version__,
@@ -151,7 +151,7 @@ def _ourselves(host: CbtRun) -> Dict[str, Any]:
         "pyyaml": yaml.__version__,
         "cbt": {"path": str(tree.path), "commit": tree.commit, "describe": tree.describe} if tree else None,
         "command_line": list(sys.argv),
-        "config_file": str(host.config_file) if host.config_file else None,
+        "config_file": str(cbt_run.config_file) if cbt_run.config_file else None,
     }
 
 
@@ -167,10 +167,10 @@ def _facts(remote: Remote, nodes: Sequence[str]) -> Dict[str, Dict[str, str]]:
 def python_errors(run: RunContext, facts: Mapping[str, Mapping[str, str]]) -> List[str]:
     """Return the nodes whose python3 cannot run what is sent to them: the run's own, and those of monitors' agents."""
     wanted = {node: ["the run"] for node in [run.ceph.head, *run.clients]}
-    for name, config in run.host.profiles.items():
+    for name, config in run.cbt_run.profiles.items():
         monitors = plugins.references(plugins.MONITORS)
         if name in monitors and getattr(plugins.load(plugins.MONITORS, name), "RECONNECTS", False):
-            monitor = plugins.load(plugins.MONITORS, name)(config or {}, run.host.cluster, run.host.common)
+            monitor = plugins.load(plugins.MONITORS, name)(config or {}, run.cbt_run.cluster, run.cbt_run.common)
             for node in monitor.nodes:
                 wanted.setdefault(node, []).append(name)
     errors = []
@@ -238,7 +238,7 @@ def deploy(run: RunContext) -> Dict[str, str]:
             own_here(source.parent, "look")
         content = source.read_bytes()
         digest = hashlib.sha256(content).hexdigest()
-        path = paths[name] = str(PurePosixPath(run.host.run_dir) / "bin" / name)
+        path = paths[name] = str(PurePosixPath(run.cbt_run.run_dir) / "bin" / name)
         has = f"{find_own(str(PurePosixPath(path).parent))}echo '{digest}  {path}' | sha256sum -c --status && echo has"
         answers = remote.run(clients, has, check=False)
         lacking = [n for n, r in answers.items() if r.stdout.strip() != "has"]

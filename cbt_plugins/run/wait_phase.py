@@ -58,7 +58,7 @@ def wait(run: RunContext, index: int, phase: Phase, schedule: EventSchedule) -> 
     if phase.drop_caches:
         drop_caches(run)
     try:
-        with run.host.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
+        with run.cbt_run.monitors(folder / "monitors", acting=True), run.watch.feed() as watch:
             begun = time.time()  # the monitors run before anything happens
             WatchedPhase(folder).begin(outcome.running_record((), {}, begun))
             schedule.begin(begun)
@@ -106,7 +106,7 @@ def wait_limits(plan: Plan, index: int) -> Tuple[Optional[float], Optional[float
 
 def drop_caches(run: RunContext) -> None:
     """Write back and drop the page caches of the OSD nodes. Raises RemoteError."""
-    nodes = nodes_of(run.host.cluster, "osds")
+    nodes = nodes_of(run.cbt_run.cluster, "osds")
     log.info("dropping the page caches of %s", ", ".join(nodes))
     run.remote.run(nodes, node_shell.sudo("sync && echo 3 > /proc/sys/vm/drop_caches"), timeout=600.0)
     run.events.write("caches-dropped", nodes=list(nodes))

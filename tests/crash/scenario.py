@@ -58,7 +58,7 @@ def cut(injector: Injector) -> None:
 
 def pools(injector: Injector) -> None:
     """An erasure coded and a replicated pool of the run's own, and options for somebody else's; kept until the end."""
-    remote_ = Remote.from_host(CLUSTER, {})
+    remote_ = Remote.of_cluster(CLUSTER, {})
     maker = PoolMaker(Ceph(remote_, CLUSTER), LIMITS, "r1")
     injector.set_up(maker.parts(POOLS))
 
@@ -73,7 +73,7 @@ def commands(injector: Injector) -> None:
 def main(folder: Path, steps: Callable[[Injector], None]) -> int:
     """0: done and all is undone; 1: failed; 130: interrupted; in both cases undone as far as could be."""
     shorten()
-    connections = Remote.from_host(CLUSTER, {})
+    connections = Remote.of_cluster(CLUSTER, {})
     access = ClusterAccess(connections, Ceph(connections, CLUSTER), CLUSTER, run_id="r1")
     injector = Injector(folder, access, settings=SETTINGS, limits=LIMITS)
     with contextlib.closing(injector), signals.handled():

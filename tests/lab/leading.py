@@ -22,7 +22,7 @@ def say(**facts: object) -> None:
 
 def main(statements: str, about: str, where: str, settings: str) -> None:
     cluster, folder = json.loads(about), Path(where)
-    remote = Remote.from_host(cluster, {})
+    remote = Remote.of_cluster(cluster, {})
     injector = Injector(
         folder,
         ClusterAccess(remote, Ceph(remote, cluster), cluster, run_id=folder.name),

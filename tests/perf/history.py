@@ -27,7 +27,7 @@ from inputs.change_points import e_divisive, pelt
 from inputs.programs import answer, environment
 
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
-from cbt_plugins.compare.statistics.changes import noise_of
+from cbt_plugins.compare.statistics.change_point_search import noise_of
 
 #: trials on a lab, and the scatter from trial to trial that they are scaled to
 SERIES, SCATTER = Path(__file__).parents[1] / "data" / "history" / "trials.json", 0.02

@@ -32,7 +32,7 @@ def engine(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFact
 @pytest.fixture
 def remote(engine: Engine) -> Remote:
     section = {"user": "root", "osds": [NODE, f"nobody@{GOING}"], "transport": engine.program}
-    return Remote.from_host(section, {})
+    return Remote.of_cluster(section, {})
 
 
 def test_output_errors_and_status_come_apart(remote: Remote) -> None:
@@ -113,6 +113,6 @@ def test_a_container_that_goes_away_is_a_lost_connection(engine: Engine, remote:
 
 
 def test_a_user_that_the_container_does_not_have(engine: Engine) -> None:
-    remote = Remote.from_host({"user": "no-such-user", "osds": [NODE], "transport": engine.program}, {})
+    remote = Remote.of_cluster({"user": "no-such-user", "osds": [NODE], "transport": engine.program}, {})
     result = remote.run([NODE], "true", check=False)[NODE]
     assert result.status == 255 and f"try: {engine.program} exec -i --user no-such-user {NODE} true" in result.stderr

@@ -129,7 +129,7 @@ def test_the_transport_reaches_machines(tmp_path: Path, monkeypatch: pytest.Monk
     program.chmod(0o755)
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     nodes = [f"client{number}" for number in range(1, 6)]
-    remote = Remote.from_host({"clients": nodes, "transport": "nspawn"}, {})
+    remote = Remote.of_cluster({"clients": nodes, "transport": "nspawn"}, {})
     results = remote.run(nodes, "echo $MACHINE; exit 3", check=False)
     assert {node: (its.stdout, its.status) for node, its in results.items()} == {n: (f"{n}\n", 3) for n in nodes}
     remote.put({nodes[0]: {f"{tmp_path}/in/file": b"content"}})

@@ -61,14 +61,14 @@ def measured(folder: Path, its: Plan, boot: str = "one") -> Dict[str, Any]:
     folder.mkdir()
     manifest = {"nodes": {NODE: {"boot": boot, "cores": "2"}}, "payload": {"cbt-load": "signed"}}
     ready = Ready(None, {NODE: Offset(0.0, 0.0)}, {NODE: PROGRAMS}, manifest)  # type: ignore[arg-type]
-    remote = Remote.from_host({}, {})
+    remote = Remote.of_cluster({}, {})
     scratch = folder / "scratch"
     run = context(
         plan=its,
         remote=remote,
         archive=RunArchive(folder),
         journal=SimpleNamespace(all=lambda event: [{}]),
-        host=SimpleNamespace(run_dir=str(scratch)),
+        cbt_run=SimpleNamespace(run_dir=str(scratch)),
     )
     with contextlib.closing(Agents(remote, [NODE], str(scratch / "load"))) as agents:
         GeneratorCeilings(run, ready, agents).measure()

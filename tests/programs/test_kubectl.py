@@ -56,7 +56,7 @@ def remote(
 ) -> Iterator[Remote]:
     """A remote whose kubectl speaks one of its two protocols."""
     monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", request.param)
-    yield Remote.from_host(section(api, tmp_path), {})
+    yield Remote.of_cluster(section(api, tmp_path), {})
     assert api.protocols <= {"websocket" if request.param == "true" else "SPDY/3.1"}
 
 
@@ -176,7 +176,7 @@ def test_what_is_not_there_says_so(api: KubeApi, remote: Remote, tmp_path: Path)
     del api.objects["deployments"]["rook-ceph", "rook-ceph-tools"]
     why = remote.run([TOOLBOX], "true", check=False)[TOOLBOX].stderr
     assert why.startswith('Error from server (NotFound): deployments "rook-ceph-tools" not found; try: kubectl ')
-    elsewhere = Remote.from_host(section(api, tmp_path, context="nowhere"), {})
+    elsewhere = Remote.of_cluster(section(api, tmp_path, context="nowhere"), {})
     why = elsewhere.run([CLIENT], "true", check=False)[CLIENT].stderr
     assert why.startswith('error: context "nowhere" does not exist; try: kubectl ')
 
@@ -201,7 +201,7 @@ def test_a_pod_that_does_not_run_is_named_with_its_reason(
     with api.lock:
         let_wait(api.objects["pods"]["rook-ceph", pod], reason, message)
     with pytest.raises(RemoteError) as raised:
-        Remote.from_host(section(api, tmp_path), {}).run([node], "true")
+        Remote.of_cluster(section(api, tmp_path), {}).run([node], "true")
     (result,) = raised.value.results.values()
     container = "main" if node == CLIENT else owner if node == TOOLBOX else "rook-ceph-osd"
     waits = f"container {container} of pod {pod} waits" if reason != "Unschedulable" else f"pod {pod} is on no node"
@@ -212,7 +212,7 @@ def test_a_pod_that_does_not_run_is_named_with_its_reason(
 def test_rights_are_named(api: KubeApi, tmp_path: Path) -> None:
     api.refused["viewer"] = [("create", "pods/exec"), ("patch", "deployments/scale")]
     cluster = section(api, tmp_path, kubeconfig=str(api.kubeconfig(tmp_path, "viewer")))
-    result = Remote.from_host(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
+    result = Remote.of_cluster(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
     assert result.status == 255 and 'User "viewer" cannot create resource "pods/exec"' in result.stderr
     kubernetes = Kubernetes.of(cluster)
     assert kubernetes
@@ -225,7 +225,7 @@ def test_keys_come_from_a_secret(api: KubeApi, tmp_path: Path) -> None:
     api.secret("rook-ceph-object-user-store-a", AccessKey="AKIA1", SecretKey="s3cr3t")
     api.put("secrets", "claim", "apps", data={"AWS_ACCESS_KEY_ID": "QQ==", "AWS_SECRET_ACCESS_KEY": "Qg=="})
     cluster = section(api, tmp_path)
-    ceph = Ceph(Remote.from_host(cluster, {}), cluster)
+    ceph = Ceph(Remote.of_cluster(cluster, {}), cluster)
 
     def keys(access: str, secret: str, ceph: Ceph = ceph) -> Any:
         return s3_keys(S3(("http://a",), access_key_source=access, secret_key_source=secret), ceph).all
@@ -239,7 +239,7 @@ def test_keys_come_from_a_secret(api: KubeApi, tmp_path: Path) -> None:
     with pytest.raises(CephError, match=r's3.access_key: kubectl .* get secret absent .*: secrets "absent" not found'):
         keys("secret:absent/A", "secret:absent/B")
     with pytest.raises(CephError, match=r"s3\.access_key: secret:a/b needs cluster: kubernetes: \{context: NAME\}"):
-        keys("secret:a/b", "secret:a/c", Ceph(Remote.from_host({}, {}), {}))
+        keys("secret:a/b", "secret:a/c", Ceph(Remote.of_cluster({}, {}), {}))
     assert "s3cr3t" not in " ".join(api.requests)
 
 

@@ -72,7 +72,7 @@ def test_a_plugin_of_the_user_gives_the_token(
 ) -> None:
     monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", websockets)
     (tmp_path / "token").write_text(TOKEN)
-    remote, content = Remote.from_host(cluster, {}), os.urandom(1 << 20)
+    remote, content = Remote.of_cluster(cluster, {}), os.urandom(1 << 20)
     result = remote.run([CLIENT], "echo out; echo err >&2; exit 3", check=False)[CLIENT]
     assert (result.stdout, result.stderr, result.status) == ("out\n", "err\n", 3)
     remote.put({CLIENT: {f"{tmp_path}/in/file": content}})
@@ -82,10 +82,10 @@ def test_a_plugin_of_the_user_gives_the_token(
 
 
 def test_a_plugin_that_fails_says_why(cluster: Dict[str, Any], tmp_path: Path) -> None:
-    result = Remote.from_host(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
+    result = Remote.of_cluster(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
     assert result.status == 255 and "session expired: log in again" in result.stderr
     with pytest.raises(KubernetesError, match=r"plugin failed with exit code 1"):
         Kubernetes(cluster["kubernetes"]).secret("keys", "AccessKey")
     (tmp_path / "token").write_text("of-somebody-else")
-    result = Remote.from_host(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
+    result = Remote.of_cluster(cluster, {}).run([CLIENT], "true", check=False)[CLIENT]
     assert result.status == 255 and "error: You must be logged in to the server" in result.stderr

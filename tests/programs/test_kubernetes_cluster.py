@@ -100,7 +100,7 @@ def apply(folder: Path, *options: str) -> None:
 def remote(request: pytest.FixtureRequest, cluster: Dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> Remote:
     """A remote whose kubectl speaks one of its two protocols."""
     monkeypatch.setenv("KUBECTL_REMOTE_COMMAND_WEBSOCKETS", request.param)
-    return Remote.from_host(cluster, {})
+    return Remote.of_cluster(cluster, {})
 
 
 def test_output_errors_and_status_come_apart(remote: Remote) -> None:
@@ -158,12 +158,12 @@ def test_an_image_that_cannot_be_pulled_is_named(cluster: Dict[str, Any], namesp
     pulled = f"--for=jsonpath={path}=ImagePullBackOff"
     kubectl("-n", namespace, "wait", pulled, "--timeout=300s", f"pod/{ABSENT}")
     with pytest.raises(RemoteError) as raised:
-        Remote.from_host(section, {}).run([ABSENT], "true")
+        Remote.of_cluster(section, {}).run([ABSENT], "true")
     assert re.search(rf"of pod {ABSENT} waits: (ErrImagePull|ImagePullBackOff): ", str(raised.value))
 
 
 def test_a_pod_that_goes_is_a_lost_connection(cluster: Dict[str, Any], namespace: str) -> None:
-    remote = Remote.from_host(cluster, {})
+    remote = Remote.of_cluster(cluster, {})
     stream = remote.stream([GOING], "echo up; exec sleep 1000")
     try:
         lines = stream.lines(LIMIT)

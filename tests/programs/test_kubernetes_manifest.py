@@ -138,7 +138,7 @@ def test_the_rights_are_those_of_a_run(
     applied(api, tmp_path, manifest(tmp_path, capsys, text=with_a_fault(kind)))
     cluster = section(api, tmp_path)
     api.used.clear()
-    remote = Remote.from_host(cluster, {})
+    remote = Remote.of_cluster(cluster, {})
     results = remote.run(["toolbox", "worker8", "worker9", "one", "two", "node3"], "echo $POD", check=False)
     assert [result.status for result in results.values()] == [0] * 6, results
     outputs = [results[client].stdout for client in ("worker8", "worker9", "one", "two")]

@@ -77,7 +77,7 @@ def test_a_disk_that_is_full_is_told_at_once_and_ends_nothing_else(tmp_path: Pat
     )
     rows.chmod(0o700)
     folder = tmp_path / "load" / "node"
-    agents = Agents(Remote.from_host({}, {}), [NODE], str(tmp_path / "load"))
+    agents = Agents(Remote.of_cluster({}, {}), [NODE], str(tmp_path / "load"))
     orders = LoadOrders((job("a", "--duration", "1000s", "--every", "0.01"),), {NODE: {"cbt-rows": str(rows)}}, {},
                         {NODE: Offset(0.0, 0.0)}, 1000.0)  # fmt: skip
     session = LoadSession(agents, str(folder), orders)
@@ -245,7 +245,7 @@ def test_no_node_speaks_for_the_jobs_of_another(tmp_path: Path) -> None:
     (folder / "aggregates").mkdir(parents=True)
     (folder / "aggregates" / "a.aggregates").write_text("")
     with pytest.raises(LoadError, match=f"{NODE}: aggregates/a.aggregates came from another node already"):
-        collect(Remote.from_host({}, {}), ["localhost", NODE], str(folder), tmp_path / "into")
+        collect(Remote.of_cluster({}, {}), ["localhost", NODE], str(folder), tmp_path / "into")
     assert (folder / "aggregates" / "a.aggregates").exists()
 
 

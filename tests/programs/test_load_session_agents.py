@@ -34,7 +34,7 @@ def test_a_dead_run_ends_the_load_and_its_rows_are_whole(start: Starter, tmp_pat
     pid = agent_pid(session, tmp_path)
     session.go()
     session.break_off()
-    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
+    collect(Remote.of_cluster({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
     with pytest.raises(ProcessLookupError):
         os.kill(pid, 0)
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
@@ -52,7 +52,7 @@ def test_a_killed_agent_takes_its_generators_along_and_loses_no_row(start: Start
     os.kill(agent_pid(session, tmp_path), signal.SIGKILL)
     with pytest.raises(LoadError, match=r"lost the connection to \S+: \S"):
         run_to_end(session)
-    collect(Remote.from_host({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
+    collect(Remote.of_cluster({}, {}), [NODE], str(tmp_path / "load" / "node"), tmp_path / "got")
     rows = rows_of(tmp_path / "got" / "rows" / "a.csv.zst")
     assert [int(r["idx"]) for r in rows] == list(range(len(rows))) and len(rows) >= counted
 

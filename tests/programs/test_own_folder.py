@@ -17,7 +17,7 @@ from cbt_plugins.faults import node_shell
 from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()
-REMOTE = Remote.from_host({}, {})
+REMOTE = Remote.of_cluster({}, {})
 #: the uid of an attacker: any that is neither root's nor ours
 OTHER = 65534
 

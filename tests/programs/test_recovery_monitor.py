@@ -261,7 +261,7 @@ def test_an_agent_without_any_answer_starts_anew_as_often_as_it_takes(ceph: Path
 
 
 def watch_of(ceph: Path, folder: Path, offset: float = 0.0) -> ClusterWatch:
-    its = Ceph(Remote.from_host(cluster(ceph), {}), cluster(ceph))
+    its = Ceph(Remote.of_cluster(cluster(ceph), {}), cluster(ceph))
     watch = cluster_watch(its, cluster(ceph), {"interval": 0.1, "librados": False}, folder)
     watch.offset = offset
     return watch

@@ -55,7 +55,7 @@ class Rook:
         answers["service dump"] = {"services": {"rgw": {"daemons": {"1": gateway}}}}
         rows = [{"osd": int(osd.id), "up": 1, "in": 1, "weight": 1.0, "down_at": 5} for osd in (OSD3, OSD4)]
         answers.update({"osd dump": {"osds": rows}, "mon metadata": [], "mgr metadata": [], "mds metadata": []})
-        ceph = Ceph(Remote.from_host(section, {}), section)
+        ceph = Ceph(Remote.of_cluster(section, {}), section)
         return Scene(ceph, Facts(answers), ("node3", "node4", "node5"), "r1-a", ClusterLimits(pause=0.1))
 
     def find(self, *daemons: DaemonName, **options: Any) -> List[Service]:

@@ -23,7 +23,7 @@ from cbt_plugins.tools.__main__ import main
 
 HERE = socket.gethostname()
 CLUSTER = {"head": HERE}
-REMOTE = Remote.from_host({}, {})
+REMOTE = Remote.of_cluster({}, {})
 #: a run without Ceph's commands
 ACCESS = ClusterAccess(REMOTE, Ceph(REMOTE, CLUSTER), CLUSTER, {}, "r1", admin=False)
 

@@ -86,7 +86,7 @@ def follow(
     events: List[Tuple[str, Dict[str, Any]]] = []
     its = cast(Any, cluster)
     note = SimpleNamespace(write=lambda name, **facts: events.append((name, facts)))
-    run = context(plan=plan, host=its, ceph=its, watch=its, archive=RunArchive(folder), events=note)
+    run = context(plan=plan, cbt_run=its, ceph=its, watch=its, archive=RunArchive(folder), events=note)
     wait_phase.after_phases(run)
     return events
 

@@ -154,7 +154,7 @@ def test_its_text_grows_little_when_it_is_quoted() -> None:
 
 
 def test_a_program_that_is_not_there_has_a_remedy() -> None:
-    ceph = Ceph(Remote.from_host({"head": "localhost"}, {}), {"head": "localhost", "ceph_cmd": "/nowhere/ceph"})
+    ceph = Ceph(Remote.of_cluster({"head": "localhost"}, {}), {"head": "localhost", "ceph_cmd": "/nowhere/ceph"})
     for question in (lambda: ceph.json("versions"), ceph.status):
         with pytest.raises(CephError, match="write `ceph: cephadm` in `cluster:`"):
             question()

@@ -148,7 +148,7 @@ def test_the_time_of_the_status_is_the_leading_machines(tmp_path: Path, monkeypa
     phase = Phase("w", "wait", wait_clean=True, at_most=60.0)
     plan = Plan("warp", S3(urls=("http://a",)), (), (), (phase,))
     watch = ClusterWatch(head, "ceph1", tmp_path / "recovery.jsonl", {}, offset=FAST)
-    run = context(host=head, plan=plan, ceph=head, archive=RunArchive(tmp_path), watch=watch)
+    run = context(cbt_run=head, plan=plan, ceph=head, archive=RunArchive(tmp_path), watch=watch)
     with watch:
         outcome = waiting.wait(run, 1, phase, head)
     assert outcome.extra["clean_at"] == pytest.approx(1000.0)

@@ -44,7 +44,7 @@ def test_nodes_of_monitors_with_agents_need_python() -> None:
     cluster = {"head": "h", "clients": ["c"], "osds": ["o1", "o2"], "rgws": ["r"], "mons": ["m"]}
     host: Any = SimpleNamespace(cluster=cluster, common={}, profiles={})
     plan = SimpleNamespace(drivers=[SimpleNamespace(node="c")])
-    run = context(host=host, plan=plan, ceph=SimpleNamespace(head="h"))
+    run = context(cbt_run=host, plan=plan, ceph=SimpleNamespace(head="h"))
     versions = {"h": "3.6.8", "c": "3.13.1", "o1": "", "o2": "3.5.2", "r": "", "m": ""}
     facts = {node: {"python": version} for node, version in versions.items()}
     assert preflight.python_errors(run, facts) == []

@@ -35,7 +35,7 @@ def test_what_takes_long_is_named_when_it_begins(
     reporting.summarize(tmp_path)
     plan = SimpleNamespace(admin=False, drivers=[SimpleNamespace(node="c1"), SimpleNamespace(node="c2")])
     with pytest.raises(AttributeError):  # nothing here can be asked
-        preflight.check(context(plan=plan, host=SimpleNamespace(cluster={"head": "n0"})))
+        preflight.check(context(plan=plan, cbt_run=SimpleNamespace(cluster={"head": "n0"})))
     begun = [record.message for record in caplog.records if record.levelname == "INFO"]
     assert begun == ["making the report", "checking 3 nodes and the cluster"]
 

@@ -12,7 +12,7 @@ from faults_world import standin
 
 from cbt_plugins.faults.cluster_facts import QUESTIONS, Facts
 from cbt_plugins.faults.safety_case import OpenFault, Surroundings
-from cbt_plugins.faults.safety_rules import assess
+from cbt_plugins.faults.safety_rules_data import assess
 
 
 def fuller(answers: Dict[str, Any]) -> None:

@@ -123,7 +123,7 @@ def test_a_plan_asks_with_the_limits_of_its_file(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     world = Timed()
-    monkeypatch.setattr("cbt_plugins.cluster.remote.Remote.from_host", lambda cluster, common: world)
+    monkeypatch.setattr("cbt_plugins.cluster.remote.Remote.of_cluster", lambda cluster, common: world)
     file = tmp_path / "f.yaml"
     file.write_text(
         "cluster: {user: root, head: node0, clients: [c1], osds: [node1, node2, node3, node4], mons: [node0], "

@@ -150,7 +150,7 @@ def test_our_own_loop_fails_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     remote = SimpleNamespace(
         run=lambda nodes, *_, **__: {node: Result("", "", 0) for node in nodes}, transport_name=lambda node: "ssh"
     )
-    monkeypatch.setattr(lifecycle.Remote, "from_host", lambda *_: remote)
+    monkeypatch.setattr(lifecycle.Remote, "of_cluster", lambda *_: remote)
     monkeypatch.setattr(lifecycle, "fetch_files", lambda *_: None)
 
     def watch(program: str) -> Any:

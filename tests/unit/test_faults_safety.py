@@ -14,7 +14,7 @@ from cbt_plugins.faults import FaultError
 from cbt_plugins.faults.blast_radius import BlastRadius
 from cbt_plugins.faults.cluster_facts import DaemonName, Facts
 from cbt_plugins.faults.safety_case import OpenFault, Roles, cluster_roles
-from cbt_plugins.faults.safety_rules import RULES, questions
+from cbt_plugins.faults.safety_rules_data import RULES, questions
 from cbt_plugins.models.pools import inactive_share
 
 #: as a `ceph` of its own prints it, its line of errors before it

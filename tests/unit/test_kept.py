@@ -213,7 +213,7 @@ class Run:
         watch = SimpleNamespace(node="node0", feed=lambda: contextlib.nullcontext(None))
         host = SimpleNamespace(monitors=lambda *_, **__: contextlib.nullcontext(), run_dir="/nowhere/a/b")
         host.cluster, host.config_file = {"head": "node0"}, None
-        parts = {"host": host, "plan": plan, "archive": archive, "watch": watch, "injector": faults}
+        parts = {"cbt_run": host, "plan": plan, "archive": archive, "watch": watch, "injector": faults}
         with contextlib.closing(faults):
             yield context(**parts, journal=journal, events=events)
 

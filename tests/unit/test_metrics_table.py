@@ -24,7 +24,8 @@ OF = {
 
 
 def row(metric: Metric) -> str:
-    text = f"{metric.title}: {metric.text[0].lower()}{metric.text[1:-1]}"
+    first = metric.text[0] if metric.text[1].isupper() else metric.text[0].lower()
+    text = f"{metric.title}: {first}{metric.text[1:-1]}"
     return f"| `{metric.key}` | {metric.unit or 'ratio'} | {metric.direction.value} | {text} | {OF[metric.source]} |"
 
 

@@ -152,7 +152,7 @@ class Run:
             stack.callback(lambda: setattr(self, "open", sorted({record.label for record in faults.open_changes})))
             watch = cast(Any, self.world)
             run = context(
-                host=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults, watch=watch
+                cbt_run=anything, plan=self.plan, ceph=ceph, archive=self.archive, injector=faults, watch=watch
             )
             run = replace(run, journal=journal, events=events)
             watchers = Watchers(run, stack.enter_context(contextlib.ExitStack()))
@@ -189,7 +189,7 @@ def test_monitors_run_across_phases_and_anew_after_a_node_was_restarted(tmp_path
             seen.append(f"end {folder.name}")
 
     journal = SimpleNamespace(all=lambda event: [{}, {}])
-    run = context(host=Host(), archive=RunArchive(tmp_path), journal=journal)
+    run = context(cbt_run=Host(), archive=RunArchive(tmp_path), journal=journal)
     with contextlib.ExitStack() as stack:
         watchers = Watchers(run, stack)
         for anew in (False, False, True, False):

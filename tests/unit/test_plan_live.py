@@ -31,7 +31,7 @@ benchmarks:
 @pytest.fixture
 def cluster(monkeypatch: pytest.MonkeyPatch) -> Connections:
     connections = Connections()
-    monkeypatch.setattr(Remote, "from_host", lambda cluster, common: connections)
+    monkeypatch.setattr(Remote, "of_cluster", lambda cluster, common: connections)
     return connections
 
 

@@ -223,7 +223,7 @@ def test_files_of_an_earlier_version_are_fetched_from_the_folder_of_the_run_only
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
     plan = SimpleNamespace(admin=True, drivers=[], phases=[])
     archive = RunArchive(tmp_path)
-    leftover_files.fetch_leftovers(context(host=host, plan=plan, remote=None, journal=journal, archive=archive))
+    leftover_files.fetch_leftovers(context(cbt_run=host, plan=plan, remote=None, journal=journal, archive=archive))
     assert fetched == ([run_dir] if fetches else [])
 
 
@@ -238,7 +238,7 @@ def test_clients_that_make_no_load_are_watched_and_so_cleaned(monkeypatch: pytes
     last = {"event": "invocation", "run_dir": host.run_dir, "clients": ["client1"]}
     last.update(undo_seal.mark(last, "r1"))
     journal = SimpleNamespace(last=lambda event: last, all=lambda event: [])
-    run = context(host=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
+    run = context(cbt_run=host, plan=plan, remote=remote, journal=journal, archive=RunArchive(tmp_path))
     leftover_files.fetch_leftovers(run)
     clean_nodes(run)
     assert run.nodes == ["node0", "client1", "osd1"] and cleaned == fetched == [*run.nodes, "client2"]
@@ -256,7 +256,7 @@ def test_what_is_replaced_between_two_processes_of_a_run_is_in_its_manifest(
         versions = {version: 3 for version in ceph.split()}
         ready: Any = SimpleNamespace(manifest={"ceph": {"overall": versions}, "cbt-load": program, "cbt": None})
         parts = {"plan": plan, "journal": journal, "archive": RunArchive(tmp_path)}
-        runner.describe(context(host=SimpleNamespace(config_file=None), **parts), ready)
+        runner.describe(context(cbt_run=SimpleNamespace(config_file=None), **parts), ready)
         return json.loads((tmp_path / "manifest.json").read_text()).get("replaced")
 
     assert replaced(plan, "18.2.4", "0.2") is None

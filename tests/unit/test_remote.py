@@ -24,7 +24,7 @@ from cbt_plugins.cluster.transports.transport import Transport
 from cbt_plugins.monitors import lifecycle
 
 HERE = socket.gethostname()
-REMOTE = Remote.from_host({}, {})
+REMOTE = Remote.of_cluster({}, {})
 
 
 def test_output_errors_and_status_come_apart() -> None:
@@ -148,7 +148,7 @@ def pdsh(tmp_path: Path) -> Remote:
     # pdsh -R ssh -f N -w NODES COMMAND; what exec runs is not expanded by a shell again, as ssh's command is
     program.write_text('#!/bin/sh\nexec pdsh -R exec "$3" "$4" "$5" "$6" sh -c "$7"\n')
     program.chmod(0o755)
-    return Remote.from_host({"osds": ["root@d.lab.example.com"]}, {"pdsh_cmd": str(program)})
+    return Remote.of_cluster({"osds": ["root@d.lab.example.com"]}, {"pdsh_cmd": str(program)})
 
 
 @pytest.mark.parametrize(
@@ -186,14 +186,14 @@ def test_pdsh_reaches_what_its_labels_tell_apart(nodes: List[str], apart: List[s
 
 
 def test_an_ipv6_address_takes_ssh() -> None:
-    remote = Remote.from_host({"user": "u"}, {"pdsh_cmd": "sh"})
+    remote = Remote.of_cluster({"user": "u"}, {"pdsh_cmd": "sh"})
     assert [remote.transport_name(node) for node in ("fe80::1", "10.0.0.1")] == ["ssh", "pdsh"]
     assert remote.command("fe80::1", "true")[-2:] == ["u@fe80::1", "true"]
 
 
 @pytest.mark.parametrize("nodes", [["one.invalid"], ["one.invalid", "two.invalid"]])
 def test_a_node_out_of_reach_is_told_once_with_what_to_try(nodes: List[str]) -> None:
-    remote = Remote.from_host({"user": "perf", "osds": ["two.invalid"]}, {})
+    remote = Remote.of_cluster({"user": "perf", "osds": ["two.invalid"]}, {})
     with pytest.raises(RemoteError) as raised:
         remote.run(nodes, "hostname")
     said = str(raised.value)
@@ -209,7 +209,7 @@ def test_messages_of_pdsh_itself_reach_nodes_with_a_domain() -> None:
 
 
 def test_a_port_of_its_own_takes_ssh() -> None:
-    remote = Remote.from_host({"user": "u", "osds": ["ceph@a:2222", "b"]}, {"pdsh_cmd": "sh"})
+    remote = Remote.of_cluster({"user": "u", "osds": ["ceph@a:2222", "b"]}, {"pdsh_cmd": "sh"})
     assert remote.command("a", "true")[-4:] == ["2222", "--", "ceph@a", "true"]
     assert remote.command("b", "true")[-2:] == ["u@b", "true"]
     assert [remote.transport_name(node) for node in ("a", "b")] == ["ssh", "pdsh"]
@@ -217,7 +217,7 @@ def test_a_port_of_its_own_takes_ssh() -> None:
 
 @pytest.mark.parametrize("of_all", ["-p 22", "-oPort=22", "-o Port=22"])
 def test_a_port_of_its_own_wins_over_that_of_all(of_all: str) -> None:
-    remote = Remote.from_host({"osds": ["a:2222", "b"]}, {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": of_all})
+    remote = Remote.of_cluster({"osds": ["a:2222", "b"]}, {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": of_all})
     for line in (remote.command("a", "true"), remote.login("a").split()):
         place = line.index("-p")  # ssh takes the first one: `ssh -G -p 2222 -p 22 host`
         assert line[place + 1] == "2222" and place < line.index(of_all.split()[0], place + 1)
@@ -270,7 +270,7 @@ def test_a_full_disk_here_is_no_error_of_a_node(tmp_path: Path, monkeypatch: pyt
 def test_cbt_settings_are_honoured(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PDSH_SSH_ARGS_APPEND", "-p 2222")
     common = {"pdsh_cmd": "no-such-pdsh", "pdsh_ssh_args": "-a -x -l%u %h"}
-    remote = Remote.from_host({"user": "perf"}, common)
+    remote = Remote.of_cluster({"user": "perf"}, common)
     assert remote.transport_name("node1") == "ssh"  # it is used where pdsh is missing
     line = remote.command("node1", "true")
     assert line[-2:] == ["perf@node1", "true"]
@@ -286,7 +286,7 @@ def test_a_network_may_be_silent_for_as_long_as_a_connection_has_patience() -> N
 
 def test_this_machine_needs_no_ssh_unless_another_user_is_asked_for() -> None:
     assert REMOTE.transport_name(HERE) == "local"
-    assert Remote.from_host({"user": "nobody-else"}, {}).transport_name(HERE) != "local"
+    assert Remote.of_cluster({"user": "nobody-else"}, {}).transport_name(HERE) != "local"
 
 
 def test_lines_come_while_the_command_runs() -> None:

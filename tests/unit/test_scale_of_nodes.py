@@ -64,7 +64,7 @@ def test_very_many_nodes_are_reached_without_pdsh(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setenv("PATH", str(tmp_path), prepend=":")
     monkeypatch.setenv("LOG", str(tmp_path / "log"))
     nodes = [f"node{number}" for number in range(MOST_NODES + 1)]
-    remote = Remote.from_host({"user": "root", "clients": nodes}, {})
+    remote = Remote.of_cluster({"user": "root", "clients": nodes}, {})
     assert {remote.transport_name(node) for node in nodes} == {"pdsh"}
     assert {answer.stdout for answer in remote.run(nodes, "echo here").values()} == {"here\n"}
     assert not (tmp_path / "log").exists()

@@ -129,7 +129,7 @@ def test_the_preflight_refuses_it_with_all_its_errors(
     ceph = SimpleNamespace(**vars(used(0.029)), json=lambda _: {}, bucket=lambda _: None)
     plan = replace(PLAN, phases=(CLOSED, replace(FILL, goal=Goal(raw=0.02))))
     host = cast(Any, SimpleNamespace(cluster={"head": "node0"}, run_dir="/nowhere"))
-    run = context(plan=plan, host=host, archive=RunArchive(tmp_path), journal=journal, ceph=ceph)
+    run = context(plan=plan, cbt_run=host, archive=RunArchive(tmp_path), journal=journal, ceph=ceph)
     with pytest.raises(preflight.PreflightError, match=r"not clean(.|\n)*fill: raw: 2% is already reached"):
         preflight.check(run)
     journal.write("phase-begun", phase="closed")  # what is used may be the run's own

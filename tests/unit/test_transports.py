@@ -69,7 +69,7 @@ def ssh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_a_hundred_nodes_are_reached_without_pdsh(ssh: Path, tmp_path: Path) -> None:
     (ssh / "node7").write_text("255")
     (ssh / "node8").write_text("3")
-    remote = Remote.from_host({"osds": HUNDRED}, NO_PDSH)
+    remote = Remote.of_cluster({"osds": HUNDRED}, NO_PDSH)
     results = remote.run(HUNDRED, "echo $NODE", check=False)
     assert list(results) == HUNDRED
     silent = {node: result for node, result in results.items() if result.status}
@@ -97,7 +97,7 @@ def test_a_hundred_nodes_are_reached_without_pdsh(ssh: Path, tmp_path: Path) -> 
 
 def test_no_node_waits_until_another_has_ended(ssh: Path, tmp_path: Path) -> None:
     """Each gets its input, and gives its output, at once: both are more than a pipe holds."""
-    remote = Remote.from_host({}, NO_PDSH)
+    remote = Remote.of_cluster({}, NO_PDSH)
     nodes, much = HUNDRED[:3], 1 << 20
     shell = f"head -c {much} /dev/zero; touch %s/$NODE; until [ $(ls %s | wc -l) = 3 ]; do sleep 0.02; done"
     fed, run = tmp_path / "fed", tmp_path / "run"
@@ -133,13 +133,13 @@ def test_each_node_has_the_transport_that_is_named_else_the_best_that_fits(
 
 def test_what_is_not_installed_is_named_and_runs_nothing(ssh: Path, tmp_path: Path) -> None:
     for word in (f"touch {tmp_path}/x", "../ssh", "cbt_plugins.cluster.transports.ssh:Ssh"):
-        remote = Remote.from_host({"transport": {"a": word}}, NO_PDSH)
+        remote = Remote.of_cluster({"transport": {"a": word}}, NO_PDSH)
         with pytest.raises(RemoteError) as raised:
             remote.run(["a", "b"], f"echo $NODE >>{tmp_path}/ran")
         text = f"a: exit status 255: no transport {word!r} is installed; {INSTALLED}"
         assert text in str(raised.value)
     assert (tmp_path / "ran").read_text() == "b\nb\nb\n" and not (tmp_path / "x").exists()
-    stream = Remote.from_host({"transport": "nspawn"}, {}).stream(["a"], f"touch {tmp_path}/x")
+    stream = Remote.of_cluster({"transport": "nspawn"}, {}).stream(["a"], f"touch {tmp_path}/x")
     assert list(stream.lines(60.0)) == [] and "no transport 'nspawn' is installed" in stream.messages[0]
     stream.close()
 
@@ -147,12 +147,12 @@ def test_what_is_not_installed_is_named_and_runs_nothing(ssh: Path, tmp_path: Pa
 def test_a_transport_that_fails_to_load_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
     references = {**plugins.references(plugins.TRANSPORTS), "broken": "json:NoSuchClass"}
     monkeypatch.setattr(plugins, "references", lambda group: references)
-    result = Remote.from_host({"transport": "broken"}, {}).run(["a"], "true", check=False)["a"]
+    result = Remote.of_cluster({"transport": "broken"}, {}).run(["a"], "true", check=False)["a"]
     assert result.stderr.startswith("transport 'broken' cannot be used: AttributeError: ") and result.status == 255
 
 
 def test_a_status_of_255_is_the_commands_own_without_a_connection(ssh: Path) -> None:
-    remote = Remote.from_host({}, NO_PDSH)
+    remote = Remote.of_cluster({}, NO_PDSH)
     assert (remote.lost_statuses(HERE), remote.lost_statuses("a")) == ([], [255])
     assert remote.run([HERE], "echo no >&2; exit 255", check=False)[HERE].stderr == "no\n"
     assert (remote.login(HERE), remote.login("a")) == ("", "ssh a")
@@ -197,7 +197,7 @@ def test_a_file_names_transports_of_nodes(tmp_path: Path) -> None:
 
 
 def access_of(cluster: Dict[str, Any], common: Dict[str, Any]) -> ClusterAccess:
-    remote = Remote.from_host(cluster, common)
+    remote = Remote.of_cluster(cluster, common)
     return ClusterAccess(remote, Ceph(remote, cluster), cluster, common, "r1", admin=False)
 
 

@@ -66,7 +66,7 @@ class Noted:
 
 def run(folder: Path, noted: Noted) -> Any:
     plan = Plan("warp", S3(urls=("http://a",)), (), (), ())
-    return context(host=noted, plan=plan, ceph=noted, watch=noted, archive=RunArchive(folder))
+    return context(cbt_run=noted, plan=plan, ceph=noted, watch=noted, archive=RunArchive(folder))
 
 
 def test_events_begin_when_somebody_watches(tmp_path: Path) -> None:

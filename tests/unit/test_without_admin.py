@@ -119,7 +119,7 @@ def buckets(url: str, written: List[Dict[str, Any]]) -> BucketsByS3:
     )
     ready = SimpleNamespace(keys=S3Keys("access", "secret"), authority=None)
     run = SimpleNamespace(
-        plan=plan, run_id="r1", ceph=None, journal=journal, remote=Remote.from_host({}, {}), clients=[NODE]
+        plan=plan, run_id="r1", ceph=None, journal=journal, remote=Remote.of_cluster({}, {}), clients=[NODE]
     )
     return BucketsByS3(run, ready)  # type: ignore[arg-type]
 

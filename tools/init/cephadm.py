@@ -5,8 +5,8 @@ from __future__ import annotations
 import argparse
 from typing import Optional
 
-from cbt_plugins.cluster.ceph_programs import CEPHADM
 from cbt_plugins.cluster.transports.transport import Result
+from cbt_plugins.config.cluster import CEPHADM
 
 from .cluster_kind import Site, login_of
 

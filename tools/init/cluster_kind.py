@@ -93,7 +93,7 @@ class Site:
         return ()
 
     def _connection(self) -> Ceph:
-        return Ceph(Remote.from_host(self.cluster, {}), self.cluster)
+        return Ceph(Remote.of_cluster(self.cluster, {}), self.cluster)
 
     def _reply(self, ceph: Ceph, line: str) -> Result:
         try:

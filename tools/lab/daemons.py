@@ -133,8 +133,8 @@ class Daemons:
         def is_good(text: str) -> bool:
             return " 200 " in text
 
-        def answer(node: LabNode) -> str:
-            text = self._answer(node)
+        def reply(node: LabNode) -> str:
+            text = self._rgw_reply(node)
             if is_good(text):
                 return text
             if "rgw" not in self.running().get(node.name, {}):
@@ -145,9 +145,9 @@ class Daemons:
             return text
 
         for node in nodes:
-            wait_for(partial(answer, node), f"RGW on {node.name}", seconds, 0.1, met=is_good)
+            wait_for(partial(reply, node), f"RGW on {node.name}", seconds, 0.1, met=is_good)
 
-    def _answer(self, node: LabNode) -> str:
+    def _rgw_reply(self, node: LabNode) -> str:
         """Return the first line of the answer of a node's gateway, or the error of the connection."""
         ask = "printf 'GET / HTTP/1.0\\r\\n\\r\\n' >&3 && head -1 <&3"
         script = f"exec 3<>/dev/tcp/{node.address}/{S3_PORT} && {ask}"

@@ -3,7 +3,7 @@
 docs/STATISTICS.md has the rules, their false alarms and their power.
 """
 
-from cbt_plugins.compare.statistics.changes import alpha_of_budget, change_points
+from cbt_plugins.compare.statistics.change_point_search import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.runs import compare_differences, compare_runs, estimate, pooled_scatter
 from cbt_plugins.compare.statistics.series import compare_series, effective_size, estimate_series, series_warnings
 from cbt_plugins.compare.statistics.verdict_chances import (

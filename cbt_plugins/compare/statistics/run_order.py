@@ -147,7 +147,10 @@ def within_blocks(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> 
 
 
 def of_blocks(x: np.ndarray, y: np.ndarray, run_blocks: Sequence[Block]) -> Tuple[float, float, float]:
-    """Return the same by the differences of the blocks, which holds too where one side scatters more."""
+    """Return new - base, its standard error and degrees of freedom, by the differences of the blocks.
+
+    It also holds if one side scatters more.
+    """
     apart = np.asarray([y[b].mean() - x[a].mean() for a, b in run_blocks])
     return float(apart.mean()), float(apart.std(ddof=1)) / math.sqrt(len(run_blocks)), len(run_blocks) - 1.0
 

@@ -201,7 +201,7 @@ class SeriesLines(Assumption[TwoSeries]):
         level = _level(values)
         reach = float(special.stdtrit(level.freedom, (1 + confidence) / 2)) * level.error
         ends = level.mean - reach, level.mean + reach
-        return Estimate(level.mean, *ends, level.size, confidence, _warnings(values, level))
+        return Estimate(level.mean, *ends, level.size, confidence, _warnings_of_bins(values, level))
 
     def compare(self, data: TwoSeries) -> Comparison:
         freedoms = [level.freedom for level in data.levels] + ([data.scatter.freedom] if data.scatter else [])
@@ -268,7 +268,7 @@ def _short(size: float, samples: int) -> StatisticsWarning:
     return StatisticsWarning("short-series", text)
 
 
-def _warnings(series: np.ndarray, level: _Level) -> Tuple[StatisticsWarning, ...]:
+def _warnings_of_bins(series: np.ndarray, level: _Level) -> Tuple[StatisticsWarning, ...]:
     warnings: List[StatisticsWarning] = []
     n = int(np.isfinite(series).sum())
     if n < len(series):

@@ -44,6 +44,7 @@ class DeletePod(Kind):
 
     lasts = False
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = "pod"
 
     class Options(KindOptions):
         """How a pod ends."""
@@ -100,6 +101,7 @@ class NodeDrain(Kind):
 
     takes = "node"
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = "node"
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius(targets.daemons, targets.nodes)

@@ -23,6 +23,7 @@ class Stop(Kind):
     """
 
     daemon_types = DAEMON_TYPES
+    changes_in_kubernetes = "deployment"
     Options = ServiceOptions
     options: ServiceOptions
     verb = "stop"
@@ -64,6 +65,7 @@ class Crash(Stop):
     """Kills daemons by SIGKILL, by process ID and start time, and keeps systemd from starting them again."""
 
     verb = "kill"
+    changes_in_kubernetes = ""
 
     def end(self, scene: Scene, node_services: Sequence[Service]) -> Tuple[Command, ...]:
         return service_managers.kill(scene, node_services)

@@ -182,7 +182,7 @@ def faults_of(run: Path) -> Optional[RunFaults]:
         return None
     recovery = milestones(read_samples(files_of(run)), [event for events in run_journals for event in events])
     begun = [event["at"] for events in run_journals for event in events if _is(event, "begun")]
-    warnings = tuple(_warnings(run_journals))
+    warnings = tuple(_warnings_of_journals(run_journals))
     return RunFaults(
         begun=begun[0] if begun else None,
         events=" ".join(text for events in run_journals for text in _happened(events)) or "none",
@@ -219,7 +219,7 @@ def _happened(events: Sequence[_JournalEvent]) -> Iterator[str]:
             yield f"{at:g}s:undo*{len(event['undo'])}"
 
 
-def _warnings(run_journals: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
+def _warnings_of_journals(run_journals: Sequence[Sequence[_JournalEvent]]) -> Iterator[ResultWarning]:
     for events in run_journals:
         ended = next((event for event in events if _is(event, "ended")), None)
         if not any(_is(event, "begun") for event in events):

@@ -97,7 +97,7 @@ def parse(text: str, client: str, logs: Optional[Logs] = None, by_name: bool = T
         except Unreadable as e:
             parsed.warnings.append(ResultWarning("no-series", f"{phase}: no series of {who}: {e}"))
         parts += _parts(job, phase, who, _start(data, job), job_logs)
-        parsed.warnings += _warnings(options, job, phase, who)
+        parsed.warnings += _warnings_of_job(options, job, phase, who)
     parsed.usable = not any(warning.code in _UNUSABLE for warning in parsed.warnings)
     return parsed
 
@@ -281,7 +281,7 @@ def _bins(latency: Mapping[str, Any]) -> Optional[Bins]:
     return Bins.merged([Bins(values, np.array([count for _, count in pairs]))])
 
 
-def _warnings(options: Mapping[str, Any], job: FioJob, phase: str, client: str) -> Iterator[ResultWarning]:
+def _warnings_of_job(options: Mapping[str, Any], job: FioJob, phase: str, client: str) -> Iterator[ResultWarning]:
     if job.get("error"):
         yield ResultWarning("job-failed", f"{phase}: {client} ended with error {job['error']}")
     if not _sections(job):

@@ -102,7 +102,7 @@ def parse(text: str, client: str, threads: Optional[int] = None) -> Parsed:
         parsed.loops.setdefault(loop, []).append(part)
         if total["Mode"] in _MOVES and total["Ops"] and total["Seconds"]:
             sizes.add(_size(total))
-        parsed.warnings += _warnings(client, part, intervals, total, threads)
+        parsed.warnings += _warnings_of_part(client, part, intervals, total, threads)
     if lines and lines[-1]["IntervalName"] != _TOTAL:
         text = f"{client}: its last mode, {lines[-1]['Mode']}, has no total: it was broken off"
         parsed.warnings.append(ResultWarning("torn-output", text))
@@ -227,7 +227,7 @@ def _steps(intervals: List[Line], total: Line) -> Optional[Steps]:
     return Steps(edges, counts, totals).completed(total["Ops"], total["Seconds"], total["Ops"] * total["AvgLat"] * 1e6)
 
 
-def _warnings(
+def _warnings_of_part(
     client: str, part: Part, intervals: List[Line], total: Line, threads: Optional[int]
 ) -> Iterator[ResultWarning]:
     failed, mode = part.failed or 0, part.phase

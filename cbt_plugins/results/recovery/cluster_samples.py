@@ -52,7 +52,7 @@ class Sample(NamedTuple):
     def total(self, object_state: str) -> int:
         return int((self.state.get(object_state) or (0, 0))[1])
 
-    def share(self, object_state: str) -> Optional[float]:
+    def share_of_copies(self, object_state: str) -> Optional[float]:
         """Return `count` as a share of all object copies; Ceph names their total only when some are counted."""
         count, total = self.count(object_state), self.total(object_state)
         return count / total if total else None if count else 0.0
@@ -102,7 +102,7 @@ class Sample(NamedTuple):
     def status(self) -> Dict[str, Any]:
         """Return the status in which `conditions` are found, without its time."""
         status: Dict[str, Any] = {name: self.state.get(name) for name in _STATUS}
-        status.update((f"{object_state}_share", self.share(object_state)) for object_state in ("degraded", "misplaced"))
+        status.update((f"{state}_share", self.share_of_copies(state)) for state in ("degraded", "misplaced"))
         status.update(osds_up=self.osds_up, osds_in=self.osds_in)
         if self.changed:
             status["daemons"] = list(self.changed)

@@ -71,7 +71,7 @@ def impact(
         "episodes": losses(parts, recovery, base),
         "scores": list(scores(parts, recovery, base, failure_of_phase)),
         "worst": _worst(cut, base),
-        "warnings": list(_warnings(cut, lines, base, recovery)),
+        "warnings": list(_warnings_of_impact(cut, lines, base, recovery)),
     }
 
 
@@ -167,7 +167,7 @@ def _unsteady(cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]], base: Mappin
     return f"for {HALVED} s from second {at} of the time without a failure, throughput was {share} of its mean"
 
 
-def _warnings(
+def _warnings_of_impact(
     cut: Sequence[Tuple[PhaseAggregates, List[Stretch]]],
     lines: Sequence[Mapping[str, Any]],
     base: Optional[Mapping[str, Any]],

@@ -357,7 +357,7 @@ def _config(run: TableRun) -> Iterator[Row]:
             yield {"name": record.name, "key": key, "value": value}
 
 
-def _warnings(run: TableRun) -> Iterator[Row]:
+def _rows_of_warnings(run: TableRun) -> Iterator[Row]:
     for record in records(run.path):
         for warning in record.warnings:
             severity = severity_of(warning.code).value
@@ -401,7 +401,7 @@ TABLES = (
     _table("episodes", "milestones of each failure and return, one line each", _EPISODES, _episodes),
     _table("measurements", "metrics for `cbt-tools compare`, of runs of any program", _MEASUREMENTS, _measurements),
     _table("config", "configuration of each run", _CONFIG, _config),
-    _table("warnings", "warnings about each run", _WARNINGS, _warnings),
+    _table("warnings", "warnings about each run", _WARNINGS, _rows_of_warnings),
     _table("daemons", "CPU, memory and disk I/O of each daemon", _DAEMONS, lambda run: _resources(run, "daemons")),
     _table("nodes", "CPU and memory of each node in a phase", _NODES, lambda run: _resources(run, "nodes")),
     _table("threads", "CPU time by groups of threads in a phase", _THREADS, _threads),

@@ -41,7 +41,7 @@ def main(extent: Extent) -> None:
 
 def _costs(nodes: List[str]) -> Dict[str, float]:
     silent = silent_of(nodes)
-    remote = Remote.from_host({"user": "root", "clients": nodes, "transport": "ssh"}, {})
+    remote = Remote.of_cluster({"user": "root", "clients": nodes, "transport": "ssh"}, {})
     timeout = re.search(r"ConnectTimeout=(\d+)", " ".join(remote.command(nodes[0], "true")))
     assert timeout is not None
     costs = {"silent": float(len(silent)), "timeout": float(timeout[1])}

@@ -95,7 +95,7 @@ def main(extent: Extent) -> None:
 
 
 def _of_nodes(nodes: List[str], folder: Path) -> Dict[str, float]:
-    remote = Remote.from_host({"user": "root", "clients": nodes}, {})
+    remote = Remote.of_cluster({"user": "root", "clients": nodes}, {})
     dead: Set[str] = {node for node in nodes if node.startswith("dead")}
     costs: Dict[str, float] = {}
     answers, costs["run"], costs["run_cpu"] = measured(lambda: remote.run(nodes, "echo here", check=False))
@@ -172,7 +172,7 @@ def _real(extent: Extent) -> None:
 
 
 def _over_ssh(nodes: List[str], common: Dict[str, str], sshd: int) -> Dict[str, float]:
-    remote = Remote.from_host({"user": getpass.getuser(), "clients": nodes}, common)
+    remote = Remote.of_cluster({"user": getpass.getuser(), "clients": nodes}, common)
     before, server = _cpu_of_children(), cpu_of(sshd, children=True)
     answers, seconds, _ = measured(lambda: remote.run(nodes, "true", check=False))
     assert not any(answer.status for answer in answers.values()), next(a for a in answers.values() if a.status)

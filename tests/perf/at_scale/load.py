@@ -113,7 +113,7 @@ def _stand_in() -> Iterator[Path]:
 def _costs(folder: Path, drivers: int) -> Dict[str, float]:
     clients = [f"client{number}" for number in range(max(1, drivers // DRIVERS))]
     jobs = tuple(_job(number, clients[number % len(clients)]) for number in range(drivers))
-    remote = Remote.from_host({"user": "root", "clients": clients, "transport": "ssh"}, {})
+    remote = Remote.of_cluster({"user": "root", "clients": clients, "transport": "ssh"}, {})
     offsets = {client: Offset(0.0, 0.0) for client in clients}
     programs = {client: {"cbt-load": "/bin/cbt-load", "cbt-rows": "/bin/cbt-rows"} for client in clients}
     orders = LoadOrders(jobs, programs, {}, offsets, SECONDS, "age")

@@ -100,7 +100,7 @@ def _stand_in(folder: Path) -> Iterator[int]:
 
 def _costs(folder: Path, nodes: List[str], samples: int) -> Dict[str, float]:
     cluster = {"user": "root", "osds": nodes, "transport": "ssh"}
-    remote, monitor = Remote.from_host(cluster, {}), Resources({"nodes": ["osds"]}, cluster, {})
+    remote, monitor = Remote.of_cluster(cluster, {}), Resources({"nodes": ["osds"]}, cluster, {})
     files = [folder / node / "monitors-1" / "resources" / f"{node}.jsonl" for node in nodes]
     for node in nodes:
         (folder / node).mkdir(mode=0o700)

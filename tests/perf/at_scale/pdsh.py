@@ -41,7 +41,7 @@ def main(extent: Extent) -> None:
 
 def _costs(size: int) -> Dict[str, float]:
     nodes = nodes_of(size)
-    remote = Remote.from_host({"user": "root", "clients": nodes, "transport": "pdsh"}, {})
+    remote = Remote.of_cluster({"user": "root", "clients": nodes, "transport": "pdsh"}, {})
     begun, cpu = time.monotonic(), _cpu()
     answers = remote.run(nodes, "echo here", check=False)
     costs = {"cpu": _cpu() - cpu, "s": time.monotonic() - begun}

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from cbt_plugins.compare.statistics import alpha_of_budget, change_points, changes
+from cbt_plugins.compare.statistics import alpha_of_budget, change_point_search, change_points
 
 
 def runs(seed: int, *levels: float, length: int = 15) -> np.ndarray:
@@ -101,9 +101,9 @@ def test_new_runs_move_no_change_of_long_ago_and_cost_one_window(monkeypatch: py
     for at, step in ((200, 6), (410, -6), (620, 6), (650, -6)):
         runs[at:] += step
     looks = []
-    cuts_of_window = changes.cuts_of_window
-    monkeypatch.setattr(changes, "cuts_of_window", lambda *about: looks.append(1) or cuts_of_window(*about))
-    settled: changes.Settled = {}
+    cuts_of_window = change_point_search.cuts_of_window
+    monkeypatch.setattr(change_point_search, "cuts_of_window", lambda *about: looks.append(1) or cuts_of_window(*about))
+    settled: change_point_search.Settled = {}
     before = change_points(runs[:799], 1e-4, settled=settled)
     assert [point.index for point in before] == pytest.approx([200, 410, 620, 650], abs=1)
     first_looks = len(looks)

@@ -287,12 +287,12 @@ def _capacity(case: FaultCase) -> Iterator[Finding]:
             "capacity",
             f"{_filled(worst)}; the full ratio is {percent(full, '.0f')} "
             f"(backfill stops at {percent(backfill, '.0f')})",
-            {"used": worst.share, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
+            {"used": worst.used_share, "full_ratio": full, "of": worst.name, "pools": list(worst.pools)},
         )
 
 
 def _filled(part: Filling) -> str:
-    if part.share is None:
+    if part.used_share is None:
         return f"no capacity would be left in {part.name} (pools: {', '.join(part.pools)})"
     return f"{part.name} (pools: {', '.join(part.pools)}) would be {percent(part.used)} full after recovery"
 
