@@ -35,13 +35,14 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     explain(parser, ("cbt-tools kubernetes manifest my.yaml",))
     verbs = parser.add_subparsers(dest="kubernetes_verb", required=True, metavar="manifest")
     text = "print the pods of the clients, and a service account with the rights that the run of FILE needs"
-    pipes = "`| kubectl apply -f -` makes them, `| kubectl delete -f -` removes them"
+    pipes = "`| kubectl apply -f -` makes these objects, `| kubectl delete -f -` removes these objects"
     manifest = verbs.add_parser("manifest", help=text, description=f"{text}. {pipes}.")
     explain(manifest, ("cbt-tools kubernetes manifest my.yaml --cpu 8 --away-from-osds",))
     manifest.add_argument("file", help="YAML file with `transport: kubectl`")
-    manifest.add_argument("--image", default=_IMAGE, help="of the clients, with sh and Python 3 (default: %(default)s)")
-    manifest.add_argument("--cpu", default="2", help="request and limit of a client (default: %(default)s)")
-    manifest.add_argument("--memory", default="2Gi", help="request and limit of a client (default: %(default)s)")
+    image = "image of the clients, with sh and Python 3 (default: %(default)s)"
+    manifest.add_argument("--image", default=_IMAGE, help=image)
+    manifest.add_argument("--cpu", default="2", help="CPU request and limit of a client (default: %(default)s)")
+    manifest.add_argument("--memory", default="2Gi", help="memory request and limit of a client (default: %(default)s)")
     selector = "label of the Kubernetes nodes for clients; may be repeated"
     manifest.add_argument("--node-selector", metavar="KEY=VALUE", action="append", default=[], help=selector)
     manifest.add_argument("--away-from-osds", action="store_true", help="no client on a node with an OSD of Rook")

@@ -34,27 +34,26 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         INCONCLUSIVE: "inconclusive",
         UNUSABLE: "a run of --history cannot be read",
         CANNOT: "a side could not be built, deployed or measured; or this program failed",
-        INTERRUPTED: "interrupted: the same command resumes",
+        INTERRUPTED: "interrupted: run the same command again to resume",
     }
     explain(parser, examples, statuses)
     sides = "a commit, a branch or pull/NUMBER of `repo:`; without `repo:` a release or an image for `deploy:`"
     parser.add_argument("base", metavar="BASE", help=sides)
-    parser.add_argument(
-        "head", metavar="HEAD", help="the same with the change; commits are compared from their merge base on"
-    )
+    change = "the side with the change, named in the same way; of two commits, the base side is the merge base"
+    parser.add_argument("head", metavar="HEAD", help=change)
     parser.add_argument("--config", type=Path, required=True, metavar="FILE", help="a CBT file with `pr:` (docs/PR.md)")
     parser.add_argument(
         "--within", default="8h", metavar="TIME", help="time for everything, including builds (default: %(default)s)"
     )
     parser.add_argument(
-        "-a", "--archive", type=Path, metavar="FOLDER", help="folder for its files (default: pr-HASH in this folder)"
+        "-a", "--archive", type=Path, metavar="FOLDER", help="folder for all files (default: pr-HASH in this folder)"
     )
     parser.add_argument(
-        "--plan", action="store_true", help="show which regressions it can detect in this time; use no cluster"
+        "--plan", action="store_true", help="show which regressions can be detected in this time; use no cluster"
     )
     parser.add_argument(
         "--history", nargs="+", type=Path, default=[], metavar="PATH",
-        help="archives of repeated runs, from which the run-to-run scatter is taken",
+        help="archives of repeated runs, which show the run-to-run scatter",
     )
     add_formats(parser, TEXT, JSON, MD)
 
@@ -100,7 +99,7 @@ def _run(args: argparse.Namespace) -> int:
     except (GitError, CampaignError) as e:
         raise CommandError(str(e)) from None
     except OSError as e:
-        raise CommandError(f"{e}; the same command resumes", CANNOT) from None
+        raise CommandError(f"{e}; run the same command again to resume", CANNOT) from None
     report = PullRequestReport(request, answer)
     write_whole(folder / COMMENT, report.comment())
     write_json(folder / DATA, report.data())

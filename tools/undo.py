@@ -274,7 +274,8 @@ def _undo(folder: Path, args: argparse.Namespace) -> int:
         holder = injector.lock.living()
         is_alive = holder and cluster_lock.gone(holder) is False
         if holder and (is_alive or not force):
-            advice = ": nothing is undone until it has ended" if is_alive else "; or here with --force"
+            wait, force_here = ": nothing is undone until that process has ended", "; or on this machine with --force"
+            advice = wait if is_alive else force_here
             return say("Error", f"{folder}: {cluster_lock.explain(holder)}{advice}", OPEN)
         number, with_data = len(injector.open_changes), [e.label for e in injector.open_changes if _goes_with_data(e)]
         if with_data:

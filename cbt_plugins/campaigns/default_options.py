@@ -211,12 +211,13 @@ def describe_swap(swapped: Swapped, restarts: bool) -> Iterator[str]:
         options = sorted(
             {o for layer in (settings, *([late] if restarts else [])) for who in layer.values() for o in who}
         )
-        text = ", ".join(options) or "none differ"
+        text = ", ".join(options) or "no option differs"
         yield f"{code} gets the other release's defaults of {len(options)} options: {text}"
     if not restarts:
         late_ones = sorted({o for layer in swapped.at_start.values() for who in layer.values() for o in who})
         if late_ones:
-            yield f"left out, read when a daemon starts (give each arm `restart:`): {', '.join(late_ones)}"
+            reason = "daemons read these options only at their start (give each arm `restart:`)"
+            yield f"left out, {reason}: {', '.join(late_ones)}"
     for reason, names in swapped.left_out.items():
         many = f"{len(names)} options, named in {FOLDER}/{FILE}"
         yield f"left out, {reason}: {', '.join(names) if len(names) <= _MOST_NAMED else many}"

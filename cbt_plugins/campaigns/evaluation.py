@@ -153,7 +153,7 @@ def evaluate(schedule: Schedule) -> Evaluation:
     rows = _rows(schedule, compared, (records, strays), blocks)
     if not rows:
         raise CampaignError(
-            f"{schedule.config.file}: campaign.keys: no row of the results matches, so nothing can "
+            f"{schedule.config.file}: campaign.keys: no row of the results matches these keys, so nothing can "
             f"be decided"
         )
     return Evaluation(schedule, blocks, trials, tuple(rows), compared)

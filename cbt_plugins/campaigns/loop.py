@@ -64,7 +64,7 @@ class CampaignRun:
         try:
             swapped = schedule.swapped or schedule.options_reader().read()
         except ValueError as e:
-            raise TrialFailed(f"{e}; the same command continues") from e
+            raise TrialFailed(f"{e}; run the same command again to continue") from e
         for line in describe_swap(swapped, schedule.restarts):
             self.say(line)
         new_schedule = replace(schedule, swapped=swapped)
@@ -91,7 +91,7 @@ class CampaignRun:
             write_whole(self.schedule.folder / "campaign.html", page(state))
         if state.unmatched_keys:
             keys, file = ", ".join(state.unmatched_keys), self.schedule.config.file
-            raise CampaignError(f"{file}: no row matches the key {keys}: mend `keys:`, and use a new folder")
+            raise CampaignError(f"{file}: no row matches the key {keys}: correct `keys:`, and use a new folder")
         return state
 
     def _trial(self, planned: PlannedTrial, journal: Journal) -> None:
@@ -106,7 +106,7 @@ class CampaignRun:
             self.say(f"{planned.name}: {_result_text(trial)}")
             if not trial.reason:
                 return
-        text = f"{planned.name} failed {ATTEMPTS} times: {trial.reason}; the same command continues"
+        text = f"{planned.name} failed {ATTEMPTS} times: {trial.reason}; run the same command again to continue"
         raise TrialFailed(text, trial)
 
     def _tell(self, state: Evaluation) -> None:

@@ -52,13 +52,16 @@ def blocks(evaluation: Evaluation) -> List[Block]:
         TableGrid(_HEAD, tuple(_line(row, evaluation) for row in evaluation.rows), left=2),
     ]
     if not evaluation.needs_no_more_blocks:
-        title = "total number of blocks that gives a true verdict in 80 % of campaigns, with the noise so far"
+        title = "total number of blocks that gives a true verdict in 80 % of campaigns, with the block scatter so far"
         parts.append(TableGrid(_OUTLOOK, tuple(_outlooks(evaluation)), left=2, title=title))
     return [*parts, Notes("notes", tuple(_notes(evaluation)))]
 
 
-_HEAD = ("row", "of", "base", "new", "change", "interval", "block scatter", "blocks", "verdict")
-_OUTLOOK = ("row", "of", "margin", "if nothing changed", "if it changed by the margin", "if by twice the margin")
+_HEAD = ("row", "contrast", "base", "new", "change", "interval", "block scatter", "blocks", "verdict")
+_OUTLOOK = (
+    *("row", "contrast", "margin", "if nothing changed", "if the change is the margin"),
+    "if the change is twice the margin",
+)
 
 
 def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
@@ -131,7 +134,7 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
         worst = max(still, key=lambda row: row.decision.scatter or 0.0)
         none, least, _ = (needed(outlook, evaluation.schedule, evaluation.block_seconds) for outlook in worst.outlooks)
         margin = _margin(worst.id.metric, evaluation.schedule)
-        needs = f"{none}; if {margin} changed: {least} ({worst.id.text})"
+        needs = f"{none}; if the change is {margin}: {least} ({worst.id.text})"
         yield f"block {evaluation.blocks}: needed if nothing changed: {needs}"
 
 
@@ -139,11 +142,11 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
     section = evaluation.schedule.section
     yield (
         f"the chance of any false better or worse in the campaign is at most {percent(section.alpha, 'g')}; "
-        f"intervals hold at every look together; equivalent: within "
+        f"the intervals hold at all looks together; equivalent: within "
         f"{margins(evaluation.schedule.rules, [row.id.metric for row in evaluation.rows])}"
     )
     for pattern in evaluation.unmatched_keys:
-        yield f"no row matches the key {pattern}, so the campaign does not decide it"
+        yield f"no row matches the key {pattern}, so the campaign does not decide this key"
     for row in evaluation.rows:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
@@ -164,7 +167,8 @@ def left_set(evaluation: Evaluation) -> Iterator[str]:
     for planned, _ in evaluation.trials[-1:]:
         commands = evaluation.schedule.put_back(planned.arm)
         if commands:
-            yield f"options of {planned.arm} are still set on the cluster; remove them with: {' && '.join(commands)}"
+            remedy = f"remove these options with: {' && '.join(commands)}"
+            yield f"options of {planned.arm} are still set on the cluster; {remedy}"
 
 
 def data(evaluation: Evaluation) -> Dict[str, Any]:
@@ -347,10 +351,10 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     ]  # fmt: skip
     if rows:
         head = ("row", "block scatter", *_OUTLOOK[2:])
-        title = "needed for a true verdict in 80 % of campaigns, with the noise of the history (load only)"
+        title = "blocks for a true verdict in 80 % of campaigns, with the block scatter of the history (load only)"
         blocks.append(TableGrid(head, tuple(rows), title=title))
     else:
-        text = "the number of blocks needed depends on the noise: see it with --history ARCHIVE..., or after 3 blocks"
+        text = "the number of blocks depends on the block scatter: give --history ARCHIVE..., or wait for 3 blocks"
         blocks.append(Words((text,)))
     return blocks
 

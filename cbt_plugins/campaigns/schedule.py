@@ -287,7 +287,7 @@ def schedule_in(folder: Path, config: Optional[Config] = None) -> Schedule:
     """
     stored_state = stored(folder)
     if stored_state is None:
-        raise CampaignError(f"{folder}: no campaign in it: there is no {STATE}")
+        raise CampaignError(f"{folder}: this folder has no campaign: {STATE} is missing")
     if config is not None:
         _refuse_other(stored_state, config, folder)
     return schedule_of(load(_source(stored_state)), folder)

@@ -52,7 +52,7 @@ _SHELL = 'echo $$ >"$1" && eval "$0"'
 #: the same for an undo, which a full disk does not prevent
 _SHELL_OF_UNDO = 'echo $$ >"$1" 2>/dev/null; eval "$0"'
 #: the work for which a signal waits while a command is started
-_STARTING = "starting a command first, and ending it then"
+_STARTING = "a command is just starting and will then be ended"
 #: seconds from SIGTERM to SIGKILL: a cycle recovers the faults that it injected
 _UNDO_GRACE, _END_GRACE, _POLL = 900.0, 10.0, 0.1
 
@@ -218,7 +218,7 @@ def _with_records(trial: Trial) -> Trial:
     try:
         records = unchanged_records(trial.archive)
     except Unreadable as e:
-        return replace(trial, reason=f"its archive cannot be read: {e}")
+        return replace(trial, reason=f"the archive of the trial cannot be read: {e}")
     bad = next((record for record in records if not record.usable), None)
     if bad is None:
         return replace(trial, records=records)

@@ -88,8 +88,8 @@ def refuse_another(folder: Path, access: ClusterAccess, timeout: float, is_open:
     recorded = str(document.get("fsid") or "")
     answer = _fsid(access, timeout) if recorded else ""
     if answer and answer != recorded:
-        text = f"{folder} belongs to cluster {recorded}, but {access.ceph.head} belongs to {answer}"
-        advice = "nothing is undone; `cbt-tools undo --trust` undoes the open changes nevertheless"
+        text = f"{folder} belongs to cluster {recorded}, but {access.ceph.head} belongs to cluster {answer}"
+        advice = "nothing was undone; to undo the open changes nevertheless: `cbt-tools undo --trust`"
         raise AnotherCluster(f"{text}: {advice if is_open else 'use another archive directory'}")
 
 
@@ -149,7 +149,7 @@ def _check_same(folder: Path, before: Ceph, fsid: str, now: Ceph, fsid_now: str)
             f"cluster {id or 'of unknown fsid'} (head {ceph.head}, {ceph.conf_file})"
             for ceph, id in ((before, fsid), (now, fsid_now))
         )
-        raise FaultError(f"{folder} belongs to {old}, this is {new}: use another archive directory")
+        raise FaultError(f"{folder} belongs to {old}, but this run uses {new}: use another archive directory")
 
 
 def _plain(value: Any) -> Any:
@@ -177,7 +177,7 @@ def _parsed(folder: Path, document: Mapping[str, Any]) -> Tuple[Dict[str, Any], 
 
 def _unusable(folder: Path, error: Exception) -> FaultError:
     why = error.strerror if isinstance(error, OSError) and error.strerror else error
-    return FaultError(f"{folder / FILE}: {why}: cannot tell how to reach the cluster")
+    return FaultError(f"{folder / FILE}: {why}: without this file the cluster cannot be reached")
 
 
 def read(folder: Path, trusted: bool = False) -> ClusterAccess:

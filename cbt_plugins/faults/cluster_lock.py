@@ -92,7 +92,8 @@ class Lock:
     def fence(self, late: Sequence[str]) -> None:
         """Wait for running attempts of a killed process, and prevent later ones. Raises FaultError."""
         for name in late:
-            self._run(node_shell.fenced_undo(name, "true", self._timeout, mark=True), "fencing off an earlier attempt")
+            command = node_shell.fenced_undo(name, "true", self._timeout, mark=True)
+            self._run(command, "stopping an earlier attempt to lock the cluster")
 
     def take(self, name: str) -> None:
         """Lock the cluster. Raises FaultError when another run holds it, or was killed and has left its key.
@@ -105,12 +106,12 @@ class Lock:
         value = json.dumps({**self.identity, "t": round(time.time(), 3)})
         command = f"{self._ceph.command} config-key set {KEY}/{name} {shlex.quote(value)}"
         try:
-            self._run(node_shell.fenced_inject(name, command, self._timeout), "config-key set")
+            self._run(node_shell.fenced_inject(name, command, self._timeout), "ceph config-key set")
             self.check(alone=True)
         except (FaultError, KeyboardInterrupt):
             with contextlib.suppress(FaultError):
                 back = f"{self._ceph.command} config-key rm {KEY}/{name}"
-                self._run(node_shell.fenced_undo(name, back, self._timeout, mark=True), "config-key rm")
+                self._run(node_shell.fenced_undo(name, back, self._timeout, mark=True), "ceph config-key rm")
             raise
 
     def check(self, dump: Any = None, alone: bool = False) -> None:
@@ -197,7 +198,7 @@ class Lock:
             self._ask(f"config-key rm {shlex.quote(key)}")  # whoever may write keys chose its name
 
     def _ask(self, words: str) -> str:
-        return self._run(f"{self._ceph.command} {words}", words)
+        return self._run(f"{self._ceph.command} {words}", f"ceph {words}")
 
     def _run(self, command: str, action: str) -> str:
         # twice the time: the command may have to wait for a running one
@@ -205,7 +206,7 @@ class Lock:
         result = self._ceph.run(command, limit)
         if result.status:
             why = result.stderr.strip().splitlines()[-1:] or [f"exit status {result.status}"]
-            raise FaultError(f"ceph {action} on {self._ceph.head}: {why[0]}")
+            raise FaultError(f"{action} on {self._ceph.head}: {why[0]}")
         return result.stdout
 
 
@@ -281,8 +282,9 @@ def explain(holder: Mapping[str, Any]) -> str:
     undo = f"`cbt-tools undo {holder.get('archive')}`"
     dead = gone(holder)
     if dead:
-        after = f"run its command again to resume it, or {undo} to undo its changes and remove its pools with all data"
-        return f"{who} held the cluster since {since} and is dead: {after}"
+        after = f"to undo its changes and remove its pools with all data: {undo}"
+        ended = f"{who} has held the cluster since {since}, but its process has ended"
+        return f"{ended}: to resume the run, start the command of the run again; {after}"
     if dead is None:
-        return f"{who} has held the cluster since {since}; if that run is dead, on that host: {undo}"
+        return f"{who} has held the cluster since {since}; if its process has ended, on that host: {undo}"
     return f"{who} has been using this cluster since {since}"

@@ -62,7 +62,7 @@ class SettingsMaker:
         """Return the steps for the settings that are not in force yet. Raises FaultError."""
         unknown = [f for f in settings.flags if f not in OSD_FLAGS]
         if unknown:
-            raise FaultError(f"unknown flag: {', '.join(unknown)}; known are {', '.join(OSD_FLAGS)}")
+            raise FaultError(f"unknown flag: {', '.join(unknown)}; known flags: {', '.join(OSD_FLAGS)}")
         if not (settings.flags or settings.config) and settings.balancer is None and settings.autoscaler is None:
             return []
         late = needs_restart(self._ceph, settings.config, self._limits.quick)
@@ -83,7 +83,7 @@ class SettingsMaker:
         if not how:
             return []
         if how != "aggressive":
-            raise FaultError(f"recovery: {how}: must be aggressive; or remove the key")
+            raise FaultError(f"recovery: {how}: the value must be aggressive, or remove the key")
         facts = ask(self._ceph, (*_QUESTIONS, _OPTIONS), self._limits.quick)
         up = [o for o, entry in facts.osds.items() if entry["up"]]
         if not up:
@@ -92,7 +92,7 @@ class SettingsMaker:
         sleeps = ((name, "0") for name in sorted(facts.answers[_OPTIONS]) if name.startswith(SLEEPS))
         wanted = FAST_MCLOCK if queue == "mclock_scheduler" else (*FAST_WPQ, *sleeps)
         triples = everywhere(facts.answers["config dump"], "osd", wanted)
-        step = self.configuration(facts.answers["config dump"], triples, f"fast recovery ({queue})")
+        step = self.configuration(facts.answers["config dump"], triples, f"set fast recovery ({queue})")
         return [step] if step else []
 
     def not_in_force(self, steps: Sequence[Step]) -> List[str]:
@@ -163,7 +163,7 @@ class SettingsMaker:
         entry = {"section": "mgr", "name": "mgr/balancer/active"}
         row = find(facts.answers["config dump"], (entry, "value"))
         step = self._step(
-            f"balancer {on}",
+            f"switch the balancer {on}",
             [f"balancer {on}"],
             [f"balancer {off}", *(["config rm mgr mgr/balancer/active"] if row is None else [])],
             self._says("balancer status", [(("active",), wanted)]),
@@ -179,7 +179,7 @@ class SettingsMaker:
             return None
         places = {name: ("pools", {"pool_name": name}, "pg_autoscale_mode") for name in former}
         return self._step(
-            f"pg_autoscale_mode {mode} for {len(former)} pools",
+            f"set pg_autoscale_mode {mode} for {len(former)} pools",
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {mode}" for name in former],
             [f"osd pool set {shlex.quote(name)} pg_autoscale_mode {was}" for name, was in reversed(former.items())],
             self._says("osd dump", [(places[name], mode) for name in former]),

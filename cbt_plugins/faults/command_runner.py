@@ -199,7 +199,7 @@ def _why(result: Result) -> str:
     lines: List[str] = [line for line in result.stderr.strip().splitlines() if line.strip()]
     reason = lines[-1] if lines else ""
     if result.status == node_shell.TOO_LATE:
-        reason = reason or "its undo ran before it began"
+        reason = reason or "the undo of the command ran before the command began"
     if result.status == TIMED_OUT:
         return f"timed out{': ' + reason if reason else ''}"
     return f"exit status {result.status}{': ' + reason if reason else ''}"

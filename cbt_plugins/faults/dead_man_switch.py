@@ -20,7 +20,7 @@ _SHORTEST = 5.0
 
 def _possible(deadline: float) -> float:
     if not _SHORTEST <= deadline <= LONGEST_DEADLINE:
-        raise ValueError("must be 5s to 7d: after this time the node recovers by itself")
+        raise ValueError("must be 5s to 7d: after the deadline the node recovers by itself")
     return deadline
 
 

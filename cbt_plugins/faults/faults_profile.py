@@ -39,7 +39,7 @@ UNDO_TIMEOUT = 1800.0
 READY_TIMEOUT = 300.0
 #: directories of CBT's monitors outside measurements: an idle cluster, or the creation of pools and images
 _BEFORE = ("idle_monitoring", "pool_monitoring", "recovery_pool_monitoring", "creation", "initial_health_check")
-_UNDO = "`cbt-tools undo` of the archive"
+_INJECT, _UNDO = "`cbt-tools inject`", "`cbt-tools undo` on the archive"
 
 
 class FaultsProfile(Strict):
@@ -47,8 +47,8 @@ class FaultsProfile(Strict):
 
     #: why it is refused beside runs of several phases
     REFUSED_BESIDE_CYCLES: ClassVar[str] = (
-        "its times would begin anew in each phase of the cycle: name the file in a phase of warp:, "
-        "as events: {file: PATH}"
+        "the times of the fault file would begin again in each phase of the cycle: name the fault file in a phase of "
+        "warp:, as events: {file: PATH}"
     )
 
     file: Annotated[str, AfterValidator(check_option_value)] = Field(
@@ -77,7 +77,7 @@ class Faults(Monitor):
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         super().__init__({"nodes": "head", **config}, cluster, common)  # it runs nothing on a node
         if not config.get("file"):
-            raise ValueError("monitoring_profiles: faults: need file: PATH of a fault file")
+            raise ValueError("monitoring_profiles: faults: needs file: PATH, the path of a fault file")
         self._process: Optional[subprocess.Popen[bytes]] = None
 
     def start(self, directory: str) -> None:
@@ -107,9 +107,10 @@ class Faults(Monitor):
             selector.register(self._process.stdout, selectors.EVENT_READ)
             heard = selector.select(READY_TIMEOUT)
         if not heard:
-            self._say(f"not ready within {READY_TIMEOUT:.0f} s before the load; {folder / 'log.txt'} says why")
+            self._say(f"{_INJECT} was not ready within {READY_TIMEOUT:.0f} s before the load: see {folder / 'log.txt'}")
         elif not self._process.stdout.readline():
-            self._say(f"exit status {self._process.wait()} before the load; {folder / 'log.txt'} says why")
+            status = self._process.wait()
+            self._say(f"{_INJECT} ended with exit status {status} before the load: see {folder / 'log.txt'}")
 
     def stop(self, directory: str) -> None:
         if self._process is None:
@@ -119,10 +120,12 @@ class Faults(Monitor):
         try:
             status = self._process.wait(UNDO_TIMEOUT)
         except subprocess.TimeoutExpired:
-            self._say(f"not undone within {UNDO_TIMEOUT:.0f} s; process {self._process.pid} is still trying; {_UNDO}")
+            process = f"process {self._process.pid} still tries to undo"
+            then = f"when this process has ended, run {_UNDO}"
+            self._say(f"changes were not undone within {UNDO_TIMEOUT:.0f} s; {process}; {then}")
         else:
             if status and not self.failure:
-                self._say(f"exit status {status}; see faults/*/log.txt and {_UNDO}")
+                self._say(f"{_INJECT} ended with exit status {status}: see faults/*/log.txt, and run {_UNDO}")
         self._process.stdout.close()
         self._process = None
 

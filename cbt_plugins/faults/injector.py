@@ -103,7 +103,7 @@ class Injector:
                     insist(self.release, FaultError, every=self._limits.pause, pause=self._clock.sleep)
                 if held and self.open_changes and not left:
                     kept = ", ".join(record.label for record in self.open_changes)
-                    text = "kept for the resumed run: %s; `%s` removes them with all data"
+                    text = "kept for the resumed run: %s; to remove all of these with all data: `%s`"
                     log.warning(text, kept, self._undo_command)
             if left:
                 raise FaultError("not undone: " + "; ".join(map(str, left)) + f" ({self._undo_advice})")
@@ -123,8 +123,8 @@ class Injector:
         """
         holder = self.lock.living() if self.open_changes else None
         if holder:
-            elsewhere = f"; or here: `cbt-tools undo --force {self._folder}`"
-            advice = elsewhere if gone(holder) is None else ": nothing is undone until it has ended"
+            elsewhere = f"; or on this machine: `cbt-tools undo --force {self._folder}`"
+            advice = elsewhere if gone(holder) is None else ": nothing is undone until that process has ended"
             raise FaultError(explain(holder) + advice)
         left = self.undo_all()
         if left:
@@ -184,7 +184,7 @@ class Injector:
         """Run a command of the user; it is open until its undo. Raises FaultError after undoing a failed command."""
         self._may_begin()
         if any(record.label == command.label for record in self.open_changes):
-            raise FaultError(f"{command.label}: in force already")
+            raise FaultError(f"{command.label}: this command is already in force")
         nodes = nodes_of(self._cluster)
         node = find_host(command.node, nodes) if command.node else self._ceph.head
         if node is None:
@@ -298,7 +298,8 @@ class Injector:
             return
         text = f"not in force: {'; '.join(wrong)}"
         if label == SETTINGS:
-            raise FaultError(f"{text}; a ceph.conf on the node or another section of the configuration may override it")
+            places = "a ceph.conf on the node or another section of the configuration"
+            raise FaultError(f"{text}; {places} may override these settings")
         log.warning("%s: %s", label, text)
         self._event("setting-not-in-force", label=label, daemons=wrong)
 

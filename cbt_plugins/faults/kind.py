@@ -83,7 +83,7 @@ class ServiceOptions(KindOptions):
     """Options of a kind that starts or stops daemons."""
 
     service_manager: Optional[Literal["systemd", "cephadm", "rook", "process"]] = Field(
-        None, description="What manages the daemons. Default: the node is asked."
+        None, description="Service manager of the daemons. Default: the run asks the node."
     )
 
 

@@ -32,7 +32,7 @@ case $action in
       [ "$i" != lo ] || continue
       root=$(tc qdisc show dev "$i" 2>/dev/null | sed -n 's/^qdisc \([^ ]* [^ ]*\) root.*/\1/p')
       case $root in '' | *' 0:') ;; *) [ -z "$leaf" ] || {
-        echo "the root qdisc of $i is $root, not the kernel's own: it would be lost" >&2; exit 1; } ;; esac
+        echo "the root qdisc of $i is $root, not the kernel's own: the fault would remove $root" >&2; exit 1; } ;; esac
       echo "dev $i $(cat "/sys/class/net/$i/speed" 2>/dev/null)"
     done ;;
   try) devices=${leaf:+lo} && set_all ;;

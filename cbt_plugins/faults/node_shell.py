@@ -25,7 +25,7 @@ from cbt_plugins.faults.step import FaultError
 FOLDER = (
     'd=/run/cbt-plugins; [ -w /run ] || d="/tmp/cbt-plugins-$(id -u)"; mkdir -m 700 "$d" 2>/dev/null; '
     '[ "$(LC_ALL=C stat -c "%u %a %F" "$d")" = "$(id -u) 700 directory" ] '
-    '|| { echo "$d does not belong to this user alone (mode 700): remove it as root" >&2; exit 77; }'
+    '|| { echo "the folder $d must belong to this user and have mode 700: remove the folder as root" >&2; exit 77; }'
 )
 #: exit status of a command whose undo ran first
 TOO_LATE = 75

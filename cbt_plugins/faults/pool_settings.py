@@ -42,7 +42,7 @@ class PoolMaker:
         rows_by_name = {str(row["pool_name"]): row for row in self._ask("osd pool ls detail")}
         absent = [name for name in (pool.name(self._run_id) for pool in pools) if name not in rows_by_name]
         if absent:
-            raise FaultError(f"no pool {', '.join(absent)} on the cluster")
+            raise FaultError(f"the cluster has no pool {', '.join(absent)}")
         names = ("pool_id", "pool_name", "size", "min_size", "pg_num", "pg_autoscale_mode", "options")
         return {
             pool.key: {name: rows_by_name[pool.name(self._run_id)].get(name) for name in names}
@@ -72,7 +72,7 @@ class PoolMaker:
             raise FaultError(f"pool {name} exists already, and this run did not make it")
         of, rules = shlex.quote(name), self._ask("osd crush rule ls")
         if pool.rule and pool.rule not in rules:
-            raise FaultError(f"pools: {pool.key}: no CRUSH rule {pool.rule}; the cluster has {', '.join(rules)}")
+            raise FaultError(f"pools: {pool.key}: no CRUSH rule {pool.rule}; rules of the cluster: {', '.join(rules)}")
         removal, allowed = self._removal(of)
         do, undo = [], []
         checks = [self._says("osd pool ls detail", [(({"pool_name": name}, "pool_name"), None)]), allowed]
@@ -95,7 +95,7 @@ class PoolMaker:
         do += list(self._creation(pool, of, rule))
         do += [f"osd pool set {of} {option} {shlex.quote(value)}" for option, value, _ in _options_of(pool)]
         do.append(f"osd pool application enable {of} {shlex.quote(pool.application)}")
-        step = self._step(f"pool {name}: made, of {_kept(pool)}", do, undo, checks, self._took(pool, name, rule))
+        step = self._step(f"make pool {name} with {_kept(pool)}", do, undo, checks, self._took(pool, name, rule))
         return replace(step, undo=(removal, *step.undo))
 
     @staticmethod
@@ -155,7 +155,7 @@ class PoolMaker:
             want = (({"pool": pool.key}, "bulk"), {"while_there": former["bulk"]})
             checks.append(Check(self._ceph.head, self._bulk_if_there(of), (want,), self._limits.quick))
         return self._step(
-            f"pool {pool.key}: {', '.join(former)}", do, undo, checks, self._took(pool, pool.key, ""), former
+            f"set {', '.join(former)} of pool {pool.key}", do, undo, checks, self._took(pool, pool.key, ""), former
         )
 
     def _bulk_if_there(self, of: str) -> str:

@@ -49,8 +49,8 @@ class Prepared:
         """Return a text for people, with the commands that a run would use."""
         lines = [f"{self.fault.label}: {self.fault.kind} {', '.join(self.targets.named)}"]
         for finding in self.assessment.findings:
-            verb = "accepted" if finding.rule in self.fault.accept else "refused"
-            lines.append(f"  {verb} by safety rule {finding}")
+            verdict = "accepted against" if finding.rule in self.fault.accept else "refused by"
+            lines.append(f"  {verdict} safety rule {finding}")
         lines += [f"  warning: {text}" for text in self.warnings]
         for step in self.steps:
             lines.append(f"  {step.what}")

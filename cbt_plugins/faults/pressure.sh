@@ -87,6 +87,6 @@ case $action in
       [ -n "$was" ] || continue
       psi="$psi${psi:+, }\"$kind\": {\"before\": $was, \"in force\": $now}"
       [ "$now" -gt "${was%.*}" ] || warnings="$warnings${warnings:+, }\"the pressure on $kind has not risen (PSI):\
- tasks waited for $now % of a second, and for $was % of the time before\""; done < "$d/$name.psi"
+ tasks waited for $now % of a second, and for $was % of the time before the fault\""; done < "$d/$name.psi"
     echo "{\"psi\": {$psi}, \"warnings\": [$warnings]}" ;;
 esac

@@ -102,7 +102,7 @@ class RgwSettings:
         was = self.shown_options([name]).get(name.id, {})
         want = [((name.id, option), {"like": was[option]}) for option in self.wanted.options if was.get(option)]
         return Step(
-            what=f"{name}: restarted after the run",
+            what=f"restart {name} after the run",
             node=gateway_services[0].node,
             inject=(),
             undo=service_managers.restart(scene, gateway_services),
@@ -113,7 +113,7 @@ class RgwSettings:
     def _options(self) -> Step:
         dump = ask(self.ceph, ("osd dump", "config dump"), self.limits.quick).answers["config dump"]
         triples = everywhere(dump, "client", self.wanted.options.items())
-        step = SettingsMaker(self.ceph, self.limits).configuration(dump, triples, "options of RGW")
+        step = SettingsMaker(self.ceph, self.limits).configuration(dump, triples, "set options of RGW")
         if step is None:
             raise FaultError("rgw: no options to set")
         return step
@@ -125,7 +125,7 @@ class RgwSettings:
         want = [((name.id, "gid"), {"not": before})]
         want += [((name.id, option), {"like": value}) for option, value in self.wanted.options.items()]
         return Step(
-            what=f"{name}: restarted on {gateway_services[0].node}",
+            what=f"restart {name} on {gateway_services[0].node}",
             node=gateway_services[0].node,
             inject=service_managers.restart(scene, gateway_services),
             undo=service_managers.start(scene, gateway_services),
@@ -142,7 +142,7 @@ class RgwSettings:
     def _placement(self, id: str, kept: Mapping[str, str]) -> Step:
         zone, group = self._admin("zone get"), self._admin("zonegroup get")
         if len(group.get("zones", ())) > 1:
-            raise FaultError(f"rgw: placement: zonegroup {group['name']} has several zones; it must have one")
+            raise FaultError(f"rgw: placement: zonegroup {group['name']} has several zones, but must have one")
         of = f"--placement-id={shlex.quote(id)}"
         of_zone, of_group = (shlex.quote(f"--rgw-{n}={v['name']}") for n, v in (("zone", zone), ("zonegroup", group)))
         pools = {"data": "data-pool", "index": "index-pool", "extra": "data-extra-pool"}
@@ -155,7 +155,7 @@ class RgwSettings:
         have = (("zone get", "placement_pools", "key"), ("zonegroup get", "placement_targets", "name"))
         places = [(question, (key, {name: id}, name)) for question, key, name in have]
         return Step(
-            what=f"placement target {id}: {', '.join(f'{role} {name}' for role, name in kept.items())}",
+            what=f"make placement target {id}: {', '.join(f'{role} {name}' for role, name in kept.items())}",
             node=self.ceph.head,
             inject=(self._command(add, " && "),),
             undo=(replace(self._command([*drop, *commit], "; "), timeout=_LONG),),
@@ -176,7 +176,7 @@ class RgwSettings:
         drop = f"{info} 2>/dev/null | grep -qF {shlex.quote(json.dumps(ours))} || exit 0; {rm}"
         entry = ({"=": user},)
         return Step(
-            what=f"user {user}: made, with keys",
+            what=f"make user {user} with keys",
             node=self.ceph.head,
             inject=(replace(make, text=f"{make.text} >/dev/null"),),
             undo=(Command(self.ceph.head, drop, _LONG),),

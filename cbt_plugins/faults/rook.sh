@@ -21,7 +21,7 @@ available() { [ "$(field "$1" status.availableReplicas)" = "$2" ]; }
 # wait for the end of the pods of a deployment: command, name, selector
 until_gone() {
   while n=$("$1" get deployment "$2" -o 'jsonpath={.spec.replicas}') || return; do
-    [ "$n" = 0 ] || { echo "deployment $2 was scaled back to $n: by what manages it (OLM, Helm, Argo CD)?" >&2; return 1; }
+    [ "$n" = 0 ] || { echo "deployment $2 was scaled back to $n: does OLM, Helm or Argo CD manage $2?" >&2; return 1; }
     p=$("$1" get pods -l "$3" -o name) || return
     [ "$p" ] || return 0
     sleep "$pause"; done
@@ -52,7 +52,7 @@ case $action in
       mark=$(field "$name" metadata.labels.cbt-plugins) n=$(field "$name" spec.replicas) || { status=1; continue; }
       if [ "$mark" = stopped ] && [ "$n" != 0 ]; then
         t=$(k get pods -l "$selector" -o 'jsonpath={.items[0].metadata.creationTimestamp}')
-        echo "$name was scaled back to $n during the fault" >&2
+        echo "deployment $name was scaled back to $n during the fault" >&2
         [ -z "$t" ] || echo "fired $(date -d "$t" +%s.0) $(date +%s.0)"; fi
       k scale deployment "$name" "--replicas=$replicas" >/dev/null || status=1; done
     [ "$status" = 0 ] || exit 1

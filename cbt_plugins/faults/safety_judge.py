@@ -67,7 +67,7 @@ class Judge:
             prepared = self.prepare(fault)
         fault = prepared.fault
         if any(record.label == fault.label for record in self._journal.still_open()):
-            raise FaultError(f"{fault.label}: in force already")
+            raise FaultError(f"{fault.label}: this fault is already in force")
         looks = itertools.chain([prepared], (self._judged_again(prepared) for _ in itertools.count()))
         prepared = wait_until(
             lambda: next(looks),

@@ -43,7 +43,7 @@ def mgr(case: FaultCase) -> Iterator[Finding]:
     hit, left = _daemons(case, "mgr")
     if hit and not left:
         many = len(case.facts.daemons("mgr"))
-        text = f"0 of {many} managers would be left, and the states of PGs would be unknown; the fault takes "
+        text = f"0 of {many} managers would be left, and the states of PGs would be unknown; the fault takes away "
         yield Finding("mgr", text + names(hit), {"managers": [str(name) for name in hit], "of": many})
 
 
@@ -52,7 +52,7 @@ def mds(case: FaultCase) -> Iterator[Finding]:
     hit, left = _daemons(case, "mds") if any(name.type == "mds" for name in case.taken.daemons) else ([], [])
     if hit and not left:
         many = len(case.facts.daemons("mds"))
-        text = f"0 of {many} metadata servers would be left; the fault takes {names(hit)}"
+        text = f"0 of {many} metadata servers would be left; the fault takes away {names(hit)}"
         yield Finding("mds", text, {"servers": [str(name) for name in hit], "of": many})
 
 
@@ -77,7 +77,8 @@ def head(case: FaultCase) -> Iterator[Finding]:
     before, left = (_known_to_head(case, monitors) for monitors in _monitors(case))
     if before and not left:
         monitors = ", ".join(f"mon.{name}" for name in before)
-        text = f"the ceph.conf of {case.around.roles.head} lists only {monitors}: this run could not reach the cluster"
+        listed = f"the ceph.conf of {case.around.roles.head} lists only {monitors}, which would be lost"
+        text = f"{listed}: this run could not reach the cluster"
         yield Finding("head", text, {"monitors": before})
 
 
@@ -98,7 +99,7 @@ def client(case: FaultCase) -> Iterator[Finding]:
     clients, is_on = case.around.roles.clients, case.around.roles.is_on
     hit = [name for name in clients if any(is_on(name, node) for node in case.taken.nodes)]
     if hit:
-        text = f"{len(hit)} of {len(clients)} clients would be lost, with their load: {', '.join(hit)}"
+        text = f"{len(hit)} of {len(clients)} clients would be lost, and the load of these clients: {', '.join(hit)}"
         yield Finding("client", text, {"clients": hit, "of": len(clients)})
 
 
@@ -114,7 +115,8 @@ def rgw(case: FaultCase) -> Iterator[Finding]:
     """Check that a RADOS gateway is left."""
     nodes = _gateways(case)
     if nodes.hit and not nodes.left:
-        text = f"0 of {nodes.total} nodes with RADOS gateways would be left; the fault takes {', '.join(nodes.hit)}"
+        left = f"0 of {nodes.total} nodes with RADOS gateways would be left"
+        text = f"{left}; the fault takes away {', '.join(nodes.hit)}"
         yield Finding("rgw", text, {"gateways": nodes.hit, "of": nodes.total})
 
 

@@ -101,7 +101,7 @@ def _clean(case: FaultCase) -> Iterator[Finding]:
         text = f"{sum(states.values())} of {total} PGs are not active+clean: {many}"
         down = down_otherwise(case.facts, {osd for held in case.around.held for osd in held.taken.osds})
         if down:
-            text += f"; down, and not by this run: {names(osd_names(down))}"
+            text += f"; these OSDs are down, but not by this run: {names(osd_names(down))}"
         yield Finding("clean", text, {"pgs": states, "down": down})
 
 
@@ -160,8 +160,8 @@ def _domain(case: FaultCase) -> Iterator[Finding]:
         yield Finding(
             "domain",
             f"{', '.join(pools)} ({shape}): {len(failed)} of {total} {kind}s would be lost "
-            f"({', '.join(sorted(failed))}), only {spare} may be: {percent(estimate)} of the PGs are expected to "
-            "be inactive",
+            f"({', '.join(sorted(failed))}), only {spare} may be lost: {percent(estimate)} of the PGs are expected "
+            "to be inactive",
             {"pools": pools, "domains": sorted(failed), "of": total, "spare": spare, "share": estimate},
         )
 
@@ -213,7 +213,9 @@ def _data(case: FaultCase) -> Iterator[Finding]:
     if lost and not case.moves_data_away:
         many = ", ".join(f"{n} of pool {p}" for p, n in sorted(lost.items()))
         consequence = (
-            "their data would be lost" if case.taken.destroyed else "too few copies or chunks of their data would be up"
+            "the data of these PGs would be lost"
+            if case.taken.destroyed
+            else "too few copies or chunks of the data would be up"
         )
         yield Finding("data", f"{sum(lost.values())} PGs ({many}): {consequence}", {"pools": lost})
 
@@ -232,7 +234,7 @@ def _ok_to_stop(case: FaultCase) -> Iterator[Finding]:
     elif reply.status == errno.EBUSY:
         yield Finding("ok-to-stop", f"ceph osd ok-to-stop says no: {reply.last}", {"status": reply.status})
     elif reply.status != 0:
-        yield Finding("ok-to-stop", f"no reply: ceph osd ok-to-stop: {reply.last}", {"status": reply.status})
+        yield Finding("ok-to-stop", f"ceph osd ok-to-stop: no usable reply: {reply.last}", {"status": reply.status})
 
 
 def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
@@ -241,7 +243,7 @@ def _safe_to_destroy(case: FaultCase) -> Iterator[Finding]:
     answer = (reply.object if reply else None) or {}
     bad = sorted(set(case.taken.osds) - set(answer.get("safe_to_destroy", ()))) if case.taken.destroyed else []
     if bad:
-        text = f"not safe to destroy, by ceph osd safe-to-destroy: {names(osd_names(bad))}"
+        text = f"ceph osd safe-to-destroy says no: {names(osd_names(bad))}"
         yield Finding("safe-to-destroy", text, dict(answer))
 
 
@@ -263,8 +265,9 @@ def _min_in(case: FaultCase) -> Iterator[Finding]:
     if kept:
         yield Finding(
             "min-in",
-            f"{kept} of {len(case.taken.osds)} OSDs would never be marked out, so their data would not be recovered: "
-            f"mons mark no OSD out when only {now} of {len(osds)} are in (mon_osd_min_in_ratio {ratio:g})",
+            f"{kept} of {len(case.taken.osds)} OSDs of the fault would never be marked out, so their data would not be "
+            f"recovered: mons mark no OSD out when only {now} of all {len(osds)} OSDs are in "
+            f"(mon_osd_min_in_ratio {ratio:g})",
             {"kept": kept, "in": now, "osds": len(osds), "ratio": ratio},
         )
 
@@ -345,8 +348,8 @@ def _whole_subtrees(case: FaultCase) -> Iterator[str]:
             item = above.get(item)
     for name, many in kept.items():
         yield (
-            f"all of {name} would be down: because of {option} ({limit}), {many} OSDs of the fault are not marked out, "
-            "so recovery does not begin by itself"
+            f"all OSDs of {name} would be down: because of {option} ({limit}), {many} OSDs of the fault are not marked "
+            "out, so recovery does not begin by itself"
         )
 
 

@@ -269,7 +269,8 @@ def find_services(
         own = service_manager.find_services(scene, daemons)
         if own is not None and on_node:
             hit = names(daemons) or "the nodes"
-            raise FaultError(f"{hit}: run in pods, but this kind acts on nodes: use stop, out or mark")
+            text = "the daemons run in pods, but this kind of fault acts on nodes: use stop, out or mark"
+            raise FaultError(f"{hit}: {text}")
         if own is not None:
             return _by_node(own.values())
     nodes: Dict[str, List[DaemonName]] = {}
@@ -398,17 +399,18 @@ def _service_with_manager(
     unit, process = next(iter(units), ""), next(iter(processes), None)
     cephadm = bool(_CEPHADM_UNIT.fullmatch(unit))
     if manager == "process" and unit:
-        raise FaultError(f"{name} is run by {unit} on {node}: a bare process would not be part of the unit")
+        text = "the daemon is not a bare process: remove service_manager: process"
+        raise FaultError(f"{name} is run by {unit} on {node}; {text}")
     if manager == "cephadm" and unit and not cephadm:
         raise FaultError(f"{name}: {unit} on {node} is not a unit of cephadm")
     which = manager or ("cephadm" if cephadm else "systemd" if unit else "process")
     if which == "cephadm" and name.type in _ORCHESTRATOR:
         which = "systemd"
     if which != "process" and not unit:
-        raise FaultError(f"{name} is not a unit of systemd on {node}; service_manager: process takes bare processes")
+        raise FaultError(f"{name} is not a unit of systemd on {node}; for a bare process set service_manager: process")
     if which == "process" and process is None:
         users = "root, the user ceph, the owner of /var/lib/ceph or the login user"
-        raise FaultError(f"{node}: {name} does not run as a process of {users}, and systemd has no unit of it")
+        raise FaultError(f"{node}: {name} does not run as a process of {users}, and systemd has no unit of {name}")
     return Service(name, node, which, unit, process)
 
 

@@ -72,7 +72,7 @@ def needs_restart(ceph: Ceph, settings: Sequence[Setting], timeout: float) -> Li
     }
     late = [setting for setting in settings if setting[1] in at_start]
     return [
-        f"{wrong}: daemons read this option when they start: set it and restart the daemons before the run"
+        f"{wrong}: daemons read this option only at their start: set the option and restart the daemons before the run"
         for wrong in not_in_force(ceph, late, timeout)
     ]
 

@@ -39,7 +39,8 @@ find_group() {
     g="$top${own%/}"
     if [ -e "$g/blkio.throttle.read_iops_device" ]; then
       printf '%s\n' "how v1" "group $g/$name" "join $g/$name"; return; fi; done
-  echo "no control group can limit its disk alone: neither io.max of a unit (IOAccounting=yes), nor blkio.throttle" >&2
+  echo "no control group can limit only the disk of process $pid: neither io.max of a unit (IOAccounting=yes),\
+ nor blkio.throttle" >&2
   return 1; }
 case $action in
   look)
@@ -48,9 +49,9 @@ case $action in
     find_group || exit 1
     n=; for i in ${disks:?}; do n="$n $(cat "/sys/block/$i/dev")" || exit 1; done
     echo "numbers$n"
-    us=$(reads '' 20) || { echo "no direct read of its disk" >&2; exit 1; }
+    us=$(reads '' 20) || { echo "a direct read of the disk of process $pid failed" >&2; exit 1; }
     [ $((us * 2)) -lt "$least" ] || {
-      echo "a read takes $us microseconds already: a limit that makes it $least has no effect" >&2; exit 1; }
+      echo "a read takes $us microseconds already: a limit of $least microseconds has no effect" >&2; exit 1; }
     echo "microseconds $us" ;;
   set)
     alive || { echo "process $pid has ended" >&2; exit 1; }

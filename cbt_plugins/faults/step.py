@@ -261,7 +261,7 @@ def _expectation(wanted: Any) -> str:
 
 def _where(place: Place) -> str:
     parts = [",".join(f"{k}={v}" for k, v in p.items() if v != "") if isinstance(p, Mapping) else str(p) for p in place]
-    return ".".join(parts).replace("==", "") or "it"
+    return ".".join(parts).replace("==", "") or "the reply"
 
 
 def agrees(shown: str, given: str) -> bool:

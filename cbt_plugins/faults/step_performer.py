@@ -74,7 +74,7 @@ class Performer:
         except FaultError as error:
             self._event("fault-failed", **say, why=str(error))
             left = self.undo([label])
-            also = f"; still open: {'; '.join(map(str, left))}" if left else "; its steps so far are undone"
+            also = f"; still open: {'; '.join(map(str, left))}" if left else "; the steps so far are undone"
             raise FaultError(f"{label}: {error}{also}") from error
 
     def _readings(self, label: str, records: Sequence[UndoRecord]) -> Dict[str, Dict[str, Any]]:

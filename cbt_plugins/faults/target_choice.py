@@ -42,7 +42,7 @@ class TargetResolver:
         named = list(fault.targets)
         if not named:
             if fault.choose < 1:
-                raise FaultError(f"{fault.label}: no targets: name them, or give the number to choose")
+                raise FaultError(f"{fault.label}: no targets: name targets, or give the number of targets to choose")
             named = self._choose_targets(fault, takes, types, by_node)
         nodes: List[str] = []
         hit: List[DaemonName] = []
@@ -60,11 +60,11 @@ class TargetResolver:
                 if takes == "node":
                     raise FaultError(f"{fault.label}: {fault.kind} hits whole nodes, but {text} is not a node")
                 if daemon not in host_by_daemon:
-                    raise FaultError(f"{fault.label}: there is no {text}")
+                    raise FaultError(f"{fault.label}: the cluster has no {text}")
                 hit.append(daemon)
                 continue
             if takes == "daemon":
-                raise FaultError(f"{fault.label}: {fault.kind} hits {_of(types)} daemons, but {text} is not one")
+                raise FaultError(f"{fault.label}: {fault.kind} hits {_of(types)} daemons, but {text} is no such daemon")
             if node is None or node not in by_node:
                 candidates = ", ".join(sorted(by_node)) or "none"
                 problem = f"{text} is not a node of `cluster:` with {of} daemons"
@@ -75,7 +75,7 @@ class TargetResolver:
         wrong = [d for d in daemons if self._eligible is not None and d not in self._eligible]
         self._refuse(fault, wrong, f"{fault.kind} can hit only {names(sorted(self._eligible or ()))} now")
         self._refuse(fault, [d for d in daemons if d in self._held], "already hit by another open fault")
-        self._refuse(fault, [d for d in daemons if not self._facts.is_up(d)], "down already, and not by this run")
+        self._refuse(fault, [d for d in daemons if not self._facts.is_up(d)], "already down, but not by this run")
         return Targets(tuple(dict.fromkeys(nodes)), daemons, tuple(named))
 
     def _of_bucket(
@@ -85,10 +85,11 @@ class TargetResolver:
         facts = self._facts
         items = {str(node["name"]): id for id, node in facts.tree.items() if id < 0}
         if bucket not in items:
-            raise FaultError(f"{fault.label}: no CRUSH bucket {bucket}; the cluster has {', '.join(sorted(items))}")
+            buckets = f"buckets of the cluster: {', '.join(sorted(items))}"
+            raise FaultError(f"{fault.label}: no CRUSH bucket {bucket}; {buckets}")
         osds = {osd for osd in facts.below(items[bucket]) if osd in facts.osds}
         if "osd" not in types or not osds:
-            problem = "it has no OSDs" if "osd" in types else f"{fault.kind} hits {_of(types)} daemons"
+            problem = "this bucket has no OSDs" if "osd" in types else f"{fault.kind} hits {_of(types)} daemons"
             raise FaultError(f"{fault.label}: CRUSH bucket {bucket} stands for its OSDs: {problem}")
         hosts = {host: set(members) for host, members in facts.hosts.items() if osds.intersection(members)}
         if takes != "node":
@@ -100,7 +101,7 @@ class TargetResolver:
                 raise FaultError(f"{fault.label}: {fault.kind} hits whole nodes; {problem}")
         unknown = [host for host in hosts if self._table.find(host) is None]
         if unknown:
-            raise FaultError(f"{fault.label}: {', '.join(unknown)} of {bucket} is not a node of `cluster:`")
+            raise FaultError(f"{fault.label}: hosts of {bucket} that are no nodes of `cluster:`: {', '.join(unknown)}")
         return [*osd_names(sorted(osds))], [str(self._table.find(host)) for host in hosts]
 
     @staticmethod
@@ -139,10 +140,10 @@ class TargetResolver:
         of_type = {name: osds for (name, type), osds in members.items() if type == bucket_type and osds}
         if not of_type:
             types = ", ".join(sorted({type for (_, type), osds in members.items() if osds})) or "none"
-            raise FaultError(f"{fault.label}: the CRUSH tree has no {bucket_type} with OSDs; its types are {types}")
+            raise FaultError(f"{fault.label}: the CRUSH tree has no {bucket_type} with OSDs; types with OSDs: {types}")
         free = [name for name in sorted(of_type) if all(map(self._healthy, of_type[name]))]
         if not free:
-            raise FaultError(f"{fault.label}: no {bucket_type} of {', '.join(sorted(of_type))} has only healthy OSDs")
+            raise FaultError(f"{fault.label}: no {bucket_type} has only healthy OSDs: {', '.join(sorted(of_type))}")
         return CRUSH + random.Random(fault.seed).choice(free)
 
     def _healthy(self, daemon: DaemonName) -> bool:

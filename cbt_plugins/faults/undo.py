@@ -106,7 +106,7 @@ class Undoer:
             except Exception:  # a bug; the undo must begin
                 log.exception("before the undo of %s", record.step.what)
         for record in ended.values():
-            log.warning("%s: no longer in force before its undo: %s", record.label, record.step.what)
+            log.warning("%s: no longer in force before the undo: %s", record.label, record.step.what)
             self._tell("fault-ended", label=record.label, kind=record.kind, what=record.step.what)
 
     def _tell(self, name: str, **facts: Any) -> None:

@@ -57,9 +57,9 @@ def is_marked_as_before(line: Mapping[str, Any], run_id: str) -> bool:
 def refusal(path: Path) -> str:
     """Return a message: why the commands of a file are not run, and what to do."""
     return (
-        f"{path} was not written by this user on this machine, or the key {_path()} was removed since: "
+        f"{path} was not written by this user on this machine, or the key {_path()} was removed later: "
         "no command of the file is run; read the commands with "
-        f"`cbt-tools undo --dry-run {path.parent}`; to allow them: `cbt-tools undo --trust {path.parent}`"
+        f"`cbt-tools undo --dry-run {path.parent}`; to allow the commands: `cbt-tools undo --trust {path.parent}`"
     )
 
 

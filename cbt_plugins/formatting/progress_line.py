@@ -63,7 +63,7 @@ class Remainder(NamedTuple):
         if not self.any:
             return ""
         bound = "" if self.exact and left is not None else "more than "
-        return f", {bound}{clock(self.seconds + (left or 0.0))} of the run"
+        return f", {bound}{clock(self.seconds + (left or 0.0))} left in the run"
 
 
 NOTHING_AFTER = Remainder(0.0, True, False)

@@ -106,7 +106,7 @@ class PullRequestReport:
             yield from (f"- {code(text, _LONG)}" for text in warnings[:most])
             yield from _left_out(len(warnings) - most, "warnings")
         yield ""
-        yield f"Repeat it with the same file: {code(self._command(), _LONG)}"
+        yield f"Repeat this comparison with the same file: {code(self._command(), _LONG)}"
 
     def _method(self, most: int) -> Iterator[str]:
         section, state = self.request.section, self.answer.state
@@ -122,7 +122,7 @@ class PullRequestReport:
             for row in state.rows[:most]:
                 text = seen_text(row, len(state.rows), state.schedule)
                 if text:
-                    yield f"{code(row.id.text)}: with the scatter of these blocks, {text}"
+                    yield f"{code(row.id.text)}: with the block scatter so far, {text}"
 
     def _key_rows(self) -> Sequence[RowState]:
         return self.answer.state.rows if self.answer.state else ()
@@ -172,7 +172,7 @@ class PullRequestReport:
             yield from (f"{row.id.text}: {text}" for text in texts)
         base, head = self.request.sides
         if base.fixed == head.fixed:
-            yield "base and head are the same: this only measures the noise of the machine"
+            yield "base and head are the same: this comparison only shows the block scatter of the machine"
 
     def _command(self) -> str:
         names = [side.fixed for side in self.request.sides]

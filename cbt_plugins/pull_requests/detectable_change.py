@@ -34,11 +34,11 @@ def detectable_lines(
     yield f"at most {several(blocks, 'block')}{length}; the first verdict comes after {first} blocks at the earliest"
     for (phase, op, metric), (scatter, _) in expectations.items():
         text = found_text(metric, scatter, len(expectations), schedule)
-        yield f"{phase} {op} {METRICS[metric].title}: {text} (scatter of the history: {percent(scatter.value)})"
+        yield f"{phase} {op} {METRICS[metric].title}: {text} (block scatter of the history: {percent(scatter.value)})"
     if not expectations:
         for share in _SCATTERS:
             text = found_text(_METRIC, Scatter(share, _SURE), rows, schedule)
-            yield f"if blocks scatter by {percent(share)}: {text}"
+            yield f"with a block scatter of {percent(share)}: {text}"
 
 
 def found_text(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> str:

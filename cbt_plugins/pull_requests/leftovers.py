@@ -32,7 +32,8 @@ def hold_machine(folder: Path) -> Iterator[None]:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
             running = path.read_text(errors="replace")
-            raise CampaignError(f"another verdict runs on this machine, in {running}: wait until it ends") from None
+            text = f"another `cbt-tools pr` runs on this machine, in {running}: wait until that command ends"
+            raise CampaignError(text) from None
         earlier = path.read_text(errors="replace")
         if earlier:
             end_processes(Path(earlier))

@@ -114,7 +114,7 @@ class PullRequestRun:
         """Return lines about the changes that can be found, if only cycles took time. Raises CampaignError."""
         cycle, within = plan_data(self.request.schedule(self.folder))["cycle_seconds"], self.request.within
         fit = min(MOST_BLOCKS, int(within / (4 * max(cycle, 1.0))))
-        text = f"a cycle takes {about(cycle)} by the file, without deployment and builds"
+        text = f"by the file, a cycle takes {about(cycle)}, without deployment and builds"
         if fit < FIRST_LOOK:
             raise CampaignError(f"{text}: fewer than {FIRST_LOOK} blocks of 4 cycles fit into {about(within)}")
         schedule = self.request.schedule(self.folder, fit)
@@ -147,7 +147,8 @@ class PullRequestRun:
     def _check_folder(self) -> None:
         begun = self._journal.last("begin")
         if begun and (begun.get("version"), begun.get("of")) != (VERSION, self.request.mark):
-            raise CampaignError(f"{self.folder}: this folder belongs to another verdict: give another folder with -a")
+            text = "this folder belongs to a `cbt-tools pr` with other sides or another file"
+            raise CampaignError(f"{self.folder}: {text}: give another folder with -a")
         if not begun:
             sides = {side.arm: side.fixed for side in self.request.sides}
             self._journal.write("begin", version=VERSION, of=self.request.mark, **sides)
@@ -262,7 +263,7 @@ class PullRequestRun:
         keys = {(m.phase, m.op, m.metric) for record in records for m in record.measurements}
         patterns = unmatched(self.request.section.keys, keys)
         if patterns:
-            raise CampaignError(f"{self.request.file}: no row matches the key {', '.join(patterns)}: mend `keys:`")
+            raise CampaignError(f"{self.request.file}: no row matches the key {', '.join(patterns)}: correct `keys:`")
 
     def _rehearsal(self) -> Schedule:
         return self.request.schedule(self.folder / "rehearsal", FIRST_LOOK)  # its blocks are never made
@@ -270,7 +271,7 @@ class PullRequestRun:
     def _rehearsed(self, arm: str) -> Trial:
         schedule = self._rehearsal()
         schedule.begin()
-        self._tell(f"rehearsal of {arm}: deploying and measuring it once, only to learn the time of a cycle")
+        self._tell(f"rehearsal of {arm}: deploying and measuring this side once, only to learn the time of a cycle")
         for _ in range(ATTEMPTS):
             trial = run_trial(self._cycle(schedule, arm), schedule.folder / arm, again=True)
             if not trial.reason:

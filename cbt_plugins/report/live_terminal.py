@@ -13,6 +13,7 @@ from cbt_plugins.warning_kinds import by_kind, counted
 
 #: warnings that every unfinished run has
 _UNFINISHED = ("going-on", "incomplete", "missing-phase", "no-phases", "partial-attempt")
+_RESUMES = "the command that started the run resumes it"
 
 
 def moment_lines(moment: Mapping[str, Any]) -> List[str]:
@@ -25,7 +26,7 @@ def moment_lines(moment: Mapping[str, Any]) -> List[str]:
         f"{op} p50 {plain(line['p50_ms'])} p99 {plain(line['p99_ms'])}" for op, line in moment["latency"].items()
     ]
     if latencies:
-        lines.append(f"latency, ms, of {RECENT} s until {when(moment['latency_until'])}: {', '.join(latencies)}")
+        lines.append(f"latency in ms, in the {RECENT} s until {when(moment['latency_until'])}: {', '.join(latencies)}")
     return lines
 
 
@@ -36,10 +37,10 @@ def _state(moment: Mapping[str, Any]) -> str:
         return f"{place}{state}"
     return {
         COMPLETE: "complete",
-        FAILED: f"failed: {moment['why'] or 'without a reason'}",
-        INTERRUPTED: "interrupted; the same command resumes it",
-        GONE: f"the run has ended without a result: it has no process on this machine and wrote nothing for "
-        f"{moment['silent_s']:.0f} s; `cbt-tools undo` undoes its faults, the same command resumes it",
+        FAILED: f"failed: {moment['why'] or 'the reason is unknown'}",
+        INTERRUPTED: f"interrupted; {_RESUMES}",
+        GONE: f"the run has ended without a result: the run has no process on this machine and wrote nothing for "
+        f"{moment['silent_s']:.0f} s; `cbt-tools undo` undoes the faults of the run, {_RESUMES}",
     }[state]
 
 

@@ -105,8 +105,8 @@ def _of_halves(names: Tuple[str, str], pairs: Sequence[Tuple[RunRecord, RunRecor
         rows = _leading([row for row in section.rows if row.comparison.key])
         if rows:
             noun = _noun(rows[0])
-            words = (f"{noun} of phase {names[1]}", f"those of phase {names[0]}")
-            sentence = _sentence(rows, (f"aged {noun}", "new ones") if names == AGES else words, "this run")
+            words = (f"{noun} of phase {names[1]}", f"{noun} of phase {names[0]}")
+            sentence = _sentence(rows, (f"aged {noun}", f"new {noun}") if names == AGES else words, "this run")
             yield _placed(sentence, section.case)
 
 
@@ -121,7 +121,8 @@ def of_comparison(compared: Compared) -> List[Sentence]:
         for phase, rows in phases.items():
             lead = _leading(rows)
             if lead:
-                names = f"{_noun(lead[0])} of {section.contender}", f"those of {compared.base.name}"
+                noun = _noun(lead[0])
+                names = f"{noun} of {section.contender}", f"{noun} of {compared.base.name}"
                 where = ", ".join(filter(None, (section.case, phase if len(phases) > 1 else "")))
                 sentences.append(_placed(_sentence(lead, names, "these runs"), where))
     order = [verdict.value for verdict in (Verdict.WORSE, Verdict.BETTER, Verdict.EQUIVALENT, Verdict.INCONCLUSIVE)]
@@ -154,7 +155,7 @@ def _sentence(rows: Sequence[Row], names: Tuple[str, str], here: str) -> Sentenc
     new, base = names
     singular = row.metric not in _WORDS
     if singular:
-        new, base = f"the {METRICS[row.metric].title} of {new}", f"that of {base.removeprefix('those of ')}"
+        new, base = (f"the {METRICS[row.metric].title} of {name}" for name in names)
     if row.verdict is Verdict.INCONCLUSIVE:
         return _inconclusive(row, new, base, here)
     if row.verdict is Verdict.EQUIVALENT and comparison.differs:
@@ -181,8 +182,9 @@ def _inconclusive(row: Row, new: str, base: str, here: str) -> Sentence:
     if comparison.change is not None and why and why.code == "one-run":
         were = "were" if row.metric in _WORDS else "was"
         text = f"{new} {were} {_way(row, base)} in {here}; one run is inconclusive"
-        by_seconds = f"By its seconds: {_interval(row, way=True)}. " if comparison.change_low is not None else ""
-        advice = f"{by_seconds}How much repeated runs differ is not known: repeat the run."
+        advice = "How much repeated runs differ is not known: repeat the run."
+        if comparison.change_low is not None:
+            advice = f"By the seconds of {here}: {_interval(row, way=True)}. {advice}"
     elif comparison.change_low is not None:
         text = f"{text}, from {_interval(row, way=True)}"
         if (comparison.change_low or 0.0) * (comparison.change_high or 0.0) > 0 and comparison.adjusted is not None:
@@ -212,7 +214,7 @@ def _words(row: Row) -> Tuple[str, str, str]:
 
 
 def _way(row: Row, base: str = "") -> str:
-    """Return the change: "12 % slower than new ones"."""
+    """Return the change: "12 % slower than new reads"."""
     change = row.comparison.change or 0.0
     if not float(in_percent(change)):
         return f"as {_words(row)[2]} as {base or 'before'}"
@@ -290,7 +292,8 @@ def _impact(states: Sequence[Mapping[str, Any]], impact: Mapping[str, Any]) -> S
         start = next(phase["start"] for phase in impact["phases"] if phase["phase"] == worst["phase"])
         when = f"from second {worst['start'] - start:.0f} of {worst['phase']} on ({worst['state']})"
         least = f"down to {worst['lowest']:,.0f} of {impact['baseline']['total']['obj_per_s']:,.0f} obj/s"
-        parts.insert(0, f"at worst clients had {worst['percent']:.0f} %, {least}, for {worst['seconds']} s {when}")
+        share = f"{worst['percent']:.0f} % of the throughput without a failure"
+        parts.insert(0, f"at worst clients had {share}, {least}, for {worst['seconds']} s {when}")
     bad = [state["total"].get("bad_seconds") for state in states]
     if None not in bad:
         parts.append(f"{several(sum(bad), 'second')} {'was' if sum(bad) == 1 else 'were'} bad")

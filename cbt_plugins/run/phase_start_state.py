@@ -85,7 +85,7 @@ def _wait_before(run: RunContext, index: int, phase: Phase, faults: Sequence[Fau
     held = {osd for record in run.injector.open_changes for osd in record.step.osds}
     down = down_otherwise(ask(run.ceph, ("osd dump",)), held)
     if down:
-        log.warning("down, and not by this run: %s", ", ".join(f"osd.{osd}" for osd in down))
+        log.warning("these OSDs are down, but not by this run: %s", ", ".join(f"osd.{osd}" for osd in down))
     log.info("%s: waiting for active+clean PGs before %s", phase.name, ", ".join(labels))
     run.events.write("settle-begin", phase=phase.name, before=labels, down=down)
     begun = time.monotonic()

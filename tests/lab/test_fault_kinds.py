@@ -163,7 +163,8 @@ def test_a_delay_is_refused_where_the_kernel_has_no_netem(faulty: Faulty) -> Non
         faulty.folder(),
         "try: injector.prepare(Fault('d', 'delay', ('node1',)))\nexcept FaultError as error: say(refused=str(error))",
     )
-    needs = "node1: the fault needs nft, htb and netem, but the kernel or a program of the node does not support it"
+    needs = "node1: the fault needs nft, htb and netem, "
+    needs += "but the kernel or a program of the node does not support the fault"
     assert needs in said["refused"]
 
 

@@ -67,7 +67,7 @@ def test_a_newer_release_opens_a_copy_and_daemons_are_switched_to_it(tmp_path: P
         assert lab.record.topology.root == newer[0]
         done = lab_tool("restore", *where, "old", "--root", newer[0])
         assert done.returncode == 0, done.stderr
-        assert "upgrade complete" in done.stderr and "1 objects are those of snapshot old" in done.stderr
+        assert "upgrade complete" in done.stderr and "1 objects are as in snapshot old" in done.stderr
         wait_for(lambda: "rgw" in running(), "a gateway", 60)
         assert running()["rgw"] == [version]  # and none that the snapshot remembers
         assert lab_tool("snapshot", *where, "new").returncode == 0

@@ -207,7 +207,7 @@ def test_key_rows_can_be_chosen(tmp_path: Path, made: Path) -> None:
         after(made, schedule(tmp_path / "..", keys=["odd.p99_ms"]), 1, {})
     (tmp_path / "half").mkdir()
     half = after(made, schedule(tmp_path / "half", keys=["GET.obj_per_s", "odd.p99_ms"]), 1, {})
-    assert "no row matches the key odd.p99_ms, so the campaign does not decide it" in str(blocks(half))
+    assert "no row matches the key odd.p99_ms, so the campaign does not decide this key" in str(blocks(half))
 
 
 def fewer_osds(its: Schedule, block: int) -> None:
@@ -334,7 +334,7 @@ def test_a_key_that_matches_no_row_ends_it_after_a_block(
     file, folder = campaign(tmp_path, keys=keys), tmp_path / "folder"
     assert main(["campaign", "run", str(file), str(folder)]) == 2
     printed = capsys.readouterr()
-    assert "no row matches the key mesure.total.p99_ms: mend `keys:`" in printed.err
+    assert "no row matches the key mesure.total.p99_ms: correct `keys:`" in printed.err
     assert printed.out.count("measured in") == 4
     (tmp_path / "all").mkdir()
     state = after(made, schedule(tmp_path / "all", keys=keys), 8, {})

@@ -55,6 +55,7 @@ HELP = {
 #: answers as `ceph` does, for the release in FOLDER/release
 CEPH = """#!/bin/sh
 cat >>"$(dirname "$0")/input" # as ssh does
+[ "$1" != -c ] || shift 2 # ceph.conf
 here=$(dirname "$0"); release=$(cat "$here/release"); echo "$release: $*" >>"$here/calls"
 case "$*" in
 "quorum_status -f json") echo '{"quorum_leader_name":"a"}' ;;
@@ -119,7 +120,7 @@ def test_what_differs_is_swapped_and_the_rest_is_named() -> None:
     }
     said = list(describe_swap(its, restarts=False))
     assert said[0] == "old gets the other release's defaults of 1 options: osd_max_backfills"
-    assert "left out, read when a daemon starts (give each arm `restart:`): osd_op_queue" in said
+    assert "left out, daemons read these options only at their start (give each arm `restart:`): osd_op_queue" in said
     assert "left out, only new has the option: osd_fresh" in said
 
 

@@ -77,7 +77,7 @@ def test_a_command_over_its_limit_is_ended_without_our_environment(tmp_path: Pat
 
 def test_an_archive_without_a_result_is_no_result(tmp_path: Path) -> None:
     trial = run_trial(Cycle("A", Path("x"), program="true"), tmp_path / "01-A")
-    assert "archive cannot be read" in str(trial.reason)
+    assert "the archive of the trial cannot be read" in str(trial.reason)
 
 
 def processes(folder: Path) -> List[str]:

@@ -61,7 +61,7 @@ def test_a_file_for_an_object_store(
     out, err = capsys.readouterr()
     assert status == 0 and "Run 1 of 1: rgwtest" in out, err
     assert err == (
-        f"Warning: {URL} is a service with 2 gateways behind it: Kubernetes spreads connections, not requests\n"
+        f"Warning: {URL} is a service in front of 2 gateways: Kubernetes spreads connections, not requests\n"
     )
     document, text = yaml.safe_load(file.read_text()), file.read_text()
     section = document["cluster"]

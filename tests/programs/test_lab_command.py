@@ -81,7 +81,7 @@ def test_a_link_has_a_state_or_a_delay(
         ([], "state --delay is required"),  # as of an empty variable of a script
         (["--delay", "11s"], "11s: must be at most 10s"),
         (["up", "--delay", "50ms"], "not allowed with"),
-        (["up", "--way", "in"], "--way goes with --delay"),
+        (["up", "--way", "in"], "--way needs --delay"),
     ],
 )
 def test_a_wrong_delay_is_a_usage_error(words: List[str], says: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -127,7 +127,7 @@ def test_daemons_are_known_by_their_arguments(command: List[str], name: str) -> 
 
 def test_a_folder_that_nodes_would_not_see_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     assert main(["lab", "up", "--dir", "/dev/shm/of-cbt-plugins"]) == 2
-    assert "each node has a /dev of its own" in capsys.readouterr().err and not Path("/dev/shm/of-cbt-plugins").exists()
+    assert "each node has its own /dev" in capsys.readouterr().err and not Path("/dev/shm/of-cbt-plugins").exists()
 
 
 @pytest.mark.parametrize("verb", ["up", "run"])
@@ -139,7 +139,7 @@ def test_a_folder_with_something_else_in_it_stays_as_it_is(
     (tmp_path / "log" / "mine").touch()
     tmp_path.chmod(0o755)
     assert main(["lab", verb, "--dir", str(tmp_path), *(["--", "true"] if verb == "run" else [])]) == 2
-    assert "no lab, and not empty (log)" in capsys.readouterr().err
+    assert "not a lab's folder, and not empty (log)" in capsys.readouterr().err
     assert (tmp_path / "log" / "mine").exists() and tmp_path.stat().st_mode & 0o777 == 0o755
 
 

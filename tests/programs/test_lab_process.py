@@ -56,14 +56,14 @@ def test_what_a_process_is(sleeper: subprocess.Popen[bytes]) -> None:
 
 def test_waiting_ends_with_what_was_waited_for() -> None:
     assert wait_for(lambda: 7, "seven", 1) == 7
-    with pytest.raises(LabError, match=r"timeout of 0.01 s: a blue moon; last seen: new moon"):
+    with pytest.raises(LabError, match=r"timeout of 0.01 s: waited for a blue moon; last seen: new moon"):
         wait_for(lambda: "new moon", "a blue moon", 0.01, pause=0.001, met="blue".__eq__)
 
 
 def test_waiting_for_an_end_names_the_processes_that_are_left(sleeper: subprocess.Popen[bytes]) -> None:
     running = LabProcess.of(sleeper.pid)
     assert running
-    with pytest.raises(LabError, match=rf"timeout of 0 s: rest; last seen: \[{sleeper.pid}\]"):
+    with pytest.raises(LabError, match=rf"timeout of 0 s: waited for rest; last seen: \[{sleeper.pid}\]"):
         wait_for_end([running], "rest", 0)
     running.kill()
     wait_for_end([running], "rest", 600)

@@ -61,6 +61,6 @@ def test_a_command_that_ends_or_hangs_is_no_end_of_the_world(environment: Dict[s
 
 def test_osds_that_do_not_come_up_are_named(environment: Dict[str, str]) -> None:
     with CephShell(["env"], environment, "f-1") as ceph:
-        with pytest.raises(LabError, match=r"OSDs up: down are osd\.3 on node2 \(see nodes/NODE/log"):
+        with pytest.raises(LabError, match=r"OSDs are down: osd\.3 on node2 \(see nodes/NODE/log"):
             await_up(ceph, Topology(osd_nodes=2), seconds=0)
         await_up(ceph, Topology(osd_nodes=1, osds_per_node=3))

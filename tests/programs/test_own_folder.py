@@ -183,7 +183,7 @@ def test_no_command_runs_behind_a_fence_of_others_and_its_undo_does(
 
     done = run(node_shell.fenced_inject("run-1", "echo injected", 5))
     assert (done.returncode, done.stdout) == (77, "")
-    assert "does not belong to this user alone (mode 700): remove it" in done.stderr
+    assert "must belong to this user and have mode 700: remove the folder" in done.stderr
     assert run(node_shell.arm_text("run-1", "true", 60)).returncode == 77
     assert run(node_shell.fenced_undo("run-1", "echo undone", 5, mark=True)).stdout == "undone\n"
     assert not place.is_dir() or not list(place.iterdir())

@@ -176,7 +176,7 @@ def test_after_kill_9_any_next_verdict_ends_what_is_left(world: World, capsys: p
     assert "another process is using" in capsys.readouterr().err
     first, world.state = world.state, world.folder / "other"
     assert world.run("a", "b") == 2
-    assert f"another verdict runs on this machine, in {first}" in capsys.readouterr().err
+    assert f"another `cbt-tools pr` runs on this machine, in {first}" in capsys.readouterr().err
     killed.send_signal(signal.SIGKILL)
     killed.wait()
     assert len(processes(first)) >= 2
@@ -255,7 +255,7 @@ def test_a_key_that_matches_no_row_is_an_error_after_the_rehearsal(
 ) -> None:
     world.write(keys=["measure.total.obj_per_s", "mesure.total.p99_ms"])
     assert world.run("a", "b") == 2
-    assert "no row matches the key mesure.total.p99_ms: mend `keys:`" in capsys.readouterr().err
+    assert "no row matches the key mesure.total.p99_ms: correct `keys:`" in capsys.readouterr().err
     assert (world.state / "rehearsal" / "head").exists() and not (world.state / "trials").exists()
 
 

@@ -24,8 +24,8 @@ from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
 
 RESULT = """\
-Aged operations were 33.3 % slower than new ones in this run; one run is inconclusive. How much repeated runs
-differ is not known: repeat the run.
+Aged operations were 33.3 % slower than new operations in this run; one run is inconclusive. How much repeated
+runs differ is not known: repeat the run.
 
 """
 EXPECTED = """\

@@ -284,7 +284,7 @@ def test_of_another_machines_process_somebody_must_say_that_it_is_dead(
     change_holder(world, host="elsewhere")
     assert main(["undo", str(folder)]) == 1
     said = capsys.readouterr().err
-    assert "on elsewhere" in said and "or here with --force" in said
+    assert "on elsewhere" in said and "or on this machine with --force" in said
     assert world.differences() == {"osd.0", "flag noout"}
     assert main(["undo", str(folder), "--force"]) == 0
     assert world.differences() == set() and world.state["keys"] == {}

@@ -450,7 +450,8 @@ def test_a_fault_file_beside_a_cycle_is_refused_with_the_place_for_it(tmp_path: 
     (tmp_path / "faults.yaml").write_text("events: [{at: 1s, mark: a}]\n", encoding="utf-8")
     profiles = f"monitoring_profiles: {{faults: {{file: {tmp_path}/faults.yaml}}}}\n"
     (found,) = errors_in(tmp_path, CLUSTER + profiles + RGWTEST)
-    assert "monitoring_profiles.faults: its times would begin anew in each phase of the cycle" in found
+    refused = "monitoring_profiles.faults: the times of the fault file would begin again in each phase of the cycle"
+    assert refused in found
     assert "events: {file: PATH}" in found
 
 

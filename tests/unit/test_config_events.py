@@ -251,7 +251,7 @@ FAULTS = [
     (fault("kind: replace, §osd_number: 1"), "[0].fault.osd_number: replace destroys data: name the OSDs with osds: ["),
     (
         fault("kind: replace, osds: [3], options: §{consent: 'yes'}"),
-        "[0].fault.options: replace destroys data: it needs consent: 'osd.3 will be destroyed', word for word",
+        "[0].fault.options: replace destroys data: give the option consent: 'osd.3 will be destroyed', word for word",
     ),
     (
         "    settings: {flags: [nodown]}\n" + fault("kind: stop, osds: [1]").replace("fault:", "§fault:"),

@@ -239,9 +239,9 @@ def test_the_progress_line() -> None:
 def test_the_progress_line_has_the_time_left_of_the_run() -> None:
     timed, counted = Phase("m", "hybrid", duration=60.0, ramp=20.0, engine="cbt-load"), Phase("v", "verify")
     line = str(Now("age", "running", 65, 5, None, 0, 0, after=remainder_of([timed, timed])))
-    assert line.startswith("age: 1:05, 0:05 left, 2:45 of the run  0 errors")
+    assert line.startswith("age: 1:05, 0:05 left, 2:45 left in the run  0 errors")
     line = str(Now("fill", "running", 65, None, None, 0, 0, after=remainder_of([timed, counted])))
-    assert line.startswith("fill: 1:05, running, more than 1:20 of the run  ")
+    assert line.startswith("fill: 1:05, running, more than 1:20 left in the run  ")
 
 
 def test_rates_of_progress_are_those_of_the_seconds() -> None:

@@ -47,9 +47,10 @@ def test_a_cluster_in_use_is_refused(tmp_path: Path, world: Connections) -> None
         other.acquire()
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "started": 1})
-    with pytest.raises(FaultError, match=r"is dead: run its command again to resume it, or `cbt-tools undo .*/a`"):
+    advice = r"to resume the run, start the command of the run again; .*: `cbt-tools undo .*/a`"
+    with pytest.raises(FaultError, match=rf"but its process has ended: {advice}"):
         other.acquire()
-    with pytest.raises(FaultError, match="is dead"):
+    with pytest.raises(FaultError, match="its process has ended"):
         other.inject(STOP[1])
     assert world.differences() == set()
 
@@ -284,7 +285,8 @@ def test_a_copy_of_the_folder_undoes_nothing_of_a_run_that_lives(tmp_path: Path,
     shutil.copytree(folder, copy)
     before = world.differences()
     second = injector(copy, world)
-    with pytest.raises(FaultError, match=r"has been using this cluster since .*: nothing is undone until it has ended"):
+    advice = "nothing is undone until that process has ended"
+    with pytest.raises(FaultError, match=rf"has been using this cluster since .*: {advice}"):
         second.undo_earlier()
     with pytest.raises(FaultError, match="has been using this cluster"), second.holding():
         raise AssertionError("it has the cluster")
@@ -294,7 +296,7 @@ def test_a_copy_of_the_folder_undoes_nothing_of_a_run_that_lives(tmp_path: Path,
     ((key, holder),) = world.state["keys"].items()
     world.state["keys"][key] = json.dumps({**json.loads(holder), "host": "elsewhere"})
     elsewhere = injector(copy, world)
-    with pytest.raises(FaultError, match=rf"on that host: .*; or here: `cbt-tools undo --force {copy}`"):
+    with pytest.raises(FaultError, match=rf"on that host: .*; or on this machine: `cbt-tools undo --force {copy}`"):
         elsewhere.undo_earlier()
     elsewhere.close()
     assert world.differences() == before

@@ -106,7 +106,7 @@ def test_an_exit_status_is_no_proof(tmp_path: Path, world: Connections) -> None:
 def test_a_fault_that_does_not_take_is_taken_back(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world, settings=SETTINGS)
     world.fail = ["systemctl stop"]
-    with pytest.raises(FaultError, match="stand-in fails; its steps so far are undone"):
+    with pytest.raises(FaultError, match="stand-in fails; the steps so far are undone"):
         made.inject(STOP[1])
     world.fail = []
     world.world.systemctl = lambda node, words: ("", "", 0)
@@ -328,7 +328,7 @@ def test_a_command_that_comes_after_its_undo_does_nothing(tmp_path: Path, world:
 def test_a_command_whose_connection_was_cut_may_come_after_its_undo(tmp_path: Path, world: Connections) -> None:
     made = ready(tmp_path, world)
     world.die_at_change = (world.changes + 1, "cut")
-    with pytest.raises(FaultError, match="Connection reset by peer; its steps so far are undone"):
+    with pytest.raises(FaultError, match="Connection reset by peer; the steps so far are undone"):
         made.inject(STOP[1])
     assert made.open_changes == []
     world.arrive()

@@ -178,9 +178,9 @@ def test_gateways_are_counted_and_chosen(made: Injector) -> None:
     assert [f.rule for f in made.prepare(Fault("b", "stop-rgw", ("rgw.a", "rgw.b"))).refused] == ["rgw"]
     assert made.prepare(Fault("c", "stop-rgw", choose=1)).targets.named[0] in ("rgw.a", "rgw.b")
     for fault, message in [
-        (Fault("d", "stop-rgw", ("rgw.c",)), r"there is no rgw\.c"),
+        (Fault("d", "stop-rgw", ("rgw.c",)), r"the cluster has no rgw\.c"),
         (Fault("d", "stop-rgw", choose=3), r"need 3 healthy rgw daemons, found 2: rgw\.a, rgw\.b"),
-        (Fault("d", "stop-rgw", ("osd.1",)), r"stop-rgw hits rgw daemons, but osd\.1 is not one"),
+        (Fault("d", "stop-rgw", ("osd.1",)), r"stop-rgw hits rgw daemons, but osd\.1 is no such daemon"),
         (Fault("d", "slow", ("osd.1",), options={"delay": 1.0, "share": 0}), "options.share: must be more than 0"),
     ]:
         with pytest.raises(FaultError, match=message):

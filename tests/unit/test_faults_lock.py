@@ -229,7 +229,8 @@ def test_another_machine_of_the_same_name_is_not_taken_for_a_dead_process(other:
     mine = lock(world, tmp_path)
     there = left(mine, run="r2", boot="another", **{other: "another"})
     world.state["keys"][f"{OLD}/r2-lock-1"] = there
-    with pytest.raises(FaultError, match="run is dead, on that host" if other == "machine" else "held the cluster"):
+    text = "if its process has ended, on that host" if other == "machine" else "but its process has ended"
+    with pytest.raises(FaultError, match=text):
         mine.take("r1-lock-1")
     assert world.state["keys"] == {f"{OLD}/r2-lock-1": there}
 

@@ -116,7 +116,7 @@ def test_an_order_that_says_it_failed_may_have_been_carried_out(machine: Machine
 def test_an_order_that_failed_is_not_waited_for_as_one_that_did_not(machine: Machine, injector: Injector) -> None:
     machine.takes, machine.answers = -1.0, 1
     begun = machine.time.now
-    with pytest.raises(FaultError, match="its steps so far are undone"):
+    with pytest.raises(FaultError, match="the steps so far are undone"):
         injector.inject(POWER)
     assert LIMITS.down <= machine.time.now - begun <= LIMITS.down + 2 * LIMITS.pause
 
@@ -124,7 +124,7 @@ def test_an_order_that_failed_is_not_waited_for_as_one_that_did_not(machine: Mac
 def test_an_order_without_an_answer_is_waited_for(machine: Machine, injector: Injector) -> None:
     """It was given up: nobody knows what has become of it."""
     machine.takes, machine.answers = 300.0, 124
-    with pytest.raises(FaultError, match="its steps so far are undone"):
+    with pytest.raises(FaultError, match="the steps so far are undone"):
         injector.inject(POWER)
     assert machine.goes is None and machine.on and machine.boots == 2
 

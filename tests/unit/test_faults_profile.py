@@ -22,6 +22,7 @@ from cbt_plugins.faults import faults_profile as faults
 from cbt_plugins.monitors import lifecycle
 
 START = subprocess.Popen
+_ENDED = "faults: `cbt-tools inject` ended with exit status 1: see"
 LOAD = "/tmp/cbt/00000000/LibrbdFio/op_size-00016384/randwrite"
 
 
@@ -88,7 +89,7 @@ def test_a_refused_fault_does_not_keep_cbts_load(
 ) -> None:
     profile = profile_of(tmp_path, monkeypatch, "raise SystemExit(1)")
     profile.start(LOAD)
-    assert str(profile.failure).startswith("faults: exit status 1 before the load")
+    assert str(profile.failure).startswith("faults: `cbt-tools inject` ended with exit status 1 before the load")
     assert str(profile.failure) in caplog.text
     caplog.clear()
     profile.stop(LOAD)
@@ -102,7 +103,7 @@ def test_a_fault_that_fails_in_the_middle_is_a_failure(tmp_path: Path, monkeypat
         profile.start(LOAD)
         assert profile.failure is None
         profile.stop(LOAD)
-        assert str(profile.failure).startswith("faults: exit status 1; see" if status else "None")
+        assert str(profile.failure).startswith(_ENDED if status else "None")
 
 
 def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -123,7 +124,7 @@ def test_one_that_is_still_at_it_is_left_to_itself(tmp_path: Path, monkeypatch: 
         profile.start(LOAD)
         process = started[-1]
         profile.stop(LOAD)
-        assert process.returncode is None and f"process {process.pid} is still trying" in str(profile.failure)
+        assert process.returncode is None and f"process {process.pid} still tries to undo" in str(profile.failure)
         ended.write_text("")
         assert process.wait(600) == 0
     finally:
@@ -160,7 +161,7 @@ def test_our_own_loop_fails_with_it(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     with pytest.raises(RunFailed, match="before the load"), watch("raise SystemExit(1)"):
         raise AssertionError("the context must not be entered")
     loads = []
-    with pytest.raises(RunFailed, match="exit status 1; "), watch("print('begun', flush=True); input()"):
+    with pytest.raises(RunFailed, match="exit status 1: "), watch("print('begun', flush=True); input()"):
         loads.append("whole")
     assert loads == ["whole"]
     with pytest.raises(KeyboardInterrupt), watch("print('begun', flush=True); input()"):
@@ -176,4 +177,4 @@ def test_a_benchmark_of_ours_under_cbt_fails_with_it_too(tmp_path: Path, monkeyp
     wrapped.start(LOAD)
     assert wrapped.failure is None
     wrapped.stop(LOAD)
-    assert wrapped.failure.startswith("faults: exit status 1")
+    assert wrapped.failure.startswith(_ENDED)

@@ -27,9 +27,9 @@ def covered(injector: Injector) -> Set[str]:
         found |= {f"osd.{n}" for n in record.step.osds}
         if record.step.what.startswith("set ") and "flags" in former:
             found |= {f"flag {w}" for w in record.step.what[4:].split(", ")}
-        elif record.step.what.startswith("balancer"):
+        elif record.step.what.startswith("switch the balancer"):
             found |= {"balancer", "config mgr/balancer/active"}
-        elif record.step.what.startswith("pg_autoscale_mode"):
+        elif record.step.what.startswith("set pg_autoscale_mode"):
             found |= {f"autoscale {pool}" for pool in former}
         elif not record.step.osds:
             found |= {f"config {key.split(' ')[1]}" for key in former}

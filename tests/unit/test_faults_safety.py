@@ -64,7 +64,7 @@ def test_two_of_eight_hosts_at_ec_4_2() -> None:
     stopped = sum("active" not in state.split("+") for state in after.values())
     assert found.numbers["inactive_pgs"] == stopped == 77
     assert text(found, "domain") == (
-        "domain: ec42 (EC 4+2, min_size 5): 2 of 8 hosts would be lost (node1, node2), only 1 may be: "
+        "domain: ec42 (EC 4+2, min_size 5): 2 of 8 hosts would be lost (node1, node2), only 1 may be lost: "
         "53.6 % of the PGs are expected to be inactive"
     )
     assert "77 of 145 PGs (53.1 %) would be inactive: " in text(found, "inactive")
@@ -148,13 +148,14 @@ def test_the_second_out_of_two_is_judged_with_the_first() -> None:
 
 def test_destroying_more_than_the_redundancy() -> None:
     found = judge(taken(0, 1, 2, destroyed=True))
-    assert "their data would be lost" in text(found, "data")
+    assert "the data of these PGs would be lost" in text(found, "data")
     assert "data" not in rules(judge(taken(0, 1, destroyed=True)))
 
 
 def test_destroying_what_ceph_does_not_call_safe() -> None:
     both, answer = taken(0, 1, destroyed=True), Reply('{"safe_to_destroy": [0], "active": [1]}', 16)
-    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy").endswith("by ceph osd safe-to-destroy: osd.1")
+    finding = "safe-to-destroy: ceph osd safe-to-destroy says no: osd.1"
+    assert text(judge(both, safe_to_destroy=answer), "safe-to-destroy") == finding
     for said in (None, Reply("", 124)):  # no answer is no permission
         assert text(judge(both, safe_to_destroy=said), "safe-to-destroy").endswith("osd.0, osd.1")
     assert "safe-to-destroy" not in rules(judge(both, safe_to_destroy=Reply('{"safe_to_destroy": [0, 1]}', 0)))
@@ -213,7 +214,7 @@ def test_a_manager_is_left() -> None:
     assert rules(judge(first, managers)) == rules(judge(second, managers)) == []
     both = judge(second, managers, held=[OpenFault(first)])
     assert text(both, "mgr") == (
-        "mgr: 0 of 3 managers would be left, and the states of PGs would be unknown; the fault takes mgr.y, mgr.z"
+        "mgr: 0 of 3 managers would be left, and the states of PGs would be unknown; the fault takes away mgr.y, mgr.z"
     )
     assert "mgr" not in rules(judge(taken(nodes=("node4",)), managers, held=[OpenFault(first), OpenFault(second)]))
     assert "mgr" not in rules(judge(taken(0), managers))  # the OSDs of a manager's node alone
@@ -270,7 +271,7 @@ def test_ok_to_stop_in_the_words_of_older_releases() -> None:
 )
 def test_no_answer_of_ok_to_stop_is_no_yes(said: Reply, why: str) -> None:
     assert text(judge(ONE, ok_to_stop=said), "ok-to-stop").startswith(
-        f"ok-to-stop: no reply: ceph osd ok-to-stop: {why}"
+        f"ok-to-stop: ceph osd ok-to-stop: no usable reply: {why}"
     )
 
 
@@ -293,7 +294,7 @@ def test_this_machine_is_known_without_being_named(monkeypatch: pytest.MonkeyPat
 def test_a_load_generator_is_not_hit() -> None:
     roles = Roles(clients=("node1.example", "node2", "client1"))
     found = judge(taken(nodes=("node1",)), roles=roles)
-    assert text(found, "client") == "client: 1 of 3 clients would be lost, with their load: node1.example"
+    assert text(found, "client") == "client: 1 of 3 clients would be lost, and the load of these clients: node1.example"
     assert found.refused(["client"]) == ()
     assert rules(judge(ONE, roles=roles)) == []
 
@@ -346,7 +347,7 @@ def test_the_last_metadata_server_is_left() -> None:
     one = BlastRadius((DaemonName("mds", "a"),))
     assert rules(judge(one, servers)) == []
     both = judge(BlastRadius((*one.daemons, DaemonName("mds", "b"))), servers)
-    assert text(both, "mds") == "mds: 0 of 2 metadata servers would be left; the fault takes mds.a, mds.b"
+    assert text(both, "mds") == "mds: 0 of 2 metadata servers would be left; the fault takes away mds.a, mds.b"
 
 
 @pytest.mark.parametrize(
@@ -413,8 +414,8 @@ def test_a_whole_host_that_the_monitors_do_not_mark_out() -> None:
     assert judge(ONE).warnings == ()  # racks are the default, and there are none
     (warning,) = judge(ONE, limit("global=rack", "mon=host")).warnings
     assert warning == (
-        "all of host node1 would be down: because of mon_osd_down_out_subtree_limit (host), 1 OSDs of the fault are "
-        "not marked out, so recovery does not begin by itself"
+        "all OSDs of host node1 would be down: because of mon_osd_down_out_subtree_limit (host), 1 OSDs of the fault "
+        "are not marked out, so recovery does not begin by itself"
     )
     assert len(judge(TWO, limit("global=host")).warnings) == 2
     assert judge(ONE, limit("global=host", "mon=rack")).warnings == judge(ONE, limit("mon=")).warnings == ()
@@ -445,8 +446,8 @@ def test_a_rack_goes_with_its_last_host() -> None:
 def test_osds_that_would_never_be_marked_out() -> None:
     assert rules(judge(TWO, lambda a: a.update({"config get mon mon_osd_min_in_ratio": 0.75}))).count("min-in") == 0
     found = judge(taken(0, 1, 2, 3))
-    assert text(found, "min-in").startswith("min-in: 1 of 4 OSDs would never be marked out")
-    assert "when only 5 of 8 are in (mon_osd_min_in_ratio 0.75)" in text(found, "min-in")
+    assert text(found, "min-in").startswith("min-in: 1 of 4 OSDs of the fault would never be marked out")
+    assert "when only 5 of all 8 OSDs are in (mon_osd_min_in_ratio 0.75)" in text(found, "min-in")
 
 
 def test_what_went_before_is_marked_out_first() -> None:
@@ -454,7 +455,7 @@ def test_what_went_before_is_marked_out_first() -> None:
     both = taken(2, 3)
     assert "min-in" not in rules(judge(both))
     beside_two = text(judge(both, held=[OpenFault(TWO)]), "min-in")
-    assert beside_two.startswith("min-in: 1 of 2 OSDs would never be marked out")
+    assert beside_two.startswith("min-in: 1 of 2 OSDs of the fault would never be marked out")
     assert "min-in" in rules(judge(both, held=[OpenFault(taken(0, 1, out=True))]))
 
     def down(answers: Dict[str, Any]) -> None:

@@ -70,9 +70,9 @@ def test_a_file_for_a_cluster_of_cephadm(cluster: Recorded, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("words", "text"),
     [
-        ((), "no cluster: give --head NODE or --cephadm NODE or --context NAME"),
-        (("--head", "a", "--cephadm", "b"), "several clusters: "),
-        (("--head", "a", "--context", "b"), "several clusters: "),
+        ((), "no cluster is named: give --head NODE or --cephadm NODE or --context NAME"),
+        (("--head", "a", "--cephadm", "b"), "several clusters are named: "),
+        (("--head", "a", "--context", "b"), "several clusters are named: "),
     ],
 )
 def test_one_cluster_is_named(
@@ -127,7 +127,7 @@ def test_an_existing_file_is_kept_and_no_cluster_asked(cluster: Recorded, tmp_pa
 @pytest.mark.parametrize(
     ("part", "end", "text"),
     [
-        ("fsid", Result("", "sh: 1: ceph: not found\n", 127), "ceph: not found; install it on node0"),
+        ("fsid", Result("", "sh: 1: ceph: not found\n", 127), "ceph: not found; install the program on node0"),
         ("fsid", Result("", "x\n[errno 13] RADOS denied\n", 13), "[errno 13] RADOS denied; perf on node0 needs "),
         ("fsid", Result("", "No route to host", 255), "head node0: No route to host"),
         ("zone get", Result("", "sh: radosgw-admin: not found", 127), "radosgw-admin on node0: sh: radosgw-admin: not"),
@@ -243,9 +243,9 @@ def test_certificates_that_nobody_trusts(cluster: Recorded, tmp_path: Path) -> N
 @pytest.mark.parametrize(
     ("change", "text"),
     [
-        (no_gateway, "no gateway (radosgw) runs"),
+        (no_gateway, "shows no running gateway (radosgw)"),
         (lambda r: [row.update(zone_name="west") for row in gateways(r)], "no gateway of radosgw-admin's zone default"),
-        (lambda r: r["zone get"].pop("placement_pools"), "could not understand a reply of node0 (KeyError"),
+        (lambda r: r["zone get"].pop("placement_pools"), "could not parse a reply of node0 (KeyError"),
     ],
 )
 def test_a_cluster_that_no_file_is_for(

@@ -48,7 +48,7 @@ def test_what_only_cbt_needs_is_a_warning_that_says_what_is_lost(tmp_path: Path)
     assert faults == []
     assert len(warnings) == 1
     assert warnings[0].endswith(
-        "apt-get install pdsh (without it: no pdsh between the nodes, which CBT uses)"
+        "apt-get install pdsh (CBT uses pdsh between the nodes)"
     )
 
 

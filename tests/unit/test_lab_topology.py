@@ -62,7 +62,7 @@ def test_mons_and_mgrs_begin_at_the_head() -> None:
     nodes = Topology(mons=3, mgrs=2).nodes.values()
     assert [node.name for node in nodes if node.mon] == ["node0", "node1", "node2"]
     assert [node.name for node in nodes if node.mgr] == ["node0", "node1"]
-    with pytest.raises(LabUsage, match="--mons 6: there are 5 nodes for them"):
+    with pytest.raises(LabUsage, match="--mons 6: the lab has only 5 nodes for ceph-mons"):
         Topology(mons=6)
 
 

@@ -129,7 +129,7 @@ def test_a_value_that_is_not_known_is_null(held: Path) -> None:
         file.write(json.dumps({"t": COPIED + 1, "event": "run-failed"}) + "\n")
     moment = LiveRun(held).moment()
     assert moment["why"] is None and moment["faults"][-1]["targets"] == []
-    assert moment_lines(moment)[0].endswith("failed: without a reason")
+    assert moment_lines(moment)[0].endswith("failed: the reason is unknown")
 
 
 def test_the_running_phase_is_in_the_summary_and_compared_with_nothing(held: Path) -> None:

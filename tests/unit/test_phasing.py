@@ -344,9 +344,9 @@ def test_osds_down_before_are_named(tmp_path: Path, world: Recovery, caplog: pyt
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="one-down")
     world.state["osds"]["3"]["up"] = 0
-    with pytest.raises(FaultError, match=r"a: refused. clean: .*; down, and not by this run: osd\.3 \|"):
+    with pytest.raises(FaultError, match=r"a: refused. clean: .*; these OSDs are down, but not by this run: osd\.3 \|"):
         run.go()
-    assert "down, and not by this run: osd.3" in caplog.text
+    assert "these OSDs are down, but not by this run: osd.3" in caplog.text
     assert run.events("settle-begin")[-1]["down"] == [3]
 
 

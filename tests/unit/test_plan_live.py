@@ -52,8 +52,8 @@ def test_one_node_can_go(tmp_path: Path, cluster: Connections, capsys: pytest.Ca
     for text in [
         "settings: set noscrub, nodeep-scrub\n",
         "set     node0: ceph -c /etc/ceph/ceph.conf osd set noscrub\n    set     node0: ceph",
-        "settings: balancer off\n",
-        "settings: fast recovery (wpq)\n",
+        "settings: switch the balancer off\n",
+        "settings: set fast recovery (wpq)\n",
         "node-a: stop node1\n",
         "inactive PGs: 0.0 % of all PGs",
         "inject  node1: sudo systemctl stop ceph-osd@0.service",
@@ -75,7 +75,7 @@ def test_a_second_node_is_judged_as_if_the_first_were_down(
     live = out[out.index(f"The cluster now, asked on node0: {answer}\n  refused: node-b: ") :]
     assert "node-b: stop node3, while node-a is in force" in live
     assert "inactive PGs: 50.0 % of all PGs" in live
-    assert "accepted by safety rule inactive: 8 of 16 PGs (50.0 %)" in live
+    assert "accepted against safety rule inactive: 8 of 16 PGs (50.0 %)" in live
     assert "no fault would be refused" not in live
     lines = [line.replace("Error: ", "") for line in err.splitlines()]
     assert any(line.startswith("node-b: refused by rule domain: data (EC 2+1") for line in lines)
@@ -108,7 +108,7 @@ def test_warnings_refuse_nothing(tmp_path: Path, cluster: Connections, capsys: p
     assert main(["plan", "--live", write(tmp_path, text)]) == 0
     out = capsys.readouterr().out
     assert "    warning: noout is set, but not by this run: no OSD is marked out" in out
-    assert "    warning: all of host node1 would be down: because of mon_osd_down_out_subtree_limit (host)" in out
+    assert "    warning: all OSDs of host node1 would be down: because of mon_osd_down_out_subtree_limit (host)" in out
     assert "no fault would be refused" in out
     own = text.replace("balancer: off", "balancer: off, flags: [noout]")
     assert main(["plan", "--live", write(tmp_path, own)]) == 0
@@ -144,7 +144,7 @@ def test_an_injection_is_judged_beside_what_is_in_force_then(
 def test_what_cannot_be_made_is_said(tmp_path: Path, cluster: Connections, capsys: pytest.CaptureFixture[str]) -> None:
     cluster.state["osds"]["0"]["up"] = 0
     assert main(["plan", "--live", write(tmp_path, FILE)]) == 1
-    assert "node-a: osd.0: down already, and not by this run" in capsys.readouterr().err
+    assert "node-a: osd.0: already down, but not by this run" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("client", ["c1", "client1"])

@@ -56,7 +56,7 @@ def test_the_comment_is_short_enough_with_any_number_of_rows(monkeypatch: pytest
     text = report("x").comment()
     assert 1000 < len(text) <= MOST == 65_535
     assert "980 more rows are in pr.json" in text and "980 more warnings" in text
-    assert comment.code("é" * 300) in text and "Repeat it" in text
+    assert comment.code("é" * 300) in text and "Repeat this comparison" in text
 
 
 def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -73,7 +73,7 @@ def test_the_comment_is_short_enough_with_any_number_of_key_rows(monkeypatch: py
     made = report("x", Outcome.OK)
     text = replace(made, answer=replace(made.answer, state=state)).comment()
     assert 1000 < len(text) <= MOST
-    assert text.count("with the scatter of these blocks") in (5, 20, 60) and "more rows are in pr.json" in text
+    assert text.count("with the block scatter so far") in (5, 20, 60) and "more rows are in pr.json" in text
 
 
 @pytest.mark.parametrize(

@@ -153,7 +153,7 @@ def test_what_is_read_at_the_start_is_refused_before_it_is_set(
     tmp_path: Path, world: Connections, option: str, who: str
 ) -> None:
     """Ceph says itself that the second can be changed at runtime."""
-    with pytest.raises(FaultError, match=rf"{option} is .*, not 600: daemons read this option when they start"):
+    with pytest.raises(FaultError, match=rf"{option} is .*, not 600: daemons read this option only at their start"):
         applied(tmp_path, world, (who, option, "600"))
     assert not any("config set" in text for _, text in world.said)
     shows(world, **{"osd_0": "600", "osd_1": "600", "osd_2": "600", "osd_3": "600", "rgw_4114": "600"})

@@ -42,7 +42,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "cbt-tools init --context prod --clients worker4,worker5 -o my.yaml",
     )
     explain(parser, examples, {FAILED: "the cluster does not answer, or has no gateway; nothing was written"})
-    does = "It asks the cluster, changes nothing on it, and prints the plan of the new file."
+    does = "This verb asks the cluster, changes nothing on the cluster, and prints the plan of the new file."
     parser.description = f"{parser.description or ''}\n\n{does}"
     for site in SITES:
         site.add_arguments(parser)
@@ -50,13 +50,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--clients", metavar="NODE,...", action="append", default=[], help="machines that make the load"
     )
     keys = parser.add_mutually_exclusive_group()
-    keys.add_argument("--user", metavar="NAME", help=f"an existing RGW user (default: the run makes {_USER})")
+    keys.add_argument("--user", metavar="NAME", help=f"an existing RGW user (default: the run makes the user {_USER})")
     keys.add_argument(
         "--profile", metavar="NAME", help="take the keys from this profile in ~/.aws/credentials on this machine"
     )
-    authority = "PEM file of the authority for https URLs, on this machine"
+    authority = "PEM file on this machine with the certificate authority for https URLs"
     parser.add_argument("--ca-file", metavar="FILE", type=os.path.abspath, help=authority)
-    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="a new file")
+    parser.add_argument("-o", "--output", metavar="FILE", type=Path, required=True, help="the new file to write")
 
 
 def run(args: argparse.Namespace) -> int:
@@ -89,7 +89,7 @@ def _site(args: argparse.Namespace) -> Site:
     sites = [site for site in (kind.of_arguments(args) for kind in SITES) if site is not None]
     if len(sites) != 1:
         options = " or ".join(kind.example for kind in SITES)
-        raise CommandError(f"{'several clusters' if sites else 'no cluster'}: give {options}")
+        raise CommandError(f"{'several clusters are' if sites else 'no cluster is'} named: give {options}")
     return sites[0]
 
 

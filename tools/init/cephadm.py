@@ -19,7 +19,7 @@ class CephadmSite(Site):
 
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
-        text = "for a cluster of cephadm: a host with the label _admin; `ceph` need not be installed on it"
+        text = "for a cluster of cephadm: a host with the label _admin; `ceph` need not be installed on the host"
         parser.add_argument(cls.option, metavar="NODE", help=text)
 
     @classmethod

@@ -113,7 +113,7 @@ def _reason(result: Result) -> str:
 
 def user_entry(name: str) -> Entry:
     """Return the line that names a user of RGW."""
-    return Entry("user", name, "its keys are read by radosgw-admin")
+    return Entry("user", name, "the run reads the keys of this user with radosgw-admin")
 
 
 def login_of(option: str, node: str) -> Dict[str, Any]:

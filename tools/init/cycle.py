@@ -34,7 +34,7 @@ def entries_of_cycle(cluster: Discovery, clients: int) -> Iterator[Entry]:
         yield Entry("drivers_per_size", drivers, f"so that all {clients} clients have a driver")
     workers = min(_MANY, max(_FEWEST, -(-_PER_OSD * len(devices) // (sizes * drivers))))
     requests = workers * sizes * drivers
-    yield Entry("workers", workers, f"requests in flight of a driver; of all: {requests}, for {len(devices)} OSDs")
+    yield Entry("workers", workers, f"requests in flight of each driver; in total: {requests}, for {len(devices)} OSDs")
     speed = sum(_FASTEST.get(device, _FASTEST[_UNKNOWN]) for device in devices) * cluster.usable
     seconds = min(_LONGEST, _FILL * cluster.available / speed if speed else 0.0)
     share = format_percent(_FILL)
@@ -46,5 +46,6 @@ def entries_of_cycle(cluster: Discovery, clients: int) -> Iterator[Entry]:
     if speed * (seconds + _GROWS * (2 * _MEASURE + _AGE)) > _MOST * cluster.available:
         comment = "as many deletes as puts, so that the data does not grow; the studies use put 35, delete 5"
         yield Entry("mix", _EVEN, comment)
-    yield Entry("measure", {"duration": format_duration(_MEASURE)}, "each of two: after the fill, and after the aging")
+    comment = "each of the two measurements: after the fill, and after the aging"
+    yield Entry("measure", {"duration": format_duration(_MEASURE)}, comment)
     yield Entry("age", {"duration": format_duration(_AGE)})

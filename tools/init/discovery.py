@@ -50,7 +50,8 @@ class Discovery:
             facts = ask(ceph, _QUESTIONS, _LIMIT, (_ORCHESTRATOR,))
             gateways = site.gateways(facts)
             if not gateways:
-                text = "no gateway (radosgw) runs, by `ceph service dump`, which may be a minute old: start a gateway"
+                source = "`ceph service dump`, which may be a minute old"
+                text = f"{source}, shows no running gateway (radosgw): start a gateway"
                 raise CommandError(text, FAILED)
             site.check_admin(ceph)
             zone = Zone.ask(ceph)
@@ -58,8 +59,8 @@ class Discovery:
         except (FaultError, CephError) as error:
             raise CommandError(str(error), FAILED) from None
         except (KeyError, TypeError, ValueError, AttributeError) as error:
-            text = f"could not understand a reply of {ceph.head} ({type(error).__name__}: {error})"
-            raise CommandError(f"{text}: is its Ceph older than 14.2?", FAILED) from None
+            text = f"could not parse a reply of {ceph.head} ({type(error).__name__}: {error})"
+            raise CommandError(f"{text}: is the cluster older than Ceph 14.2?", FAILED) from None
 
     @cached_property
     def hosts(self) -> Dict[str, List[str]]:

@@ -38,6 +38,7 @@ class PackagesSite(Site):
     def advice(self, result: Result) -> str:
         head, user = self.cluster["head"], self.cluster["user"]
         if lacks_program(result):
-            text = f"; install it on {head} (package ceph-common; radosgw), or name a node that has it: --head NODE"
+            text = f"; install the program on {head} (package ceph-common; radosgw)"
+            text = f"{text}, or name a node that has the program: --head NODE"
             return f"{text}; for a cluster of cephadm: --cephadm {head}"
         return f"; {user} on {head} needs /etc/ceph/ceph.conf and a keyring of client.admin, or sudo without a password"

@@ -38,10 +38,11 @@ def remarks_on_gateways(cluster: Discovery, endpoints: Endpoints) -> Iterator[st
         yield f"{text}; the file has the URLs of the gateways, to measure RGW without the load balancer"
     for gateway in endpoints.left_out:
         if gateway.is_hidden:
-            why = "can be reached only from its own host, on which a proxy is in front of it"
+            why = "can be reached only from its own host, where a proxy is in front of the gateway"
         else:
             why = f"has no port for {endpoints.scheme}" if gateway.listeners else "names no port"
-        yield f"gateway {gateway.id} on {gateway.host} {why}: it is not in urls ({'; '.join(gateway.frontends)})"
+        frontends = "; ".join(gateway.frontends)
+        yield f"gateway {gateway.id} on {gateway.host} {why}: this gateway is not in urls ({frontends})"
 
 
 def remarks_on_zones(cluster: Discovery, makes_user: bool) -> Iterator[str]:
@@ -50,7 +51,7 @@ def remarks_on_zones(cluster: Discovery, makes_user: bool) -> Iterator[str]:
     for kind, names in (("realms", zone.realms), ("zonegroups", zone.zonegroups), ("zones", zone.zones)):
         if len(names) > 1:
             text = f"{len(names)} {kind}: {', '.join(names)}"
-            yield f"{text}; the file uses {zone.zonegroup}/{zone.name}; other zones may replicate its objects"
+            yield f"{text}; the file uses {zone.zonegroup}/{zone.name}; other zones may replicate objects of this zone"
     if not zone.is_master:
         master = f"zone {zone.master}" if zone.master and zone.master != zone.name else "a zone of another zonegroup"
         user = ": only the master makes users, so name an existing user (--user)" if makes_user else ""
@@ -67,7 +68,7 @@ def remarks_on_nodes(cluster: Discovery, remote: Remote, nodes: Sequence[str]) -
     for node, answer in answers.items():
         if answer.status:
             host = find_host(node, list(addresses))
-            hint = f"; its address, by Ceph, is {addresses[host]}" if host and addresses[host] else ""
+            hint = f"; Ceph reports the address {addresses[host]}" if host and addresses[host] else ""
             yield node, f"{node} cannot be reached: {' '.join(answer.stderr.split()) or 'no reply'}{hint}"
     for text in cluster.unnamed:
         yield "", f"{text}, which is not a host name, so the file does not name that host"

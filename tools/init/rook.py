@@ -43,10 +43,11 @@ class RookSite(Site):
     @classmethod
     def add_arguments(cls, parser: argparse.ArgumentParser) -> None:
         rook = parser.add_argument_group("a cluster of Rook, through kubectl")
-        rook.add_argument(cls.option, metavar="NAME", help="context of kubectl (default: the present one)")
-        rook.add_argument("--kubeconfig", metavar="FILE", type=os.path.abspath, help="default: as for kubectl")
+        rook.add_argument(cls.option, metavar="NAME", help="context of kubectl (default: the present context)")
+        text = "file with the context (default: as for kubectl)"
+        rook.add_argument("--kubeconfig", metavar="FILE", type=os.path.abspath, help=text)
         rook.add_argument("--namespace", metavar="NAME", help=f"namespace of Rook's cluster (default: {_NAMESPACE})")
-        rook.add_argument("--object-store", metavar="NAME", help="the CephObjectStore, where there are several")
+        rook.add_argument("--object-store", metavar="NAME", help="the CephObjectStore, if the namespace has several")
 
     @classmethod
     def of_arguments(cls, args: argparse.Namespace) -> Optional[Site]:
@@ -172,7 +173,7 @@ class RookSite(Site):
         if not count:
             raise CommandError(f"service {name} of {url} has no endpoints: no gateway of the store is ready", FAILED)
         self._notes.append(
-            f"{url} is a service with {several(count, 'gateway')} behind it: Kubernetes spreads connections, "
+            f"{url} is a service in front of {several(count, 'gateway')}: Kubernetes spreads connections, "
             "not requests"
         )
 

@@ -34,6 +34,10 @@ __all__ = ["Lab", "LabError", "Topology", "add_arguments", "run"]
 _WAYS = {"out": (1, 0), "in": (0, 1), "both": (1, 1)}
 #: seconds
 _LONGEST_DELAY = 10.0
+_RUN = "start the lab, run a command in node0, and end the lab in any case; exits with the status of the command"
+_ROOTS = "pacific, reef, tentacle: from Debian's mirror; any other name needs --image or --tree"
+_DELAY = "delay of each packet, such as 50ms; 0 to 10s; 0 ends the delay"
+_SWITCH = "restart a daemon with another release; may be run on this machine, or in the node of the daemon"
 _STATUSES = {FAILED: "the lab failed, or does not run", INTERRUPTED: ""}
 
 
@@ -45,33 +49,32 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     def verb(name: str, text: str, example_arguments: str = "") -> argparse.ArgumentParser:
         subparser = verbs.add_parser(name, help=text, description=text)
         explain(subparser, (f"cbt-tools lab {name}{example_arguments}",), _STATUSES)
-        subparser.add_argument(
-            "--dir", type=Path, default=cache_home() / "cbt-plugins" / "lab", help="default: %(default)s"
-        )
+        folder = cache_home() / "cbt-plugins" / "lab"
+        subparser.add_argument("--dir", type=Path, default=folder, help="folder of the lab (default: %(default)s)")
         return subparser
 
-    up = verb("up", "start the cluster of --dir, or make one there")
+    up = verb("up", "start the cluster of --dir; make a new cluster if --dir has no cluster")
     _add_shape(up)
     up.add_argument(
-        "--foreground", action="store_true", help="stay; the lab ends with this command, however it ends"
+        "--foreground", action="store_true", help="keep running; the lab ends when this command ends or is killed"
     )
-    alone = verb("run", "up, run a command in node0, down in any case; exits with the command's status", " -- ceph -s")
+    alone = verb("run", _RUN, " -- ceph -s")
     _add_shape(alone)
     alone.add_argument("--wipe", action="store_true", help="remove the cluster's files afterwards")
     alone.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
-    down = verb("down", "end the lab; its files stay")
+    down = verb("down", "end the lab; the files of the lab stay")
     down.add_argument("--graceful", action="store_true", help="stop the daemons first")
     down.add_argument("--wipe", action="store_true", help="remove the files, too")
     _add_snapshots(verb)
-    root = verb("root", "make the root folder of a release for `up --release`; kept in the cache", " reef")
-    root.add_argument("name", help="pacific, reef, tentacle: from Debian's mirror; any other with --image or --tree")
+    root = verb("root", "make the root folder of a release for `up --release`; the cache keeps the folder", " reef")
+    root.add_argument("name", help=_ROOTS)
     source = root.add_mutually_exclusive_group()
     source.add_argument("--image", default="", help="from a container image on this machine")
-    source.add_argument("--tree", type=Path, help="from a Ceph build tree (bin, lib) and a root of its distribution")
+    source.add_argument("--tree", type=Path, help="from a Ceph build tree (bin, lib) and a root of the same system")
     status = verb("status", "nodes, daemons, health, memory")
     add_formats(status, TEXT, JSON)
     add_renamed(status, {"--json": "--format json"})
-    inside = verb("exec", "run a command in a node; exits with its status", " node0 -- ceph -s")
+    inside = verb("exec", "run a command in a node; exits with the status of the command", " node0 -- ceph -s")
     inside.add_argument("node")
     inside.add_argument("command", nargs=argparse.REMAINDER, metavar="-- COMMAND")
     for name, text in (
@@ -84,23 +87,24 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         subparser.add_argument("node")
         if name == "stop-osds":
             subparser.add_argument("--kill", action="store_true", help="SIGKILL instead of SIGTERM")
-    switch = verb("switch", "restart a daemon with another release, also from its node", " osd.3 --release reef")
+    switch = verb("switch", _SWITCH, " osd.3 --release reef")
     switch.add_argument("daemon", help="mon.node0, mgr.node0, osd.3, rgw.rgw1")
     _add_release(switch)
     link = verb("link", "plug or pull the network cable of a node, delay its packets, or end the delay", " node3 down")
     link.add_argument("node")
     how = link.add_mutually_exclusive_group(required=True)
     how.add_argument("state", nargs="?", choices=("up", "down"))
-    how.add_argument("--delay", type=_argument(_parse_delay), metavar="TIME", help="each packet waits: 50ms; 0 to 10s")
+    how.add_argument("--delay", type=_argument(_parse_delay), metavar="TIME", help=_DELAY)
     link.add_argument(
-        "--way", choices=tuple(_WAYS), help="the packets that wait: leaving the node (out, default), arriving, or both"
+        "--way", choices=tuple(_WAYS), help="packets to delay: leaving the node (out, default), arriving (in), or both"
     )
 
 
 def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
-    taken = verb("snapshot", "keep the cluster under a name; one that runs is stopped and started again", " aged")
+    keeps = "keep the cluster under a name; a running cluster is stopped first, and started again afterwards"
+    taken = verb("snapshot", keeps, " aged")
     taken.add_argument("name")
-    restored = verb("restore", "restore the cluster of a snapshot, start it and check its objects", " aged")
+    restored = verb("restore", "restore the cluster of a snapshot, start this cluster and check its objects", " aged")
     restored.add_argument("name")
     _add_release(restored)
     listed = verb("snapshots", "list the snapshots, or remove one")
@@ -108,21 +112,25 @@ def _add_snapshots(verb: Callable[..., argparse.ArgumentParser]) -> None:
     add_formats(listed, TEXT, JSON)
     for subparser in (taken, restored, listed):
         subparser.add_argument(
-            "--snapshots", type=Path, default=Snapshots.default(), metavar="DIR", help="their folder (%(default)s)"
+            "--snapshots",
+            type=Path,
+            default=Snapshots.default(),
+            metavar="DIR",
+            help="folder of all snapshots (default: %(default)s)",
         )
 
 
 def _add_release(parser: argparse.ArgumentParser, default: Optional[str] = None) -> None:
     which = parser.add_mutually_exclusive_group()
     which.add_argument("--root", type=os.path.abspath, default=default, help="root folder of another release")
-    which.add_argument("--release", help="a release that is on this machine: reef, 18.2 (`lab root` makes one)")
+    which.add_argument("--release", help="a release that is on this machine: reef, 18.2; see `lab root`")
     parser.add_argument(
         "--bind",
         type=os.path.abspath,
         action="append",
         default=[],
         metavar="DIR",
-        help="folder that every node sees, too",
+        help="folder of this machine that every node sees, too",
     )
 
 
@@ -136,12 +144,12 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
         )
 
     counted("osd_nodes", "nodes with OSDs")
-    counted("osds_per_node", "OSDs on each of them")
+    counted("osds_per_node", "OSDs on each of these nodes")
     counted("rgws", "nodes with an RGW")
     parser.add_argument("--no-rgw", dest="rgws", action="store_const", const=0, help="the same as --rgws 0")
     counted("clients", "client nodes")
     counted("mons", "ceph-mons, on node0 and the nodes after it")
-    counted("mgrs", "ceph-mgrs, likewise")
+    counted("mgrs", "ceph-mgrs, on node0 and the nodes after it")
     counted("data_pgs", "placement groups of the bucket data pool")
     counted("out_interval", "seconds until a down OSD is marked out")
     parser.add_argument(
@@ -160,7 +168,7 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
         help=f"osd_memory_target of each OSD; default {format_size(shape.osd_memory)}",
     )
     parser.add_argument(
-        "--no-mux", dest="mux", action="store_false", help="a new ssh connection for each command"
+        "--no-mux", dest="mux", action="store_false", help="open a new ssh connection for each command"
     )
     _add_release(parser, default="/")
     parser.add_argument(
@@ -168,7 +176,7 @@ def _add_shape(parser: argparse.ArgumentParser) -> None:
         action="append",
         default=[],
         metavar="NODE",
-        help="a real systemd is the first process of this OSD node, and runs its OSDs as units",
+        help="OSD node whose first process is a real systemd, which runs the OSDs as units; may be repeated",
     )
 
 
@@ -281,7 +289,7 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
 
 def _link(lab: Lab, args: argparse.Namespace) -> None:
     if args.way and not args.delay:
-        raise LabUsage("--way goes with --delay")
+        raise LabUsage("--way needs --delay")
     if args.state:
         lab.link(args.node, args.state == "up")
     else:

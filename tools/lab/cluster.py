@@ -51,13 +51,14 @@ def _refuse_others(folder: Path) -> None:
     """
     for own_path in _OWN_OF_NODES:
         if Path(own_path) in folder.resolve().parents:
-            raise LabUsage(f"--dir {folder}: each node has a {own_path} of its own: name a folder elsewhere")
+            raise LabUsage(f"--dir {folder}: each node has its own {own_path}: name a folder elsewhere")
     if (folder / "lab.json").exists() or not folder.is_dir():
         return
     entries = sorted(path.name for path in folder.iterdir() if path.name not in ("run", "restoring"))
     if entries:
         raise LabUsage(
-            f"--dir {folder}: no lab, and not empty ({', '.join(entries[:3])}): name an empty or a new folder"
+            f"--dir {folder}: not a lab's folder, and not empty ({', '.join(entries[:3])}): "
+            "name an empty or a new folder"
         )
 
 
@@ -74,7 +75,7 @@ class Lab:
     def record(self) -> LabRecord:
         record = LabRecord.load(self.dir)
         if not record:
-            raise LabUsage(f"no lab in {self.dir}: `cbt-tools lab up` makes one")
+            raise LabUsage(f"no lab in {self.dir}: `cbt-tools lab up` makes a lab")
         return record
 
     @property
@@ -140,7 +141,8 @@ class Lab:
             assert record
             if topology not in (replace(record.topology, bind=topology.bind), Topology(bind=topology.bind)):
                 self._say(
-                    f"{self.dir} holds a cluster already: the shape asked for is ignored (`lab down --wipe` removes it)"
+                    f"{self.dir} holds a cluster already: the shape on the command line is ignored "
+                    "(`lab down --wipe` removes the cluster)"
                 )
             # A node that boots later, perhaps started by another Python, sees what its neighbours see.
             seen = needed_paths(self.dir, record.topology.root, topology.bind)
@@ -170,7 +172,7 @@ class Lab:
         if shape.root != "/" and not Path(shape.root, "usr").is_dir():
             raise LabUsage(f"--root {shape.root}: not the root folder of a Linux release")
         if shape.systemd and not self.privileged:
-            raise LabUsage("--systemd: run the lab as root, it needs control groups")
+            raise LabUsage("--systemd needs control groups: run the lab as root")
         errors, warnings = missing(shape.root, ssh=self.privileged, systemd=bool(shape.systemd))
         if errors:
             raise LabError("\n".join(errors))
@@ -238,7 +240,7 @@ class Lab:
         if kind != "osd" and not getattr(node, kind, False):
             raise LabUsage(f"{daemon}: not a daemon of this lab")
         if node.systemd:
-            raise LabUsage(f"{daemon}: its unit on {node.name} starts the machine's own programs")
+            raise LabUsage(f"{daemon}: the unit of this daemon on {node.name} starts the machine's own programs")
         argv = ["sh", str(Path(__file__).with_name("switch_release.sh")), root, daemon]
         if socket.gethostname() == node.name and not self.spaces.first(node.name):
             done = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True)

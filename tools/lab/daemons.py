@@ -297,8 +297,8 @@ def await_up(ceph: CephShell, shape: Topology, seconds: float = 120) -> None:
         answer = ceph.ask("osd dump")
         up = {osd["osd"] for osd in json.loads(answer[answer.index("{") :])["osds"] if osd["up"]}
         down = [f"osd.{osd} on {node.name}" for node in shape.nodes.values() for osd in node.osds if osd not in up]
-        hint = "see nodes/NODE/log; with --systemd they run as user ceph, who must be able to read /etc"
-        return LabError(f"timeout of {seconds:g} s: OSDs up: down are {', '.join(down)} ({hint})")
+        hint = "see nodes/NODE/log; with --systemd OSDs run as user ceph, who must be able to read /etc"
+        return LabError(f"timeout of {seconds:g} s: OSDs are down: {', '.join(down)} ({hint})")
 
     wait_until(lambda: int(ceph.status()["osdmap"]["num_up_osds"]), seconds, 0.1, late, met=len(shape.osds).__eq__)
 
@@ -332,6 +332,6 @@ def await_clean(ceph: CephShell, osds: int, placement_groups: int, seconds: floa
         return settled and up == osds and health["status"] == "HEALTH_OK", text
 
     def late(last: Tuple[bool, str]) -> LabError:
-        return LabError(f"timeout of {seconds:g} s: clean cluster: {last[1]}")
+        return LabError(f"timeout of {seconds:g} s: the cluster is not clean: {last[1]}")
 
     return wait_until(look, seconds, 0.1, late, met=lambda last: last[0])[1]

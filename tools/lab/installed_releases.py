@@ -38,11 +38,12 @@ class Release:
     def refusal(self, newer: Release) -> str:
         """Return the reason why Ceph does not open this release's stores with another one; "" when it does."""
         if newer.numbers < self.numbers:
-            return f"Ceph {self} wrote it, and an older release ({newer}) cannot open it"
+            return f"Ceph {self} wrote the snapshot, and an older release ({newer}) cannot open the snapshot"
         if newer.numbers[0] - self.numbers[0] > STEPS:
             return (
                 f"Ceph upgrades over at most {STEPS} releases, and from {self} to {newer} there are "
-                f"{newer.numbers[0] - self.numbers[0]}: restore it with a release between, make a snapshot of that"
+                f"{newer.numbers[0] - self.numbers[0]}: restore the snapshot with a release in between, and make a new "
+                "snapshot of the result"
             )
         return ""
 
@@ -95,5 +96,6 @@ def root_of(wanted: str) -> str:
     fitting = [r for r in roots_by_release if wanted == r.name or f"{str(r).split()[0]}.".startswith(f"{wanted}.")]
     if not fitting:
         names = ", ".join(str(release) for release in sorted(roots_by_release)) or "none"
-        raise LabUsage(f"no release {wanted}: there is {names}; `cbt-tools lab root {wanted}` makes one")
+        has = f"releases on this machine: {names}"
+        raise LabUsage(f"no release {wanted}; {has}; `cbt-tools lab root {wanted}` makes its root folder")
     return roots_by_release[max(fitting)]

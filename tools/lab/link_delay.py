@@ -56,7 +56,7 @@ class LinkDelay:
         done.wait()
         if answer != b"ready\n":
             reason = errors.decode(errors="replace").strip().rpartition("\n")[2]
-            raise LabError(f"the relay of {self._node} did not start: {reason or 'it died'}")
+            raise LabError(f"the relay of {self._node} did not start: {reason or 'the relay died'}")
 
     def _relays(self) -> List[LabProcess]:
         """Return the relay, known by its arguments among the processes of the lab; [] without a delay."""

@@ -98,7 +98,7 @@ def wait_for(
     """Return the first value of `condition` that is `met`; after `seconds` LabError with `event` and the last value."""
 
     def late(seen: T) -> LabError:
-        return LabError(f"timeout of {seconds:g} s: {event}; last seen: {seen}")
+        return LabError(f"timeout of {seconds:g} s: waited for {event}; last seen: {seen}")
 
     return polling.wait_until(condition, seconds, pause, late, met)
 

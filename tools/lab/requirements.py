@@ -27,12 +27,12 @@ PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 @dataclass(frozen=True)
 class Need:
-    """A program, its package on Debian and on Fedora/RHEL, and what is lost without it ("": the lab)."""
+    """A program, its package on Debian and on Fedora/RHEL, and what needs it ("": the lab)."""
 
     program: str
     deb: str
     rpm: str
-    lost: str = ""
+    needed_for: str = ""
 
 
 #: what a BlueStore OSD takes of fs.aio-max-nr
@@ -55,8 +55,8 @@ NODES = (
     Need("sshd", "openssh-server", "openssh-server"),
     Need("ssh", "openssh-client", "openssh-clients"),
     Need("sudo", "sudo", "sudo"),
-    Need("pdsh", "pdsh", "pdsh", "pdsh between the nodes, which CBT uses"),
-    Need("killall", "psmisc", "psmisc", "killall, which CBT uses"),
+    Need("pdsh", "pdsh", "pdsh", "CBT uses pdsh between the nodes"),
+    Need("killall", "psmisc", "psmisc", "CBT uses killall"),
 )
 
 #: Programs of nodes whose first process is systemd.
@@ -87,8 +87,8 @@ def missing(root: str = "/", ssh: bool = True, systemd: bool = False) -> Tuple[L
                 continue
             package = need.deb if debian else need.rpm
             line = f"missing: {need.program} (package {package}): {command} {package}"
-            if need.lost:
-                warnings.append(f"{line} (without it: no {need.lost})")
+            if need.needed_for:
+                warnings.append(f"{line} ({need.needed_for})")
             else:
                 errors.append(line)
     return errors, warnings
@@ -142,7 +142,7 @@ def _refused_by() -> str:
     ):
         if sysctl_value(name) == bad:
             return f"sysctl -w {name.replace('/', '.')}={good}"
-    return "ask whoever runs this machine or container to allow them"
+    return "ask the administrator of this machine or container to allow user namespaces"
 
 
 def sysctl_value(name: str) -> Optional[str]:

@@ -37,10 +37,10 @@ class RootBuilder:
     def make(self, name: str, image: str = "", tree: Optional[Path] = None) -> Path:
         """Return the root folder of that name; what is there already is kept."""
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name):
-            raise LabUsage(f"{name}: a root's name has letters, digits, _, - and . only")
+            raise LabUsage(f"{name}: the name of a root folder may have only letters, digits, _, - and .")
         target, partial = self._folder / name, self._folder / f".{name}.partial"
         if os.geteuid():
-            raise LabError("root folders are made by root: debootstrap, tar and chroot need it")
+            raise LabError("run this command as root: debootstrap, tar and chroot need root")
         self._folder.mkdir(parents=True, exist_ok=True)
         with open(self._folder / f".{name}.lock", "w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
@@ -74,13 +74,13 @@ class RootBuilder:
             return
         pip = [sys.executable, "-m", "pip", "-q", "--disable-pip-version-check", "install", "--root-user-action=ignore"]
         which = ["--target", str(site), "--python-version", version, "--only-binary=:all:"]
-        self._say(f"packages for its Python {version}")
+        self._say(f"packages for Python {version} of the root folder")
         _run([*pip, *which, *requirements()])
         own.write_text(f"{OWN}\n")
 
     def _bootstrap(self, name: str, root: Path) -> None:
         if name not in DEBIAN_OF_RELEASE:
-            raise LabUsage(f"{name}: Debian's mirror has {', '.join(DEBIAN_OF_RELEASE)}; or give --image or --tree")
+            raise LabUsage(f"{name}: Debian's mirror has only {', '.join(DEBIAN_OF_RELEASE)}: give --image or --tree")
         suite, mirror, proxy = DEBIAN_OF_RELEASE[name], debian_mirror(), _apt_proxy()
         if shutil.which("debootstrap") is None:
             raise LabError("missing: debootstrap (package debootstrap): apt-get install debootstrap")
@@ -111,11 +111,11 @@ class RootBuilder:
     def _lay(self, tree: Path, root: Path) -> None:
         """Copy the root folder of the same distribution, and replace its programs and libraries by the tree's."""
         if not (tree / "bin/ceph-mon").exists() or not (tree / "lib").is_dir():
-            raise LabUsage(f"--tree {tree}: no build tree of Ceph: bin/ceph-mon and lib/ are not there")
+            raise LabUsage(f"--tree {tree}: not a build tree of Ceph: bin/ceph-mon or lib/ is missing")
         base = _base_of(tree)
         self._say(f"copying {base}")
         _run(["cp", "-a", "--reflink=auto", f"{base}/.", str(root)])
-        self._say(f"{lay(tree, root)} files of {tree} replace those of {base}")
+        self._say(f"{lay(tree, root)} files of {tree} replace files of {base}")
         _in_root(root, ["ldconfig"])
 
 
@@ -136,7 +136,7 @@ def debian_mirror() -> str:
         origin, suite, mirror = line.split(" ", 2)
         if origin == "Debian" and "-" not in suite:
             return mirror
-    raise LabError("no mirror of Debian in the sources of apt (`apt-get update` first): use --image or --tree")
+    raise LabError("no mirror of Debian in the sources of apt: run `apt-get update`, or use --image or --tree")
 
 
 def _apt_proxy() -> Dict[str, str]:
@@ -151,7 +151,8 @@ def _base_of(tree: Path) -> str:
         links = output_in_root(root, "sh", "-c", "ls /lib*/ld-linux* /lib*/*/libc.so.6 | head -1")
         if links and _runs_on(tree, root):
             return root
-    raise LabError(f"--tree {tree}: make a root folder of the distribution it was built on first: `lab root pacific`")
+    text = "first make a root folder of the distribution on which the tree was built, such as `lab root pacific`"
+    raise LabError(f"--tree {tree}: {text}")
 
 
 def _runs_on(tree: Path, root: str) -> bool:

@@ -63,7 +63,7 @@ class Snapshot:
             sample = ObjectSample.of_json(document["sample"])
             return cls(document["name"], folder, document["made"], release, document["bytes"], sample)
         except (OSError, ValueError, KeyError, TypeError, AssertionError) as error:
-            raise LabError(f"{path}: not a snapshot that can be read ({error})") from None
+            raise LabError(f"{path}: this snapshot cannot be read ({error})") from None
 
 
 class Snapshots:
@@ -85,7 +85,7 @@ class Snapshots:
     def get(self, name: str) -> Snapshot:
         if not (self._of(name) / "snapshot.json").exists():
             names = ", ".join(snapshot.name for snapshot in self.all()) or "none"
-            raise LabUsage(f"no snapshot {name} in {self.folder}: there is {names}")
+            raise LabUsage(f"no snapshot {name} in {self.folder}; snapshots in this folder: {names}")
         return Snapshot.load(self._of(name))
 
     def remove(self, name: str) -> None:
@@ -156,12 +156,13 @@ class Snapshots:
         wrong = snapshot.sample.differences(shell_of(lab))
         if wrong:
             suffix = f" and {len(wrong) - 3} more" if len(wrong) > 3 else ""
-            raise LabError(f"{lab.dir} is not what snapshot {name} was: {'; '.join(wrong[:3])}{suffix}")
-        lab.step(f"checked: fsid and {len(snapshot.sample.objects)} objects are those of snapshot {name}")
+            raise LabError(f"the cluster of {lab.dir} differs from snapshot {name}: {'; '.join(wrong[:3])}{suffix}")
+        lab.step(f"checked: fsid and {len(snapshot.sample.objects)} objects are as in snapshot {name}")
 
     def _of(self, name: str) -> Path:
         if not re.fullmatch(r"[A-Za-z0-9][\w.-]*", name) or _partial(Path(name)):
-            raise LabUsage(f"{name}: a snapshot's name has letters, digits, _, - and . only, and no end .partial")
+            text = "the name of a snapshot may have only letters, digits, _, - and ., and must not end in .partial"
+            raise LabUsage(f"{name}: {text}")
         return self.folder / name
 
     @contextlib.contextmanager
@@ -173,7 +174,8 @@ class Snapshots:
             try:
                 fcntl.flock(lock, kind | fcntl.LOCK_NB)
             except BlockingIOError:
-                raise LabError(f"another command uses snapshot {name} in {self.folder}: wait until it ends") from None
+                text = f"another command uses snapshot {name} in {self.folder}: wait until that command ends"
+                raise LabError(text) from None
             yield
 
 

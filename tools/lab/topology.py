@@ -77,7 +77,8 @@ class Topology:
                 raise LabUsage(f"--{option} {getattr(self, name)}: must be between {least} and 200")
         for name in ("mons", "mgrs"):
             if getattr(self, name) > self.osd_nodes + 1:
-                raise LabUsage(f"--{name} {getattr(self, name)}: there are {self.osd_nodes + 1} nodes for them")
+                nodes = f"the lab has only {self.osd_nodes + 1} nodes for ceph-{name}"
+                raise LabUsage(f"--{name} {getattr(self, name)}: {nodes}")
         for name in self.systemd:
             node = self.node(name)
             if not node.osds or node.mon or node.mgr:

@@ -19,13 +19,14 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step, find
 _FEWEST, _SLOWEST = 5, 100_000
 #: limit of each where none is given
 _IOPS = 50
-_MEANS = {"v1": "blkio.throttle of a control group of its own", "v2": "io.max of its unit"}
+_MEANS = {"v1": "blkio.throttle of a new control group", "v2": "io.max of the unit"}
 
 
 class SlowDisk(Kind):
-    """Limits the requests or bytes per second of an OSD's disk. The safety rules count the OSD as down: it may go down.
+    """Limits the requests or bytes per second of an OSD's disk. The safety rules count the OSD as down, because it may
+    go down.
 
-    Refused if the OSD has no control group for its disk (needs `IOAccounting=yes` in the unit).
+    The fault is refused if the OSD has no control group for its disk (needs `IOAccounting=yes` in the unit).
     """
 
     takes = "daemon"
@@ -37,7 +38,7 @@ class SlowDisk(Kind):
         iops: Optional[Annotated[int, Field(ge=_FEWEST)]] = Field(
             None,
             description=f"Reads per second, and writes per second; {_FEWEST} or more. "
-            f"Default: {_IOPS}, without `rate`.",
+            f"Default: {_IOPS} if `rate` is not set.",
         )
         rate: Optional[Annotated[Bytes, Field(ge=_SLOWEST)]] = Field(
             None, description="Bytes read per second, and bytes written per second; 100kB or more."
@@ -111,8 +112,8 @@ _READ_ERRORS = "bluestore_debug_random_read_err"
 class ReadErrors(Kind):
     """Lets reads of an OSD fail, by BlueStore's error injection. The cluster repairs each read from other copies.
 
-    It needs a load with reads: without a repair within a minute the fault counts as without effect. Before Ceph 20
-    the undo restarts the OSD once, because only a restart clears the count of repairs, of which Ceph's health warns.
+    The fault needs a load with reads: without a repair within a minute the fault counts as without effect. Before Ceph
+    20 the undo restarts the OSD once: Ceph's health warns of repaired reads, and only a restart sets their number to 0.
     """
 
     takes = "daemon"

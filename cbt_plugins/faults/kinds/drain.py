@@ -46,17 +46,17 @@ class Drain(Kind):
 
         balancers: Annotated[List[Node], LISTED, LISTED_SCHEMA] = Field(
             [],
-            description="Nodes with a haproxy. Its servers are found by their addresses.",
+            description="Nodes with a haproxy. The run finds the servers of the gateways by their addresses.",
         )
         socket: AbsolutePath = Field("/run/haproxy/admin.sock", description="The admin socket of haproxy.")
-        off: str = Field("", description="Takes `{daemon}` on `{node}` out; it runs on the leading machine.")
-        on: str = Field("", description="Puts `{daemon}` back; may run more than once.")
+        off: str = Field("", description="Command on the leading machine that takes `{daemon}` on `{node}` out.")
+        on: str = Field("", description="Command that puts `{daemon}` back; the command may run more than once.")
         timeout: Seconds = Field(60.0, description="How long to wait for requests in flight before the stop.")
 
         @model_validator(mode="after")
         def _complete(self) -> Drain.Options:
             if bool(self.balancers) == bool(self.off) or bool(self.off) != bool(self.on):
-                raise ValueError("drain needs either the option balancers: [nodes], or off and on: commands")
+                raise ValueError("drain needs either the option balancers: [nodes], or the commands off and on")
             return self
 
     options: Options
@@ -114,10 +114,10 @@ class Drain(Kind):
         states = dict(line.split() for line in answer.splitlines())
         if not states:
             where = f"the haproxy of {balancer} has no server with {' or '.join(addresses)}"
-            raise FaultError(f"{where}: `show servers state` at {self.options.socket} lists its servers")
+            raise FaultError(f"{where}: `show servers state` at {self.options.socket} lists all servers")
         unused = [f"{server} is {state}" for server, state in states.items() if state != "ready"]
         if unused:
-            raise FaultError(f"{balancer}: {', '.join(unused)}: not in use, so it cannot be drained")
+            raise FaultError(f"{balancer}: {', '.join(unused)}: only servers with the state ready can be drained")
         return sorted(states)
 
 

@@ -17,7 +17,7 @@ _ENDED = 3
 
 
 class Failover(Kind):
-    """Makes a standby the active ceph-mgr, or takes the leading ceph-mon out of the quorum, so that another leads.
+    """Makes a standby the active ceph-mgr, or takes the leading ceph-mon out of the quorum, so that another mon leads.
 
     The former active ceph-mgr becomes a standby. The undo lets the ceph-mon join the quorum again.
     """
@@ -51,7 +51,7 @@ class Failover(Kind):
         ((node, mons),) = service_managers.find_services(scene, [name], on_node=True).items()
         process = mons[0].process
         if process is None:
-            raise FaultError(f"{node}: no process of {name} found: its admin socket is needed")
+            raise FaultError(f"{node}: no process of {name} found: the fault needs the admin socket of the process")
         watch = daemon_effects.effect_measurement(scene, mons, [name], scene.name)
         status, quick = scene.facts.answers["quorum_status"], scene.limits.quick
         enter = f"{agent('tell', process.identity, 'quorum enter')} || [ $? = {_ENDED} ]"

@@ -25,7 +25,7 @@ _EXPLAINED: Mapping[str, Tuple[str, ...]] = {
 
 
 class Fill(Kind):
-    """Lowers the ratios of the OSD map until OSDs count as full; all OSDs that hold as much count as full, too.
+    """Lowers the ratios of the OSD map until the targets count as full. OSDs with as much data count as full, too.
 
     The safety rules treat `full` as an outage of these OSDs.
     """

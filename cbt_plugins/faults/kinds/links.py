@@ -51,7 +51,9 @@ def _addressed(name: str) -> str:
 
 Direction = Literal["both", "in", "out"]
 #: of `direction`, where it is an option
-DIRECTION: Any = Field("both", description="Packets that arrive at the targets (`in`), leave them (`out`), or both.")
+DIRECTION: Any = Field(
+    "both", description="`in`: packets that arrive at the targets; `out`: packets that leave the targets; or `both`."
+)
 
 
 class LinkOptions(DeadlineOptions, ServiceOptions):
@@ -63,7 +65,10 @@ class LinkOptions(DeadlineOptions, ServiceOptions):
         "except the targets.",
     )
     ssh_port: Optional[int] = Field(
-        None, ge=1, le=65535, description="Port of ssh; its packets pass. Default: the port of the run's connections."
+        None,
+        ge=1,
+        le=65535,
+        description="Port of ssh; packets of ssh pass. Default: the port of the run's connections.",
     )
 
 
@@ -107,7 +112,7 @@ class Links(Kind):
         table = HostTable(targets)
         both = [name for name in self.options.peers if table.find(name)]
         if both:
-            yield "options", f"peers: {', '.join(both)}: also a target: name only nodes at the far ends of the links"
+            yield "options", f"peers: {', '.join(both)}: also targets: name only nodes at the far ends of the links"
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius()
@@ -146,7 +151,7 @@ class Links(Kind):
         answer = scene.ask(node, f"unshare -n sh -c {shlex.quote(trial)} 2>&1 && echo possible || true", root=True)
         if answer.split()[-1:] != ["possible"]:
             why = " ".join(answer.split("\n")[:1]) or "no reply"
-            needs = f"the fault needs {done.means}, but the kernel or a program of the node does not support it"
+            needs = f"the fault needs {done.means}, but the kernel or a program of the node does not support the fault"
             raise FaultError(f"{node}: {needs}: {why}")
         own = {"table": table, "devices": " ".join(speeds) if done.leaf else ""}
         recover, recovered = (script_text("links", action=action, **own) for action in ("unset", "unset_seen"))
@@ -243,8 +248,8 @@ def _both(direction: str, arriving: str, leaving: str) -> Dict[str, str]:
 class Partition(Links):
     """Drops all packets between two groups of nodes, in one direction or in both directions.
 
-    A side goes down if monitors get enough reports about it from OSDs of the far side, or if it loses the quorum. If
-    neither side goes down, requests between the sides hang, and the safety rules count both sides as down.
+    A side goes down if monitors get enough reports about this side from OSDs of the far side, or if this side loses the
+    quorum. If neither side goes down, requests between the sides hang, and the safety rules count both sides as down.
     """
 
     serves_on = False
@@ -310,7 +315,7 @@ class _Side:
 class Loss(Links):
     """Drops a random share of the packets. A share of 10 % or more counts as an outage of the node.
 
-    With offloads the kernel treats up to 64 KiB as one packet, and drops all of it.
+    With offloads the kernel treats up to 64 KiB as one packet, and drops the complete packet.
     """
 
     class Options(LinkOptions):
@@ -346,15 +351,15 @@ class SlowLinks(Links):
         over = f"counter name {{counter}} limit rate over {rate} bytes/second burst {queue} bytes drop"
         rules = _both(self.options.direction, over, _CLASSED)
         shape = (f"rate {rate}bps quantum 60000", f"bfifo limit {queue}") if "out" in rules else ()
-        return Disturbance(f"limit packets to {about_link(rate)} a direction", rules, *shape)
+        return Disturbance(f"limit packets to {about_link(rate)} in each direction", rules, *shape)
 
 
 class Delay(Links):
     """Delays the packets that leave the targets, so that each round trip takes longer by `delay`.
 
-    `delay`, `loss` and `rate` are refused on an interface whose root qdisc is not the kernel's default, because it
-    would be lost. The features of the kernel are tried in an empty network namespace of the node; a fault that the
-    kernel does not support is refused, also by `plan --live`.
+    `delay`, `loss` and `rate` are refused on an interface whose root qdisc is not the kernel's default, because this
+    qdisc would be lost. The features of the kernel are tried in an empty network namespace of the node; a fault that
+    the kernel does not support is refused, also by `plan --live`.
     """
 
     class Options(LinkOptions):
@@ -366,4 +371,4 @@ class Delay(Links):
         seconds = self.options.delay
         packets = max(_PACKETS, math.ceil(speed * 1e6 / 8 * seconds / _PACKET))
         leaf = f"netem delay {seconds * 1e6:.0f}us limit {packets}"
-        return Disturbance(f"delay packets that leave by {seconds:g} s", _both("out", "", _CLASSED), _UNLIMITED, leaf)
+        return Disturbance(f"delay outgoing packets by {seconds:g} s", _both("out", "", _CLASSED), _UNLIMITED, leaf)

@@ -83,7 +83,7 @@ def _refuse(scene: Scene, host: str, daemons: Sequence[DaemonName]) -> None:
     if status:
         raise FaultError(f"{host} has the status {status} already")
     if _FLAG in scene.facts.answers["osd dump"].get("crush_node_flags", {}).get(host, ()):
-        raise FaultError(f"{_FLAG} is set for {host} already: the end of the maintenance would remove it")
+        raise FaultError(f"{_FLAG} is set for {host} already: the end of the maintenance would remove the flag")
     active = DaemonName("mgr", str(scene.facts.answers["mgr stat"].get("active_name")))
     if active in daemons:
         raise FaultError(f"{active} on {host} is the active manager: make another manager active with `ceph mgr fail`")
@@ -94,5 +94,6 @@ def _target(node: str, services_of_node: Sequence[Service]) -> str:
     matches = {service.name: _UNIT.match(service.unit) for service in services_of_node}
     others = [name for name, match in matches.items() if match is None]
     if others:
-        raise FaultError(f"{node}: {names(others)}: not run by cephadm; only hosts of cephadm have a maintenance mode")
+        text = "these daemons are not run by cephadm; only hosts of cephadm have a maintenance mode"
+        raise FaultError(f"{node}: {names(others)}: {text}")
     return f"{next(match[1] for match in matches.values() if match)}.target"

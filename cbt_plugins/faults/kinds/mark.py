@@ -20,7 +20,8 @@ class Mark(Kind):
 
     def steps(self, scene: Scene, targets: Targets) -> List[Step]:
         if _FLAG in scene.facts.flags:
-            raise FaultError(f"{_FLAG} is set already, so the OSDs would not come up after the undo: unset it first")
+            text = "so the OSDs would not come up after the undo: unset the flag first"
+            raise FaultError(f"{_FLAG} is set already, {text}")
         osds = targets.osds
         inside = [o for o in osds if scene.facts.osds[o]["in"]]
         lines = [f"osd set {_FLAG}", f"osd down {_numbers(osds)}"]

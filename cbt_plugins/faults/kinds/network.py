@@ -38,7 +38,8 @@ class Network(Kind):
         """The method of the cut, and its longest time."""
 
         method: Literal["link", "nft"] = Field(
-            "link", description="`link`: interfaces down; `nft`: packets dropped, except ssh's."
+            "link",
+            description="`link`: interfaces are set down; `nft`: all packets except packets of ssh are dropped.",
         )
         interfaces: Annotated[List[Interface], LISTED, LISTED_SCHEMA] = Field(
             [], description="For `link`: the interfaces to take down."
@@ -74,7 +75,7 @@ class Network(Kind):
         moment = shlex.quote(f'sleep 0.3; [ -e "$0" ] || {bounded}')
         later = f'{FOLDER}; setsid sh -c {moment} "$d/{name}.recovered" </dev/null >/dev/null 2>&1 &'
         return Step(
-            what=f"{cut.description} on {node}, which recovers by itself after {options.deadline:g} s",
+            what=f"{cut.description} on {node}; {node} recovers by itself after {options.deadline:g} s",
             node=node,
             inject=(Command(node, later, limits.quick, root=True),),
             undo=(
@@ -164,7 +165,7 @@ def _all_of(wanted: Sequence[str], look: str) -> str:
     return (
         f"{{ now=$({look}\n); now=$(printf '%s\\n' \"$now\" | sed -E 's/{_EXPIRES.pattern}//'); "
         f"absent=$(printf '%s\\n' {lines} | grep -vxFe \"$now\"); "
-        '[ -z "$absent" ] || { echo "not there again: $absent" >&2; false; }; }'
+        '[ -z "$absent" ] || { echo "not restored yet: $absent" >&2; false; }; }'
     )
 
 
@@ -196,7 +197,7 @@ def nft_cut(scene: Scene, node: str, name: str, port: int) -> _Cut:
     tables = "t=$(nft list tables)"
     table_exists = f"printf '%s\\n' \"$t\" | grep -qx 'table inet {table}'"
     return _Cut(
-        f"drop all packets except those of ssh (port {port})",
+        f"drop all packets except packets of ssh (port {port})",
         f"printf {shlex.quote(rules)} | nft -f -",
         f"{tables} && {{ ! {table_exists} || nft delete table inet {table}; }}",
         f"{tables} && {{ {table_exists} || echo recovered; }}",

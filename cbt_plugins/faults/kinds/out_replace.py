@@ -50,7 +50,8 @@ class Out(Kind):
 class Replace(Kind):
     """Destroys the data of an OSD, like a dead disk; the undo creates an empty OSD with the same number.
 
-    It needs `accept: [safe-to-destroy]` unless other OSDs have copies of all its data. An OSD of cephadm is refused.
+    The fault needs `accept: [safe-to-destroy]` unless other OSDs have copies of all data of the OSD. An OSD of cephadm
+    is refused.
     """
 
     takes = "daemon"
@@ -58,7 +59,7 @@ class Replace(Kind):
     class Options(ServiceOptions):
         """The consent to destroy data."""
 
-        consent: str = Field("", description="`osd.3 will be destroyed`, word for word.")
+        consent: str = Field("", description="Write `osd.3 will be destroyed`, word for word.")
 
     options: Options
 
@@ -67,7 +68,7 @@ class Replace(Kind):
         if not targets:
             yield "targets", "replace destroys data: name the OSDs with osds: [3]"
         elif self.options.consent != wanted:
-            yield "options", f"replace destroys data: it needs consent: {wanted!r}, word for word"
+            yield "options", f"replace destroys data: give the option consent: {wanted!r}, word for word"
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius(targets.daemons, destroyed=True)
@@ -100,10 +101,10 @@ class Replace(Kind):
 
 #: cephadm destroys and creates OSDs when its own schedule and specifications say so: no undo can promise it
 _NOT_BY_CEPHADM = (
-    "osd.{osd} on {node} is run by cephadm, which destroys and creates OSDs at times of its own, so the fault could "
+    "osd.{osd} on {node} is run by cephadm, which decides itself when to destroy and create OSDs, so the fault could "
     "not be undone. kind: stop keeps the data. By hand: `ceph orch osd rm {osd} --replace --zap`, "
-    "then `ceph orch osd rm status` until the OSD is not listed any more; the service's specification creates it "
-    "again, or `ceph orch daemon add osd {node}:DEVICE`"
+    "then `ceph orch osd rm status` until the OSD is not listed any more; after that, the service specification "
+    "or `ceph orch daemon add osd {node}:DEVICE` creates the OSD again"
 )
 _Commands = Tuple[Tuple[Command, ...], Tuple[Command, ...], Dict[str, Any]]
 

@@ -16,7 +16,7 @@ from cbt_plugins.plan import DAEMON_TYPES
 
 
 class Pause(Kind):
-    """Pauses daemons: their connections stay open, but get no replies. A dead man's switch on each node continues them.
+    """Pauses daemons: their connections stay open, but get no replies. A dead man's switch on each node ends the pause.
 
     An OSD that is paused for longer than the heartbeat grace is marked down; the undo waits until it is up again.
     """
@@ -52,7 +52,7 @@ class Pause(Kind):
         switch = DeadManSwitch(name, node, program("resume"), program("state"), deadline, limits.back, limits)
         inject = switch.unless_fired + program("pause", agent=agent_text())
         return Step(
-            what=f"pause {names(daemons)} on {node}, which continues after {deadline:g} s by itself",
+            what=f"pause {names(daemons)} on {node}; the daemons continue by themselves after {deadline:g} s",
             node=node,
             inject=(Command(node, inject, limits.slow, root=True),),
             undo=(

@@ -40,7 +40,7 @@ def _find(
 
 
 class DeletePod(Kind):
-    """Deletes the pods of daemons of Rook, which Kubernetes makes anew at once."""
+    """Deletes the pods of Rook's daemons; Kubernetes makes new pods at once."""
 
     lasts = False
     daemon_types = DAEMON_TYPES
@@ -49,7 +49,9 @@ class DeletePod(Kind):
     class Options(KindOptions):
         """How a pod ends."""
 
-        grace: Optional[Seconds] = Field(None, description="Grace period; `0s` kills. Default: that of the pod.")
+        grace: Optional[Seconds] = Field(
+            None, description="Grace period; `0s` kills. Default: the grace period of the pod."
+        )
 
     options: Options
 
@@ -93,9 +95,9 @@ class DeletePod(Kind):
 
 
 class NodeDrain(Kind):
-    """Cordons Kubernetes nodes and evicts the pods of Rook's daemons (`kubectl drain`); the undo uncordons them.
+    """Cordons Kubernetes nodes and evicts the pods of Rook's daemons (`kubectl drain`); the undo uncordons the nodes.
 
-    OSDs stay down until then. A mon, mgr or RGW may run on another node afterwards. A node that is cordoned already is
+    OSDs stay down until the undo. A mon, mgr or RGW may run on another node afterwards. An already cordoned node is
     refused.
     """
 
@@ -118,7 +120,7 @@ class NodeDrain(Kind):
         except KubernetesError as error:
             raise FaultError(f"{error}: node_drain takes nodes by their names in Kubernetes") from error
         if spec.get("unschedulable"):
-            raise FaultError(f"{node} is cordoned already: it would be uncordoned with the undo")
+            raise FaultError(f"{node} is cordoned already: the undo would uncordon the node")
         limits, kubectl = scene.limits, kubernetes.words()
         osds = [int(service.name.id) for service in services if service.name.type == "osd"]
         stay = [service for service in services if service.name.type == "osd"]

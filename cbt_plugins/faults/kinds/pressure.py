@@ -45,7 +45,8 @@ class Pressure(Kind):
     def warnings(self) -> Iterator[str]:
         if self._without_psi:
             nodes = ", ".join(self._without_psi)
-            yield f"{nodes}: the kernel shows no pressure (PSI): only the processes of the fault are seen to be busy"
+            checked = "the run only checks that the processes of the fault are busy"
+            yield f"{nodes}: the kernel shows no pressure (PSI): {checked}"
 
     def blast_radius(self, scene: Scene, targets: Targets) -> BlastRadius:
         return BlastRadius()
@@ -62,9 +63,9 @@ class Pressure(Kind):
         memory = int(options.memory or 0)
         if memory > (1 - _LEFT) * here["available"]:
             available = formatting.size(int(here["available"]))
-            raise FaultError(f"{node}: memory: {formatting.size(memory)} is too much: {available} are available")
-        parts = [f"{cpus} busy processes"] if cpus else []
-        parts += [f"{formatting.size(memory)} of memory in use"] if memory else []
+            raise FaultError(f"{node}: memory: {formatting.size(memory)} is too much: only {available} are available")
+        parts = [f"run {cpus} busy processes"] if cpus else []
+        parts += [f"use {formatting.size(memory)} of memory"] if memory else []
         if not parts:
             raise FaultError("pressure needs cpus or memory above 0")
         # the processes also end by themselves, later than the dead man's switch
@@ -76,7 +77,7 @@ class Pressure(Kind):
         took += self._pressure(scene, name, node, {"cpu": cpus, "memory": memory}, here)
         switch = DeadManSwitch(name, node, stop, stopped, options.deadline, scene.limits.back, scene.limits)
         return Step(
-            what=f"{' and '.join(parts)} on {node}, which recovers by itself after {options.deadline:g} s",
+            what=f"{' and '.join(parts)} on {node}; {node} recovers by itself after {options.deadline:g} s",
             node=node,
             inject=(Command(node, switch.unless_fired + start, quick, root=True),),
             undo=switch.undo,

@@ -20,8 +20,8 @@ from cbt_plugins.faults.step import Check, Command, FaultError, Step
 #: nodes of the lab share a kernel
 BOOT = "echo $(cat /proc/sys/kernel/random/boot_id) $(sed 's/.*) //' /proc/1/stat | cut -d' ' -f20)"
 _SHOWN = (
-    "{} is in the arguments of a command, which every user of this machine can read with ps while it runs: let the "
-    "command take the value from the environment (ipmitool -E) or from a file"
+    "{} is in the arguments of a command, and every user of this machine can read the arguments with ps "
+    "while the command runs: let the command take the value from the environment (ipmitool -E) or from a file"
 )
 #: builtin commands of the shell
 _NO_PROCESS = ("echo", "printf", "export", "test", "[", ":", "read", "unset")
@@ -68,7 +68,7 @@ class _WholeNode(Kind):
 
 
 class Reboot(_WholeNode):
-    """Reboots nodes. Their OSDs must come up by themselves; OSDs that do not are started by the undo.
+    """Reboots nodes. Their OSDs must come up by themselves; the undo starts OSDs that do not come up.
 
     If the boot ID of a node is unchanged after 15 minutes, the fault had no effect.
     """
@@ -135,7 +135,7 @@ class Power(_WholeNode):
         def _complete(self) -> Power.Options:
             for name, command in (("off", self.off), ("on", self.on)):
                 if not command:
-                    raise ValueError(f"power needs the option {name}: a command; {{node}} in it is the node's name")
+                    raise ValueError(f"power needs the option {name}: a command, in which {{node}} is the node's name")
             return self
 
         @property

@@ -28,7 +28,7 @@ op VARCHAR GET, PUT, STAT, DELETE, LIST
 """
 _SECONDS = columns_of(
     _WHERE
-    + """second TIMESTAMP in which the requests ended, run's clock (UTC)
+    + """second TIMESTAMP second in which the requests ended, run's clock (UTC)
 in_window BOOLEAN the second is in the phase's window
 n BIGINT successful requests
 failed BIGINT failed requests
@@ -56,7 +56,7 @@ failed BIGINT failed requests
 objects BIGINT objects of successful requests
 bytes BIGINT bytes of successful requests
 total_ns BIGINT sum of latencies of successful requests
-min_ns BIGINT lowest latency of successful requests, 0 if there are none
+min_ns BIGINT lowest latency of successful requests; 0 without successful requests
 max_ns BIGINT highest latency of successful requests
 failed_total_ns BIGINT sum of durations of failed requests
 failed_max_ns BIGINT longest duration of a failed request
@@ -69,7 +69,7 @@ _HISTOGRAMS = columns_of(
     _WHERE
     + _GROUP.strip()
     + """
-what VARCHAR latency or ttfb of successful requests, or failed: duration of failed requests
+what VARCHAR `latency` or `ttfb`: of successful requests; `failed`: duration of failed requests
 low BIGINT lower border of the histogram's bucket, ns (inclusive)
 high BIGINT upper border, ns (exclusive)
 count BIGINT requests in this bucket

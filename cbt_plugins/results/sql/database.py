@@ -31,7 +31,7 @@ endpoint VARCHAR gateway
 file VARCHAR name of the object
 error VARCHAR error message; null if the request succeeded
 started TIMESTAMP start of the request, run's clock (UTC)
-first_byte TIMESTAMP first byte of the answer; null if there was none
+first_byte TIMESTAMP first byte of the answer; null if no byte came
 ended TIMESTAMP end of the request, run's clock (UTC)
 duration_ns BIGINT exact duration; the timestamps are rounded to microseconds
 """)
@@ -79,7 +79,7 @@ def _time(name: str, shown: str) -> str:
 
 
 TABLES: Tuple[Table, ...] = (*summary_tables.TABLES, *aggregate_tables.TABLES, *event_and_state_tables.TABLES)
-ROWS = Table("rows", "all requests, of runs that kept their rows", _ROW_COLUMNS, lambda run: ())
+ROWS = Table("rows", "all requests; only of runs that kept the rows of their requests", _ROW_COLUMNS, lambda run: ())
 RUN = Column("run", TEXT, "directory of the run, relative to results/")
 
 #: statements that cannot write files: DuckDB has one list of paths for reading and writing, with the files of rows

@@ -18,7 +18,7 @@ from cbt_plugins.results.sql.table_type import Columns, Table, TableRun, columns
 _EVENTS = columns_of("""
 time TIMESTAMP run's clock (UTC)
 event VARCHAR kind of event, such as phase-begin
-phase VARCHAR phase of the event, if it has one
+phase VARCHAR phase of the event; null: the event belongs to no phase
 label VARCHAR label of the fault, for events of faults
 data VARCHAR the complete line of events.jsonl, as JSON
 """)
@@ -47,7 +47,7 @@ osds_in BIGINT OSDs that are in
 raw_used DOUBLE used share of the raw capacity
 """)
 _CAPACITY = columns_of("""
-phase VARCHAR phase at whose end this was; null: before the first phase
+phase VARCHAR phase at whose end `ceph df` was asked; null: before the first phase
 time TIMESTAMP time of `ceph df`, run's clock (UTC)
 pool VARCHAR name of the pool
 objects BIGINT objects in the pool

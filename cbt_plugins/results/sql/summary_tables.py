@@ -40,7 +40,7 @@ started TIMESTAMP beginning of the window, run's clock (UTC)
 ended TIMESTAMP end of the window
 seconds DOUBLE length of the window
 block BIGINT time resolution of the aggregates, seconds
-asked_seconds DOUBLE duration in the file
+asked_seconds DOUBLE duration that the YAML file sets
 loop VARCHAR closed or open
 workers BIGINT workers of all drivers
 in_flight DOUBLE mean requests in flight by Little's law: throughput x latency
@@ -80,30 +80,30 @@ _DRIVERS = columns_of(
 _LOSSES = columns_of("""
 name VARCHAR name of the failure or return, like phase in measurements
 kind VARCHAR failure or return
-began TIMESTAMP beginning of its commands (UTC)
+began TIMESTAMP beginning of the commands of the failure or return (UTC)
 seconds DOUBLE time with load until the next failure or return
 op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
 requests BIGINT successful requests
 bad_seconds BIGINT seconds that missed the objective
-objective_ms DOUBLE a second with a higher p99 is bad
+objective_ms DOUBLE objective: a second with a higher p99 is bad
 failed BIGINT failed requests
-waited BIGINT successful requests that took longer than 1 s; null if long blocks hide some of them
+waited BIGINT successful requests that took longer than 1 s; null if long blocks hide some of these requests
 longest_gap_s DOUBLE longest time without a success
 obj_per_s DOUBLE mean objects per second
-throughput_share DOUBLE throughput as a share of the baseline's
+throughput_share DOUBLE throughput as a share of the throughput of the baseline
 p50_ms DOUBLE median latency, from merged histograms
 p99_ms DOUBLE 99th percentile; null below 100 requests
 p999_ms DOUBLE 99.9th percentile; null below 1000 requests
 p99_ratio DOUBLE p99 / p99 of the baseline
 gateway_gap_s DOUBLE only op total: longest time without a success of one gateway
 unstarted BIGINT only op total: due requests of an open loop that never started
-back_s DOUBLE only op total: time until the throughput was back for 30 s
+back_s DOUBLE only op total: time until the throughput was back and stayed back for 30 s
 """)
 _SCORECARD = (
     *columns_of("""
 name VARCHAR name of the failure, like phase in measurements
 phase VARCHAR phase of this repetition
-refused VARCHAR why the failure was not injected; null: it was injected
+refused VARCHAR why the failure was not injected; null: the failure was injected
 recovery_s DOUBLE time from the undo until all PGs are active+clean
 moved_mib DOUBLE data that recovery copied, MiB
 availability DOUBLE successful requests / requests that were due
@@ -113,8 +113,8 @@ availability DOUBLE successful requests / requests that were due
 _EPISODES = columns_of("""
 name VARCHAR name of the failure or return, like phase in measurements
 kind VARCHAR failure or return
-labels VARCHAR labels of its faults
-began TIMESTAMP beginning of its commands (UTC)
+labels VARCHAR labels of the faults
+began TIMESTAMP beginning of the commands of the failure or return (UTC)
 ended TIMESTAMP beginning of the next failure or return, or end of the samples (UTC)
 outcome VARCHAR recovered, or the state that was seen instead
 milestone VARCHAR injected, first-down, clean, ...
@@ -149,7 +149,7 @@ rss_mib DOUBLE mean memory (RSS), MiB
 rss_max_mib DOUBLE highest memory (RSS), MiB
 read_mib_s DOUBLE MiB/s read from disk
 write_mib_s DOUBLE MiB/s written to disk
-throttled DOUBLE share of periods in which its CPU limit stopped it
+throttled DOUBLE share of periods in which the CPU limit stopped the daemon
 """)
 _PERF_COUNTERS = columns_of("""
 phase VARCHAR name of the phase
@@ -177,7 +177,7 @@ _DEVICES = columns_of("""
 phase VARCHAR name of the phase
 node VARCHAR node of the disk
 device VARCHAR name of the disk
-osd VARCHAR OSD of the disk; null if it has several or none
+osd VARCHAR OSD of the disk; null if the disk has several OSDs or no OSD
 util DOUBLE share of the time in which the disk was busy
 queue DOUBLE mean length of the request queue
 read_mib_s DOUBLE MiB/s read
@@ -398,7 +398,7 @@ TABLES = (
     _table("drivers", "results of each operation and driver in a phase", _DRIVERS, _drivers),
     _table("losses", "effect of each failure and return on clients", _LOSSES, _losses),
     _table("scorecard", "cost of each repetition of a failure", _SCORECARD, _scorecard),
-    _table("episodes", "milestones of each failure and return, one line each", _EPISODES, _episodes),
+    _table("episodes", "one line for each milestone of each failure and return", _EPISODES, _episodes),
     _table("measurements", "metrics for `cbt-tools compare`, of runs of any program", _MEASUREMENTS, _measurements),
     _table("config", "configuration of each run", _CONFIG, _config),
     _table("warnings", "warnings about each run", _WARNINGS, _rows_of_warnings),
