@@ -12,6 +12,7 @@ import pytest
 from waiting import wait_for
 
 from cbt_plugins.tools.lab import Lab, LabError
+from cbt_plugins.tools.lab.namespaces import SHOW_GROUPS
 from cbt_plugins.tools.lab.requirements import missing, refuse_without_aio, refuse_without_namespaces
 from cbt_plugins.tools.lab.topology import LabNode
 
@@ -64,7 +65,7 @@ def need_systemd() -> None:
     if faults:
         pytest.skip("; ".join(faults))
     top = "/sys/fs/cgroup"
-    script = f'mount -t cgroup2 cgroup2 {top} && mkdir "{top}/cbt-lab-$$" && rmdir "{top}/cbt-lab-$$"'
+    script = f'{SHOW_GROUPS} && mkdir "{top}/cbt-lab-$$" && rmdir "{top}/cbt-lab-$$"'
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
     tried = subprocess.run(argv, stdin=subprocess.DEVNULL, capture_output=True, text=True, timeout=60, check=False)
     if tried.returncode:

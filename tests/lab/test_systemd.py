@@ -15,6 +15,7 @@ from running_lab import RunningLab, lab_tool, need_systemd
 from waiting import end_of, wait_for
 
 from cbt_plugins.tools.lab import Lab, Topology
+from cbt_plugins.tools.lab.namespaces import SHOW_GROUPS
 
 pytestmark = pytest.mark.lab
 
@@ -236,6 +237,6 @@ def test_its_control_groups_end_with_it(tmp_path: Path, units: Units) -> None:
 
 def groups() -> Set[str]:
     """Labs' control groups on the machine."""
-    script = "mount -t cgroup2 cgroup2 /sys/fs/cgroup && cd /sys/fs/cgroup && find cbt-lab-* -maxdepth 1 -type d"
+    script = f"{SHOW_GROUPS} && cd /sys/fs/cgroup && find cbt-lab-* -maxdepth 1 -type d"
     line = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script]
     return set(subprocess.run(line, capture_output=True, text=True, timeout=60).stdout.split())

@@ -343,10 +343,14 @@ def systemd_order(directory: Path, name: str, root: str) -> Dict[str, Any]:
     }
 
 
+#: shows all control groups of version 2, in a mount namespace of its own; a mount right upon another one is refused
+SHOW_GROUPS = "mount -t tmpfs tmpfs /sys/fs/cgroup && mount -t cgroup2 cgroup2 /sys/fs/cgroup"
+
+
 def remove_groups(directory: Path) -> None:
     """Remove the lab's control groups: they outlive the processes in them and the namespace."""
     script = (
-        'mount -t cgroup2 cgroup2 /sys/fs/cgroup || exit 0; cd /sys/fs/cgroup; [ ! -d "$0" ] || '
+        f'{SHOW_GROUPS} || exit 0; cd /sys/fs/cgroup; [ ! -d "$0" ] || '
         'find "$0" -depth -type d -exec rmdir {} +'
     )
     argv = ["unshare", "--mount", "--propagation", "private", "sh", "-c", script, _group(directory)]

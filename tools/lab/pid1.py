@@ -203,6 +203,9 @@ def furnish_systemd(root: str, order: Dict[str, Any]) -> None:
         with contextlib.suppress(OSError):
             os.rmdir(folder)
     os.makedirs(group, exist_ok=True)
+    # where the machine has limits of disks in version 2, units of the node have them, too
+    with contextlib.suppress(OSError), open(f"{os.path.dirname(group)}/cgroup.subtree_control", "w") as controllers:
+        controllers.write("+io")
     with open(f"{group}/cgroup.procs", "w") as joined:
         joined.write("0")
     if LIBC.unshare(CLONE_NEWCGROUP) or LIBC.umount2(top.encode(), 0):
