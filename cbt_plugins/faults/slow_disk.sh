@@ -39,7 +39,7 @@ find_group() {
     g="$top${own%/}"
     if [ -e "$g/blkio.throttle.read_iops_device" ]; then
       printf '%s\n' "how v1" "group $g/$name" "join $g/$name"; return; fi; done
-  echo "no control group can limit only the disk of process $pid: neither io.max of a unit (IOAccounting=yes),\
+  echo "no control group can limit the disk for only this process ($pid): neither io.max of a unit (IOAccounting=yes),\
  nor blkio.throttle" >&2
   return 1; }
 case $action in
@@ -51,7 +51,8 @@ case $action in
     echo "numbers$n"
     us=$(reads '' 20) || { echo "a direct read of the disk of process $pid failed" >&2; exit 1; }
     [ $((us * 2)) -lt "$least" ] || {
-      echo "a read takes $us microseconds already: a limit of $least microseconds has no effect" >&2; exit 1; }
+      echo "a read takes $us microseconds already: the limit, $least microseconds a read, has no effect" >&2
+      exit 1; }
     echo "microseconds $us" ;;
   set)
     alive || { echo "process $pid has ended" >&2; exit 1; }

@@ -14,6 +14,7 @@ from cbt_plugins.faults.cluster_facts import DaemonName
 from cbt_plugins.faults.kinds.out_replace import volume_commands
 from cbt_plugins.faults.scene import ClusterLimits, Scene
 from cbt_plugins.faults.service_managers import Service
+from cbt_plugins.faults.step import FaultError
 
 #: the file `state` is "destroyed", "new", "gone" or "up", as the monitors see the OSD
 CEPH = """#!/bin/sh
@@ -39,23 +40,29 @@ esac
 """
 
 
+BLOCK = {"type": "block", "vg_name": "vg", "lv_name": "osd-block-3", "tags": {"ceph.osd_fsid": "u"}}
+
+
+def commands(volumes: List[Any]) -> Any:
+    """The commands for an OSD with these volumes, as ceph-volume lists them."""
+    ceph: Any = SimpleNamespace(head="node0", command="ceph")
+    scene: Any = SimpleNamespace(
+        ceph=ceph,
+        limits=ClusterLimits(),
+        ask=lambda *_, **__: json.dumps({"3": volumes}),
+        set=lambda *lines: Scene.set(scene, *lines),
+        head="node0",
+    )
+    return volume_commands(scene, "node1", Service(DaemonName("osd", "3"), "node1", "systemd", "ceph-osd@3.service"))
+
+
 @pytest.fixture
 def undo(tmp_path: Path) -> Any:
     """A function that runs the first command of the undo, with these programs, and returns its exit status."""
     for name, text in (("ceph", CEPH), ("ceph-volume", VOLUME), ("systemctl", "#!/bin/sh\n")):
         (tmp_path / name).write_text(text)
         (tmp_path / name).chmod(0o755)
-    volumes = {"3": [{"type": "block", "lv_path": "/dev/vg/osd-block-3", "tags": {}}]}
-    ceph: Any = SimpleNamespace(head="node0", command="ceph")
-    scene: Any = SimpleNamespace(
-        ceph=ceph,
-        limits=ClusterLimits(),
-        ask=lambda *_, **__: json.dumps(volumes),
-        set=lambda *lines: Scene.set(scene, *lines),
-        head="node0",
-    )
-    service = Service(DaemonName("osd", "3"), "node1", "systemd", "ceph-osd@3.service")
-    command = volume_commands(scene, "node1", service)[1][0]
+    command = commands([BLOCK, {"type": "db", "vg_name": "fast", "lv_name": "db-3", "tags": {}}])[1][0]
     path = {"PATH": f"{tmp_path}:/usr/bin:/bin"}
     return lambda: subprocess.run(["sh", "-c", command.text], env=path, capture_output=True, check=False).returncode
 
@@ -71,4 +78,15 @@ def test_an_osd_that_could_not_be_made_is_made_by_the_next_attempt(
     assert undo() == 0 and (tmp_path / "state").read_text() == "up\n"
     orders = (tmp_path / "orders").read_text().splitlines()
     assert len(orders) == 2 * len(failures) + 2
+    assert orders[-2:] == [
+        "lvm zap vg/osd-block-3 fast/db-3",
+        "lvm create --osd-id 3 --data vg/osd-block-3 --block.db fast/db-3",
+    ]
     assert undo() == 0 and (tmp_path / "orders").read_text().splitlines() == orders  # nothing of an OSD that is there
+
+
+def test_an_osd_with_a_partition_is_refused() -> None:
+    """The path that ceph-volume tells is that of the time when the OSD was made: it may be another OSD's now."""
+    db = {"type": "db", "path": "/dev/sdd1", "tags": {"PARTUUID": "p"}}
+    with pytest.raises(FaultError, match=r"node1: osd\.3 uses /dev/sdd1, which is not on LVM"):
+        commands([BLOCK, db])

@@ -50,8 +50,8 @@ class Out(Kind):
 class Replace(Kind):
     """Destroys the data of an OSD, like a dead disk; the undo creates an empty OSD with the same number.
 
-    The fault needs `accept: [safe-to-destroy]` unless other OSDs have copies of all data of the OSD. An OSD of cephadm
-    is refused.
+    The fault needs `accept: [safe-to-destroy]` unless other OSDs have copies of all data of the OSD. Refused are
+    OSDs of cephadm, and OSDs of ceph-volume with a part that is not on LVM.
     """
 
     takes = "daemon"
@@ -160,8 +160,13 @@ def volume_commands(scene: Scene, node: str, service: Service) -> _Commands:
     volumes = {v["type"]: v for v in listed.get(str(osd), [])}
     if "block" not in volumes:
         raise FaultError(f"{node}: ceph-volume knows no block device of osd.{osd}; only OSDs on LVM can be replaced")
-    parts = {kind: v["lv_path"] for kind, v in volumes.items()}
-    dmcrypt = str(volumes["block"].get("tags", {}).get("ceph.encrypted", "0")) == "1"
+    partitions = [str(v.get("path")) for v in volumes.values() if "lv_name" not in v]
+    if partitions:  # ceph-volume tells the path that a partition had when the OSD was made
+        raise FaultError(f"{node}: osd.{osd} uses {', '.join(partitions)}, which is not on LVM: it cannot be replaced")
+    # by their names: without udev the link /dev/VG/LV leads to /dev/mapper, which ceph-volume does not zap
+    parts = {kind: f"{v['vg_name']}/{v['lv_name']}" for kind, v in volumes.items()}
+    tags = volumes["block"].get("tags", {})
+    dmcrypt = str(tags.get("ceph.encrypted", "0")) == "1"
     create = f"ceph-volume lvm create --osd-id {osd} --data {shlex.quote(parts['block'])}"
     for kind, path in parts.items():
         create += f" --block.{kind} {shlex.quote(path)}" if kind in ("db", "wal") else ""
@@ -170,7 +175,10 @@ def volume_commands(scene: Scene, node: str, service: Service) -> _Commands:
     # where it fails, ceph-volume has removed the OSD from the cluster, or has left it half made: destroyed once more,
     # the next attempt begins as this one has
     again = f"{scene.ceph.command} osd new {uuid.uuid4()} {osd}; {_destroy(scene, osd).text}"
-    make = f"systemctl stop {shlex.quote(service.unit)}; {zap} && {{ {create} || {{ {again}; false; }}; }}"
+    # of the destroyed OSD: it would fail at each boot
+    former = shlex.quote(f"ceph-volume@lvm-{osd}-{tags.get('ceph.osd_fsid', '')}")
+    stop = f"systemctl stop {shlex.quote(service.unit)}; systemctl --quiet disable {former}"
+    make = f"{stop}; {zap} && {{ {create} || {{ {again}; false; }}; }}"
     undo = (
         Command(node, _if_destroyed(scene, osd, f"( {make} )"), scene.limits.boot, root=True),
         *service_managers.start(scene, [service]),
