@@ -5,7 +5,8 @@ run only with a consent. The user of KUBECONFIG may make namespaces and roles, a
 
     KUBECONFIG=FILE CBT_PLUGINS_KUBERNETES=1 ./run test tests/programs/test_kubernetes_cluster.py
 
-The image of CBT_PLUGINS_IMAGE, by default that of the manifest, has Python 3.
+The image of CBT_PLUGINS_IMAGE, by default that of the manifest, has Python 3. With CBT_PLUGINS_KUBERNETES=own the only
+node of the cluster is also cordoned, and drained of all pods of Rook. `tests/kubernetes` makes such a cluster.
 """
 
 from __future__ import annotations
@@ -21,14 +22,19 @@ from typing import Any, Dict, Iterator, List
 
 import pytest
 import yaml
+from rook_scene import DEPLOYMENTS, OPERATOR, OSD3, OSD4, perform, rook_scene
 
 from cbt_plugins.cluster.clock_offsets import offsets
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
 from cbt_plugins.cluster.remote import Remote, RemoteError
 from cbt_plugins.cluster.shell_programs import make_own
+from cbt_plugins.faults import kind as kinds
+from cbt_plugins.faults import service_managers
+from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.tools.__main__ import main
 
 CONSENT, IMAGE, FOLDER, LIMIT = "CBT_PLUGINS_KUBERNETES", "CBT_PLUGINS_IMAGE", "/var/tmp/cbt", 120.0
+OWN = "own"
 CLIENT, GOING, ABSENT = "client1", "going", "absent"
 SECTION: Dict[str, Any] = {
     "rgwtest": {
@@ -48,8 +54,8 @@ def kubectl(*words: str, given: str = "") -> str:
     return done.stdout
 
 
-def create(document: Dict[str, Any]) -> None:
-    kubectl("create", "-f", "-", given=json.dumps({"apiVersion": "v1", **document}))
+def create(document: Dict[str, Any], *words: str) -> None:
+    kubectl("create", *words, "-f", "-", given=json.dumps({"apiVersion": "v1", **document}))
 
 
 @pytest.fixture(scope="module")
@@ -174,3 +180,77 @@ def test_a_pod_that_goes_is_a_lost_connection(cluster: Dict[str, Any], namespace
         stream.close()
     result = remote.run([GOING], "true", check=False)[GOING]
     assert result.status == 255 and f'pods "{GOING}" not found' in result.stderr
+
+
+@pytest.fixture(scope="module")
+def rook(cluster: Dict[str, Any], namespace: str) -> Scene:
+    """Deployments with the labels of Rook's daemons, and of an operator that does nothing."""
+    image = kubectl("-n", namespace, "get", "pod", CLIENT, "-o", "jsonpath={.spec.containers[0].image}")
+    for name, labels in DEPLOYMENTS.items():
+        container = {"name": "daemon", "image": image, "command": ["sleep", "infinity"]}
+        pod = {"metadata": {"labels": labels}, "spec": {"terminationGracePeriodSeconds": 2, "containers": [container]}}
+        spec = {"replicas": 1, "selector": {"matchLabels": labels}, "template": pod}
+        document = {"apiVersion": "apps/v1", "kind": "Deployment", "metadata": {"name": name, "labels": labels}}
+        create({**document, "spec": spec}, "-n", namespace)
+    for name in DEPLOYMENTS:
+        kubectl("-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=300s")
+    node = kubectl("get", "nodes", "-o", "jsonpath={.items[0].metadata.name}") if os.environ[CONSENT] == OWN else "a"
+    return rook_scene({**cluster["kubernetes"], "operator_namespace": namespace}, node, "b", "c")
+
+
+def uids(namespace: str) -> Dict[str, str]:
+    """Deployment -> the UID of its only pod, for the deployments that have a pod."""
+    pods = json.loads(kubectl("-n", namespace, "get", "pods", "-o", "json"))["items"]
+    by_labels = {
+        json.dumps({key: value for key, value in pod["metadata"]["labels"].items() if key != "pod-template-hash"}): pod
+        for pod in pods
+        if pod["metadata"].get("labels") and not pod["metadata"].get("deletionTimestamp")
+    }
+    uids = {name: by_labels.get(json.dumps(labels)) for name, labels in DEPLOYMENTS.items()}
+    return {name: str(pod["metadata"]["uid"]) for name, pod in uids.items() if pod}
+
+
+def test_daemons_of_rook_are_stopped_and_started(rook: Scene, namespace: str) -> None:
+    """The operator goes first, stays away as long as a fault is open, and comes back last."""
+    (step,) = kinds.make("stop", {}).steps(rook, Targets((), (OSD3,), (str(OSD3),)))
+    (other,) = service_managers.find_services(rook, [OSD4]).values()
+    perform(step.inject, step.took)
+    assert sorted(uids(namespace)) == ["rook-ceph-osd-4", "rook-ceph-rgw-my-store-a"]
+    perform(service_managers.stop(rook, other))
+    perform(step.undo, step.checks)
+    assert sorted(uids(namespace)) == ["rook-ceph-osd-3", "rook-ceph-rgw-my-store-a"]
+    for _ in range(2):  # an undo may be repeated
+        perform(service_managers.start(rook, other), service_managers.MANAGERS["rook"].settled(rook, other))
+    assert sorted(uids(namespace)) == sorted(DEPLOYMENTS) and OPERATOR in uids(namespace)
+
+
+def test_a_deleted_pod_of_rook_is_made_anew(rook: Scene, namespace: str) -> None:
+    before = uids(namespace)
+    for options in ({}, {"grace": 0.0}):
+        (step,) = kinds.make("delete_pod", options).steps(rook, Targets((), (OSD3,), (str(OSD3),)))
+        perform(step.inject, step.took)
+        perform(step.undo, step.checks)
+        after = uids(namespace)
+        assert after.keys() == before.keys()
+        assert [name for name in before if after[name] != before[name]] == ["rook-ceph-osd-3"]
+        before = after
+
+
+def test_a_node_is_drained_of_rook_until_the_undo(rook: Scene, namespace: str) -> None:
+    """Only pods with labels of Rook are evicted."""
+    if os.environ[CONSENT] != OWN:
+        pytest.skip(f"no node was drained: {CONSENT}={OWN} allows it, for a cluster of one node")
+    node, before = rook.nodes[0], uids(namespace)
+    assert len(kubectl("get", "nodes", "-o", "name").split()) == 1
+    (step,) = kinds.make("node_drain", {}).steps(rook, Targets((node,), (OSD3,), (node,)))
+    try:
+        perform(step.inject, step.took)
+        evicted = {uid for name, uid in before.items() if name != OPERATOR}
+        assert not evicted & set(uids(namespace).values())
+        kubectl("-n", namespace, "get", f"pod/{CLIENT}")
+        perform(step.undo, step.checks)
+    finally:
+        kubectl("uncordon", node)
+    for name in DEPLOYMENTS:
+        kubectl("-n", namespace, "rollout", "status", f"deployment/{name}", "--timeout=300s")
+    assert uids(namespace)[OPERATOR] == before[OPERATOR] and uids(namespace).keys() == before.keys()

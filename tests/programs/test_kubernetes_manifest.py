@@ -12,7 +12,7 @@ import pytest
 import yaml
 from kube_api import KubeApi, Workload
 from kube_rights import Right, granted, user_of
-from test_rook import done
+from rook_scene import perform
 
 from cbt_plugins.cluster.ceph import Ceph
 from cbt_plugins.cluster.kubernetes import Kubernetes, KubernetesError
@@ -126,8 +126,8 @@ def injected_and_undone(ceph: Ceph, kind: str) -> None:
     scene = Scene(ceph, Facts(answers), ("node3",), "r1-a", ClusterLimits(pause=0.1))
     targets = Targets(("node3",) if kind == "node_drain" else (), (osd,), ("osd.3",))
     (step,) = kinds.make(kind, {}).steps(scene, targets)
-    done(scene, step.inject, step.took)
-    done(scene, step.undo, step.checks)
+    perform(step.inject, step.took)
+    perform(step.undo, step.checks)
 
 
 @pytest.mark.parametrize("kind", ["stop", "delete_pod", "node_drain"])

@@ -6,25 +6,20 @@ import copy
 import shutil
 import subprocess
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Sequence, Set
+from typing import Any, Iterator, List, Sequence, Set
 
 import pytest
 from kube_api import KubeApi, Workload
+from rook_scene import DEPLOYMENTS, GATEWAY, OPERATOR, OSD3, OSD4, perform, reply_to, rook_scene
 from waiting import wait_for
 
-from cbt_plugins.cluster.ceph import Ceph
-from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.faults import kind as kinds
 from cbt_plugins.faults import service_managers
-from cbt_plugins.faults.cluster_facts import DaemonName, Facts
+from cbt_plugins.faults.cluster_facts import DaemonName
 from cbt_plugins.faults.node_shell import fired
-from cbt_plugins.faults.scene import ClusterLimits, Scene, Targets
+from cbt_plugins.faults.scene import Scene, Targets
 from cbt_plugins.faults.service_managers import Service
-from cbt_plugins.faults.step import Check, Command, FaultError
-
-OPERATOR = "rook-ceph-operator"
-OSD3, OSD4 = DaemonName("osd", "3"), DaemonName("osd", "4")
-GATEWAY = DaemonName("rgw", "my.store.a")
+from cbt_plugins.faults.step import Command, FaultError
 
 
 class Rook:
@@ -33,12 +28,9 @@ class Rook:
     def __init__(self, folder: Path) -> None:
         self.api, self.folder = KubeApi(), folder
         self.running: Set[str] = set()
-        self.api.deployment(OPERATOR, self._workload(OPERATOR), "node0", app=OPERATOR)
-        for osd in (OSD3, OSD4):
-            name, labels = f"rook-ceph-osd-{osd.id}", {"app": "rook-ceph-osd", "ceph-osd-id": osd.id}
-            self.api.deployment(name, self._workload(name), f"node{osd.id}", **labels)
-        rgw = {"app": "rook-ceph-rgw", "ceph_daemon_id": "my-store", "rook_object_store": "my-store"}
-        self.api.deployment("rook-ceph-rgw-my-store-a", self._workload("rgw"), "node5", **rgw)
+        nodes = ("node0", "node3", "node4", "node5")
+        for node, (name, labels) in zip(nodes, DEPLOYMENTS.items()):
+            self.api.deployment(name, self._workload(name), node, **labels)
 
     def _workload(self, name: str) -> Workload:
         self.running.add(name)
@@ -46,17 +38,7 @@ class Rook:
 
     def scene(self, **kubernetes: Any) -> Scene:
         config = str(self.api.kubeconfig(self.folder, kubernetes.pop("as_user", "admin")))
-        section = {"head": "t", "osds": ["node3", "node4"], "rgws": ["node5"]}
-        section["kubernetes"] = {"context": "test", "kubeconfig": config, **kubernetes}
-        osds = [{"id": int(osd.id), "hostname": f"node{osd.id}"} for osd in (OSD3, OSD4)]
-        tree = [{"id": -1, "type": "host", "name": "a", "children": [3, 4]}]
-        gateway = {"gid": 1, "metadata": {"id": GATEWAY.id, "hostname": "node5"}}
-        answers: Dict[str, Any] = {"osd metadata": osds, "osd tree": {"nodes": tree}}
-        answers["service dump"] = {"services": {"rgw": {"daemons": {"1": gateway}}}}
-        rows = [{"osd": int(osd.id), "up": 1, "in": 1, "weight": 1.0, "down_at": 5} for osd in (OSD3, OSD4)]
-        answers.update({"osd dump": {"osds": rows}, "mon metadata": [], "mgr metadata": [], "mds metadata": []})
-        ceph = Ceph(Remote.of_cluster(section, {}), section)
-        return Scene(ceph, Facts(answers), ("node3", "node4", "node5"), "r1-a", ClusterLimits(pause=0.1))
+        return rook_scene({"context": "test", "kubeconfig": config, **kubernetes})
 
     def find(self, *daemons: DaemonName, **options: Any) -> List[Service]:
         services_by_node = service_managers.find_services(self.scene(**options), daemons)
@@ -100,7 +82,7 @@ def test_the_operator_goes_first_and_comes_back_last(rook: Rook) -> None:
     assert rook.settled(*found)
     done = rook.stop(*found)
     assert done.returncode == 0, done.stderr
-    assert rook.running == {"rgw"} and not rook.settled(*found)
+    assert rook.running == {"rook-ceph-rgw-my-store-a"} and not rook.settled(*found)
     order = [row.split("/deployments/")[1].split("/")[0] for row in rook.api.requests if "/scale" in row]
     assert order.index(OPERATOR) == 0 and set(order) == {OPERATOR, "rook-ceph-osd-3", "rook-ceph-osd-4"}
     rook.api.requests.clear()
@@ -141,7 +123,7 @@ def test_an_operator_that_somebody_scales_back_is_noticed(rook: Rook) -> None:
     wait_for(lambda: rook.api.pods_of("rook-ceph-osd-3"), "the operator's work")
     done = rook.start(found)
     assert done.returncode == 0 and (fired(done.stdout) or 0) < 60
-    assert done.stderr == "rook-ceph-osd-3 was scaled back to 1 during the fault\n" and rook.settled(found)
+    assert done.stderr == "deployment rook-ceph-osd-3 was scaled back to 1 during the fault\n" and rook.settled(found)
 
 
 def test_a_fault_that_would_not_last_fails(rook: Rook) -> None:
@@ -150,7 +132,7 @@ def test_a_fault_that_would_not_last_fails(rook: Rook) -> None:
     rook.api.scales_back = OPERATOR
     done = rook.stop(found)
     assert done.returncode == 1
-    assert done.stderr.startswith(f"deployment {OPERATOR} was scaled back to 1: by what manages it (OLM, Helm")
+    assert done.stderr.startswith(f"deployment {OPERATOR} was scaled back to 1: does OLM, Helm or Argo CD")
     assert rook.start(found).returncode == 0 and rook.settled(found)
 
 
@@ -197,25 +179,10 @@ def test_a_gateway_in_pods_is_gone_and_back_by_what_kubernetes_says(rook: Rook) 
     (step,) = kinds.make("stop", {}).steps(rook.scene(), Targets((), (GATEWAY,), (str(GATEWAY),)))
     assert {place.node for place in (*step.inject, *step.undo, *step.took, *step.checks)} == {""}
     for commands, checks, running in ((step.inject, step.took, False), (step.undo, step.checks, True)):
-        assert rook.do(commands).returncode == 0 and ("rgw" in rook.running) == running
+        assert rook.do(commands).returncode == 0 and ("rook-ceph-rgw-my-store-a" in rook.running) == running
         for check in checks:
             done = subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120)
             assert check.differs(done.stdout) is None, done
-
-
-def done(scene: Scene, commands: Sequence[Command], checks: Sequence[Check] = ()) -> None:
-    """Do what a step has on the leading machine: all but what Ceph is asked for, which is not there."""
-    for command in commands:
-        if command.node == "":
-            ended = subprocess.run(["sh", "-c", command.text], capture_output=True, text=True, timeout=120)
-            assert ended.returncode == 0, ended.stderr
-    for check in checks:
-        if check.node == "":
-            wait_for(lambda check=check: check.differs(said(check)) is None, str(check))  # type: ignore[misc]
-
-
-def said(check: Check) -> str:
-    return subprocess.run(["sh", "-c", check.text], capture_output=True, text=True, timeout=120).stdout
 
 
 def test_a_pod_that_is_deleted_is_made_anew(rook: Rook) -> None:
@@ -223,8 +190,8 @@ def test_a_pod_that_is_deleted_is_made_anew(rook: Rook) -> None:
     before = rook.api.pods_of("rook-ceph-osd-3")
     for options in ({}, {"grace": 0.0}):
         (step,) = kinds.make("delete_pod", options).steps(scene, osd)
-        done(scene, step.inject, step.took)
-        done(scene, step.undo, step.checks)
+        perform(step.inject, step.took)
+        perform(step.undo, step.checks)
         now = rook.api.pods_of("rook-ceph-osd-3")
         assert len(now) == 1 and now != before and "rook-ceph-osd-3" in rook.running
         before = now
@@ -245,8 +212,8 @@ def test_of_several_gateways_of_one_name_one_pod_is_deleted_and_none_is_stopped(
     with pytest.raises(FaultError, match=r"rgw\.my\.store\.a: one deployment has 2 gateways of this name, and all"):
         kinds.make("stop", {}).steps(rook.scene(), gateway)
     (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), gateway)
-    assert said(step.took[0]) == "there\n"
-    done(rook.scene(), step.inject, step.took)
+    assert reply_to(step.took[0]) == "there\n"
+    perform(step.inject, step.took)
     assert (namespace, "another") in pods and (namespace, first) not in pods
     for name in rook.api.pods_of(deployment):
         pods[namespace, name]["spec"]["nodeName"] = "node6"
@@ -261,7 +228,7 @@ def test_the_uid_of_a_pod_is_no_shell_text(rook: Rook, tmp_path: Path) -> None:
         if pod_name == name:
             pod["metadata"]["uid"] = f'"$(touch {tmp_path}/ran)"'
     (step,) = kinds.make("delete_pod", {}).steps(rook.scene(), Targets((), (OSD3,), (str(OSD3),)))
-    assert said(step.took[0]) == "there\n" and not (tmp_path / "ran").exists()
+    assert reply_to(step.took[0]) == "there\n" and not (tmp_path / "ran").exists()
 
 
 def test_a_node_is_cordoned_and_drained_until_the_undo(rook: Rook) -> None:
@@ -269,13 +236,13 @@ def test_a_node_is_cordoned_and_drained_until_the_undo(rook: Rook) -> None:
     other = rook.api.pods_of("rook-ceph-osd-4")
     scene, node = rook.scene(), Targets(("node3",), (OSD3,), ("node3",))
     (step,) = kinds.make("node_drain", {}).steps(scene, node)
-    done(scene, step.inject, step.took)
+    perform(step.inject, step.took)
     assert "rook-ceph-osd-3" not in rook.running and rook.api.pods_of("rook-ceph-osd-4") == other
     assert rook.api.objects["nodes"]["", "node3"]["spec"]["unschedulable"] is True
-    with pytest.raises(FaultError, match="node3 is cordoned already: it would be uncordoned with the undo"):
+    with pytest.raises(FaultError, match="node3 is cordoned already: the undo would uncordon the node"):
         kinds.make("node_drain", {}).steps(scene, node)
     for _ in range(2):  # an undo may be repeated
-        done(scene, step.undo, step.checks)
+        perform(step.undo, step.checks)
     assert "rook-ceph-osd-3" in rook.running
     assert not rook.api.objects["nodes"]["", "node3"]["spec"].get("unschedulable")
 
@@ -299,5 +266,6 @@ def test_a_right_for_pods_and_nodes_that_is_missing_is_named(rook: Rook, kind: s
 def test_a_kind_that_acts_on_nodes_is_refused(rook: Rook) -> None:
     for kind, options in (("replace", {}), ("network", {"method": "nft"}), ("reboot", {}), ("pause", {})):
         fault = kinds.make(kind, options)
-        with pytest.raises(FaultError, match=r": run in pods, but this kind acts on nodes: use stop, out or mark"):
+        text = r": the daemons run in pods, but this kind of fault acts on nodes: use stop, out or mark"
+        with pytest.raises(FaultError, match=text):
             fault.steps(rook.scene(), Targets(("node3",), (OSD3,), ("node3",)))
