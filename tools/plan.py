@@ -267,8 +267,9 @@ def _names(names: Sequence[str]) -> str:
 
 def _operation_text(phase: Phase) -> str:
     mix = ", ".join(f"{op} {share:g}" for op, share in (phase.mix or {}).items())
-    if phase.warp:
-        return f"warp {phase.warp.op}" + (f": {mix}" if mix else "")
+    own_text = generator(phase.engine).own_phase_text(phase)
+    if own_text:
+        return own_text + (f": {mix}" if mix else "")
     by = f" by {phase.engine}" if phase.engine != Phase.engine and phase.kind != "wait" else ""
     if phase.kind == "hybrid" and not generator(phase.engine).ops:
         return f"hybrid{by}, with its own operations instead of a mix"

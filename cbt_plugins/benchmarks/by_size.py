@@ -6,11 +6,9 @@ from dataclasses import replace
 from typing import Annotated, Any, Iterator, List, Literal, Mapping, Optional, Sequence, Set, Tuple
 
 from pydantic import (
-    BeforeValidator,
     ConfigDict,
     Field,
     ValidationInfo,
-    WithJsonSchema,
     field_validator,
     model_validator,
 )
@@ -32,8 +30,8 @@ from cbt_plugins.config.section_values import (
     scaled_duration,
 )
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.units import DURATION_PATTERN, Duration, Size, format_size, parse_duration
-from cbt_plugins.load.warp import errors_of_mixed, mixed_phase
+from cbt_plugins.config.units import Duration, Size, format_size, parse_duration
+from cbt_plugins.load.warp import MIXED, MixedDuration, mixed_duration, mixed_phase
 
 #: the published object sets
 SETS = {
@@ -42,12 +40,6 @@ SETS = {
 }
 #: seconds after page caches were dropped, where nobody asks for more
 _DROPPED = 1.0
-
-_DurationOrFalse = Annotated[
-    Optional[Duration],
-    BeforeValidator(lambda value: None if value is False else value),
-    WithJsonSchema({"anyOf": [{"type": "string", "pattern": DURATION_PATTERN, "title": "duration"}, {"const": False}]}),
-]
 
 
 class ObjectsSection(Strict):
@@ -156,10 +148,7 @@ class BySizeSection(BenchmarkSection):
         {"duration": "4h"},
         description="When the fill ends: give one key.",
     )
-    warp_mixed: _DurationOrFalse = Field(
-        None,
-        description="After the first measurement, `warp mixed` with the same mix, as phase `warp-mixed`.",
-    )
+    warp_mixed: MixedDuration = MIXED
 
     between: Optional[BetweenSection] = Field(
         None, description="Between phases with load: `{gc: 1h, drop_caches: true, settle: 5m}`."
@@ -183,11 +172,7 @@ class BySizeSection(BenchmarkSection):
     @field_validator("warp_mixed")
     @classmethod
     def _as_mixed(cls, duration: Optional[float], info: ValidationInfo) -> Optional[float]:
-        mix = info.data.get("mix")
-        errors = errors_of_mixed(mix) if duration and mix else []
-        if errors:
-            raise ValueError("; ".join(error.text for error in errors))
-        return duration
+        return mixed_duration(duration, info.data.get("mix"))
 
     def plan_of(
         self,

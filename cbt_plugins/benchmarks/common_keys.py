@@ -15,9 +15,9 @@ from cbt_plugins.config.rgw import RgwSection
 from cbt_plugins.config.s3 import S3Section
 from cbt_plugins.config.section_values import ENGINE, MANY, Engine, Workers, scaled_duration
 from cbt_plugins.config.settings import SettingsSection
-from cbt_plugins.config.shell_values import AbsolutePath
 from cbt_plugins.config.units import Duration, Percent, format_percent
 from cbt_plugins.load.cbt_load import CbtLoadSection
+from cbt_plugins.load.warp import WARP_PATH, WarpPath
 
 
 class BenchmarkSection(Strict):
@@ -42,9 +42,7 @@ class BenchmarkSection(Strict):
     keep_data: bool = Field(
         False, description="Leave the run's buckets on the cluster at the end."
     )
-    warp_path: Optional[AbsolutePath] = Field(
-        None, description="Path of warp on client nodes. Default: the warp of `cbt-tools build` is copied there."
-    )
+    warp_path: WarpPath = WARP_PATH
     read_objects: int = Field(
         plan.Plan.read_objects,
         ge=1,

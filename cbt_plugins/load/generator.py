@@ -206,6 +206,11 @@ class Generator(ABC):
         self._run_id = run_id
         self._buckets = {b.key: b for b in plan.buckets}
 
+    @classmethod
+    def own_phase_text(cls, phase: Phase) -> str:
+        """Return the words for a phase of a kind that only this generator has; "" for all other phases."""
+        return ""
+
     def urls_of(self, driver: Driver) -> Tuple[str, ...]:
         """Return the endpoints of a driver: all, or with `host_select: one` one of them.
 

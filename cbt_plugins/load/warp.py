@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import Annotated, Any, Dict, Iterator, List, Literal, Mapping, Optional, Sequence
 from urllib.parse import urlsplit
 
-from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, WithJsonSchema, field_validator
 
 from cbt_plugins.config.events import PhaseEvents
 from cbt_plugins.config.fill_keys import MOST_OBJECTS
@@ -26,8 +26,8 @@ from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict
 from cbt_plugins.config.mix import DEFAULT_MIX, MixSection
 from cbt_plugins.config.plan_preview import goal_text
 from cbt_plugins.config.section_values import Engine, scaled_duration, scaled_objects
-from cbt_plugins.config.shell_values import check_option_name, check_option_value
-from cbt_plugins.config.units import Duration
+from cbt_plugins.config.shell_values import AbsolutePath, check_option_name, check_option_value
+from cbt_plugins.config.units import DURATION_PATTERN, Duration
 from cbt_plugins.formatting import several
 from cbt_plugins.load.generator import FOREVER, WARP, Generator, LoadJob, LoadStart, MixedLoad, generator_of
 from cbt_plugins.load.worker_groups import WorkerGroup, groups_of
@@ -46,6 +46,15 @@ _STRICT = 20
 _MIXED_FIRST, _MIXED_PER_SECOND = 2500, 20
 #: plain commands that a server is enough for which keeps nothing
 _WITHOUT_S3 = ("get", "put", "stat", "delete", "mixed")
+#: keys of benchmarks, with their types
+WarpPath = Optional[AbsolutePath]
+WARP_PATH = Field(
+    None, description="Path of warp on client nodes. Default: the warp of `cbt-tools build` is copied there."
+)
+_DURATION = {"type": "string", "pattern": DURATION_PATTERN, "title": "duration"}
+_NONE_IF_FALSE = BeforeValidator(lambda value: None if value is False else value)
+MixedDuration = Annotated[Optional[Duration], _NONE_IF_FALSE, WithJsonSchema({"anyOf": [_DURATION, {"const": False}]})]
+MIXED = Field(None, description="After the first measurement, `warp mixed` with the same mix, as phase `warp-mixed`.")
 
 
 def object_size(sizes: Sizes) -> str:
@@ -197,6 +206,14 @@ def errors_of_mixed(mix: MixSection) -> List[FieldError]:
     return WarpJobs.errors_of_mix(mix, "warp mixed")
 
 
+def mixed_duration(duration: Optional[float], mix: Optional[MixSection]) -> Optional[float]:
+    """Return the duration of the phase `warp-mixed`. Raises ValueError for a mix that `warp mixed` cannot do."""
+    errors = errors_of_mixed(mix) if duration and mix else []
+    if errors:
+        raise ValueError("; ".join(error.text for error in errors))
+    return duration
+
+
 def mixed_phase(duration: float, mix: MixSection, scale: float, workers: int) -> Phase:
     """Return the phase `warp-mixed`; `duration` is not scaled yet."""
     # warp needs more objects than workers, and stops for good when its DELETEs outrun its PUTs.
@@ -235,6 +252,10 @@ class WarpJobs(Generator):
     worker_groups = True
     lists = True
     listed = True
+
+    @classmethod
+    def own_phase_text(cls, phase: Phase) -> str:
+        return f"warp {phase.warp.op}" if phase.warp else ""
 
     @classmethod
     def payload(cls, plan: Plan, versions: Mapping[str, Any]) -> str:

@@ -40,6 +40,7 @@ ENGINES_OF_ARCHIVES = "cbt_plugins.results.engines_of_archives"
 #: who else imports from the file of an engine: the key of a section that is the engine's own
 SECTIONS_OF_ENGINES = {
     "cbt_plugins.benchmarks.common_keys: cbt_plugins.load.cbt_load",  # cbt_load:
+    "cbt_plugins.benchmarks.common_keys: cbt_plugins.load.warp",  # warp_path:
     "cbt_plugins.benchmarks.phase_keys: cbt_plugins.load.warp",  # warp: of a cycle
     "cbt_plugins.benchmarks.by_size: cbt_plugins.load.warp",  # warp_mixed:
 }
