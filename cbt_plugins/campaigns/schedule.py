@@ -267,7 +267,7 @@ def ceph_command(cluster: Mapping[str, object]) -> str:
     """Return the ceph command of a file's cluster."""
     if cluster.get("ceph") != CEPHADM:
         return installed_program(cluster, "ceph")
-    option = f" -c {shlex.quote(conf_file(cluster))}" if "conf_file" in cluster else ""
+    option = f" -c {shlex.quote(conf_file(cluster))}" if cluster.get("conf_file") else ""
     return f"cephadm shell{option} -- ceph"
 
 

@@ -15,8 +15,8 @@ a kind is the one that `cbt-tools pr` says it finds with power 0.9, by the scatt
 share of the messages of the head's OSDs by 1 ms, on a lab that is restored from a snapshot before each cycle with a
 load of LOAD. `deployed` draws from such blocks without their mean, so with all that differs from deployment to
 deployment, and adds a change; one line has them with their own mean. Sides are exchanged and blocks drawn one by one:
-drifts and the order of blocks are lost. A verdict that ended because it was decided has blocks that scattered little by
-chance: such a run is left out.
+drifts and the order of blocks are lost. Blocks of a verdict that ended because it was decided may have scattered little
+by chance: the command says so.
 """
 
 from __future__ import annotations
@@ -109,15 +109,17 @@ def deployed(_: Path, file: str, number: str = "1000") -> None:
     runs, count = json.loads(Path(file).read_text()), int(number)
     for run in runs:
         blocks = run["blocks"]
-        if run["decided"] or len(blocks) < FIRST_LOOK:
-            print(f"{len(blocks)} blocks, {'ended by a decision' if run['decided'] else 'too few'}: left out")
+        if len(blocks) < FIRST_LOOK:
+            print(f"{len(blocks)} blocks: too few, left out")
             continue
+        if run["decided"]:
+            print("the next blocks ended with a decision, and may have scattered little by chance")
         means = {row: statistics.mean(block[row] for block in blocks) for row in ROWS}
         wider = math.sqrt(len(blocks) / (len(blocks) - 1))  # as wide as blocks around an unknown mean scatter
         centred = [{row: wider * (block[row] - means[row]) for row in ROWS} for block in blocks]
         most = min(MOST_BLOCKS, int(WITHIN / run["block_seconds"]))
         spreads = {row: statistics.stdev(block[row] for block in blocks) for row in ROWS}
-        texts = (f"{METRICS[row].title} {means[row]:+.1%}, scatter {spreads[row]:.1%}" for row in ROWS)
+        texts = (f"{METRICS[row].title} {math.expm1(means[row]):+.1%}, scatter {spreads[row]:.1%}" for row in ROWS)
         print(f"{len(blocks)} blocks of {run['block_seconds']:.0f} s, {most} in 8 h; means: {', '.join(texts)}")
         lines: List[Sequence[object]] = []
         for limit in LIMITS:
@@ -194,7 +196,7 @@ def planted(
         ratios = {row["metric"]: row["log_ratios"] for row in campaign["rows"] if row["op"] == "total"}
         made = [dict(zip(ROWS, values)) for values in zip(*(ratios[row] for row in ROWS)) if None not in values]
         run = {"share": delayed, "load": load, "block_seconds": campaign["block_seconds"], "blocks": made}
-        run["decided"] = campaign["ended"] and campaign["blocks"] < campaign["budget"]
+        run["decided"] = done.returncode in (0, 1)
         earlier = json.loads(Path(file_of_blocks).read_text()) if Path(file_of_blocks).exists() else []
         Path(file_of_blocks).write_text(json.dumps([*earlier, run]))
 

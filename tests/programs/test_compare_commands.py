@@ -120,7 +120,7 @@ def test_a_gate_without_limits_and_with_wrong_ones(capsys: pytest.CaptureFixture
         (["base", "slow", "--metric", "p98_ms"], 2, "--metric p98_ms: unknown metric; the metrics are obj_per_s"),
         (["base", "slow", "--phase", "nothing"], 2, "the phases are measure"),
         (["base", "slow", "--alpha", "0.1", "--confidence", "95%"], 2, "give one of them"),
-        (["base", "slow", "--confidence", "90%"], 0, "Intervals of 90"),
+        (["base", "slow", "--confidence", "90%"], 0, "better and worse need p < 0.1"),
         (["base", "slow", "--releases", "--op", "GET"], 2, "rows of its own"),
         (["base", "slow", "--margin", "30%"], 0, "surely within ±30 %"),
         (["base", "slow", "--margin", "5"], 2, "--margin 5: give a share"),

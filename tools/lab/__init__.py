@@ -288,7 +288,7 @@ def _list_snapshots(_: Lab, args: argparse.Namespace) -> int:
 
 
 def _link(lab: Lab, args: argparse.Namespace) -> None:
-    if args.way and not args.delay:
+    if args.way and args.delay is None:
         raise LabUsage("--way needs --delay")
     if args.state:
         lab.link(args.node, args.state == "up")
