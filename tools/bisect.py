@@ -28,7 +28,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     statuses = {
         FAILED: "good and bad do not differ, or something failed",
         INCONCLUSIVE: "the budget is used up, or too many commits cannot be measured",
-        INTERRUPTED: "interrupted: the same command resumes",
+        INTERRUPTED: "interrupted: run the same command again to resume",
     }
     explain(parser, examples, statuses)
     step = "measure HEAD here for `git bisect run`, with status 0 good, 1 bad, 125 skip, 128 error"
@@ -85,7 +85,7 @@ def _session(args: argparse.Namespace) -> Iterator[BisectSession]:
     try:
         yield session
     except (GitError, BisectError, OSError) as e:
-        raise CommandError(f"{e}; the same command resumes the search", FAILED) from None
+        raise CommandError(f"{e}; run the same command again to resume the search", FAILED) from None
     finally:
         session.close()
 

@@ -20,7 +20,7 @@ from cbt_plugins.cluster.shell_programs import subject_of
 from cbt_plugins.cluster.state_sampler_agent import state_of
 from cbt_plugins.cluster.transports.transport import Result
 from cbt_plugins.cluster_conditions import is_clean
-from cbt_plugins.config.cluster import DEFAULT_CONF
+from cbt_plugins.config.cluster import conf_file
 from cbt_plugins.inventory import head_of
 
 #: exit status of a command that was ended at its limit
@@ -226,7 +226,7 @@ class Ceph:
         self.times = CommandTimes()
         self.kubernetes = Kubernetes.of(cluster)
         self.programs = CephPrograms.of(cluster)
-        self.conf_file = str(cluster.get("conf_file") or DEFAULT_CONF)
+        self.conf_file = conf_file(cluster)
         self._ceph, self._admin = self.programs.ceph, self.programs.admin
 
     @property
