@@ -117,6 +117,8 @@ class LoadObserver:
         if session.go_at is None and session.all_ready and self.before.is_done:
             self.before.get()  # raises its error before there is any load
             self.schedule.prepare()
+            # before the go: a run that is killed in between has clients that may write
+            self.context.journal.write("load-begun", phase=self.outcome.phase.name)
             session.go()
             self.context.events.write("load-go", phase=self.outcome.phase.name, at=session.go_at)
             self._watched.begin(self.outcome.running_record(session.jobs, self.offsets, session.go_at))

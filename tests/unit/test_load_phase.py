@@ -79,6 +79,26 @@ def observer_of(folder: Path, session: Session) -> LoadObserver:
     return LoadObserver(context(plan=plan), {"c1": Offset(0.0, 0.0)}, *cast(Any, parts), folder, cast(Any, None))
 
 
+def test_the_journal_knows_of_a_load_before_its_generators_may_write(tmp_path: Path) -> None:
+    """A run that is killed at its go may have objects that the resumed phase finds."""
+    order: List[str] = []
+
+    def go() -> None:
+        order.append("go")
+        raise KeyboardInterrupt
+
+    session = cast(Any, Session())
+    session.go_at, session.all_ready, session.go = None, True, go
+    journal = SimpleNamespace(write=lambda event, phase: order.append(f"{event} {phase}"))
+    with closing(observer_of(tmp_path, session)) as observer:
+        observer.context = replace(observer.context, journal=cast(Any, journal))
+        observer.before = cast(Any, SimpleNamespace(is_done=True, get=dict))
+        observer.schedule = cast(Any, SimpleNamespace(prepare=lambda: order.append("prepare"), begun=False))
+        with pytest.raises(KeyboardInterrupt):
+            observer.begin_due()
+    assert order == ["prepare", "load-begun age", "go"]
+
+
 def test_a_phase_is_stopped_as_soon_as_its_rows_are_lost(tmp_path: Path) -> None:
     session, whole = Session(), beat_of(10, 0, 95.0)
     with closing(observer_of(tmp_path, session)) as observer:

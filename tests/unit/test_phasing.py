@@ -268,8 +268,8 @@ def test_only_a_load_that_had_begun_has_left_objects(loaded: bool, tmp_path: Pat
     run = Run(tmp_path, world, (load("fill"), load("more")))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="more")
-    with contextlib.closing(Journal(run.archive.events)) as events:
-        events.write("load-go", phase="more" if loaded else "fill")
+    with contextlib.closing(Journal(run.archive.journal)) as journal:
+        journal.write("load-begun", phase="more" if loaded else "fill")
     assert run.go() == [True, True]
     warned = run.archive.finished(2, "more")["warnings"]  # type: ignore[index]
     assert [warning["code"] for warning in warned] == (["repeated"] if loaded else [])
@@ -281,8 +281,8 @@ def test_an_existing_bucket_has_what_the_first_attempt_has_written(tmp_path: Pat
     run.plan = replace(run.plan, buckets=(Bucket("b", ((1, 1, 1.0),), existing=True),))
     with pytest.raises(KeyboardInterrupt):
         run.go(killed_in="fill")
-    with contextlib.closing(Journal(run.archive.events)) as events:
-        events.write("load-go", phase="fill", at=1.0)
+    with contextlib.closing(Journal(run.archive.journal)) as journal:
+        journal.write("load-begun", phase="fill")
     assert run.go() == [True] * 2
     (fill,) = [run.archive.finished(1, "fill")]
     assert [warning["code"] for warning in fill["warnings"]] == ["repeated"]
