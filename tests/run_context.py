@@ -14,9 +14,10 @@ from cbt_plugins.run.plan_runner import PlanRunner
 
 
 def context(**parts: Any) -> RunContext:
-    """The parts that a test gives; all others are None, and events are not written."""
-    events = SimpleNamespace(write=lambda event, **facts: None)
-    given = {**dict.fromkeys(RunContext.__dataclass_fields__), "run_id": "r1", "events": events, **parts}
+    """Return a context of the parts that a test gives; all others are None, and journal and events write nothing."""
+    unwritten = SimpleNamespace(write=lambda event, **facts: None)
+    journals = {"journal": unwritten, "events": unwritten}
+    given = {**dict.fromkeys(RunContext.__dataclass_fields__), "run_id": "r1", **journals, **parts}
     return RunContext(**cast(Any, given))
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import logging
 import subprocess
 import sys
 from pathlib import Path
@@ -55,6 +56,19 @@ def test_a_measurement_that_does_not_exist_is_refused_with_the_names_of_all() ->
     assert done.returncode == 2
     assert "no measurement nodes: there are " in done.stderr
     assert ", fanout, " in done.stderr
+
+
+def test_the_measurement_of_drivers_follows_a_load_to_its_end(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    load, quick = module("at_scale.load", monkeypatch), module("at_scale.costs", monkeypatch).Extent.QUICK
+    monkeypatch.setattr(load, "SIZES", (10, 100))
+    monkeypatch.setattr(load, "SECONDS", 3.0)
+    monkeypatch.setattr(logging, "disable", lambda level: None)
+    load.main(quick)
+    columns, row = (line.split() for line in capsys.readouterr().out.splitlines()[3:5])
+    assert columns[:2] == ["drivers", "clients"]
+    assert row[:2] == ["10", "2"]
 
 
 def test_misses_of_planted_steps_count_where_hits_would(monkeypatch: pytest.MonkeyPatch) -> None:

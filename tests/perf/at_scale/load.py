@@ -68,7 +68,7 @@ while True:
                 jobs = [job["id"] for job in order["load"]["jobs"]]
                 say(t=time.time(), ready=True)
             elif "go" in order:
-                begin, end = order["go"], order["go"] + {SECONDS}
+                begin, end = order["go"], order["go"] + SECONDS
     now = time.time()
     if now < due and not (end and now >= end):
         continue
@@ -101,7 +101,7 @@ def main(extent: Extent) -> None:
 def _stand_in() -> Iterator[Path]:
     before = os.environ["PATH"]
     with tempfile.TemporaryDirectory() as name:
-        (Path(name) / "ssh").write_text(_CLIENT)
+        (Path(name) / "ssh").write_text(_CLIENT.replace("SECONDS", str(SECONDS)))
         (Path(name) / "ssh").chmod(0o755)
         os.environ["PATH"] = f"{name}:{before}"
         try:
