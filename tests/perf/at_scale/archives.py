@@ -7,10 +7,12 @@ as recorded in tests/data/recovery. The runs that are compared are those of test
 from __future__ import annotations
 
 import json
+import os
+import shutil
 import sys
 import tempfile
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List
+from typing import Any, Callable, Dict, Iterator, List, Sequence
 
 from inputs import long_runs
 from inputs.clusters import RECORDED
@@ -117,11 +119,11 @@ def _write_lines(path: Path, lines: Any) -> None:
 
 
 def main(extent: Extent) -> None:
-    print("  seconds of CPU time and MB of the largest process; MB of files; `workers`: the processes in which the")
-    print("  report reads the aggregates; `wall`: seconds until the report ends")
+    print("  seconds of CPU time and MB of a command's own process; MB of files; `workers`: the processes in which a")
+    print("  command reads the aggregates, `worker`: the largest of the report; `wall`: seconds until the report ends")
     formats = {"phases": ".0f", "failures": ".0f", "report s": ".1f", "workers s": ".1f", "wall s": ".1f"}
-    formats.update({"report MB": ".0f", "summary file": ".2f", "page file": ".2f"})
-    curves = Curves("hours", {**formats, "sql s": ".1f", "sql MB": ".0f"})
+    formats.update({"report MB": ".0f", "worker MB": ".0f", "summary file": ".2f", "page file": ".2f"})
+    curves = Curves("hours", {**formats, "sql s": ".1f", "sql workers s": ".1f", "sql MB": ".0f"})
     for hours in extent.sizes(HOURS):
         with tempfile.TemporaryDirectory() as scratch:
             curves.add(hours, **_of_a_run(Path(scratch), hours))
@@ -129,6 +131,7 @@ def main(extent: Extent) -> None:
     _pages(extent)
     columns = {f"{verb} {unit}": form for verb in ("compare", "history", "sql") for unit, form in
                {"s": ".1f", "MB": ".0f"}.items()}  # fmt: skip
+    print("  many runs: seconds of CPU time with those of the workers")
     curves = Curves("runs", columns)
     for runs in extent.sizes(RUNS):
         with tempfile.TemporaryDirectory() as scratch:
@@ -161,23 +164,34 @@ def _of_a_run(folder: Path, hours: float) -> Dict[str, float]:
     sizes = {"summary_file": sum(p.stat().st_size for p in folder.rglob("summary.json")) / 1e6}
     sizes["page_file"] = sum(p.stat().st_size for p in pages) / 1e6
     costs = {"report_s": report.cpu, "workers_s": report.children, "wall_s": report.wall}
-    costs.update(report_MB=report.mb, sql_s=sql.cpu, sql_MB=sql.mb)
+    costs.update(report_MB=report.mb, worker_MB=report.children_mb)
+    costs.update(sql_s=sql.cpu, sql_workers_s=sql.children, sql_MB=sql.mb)
     return {"phases": len(list((run / "phases").iterdir())), "failures": episodes / 2, **sizes, **costs}
 
 
 def _of_many(folder: Path, runs: int) -> Dict[str, float]:
-    """Compare the first half of many runs with the second one, take all for one history, and ask the first half."""
+    """Compare the first half of many runs with the second half; take all runs for one history and one question."""
     sides = [folder / "a", folder / "b"]
     for seed, side in enumerate(sides):
         write_runs(side, Load(seconds=10), runs=runs // 2, seed=seed)
         _checked(cost_of(TOOLS, "report", str(side)))  # makes the summaries
     costs: Dict[str, float] = {}
-    of_both, of_one = tuple(map(str, sides)), (str(sides[0]), question())
-    for name, words in {"compare": of_both, "history": of_both, "sql": of_one}.items():
+    of_both = tuple(map(str, sides))
+    of_all = (str(_joined(folder / "all", sides)), question())
+    for name, words in {"compare": of_both, "history": of_both, "sql": of_all}.items():
         cost = cost_of(TOOLS, name, *words)
         assert cost.status in (0, 1, 3), cost.output[-2000:]
-        costs.update({f"{name}_s": cost.cpu, f"{name}_MB": cost.mb})
+        costs.update({f"{name}_s": cost.cpu + cost.children, f"{name}_MB": cost.mb})
     return costs
+
+
+def _joined(archive: Path, sides: Sequence[Path]) -> Path:
+    """Make the archive that has the runs of all sides: `sql` takes one archive. The files get second names."""
+    for side in sides:
+        for iteration in (side / "results").iterdir():
+            place = archive / "results" / f"{side.name}{iteration.name}"
+            shutil.copytree(iteration, place, copy_function=os.link)
+    return archive
 
 
 def _checked(cost: Cost) -> Cost:
