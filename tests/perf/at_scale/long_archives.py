@@ -1,4 +1,4 @@
-"""`compare` and `history` of 5 to 60 archives of 72 hours, or 180 with `--long`, which need 10 GB of disk (TMPDIR).
+"""`compare`, `history` and `sql` of 5 to 60 runs of 72 hours, or 180 with `--long`, which need 10 GB of disk (TMPDIR).
 
 All have the files of one run of archives.py, as further names of the same files, and each has a summary with times and
 numbers of its own.
@@ -26,6 +26,10 @@ from .costs import Curves, Extent, cost_of
 
 SIZES, LONG_SIZES = (5, 20, 60), (180,)
 HOURS, DAY = 72.0, 86_400.0
+#: reads the summaries; a percentile of each gateway reads all aggregates, and takes 0.7 GB for a run of 72 hours
+QUESTION = "SELECT run, phase, op, p99_ms FROM ops"
+#: `sql` keeps up to 64 summaries in memory, and each takes some 300 MB (computed)
+SQL_RUNS = 20
 #: scatter from run to run
 SCATTER = 0.02
 #: parts of a summary that all runs have in common: nearly all of its bytes
@@ -33,10 +37,10 @@ _COMMON = re.compile(r'"@(\d+)@"')
 
 
 class LongArchives:
-    """Archives of one run, each with its own summary."""
+    """Archives of one run, each with its own summary. All are iterations of one archive, which `sql` takes."""
 
     def __init__(self, folder: Path, hours: float = HOURS) -> None:
-        self._folder = folder
+        self.path = folder / "all"
         self._run = write_run(folder / "first", hours)
         report = cost_of(TOOLS, "report", str(folder / "first"))
         assert report.status == 0, report.output[-2000:]
@@ -58,8 +62,8 @@ class LongArchives:
     def grow(self, size: int) -> None:
         """Make archives until there are so many."""
         while len(self.archives) < size:
-            archive = self._folder / f"archive-{len(self.archives):04}"
-            run = archive / self._run.relative_to(self._folder / "first")
+            archive = self.path / "results" / f"{len(self.archives):08}"
+            run = archive / self._run.name
             shutil.copytree(self._run, run, copy_function=os.link)
             (run / FILE).write_text(self._text_of(len(self.archives)))
             if not self.archives:
@@ -85,26 +89,30 @@ class LongArchives:
 
 def main(extent: Extent) -> None:
     print("  seconds of CPU time and MB of the largest process; `compare`: the first half with the other half;")
-    print("  `history` makes a site, `again` makes it once more, with its index; MB of a summary")
+    print("  `history` makes a site, `again` makes it once more, with its index; `sql`: p99 of the operations of all")
+    print(f"  runs, of {SQL_RUNS} runs at most; MB of a summary")
     formats: Dict[str, str] = {"summary file": ".1f"}
-    for verb in ("compare", "history", "again"):
+    for verb in ("compare", "history", "again", "sql"):
         formats.update({f"{verb} s": ".1f", f"{verb} MB": ".0f"})
     curves = Curves("runs", formats)
     with tempfile.TemporaryDirectory() as scratch:
         archives = LongArchives(Path(scratch))
         for size in extent.sizes(SIZES, LONG_SIZES):
             archives.grow(size)
-            curves.add(size, **_costs(Path(scratch) / f"cache{size}", archives.archives))
+            curves.add(size, **_costs(Path(scratch) / f"cache{size}", archives))
     curves.end()
 
 
-def _costs(cache: Path, archives: List[Path]) -> Dict[str, float]:
-    size = next(archives[0].rglob(FILE)).stat().st_size / 1e6
+def _costs(cache: Path, archives: LongArchives) -> Dict[str, float]:
+    size = next(archives.archives[0].rglob(FILE)).stat().st_size / 1e6
     costs = {"summary_file": size}
-    names, half = [str(archive) for archive in archives], len(archives) // 2
+    names = [str(archive) for archive in archives.archives]
+    half = len(names) // 2
     verbs = {"compare": ["compare", "--base", *names[:half], "--new", *names[half:]]}
     cache.mkdir(mode=0o700)
     verbs.update({key: ["history", *names, "-o", f"{cache / 'site'}/"] for key in ("history", "again")})
+    if len(names) <= SQL_RUNS:
+        verbs["sql"] = ["sql", str(archives.path), QUESTION]
     for name, words in verbs.items():
         cost = cost_of(TOOLS, *words, env={**os.environ, "XDG_CACHE_HOME": str(cache)})
         assert cost.status in (0, 1, 3), cost.output[-2000:]
