@@ -1,7 +1,8 @@
-"""A sample of the cluster's state on the head, while nothing changes and when an OSD goes down, at 100 to 10,000 OSDs.
+"""A sample of the cluster's state on the head, while nothing changes and after an OSD goes down, at 100 to 10,000 OSDs.
 
-The agent itself runs, on replies that `osdmaptool` of Ceph 16 and tests/data made. `mgr asks`: questions to the mgr
-that are not `pg dump sum` or `pg dump osds`, the only ones that do not grow with the PGs.
+The agent itself runs, on replies that `osdmaptool` of Ceph 16 and tests/data made. `judged`: a sample that reads the
+reports of all OSDs, each with PEERS peers; some seconds after a change the agent takes one or two such samples. `mgr
+asks`: questions to the mgr that are not `pg dump sum` or `pg dump osds`, the only ones that do not grow with the PGs.
 """
 
 from __future__ import annotations
@@ -9,13 +10,14 @@ from __future__ import annotations
 import gc
 import json
 import os
+import re
 import statistics
 import tempfile
 import time
 from pathlib import Path
 from typing import Any, Dict, List
 
-from inputs.clusters import SIZES, make
+from inputs.clusters import RECORDED, SIZES, make
 
 from cbt_plugins.cluster import state_sampler_agent
 
@@ -23,7 +25,42 @@ from .costs import Curves, Extent
 
 #: samples of each kind
 SAMPLES = 15
+#: those in which the reports of all OSDs are read, a recorded report for each
+JUDGED = 3
+#: OSDs that an OSD watches
+PEERS = 40
+#: seconds after which the agent asks the mgr again, whatever the last question took
+MUCH_LATER = 3600.0
 HOURS = 72
+
+#: of a recorded reply to `pg dump osds`: what does not name an OSD
+_ROW = re.compile(
+    r'{"osd":\d+,"up_from":\d+,"seq":\d+(,.*"hb_peers":)\[[\d,]*\](,.*"network_ping_times":\[){"osd":\d+(,.*?\]})'
+)
+
+
+def reports(osds: int) -> bytes:
+    """Return the reply to `pg dump osds` in which each OSD has a recorded row, with a recorded ping for each peer."""
+    match = _ROW.search((RECORDED / "pacific-pg-dump-osds.json").read_text())
+    assert match
+    state, before_pings, ping = match.groups()
+    rows = []
+    for osd in range(osds):
+        peers = [(osd + 1 + number) % osds for number in range(PEERS)]
+        about = f'{{"osd":{osd},"up_from":1,"seq":{1 << state_sampler_agent.EPOCH_SHIFT}'
+        pings = ",".join(f'{{"osd":{peer}{ping}' for peer in peers)
+        rows.append(f'{about}{state}[{",".join(map(str, peers))}]{before_pings}{pings}]}}')
+    return f'{{"pg_ready":true,"osd_stats":[{",".join(rows)}]}}'.encode()
+
+
+class Clock:
+    """The clock of the agent, which a measurement can set forward."""
+
+    time, strptime = staticmethod(time.time), staticmethod(time.strptime)
+    ahead = 0.0
+
+    def monotonic(self) -> float:
+        return time.monotonic() + self.ahead
 
 
 class Replies:
@@ -36,6 +73,7 @@ class Replies:
         for osd in self._dump["osds"]:
             osd.update(up=1, up_from=1)
         self._map = ""
+        self._reports = reports(len(self._dump["osds"]))
         self.change(1)
 
     def change(self, epoch: int) -> None:
@@ -53,14 +91,18 @@ class Replies:
 
     def mgr(self, question: Dict[str, Any]) -> Any:
         self.asked.append(" ".join([question["prefix"], *question["dumpcontents"]]))
+        if question["dumpcontents"] == ["osds"]:
+            self.size += len(self._reports)
+            return json.loads(self._reports.decode())
         sums = {f"num_{unit}_recovered": 0 for unit in ("objects", "bytes", "keys")}
-        return {"pg_map": {"pg_stats_sum": {"stat_sum": sums}, "osd_stats": []}}
+        return {"pg_map": {"pg_stats_sum": {"stat_sum": sums}}}
 
 
 def main(extent: Extent) -> None:
     gc.set_threshold(state_sampler_agent.CONTAINERS)  # as the agent does
     print(f"  CPU milliseconds of a sample, medians of {SAMPLES}; MB of replies; bytes of a line of the archive")
     formats = {"PGs": ",.0f", "quiet ms": ".2f", "quiet MB": ".3f", "map ms": ".1f", "map MB": ".2f"}
+    formats.update({"judged ms": ",.1f", "judged MB": ".2f"})
     curves = Curves("OSDs", {**formats, "line": ".0f", f"MB of {HOURS} h": ".1f", "mgr asks": ".0f"})
     for size in extent.sizes(SIZES):
         with tempfile.TemporaryDirectory() as scratch:
@@ -80,10 +122,25 @@ def _costs(source: Replies) -> Dict[str, float]:
         source.change(number + 2)
         changed.append(_sample(sampler))
     costs.update(map_ms=statistics.median(changed), map_MB=source.size / SAMPLES / 1e6)
+    costs.update(_judged(sampler, source))
     line = _line_of_quiet(sampler)
     costs.update({"line": line, f"MB_of_{HOURS}_h": line * HOURS * 3600 / state_sampler_agent.QUIET_PERIOD / 1e6})
     costs["mgr_asks"] = len(set(source.asked) - {"pg dump sum", "pg dump osds"})
     return costs
+
+
+def _judged(sampler: Any, source: Replies) -> Dict[str, float]:
+    """Return the cost of samples that read the reports of all OSDs."""
+    state_sampler_agent.time = clock = Clock()  # type: ignore[assignment]
+    source.size, judged = 0, []
+    try:
+        for _ in range(JUDGED):
+            clock.ahead += MUCH_LATER
+            judged.append(_sample(sampler))
+    finally:
+        state_sampler_agent.time = time
+    assert source.asked[-2 * JUDGED :] == ["pg dump sum", "pg dump osds"] * JUDGED, source.asked
+    return {"judged_ms": statistics.median(judged), "judged_MB": source.size / JUDGED / 1e6}
 
 
 def _sample(sampler: Any) -> float:
