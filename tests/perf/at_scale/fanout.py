@@ -172,7 +172,8 @@ def _real(extent: Extent) -> None:
 
 
 def _over_ssh(nodes: List[str], common: Dict[str, str], sshd: int) -> Dict[str, float]:
-    remote = Remote.of_cluster({"user": getpass.getuser(), "clients": nodes}, common)
+    cluster = {"user": getpass.getuser(), "clients": nodes, "transport": "ssh"}  # else few nodes by pdsh
+    remote = Remote.of_cluster(cluster, common)
     before, server = _cpu_of_children(), cpu_of(sshd, children=True)
     answers, seconds, _ = measured(lambda: remote.run(nodes, "true", check=False))
     assert not any(answer.status for answer in answers.values()), next(a for a in answers.values() if a.status)
