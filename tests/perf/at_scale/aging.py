@@ -1,4 +1,4 @@
-"""The life of a driver's objects: fill, kill -9, rebuild of its state by a listing, aging; 10^5 to 10^7 objects.
+"""The life of a driver's objects: fill, kill -9, rebuild of its state by a listing, aging; 10^5 to 10^8 objects.
 
 cbt-load fills on the null server; a load on these objects is killed, which loses its state; the next load lists them
 all, and then deletes a tenth of them and writes as many new ones.
@@ -21,7 +21,7 @@ import memory
 from .costs import Curves, Extent, cbt_load, cpu_of
 from .objects import BYTES, null_server
 
-SIZES = (100_000, 1_000_000, 10_000_000)
+SIZES, LONG_SIZES = (100_000, 1_000_000, 10_000_000), (100_000_000,)
 #: of all objects, deleted and written by the aging
 AGED = 10
 #: beats (seconds) of the load that is killed
@@ -39,7 +39,7 @@ def main(extent: Extent) -> None:
     print(f"  CPU seconds and MB of cbt-load, MB of its state file; aging: one of {AGED} objects deleted, as many new")
     formats = {"fill s": ".1f", "fill MB": ".1f", "state": ".2f", "rebuild s": ".2f", "rebuild MB": ".1f"}
     curves = Curves("objects", {**formats, "aging s": ".1f", "aging MB": ".1f", "aged state": ".2f"})
-    for objects in extent.sizes(SIZES):
+    for objects in extent.sizes(SIZES, LONG_SIZES):
         with tempfile.TemporaryDirectory() as scratch, null_server(str(program), objects) as host:
             curves.add(objects, **_costs(Driver(Path(scratch), str(program), host), objects))
     curves.end()
