@@ -41,8 +41,8 @@ class Pending(Generic[T]):
         return cast(T, self._answer)
 
 
-#: questions that begin within LOGIN seconds for many nodes: a login takes some 0.06 s of CPU time here. Those that are
-#: older are logged in, or wait for a dead node, and keep no other from beginning
+#: questions that begin within LOGIN seconds for many nodes: a login takes 0.06 to 0.08 s of CPU time here. Those that
+#: are older are logged in, or wait for a dead node, and keep no other from beginning
 AT_ONCE, LOGIN = 64 * len(os.sched_getaffinity(0)), 2.0
 
 
