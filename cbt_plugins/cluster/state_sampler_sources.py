@@ -110,7 +110,8 @@ class CephCommand:
             raise NoReply("ceph has ended: %s" % error) from error
         finally:
             signal.signal(signal.SIGPIPE, before)
-        text, errors, until = b"", b"", time.monotonic() + self._timeout
+        # no bytes, which each piece would copy: the reply of a large cluster has 250 MB
+        text, errors, until = bytearray(), b"", time.monotonic() + self._timeout
         out, err = self._process.stdout, self._process.stderr
         files = [out, err]
         while True:
@@ -131,7 +132,7 @@ class CephCommand:
             if not data:
                 raise NoReply("ceph has ended")
             text += data
-            if text.rstrip(b" ").endswith(b"\n") and text.strip():
+            if data.rstrip(b" ").endswith(b"\n") and not text.isspace():
                 try:
                     return _parsed(text)
                 except NoReply:
