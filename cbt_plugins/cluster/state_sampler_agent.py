@@ -237,7 +237,7 @@ class StateSampler:
         self._df, self._recovery = settings.get("df"), settings.get("recovery")
         self._period, self._ask_at, self.busy = period, 0.0, False
         self._pause, self._quiet_until = MGR_PAUSE, 0.0
-        self._recovered = None
+        self._recovered = self._mgr_error = None
         self._space, self._space_asked = None, 0.0
         self.asked_at = 0.0  # monotonic time of the last sample
 
@@ -277,6 +277,7 @@ class StateSampler:
             out=sorted(set(self.osds.ids) - self.osds.inside),
             recovered=self._recovered,
             settled=self.reports.settled and not self.osds.behind,
+            mgr_error=self._mgr_error,
         )
         return changes
 
@@ -286,11 +287,12 @@ class StateSampler:
             self._recovered = [stats["num_%s_recovered" % unit] for unit in ("objects", "bytes", "keys")]
             if self.reports.wanted(now):
                 self.reports.look(now, self.osds.since, self._dump("osds")["osd_stats"])
-        except NoReply:
+        except NoReply as error:
+            self._mgr_error = str(error)
             self._quiet_until = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, MGR_LONGEST_PAUSE)
         else:
-            self._pause = MGR_PAUSE
+            self._pause, self._mgr_error = MGR_PAUSE, None
 
     def _dump(self, content):
         # asked for several contents at once the mgr gives the first only

@@ -37,8 +37,9 @@ def test_stale_statistics_are_not_a_clean_cluster(tmp_path: Path) -> None:
 
 
 def test_clean_without_newer_statistics_is_reported(tmp_path: Path) -> None:
-    episode = only(watched(tmp_path, DOWN), FAULT)
-    assert "it is unknown whether the statistics were newer" in reasons(episode)["clean"]
+    error = "pg dump osds: no reply for 5 s"
+    episode = only(watched(tmp_path, DOWN, {"t": 20.0, "mgr_error": error}), FAULT)
+    assert f"it is unknown whether the statistics were newer than the OSD map ({error})" in reasons(episode)["clean"]
     assert episode["outcome"] == "not recovered"
 
 

@@ -71,3 +71,24 @@ def test_the_mgr_is_asked_for_a_tenth_of_the_time_at_most(monkeypatch: pytest.Mo
             cluster.now += 1.0
         looks = cluster.asked.count("pg dump") / 2
         assert most / 2 < looks <= most + 1
+
+
+def test_a_sample_names_the_question_that_the_mgr_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else it would stay unknown why the statistics of a large cluster are never new enough."""
+    cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=5.0)
+    answer = cluster.mgr
+
+    def refuse(question: Dict[str, Any]) -> Any:
+        reply = answer(question)
+        if question["dumpcontents"] == ["osds"]:
+            raise state_sampler_agent.NoReply("pg dump osds: no reply for 5 s")
+        return reply
+
+    sampler = state_sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+    monkeypatch.setattr(cluster, "mgr", refuse)
+    state, _, _ = sampler.sample()
+    assert (state["mgr_error"], state["settled"]) == ("pg dump osds: no reply for 5 s", False)
+    monkeypatch.setattr(cluster, "mgr", answer)
+    cluster.now += state_sampler_agent.MGR_PAUSE * 10
+    state, _, _ = sampler.sample()
+    assert state["mgr_error"] is None

@@ -52,7 +52,7 @@ class Stable(NamedTuple):
     first: Optional[Sample]  # of it; None: there is none
     last_not: float  # the last sample that shows that it was not so
     longest: float  # seconds
-    outdated: bool  # it was so for long enough, by statistics that may be old
+    outdated: Optional[Sample]  # the last sample by which it was so for long enough, with statistics that may be old
 
 
 def milestones(samples: Samples, events: Sequence[Mapping[str, Any]]) -> Dict[str, Any]:
@@ -404,6 +404,8 @@ class _EpisodeMilestones:
         if stretch.outdated:
             why += f"; {word} for {stretch.longest:.1f} s, but it is unknown whether the statistics were newer than "
             why += "the OSD map"
+            error = stretch.outdated.state.get("mgr_error")
+            why += f" ({error})" if error else ""
         elif stretch.longest:
             why += f"; {word} for {stretch.longest:.1f} s at the longest, which is not stable"
         return Milestone(reason=why)
@@ -420,7 +422,7 @@ class _EpisodeMilestones:
     ) -> Stable:
         """Look for a stretch between two times that lasts so long, and at its end has new statistics."""
         first, before = None, None
-        longest, outdated = 0.0, False
+        longest, outdated = 0.0, None
         last_not = self.episode.begin
         # from the last sample before on: an OSD may flap for days
         for sample in self.samples[max(0, bisect.bisect_left(self.times, after) - 1) :]:
@@ -435,8 +437,8 @@ class _EpisodeMilestones:
             first = first or sample
             lasted = sample.t - first.t
             if lasted >= lasting and sample.settled:
-                return Stable(first, last_not, lasted, False)
-            outdated |= lasted >= lasting
+                return Stable(first, last_not, lasted, None)
+            outdated = sample if lasted >= lasting else outdated
             longest = max(longest, lasted if sample.settled or outdated else 0.0)
         return Stable(None, last_not, longest, outdated)
 
