@@ -6,14 +6,15 @@ import hashlib
 import json
 import os
 import re
+import weakref
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Callable, Dict, List
 
 import archive_builder as made
 import pytest
 import sql_archive
 
-from cbt_plugins.results.sql import aggregate_tables, table_type
+from cbt_plugins.results.sql import aggregate_tables, summary_tables, table_type
 from cbt_plugins.results.sql.database import RUN, listed
 from cbt_plugins.results.summary_file import summarize
 from cbt_plugins.tools.__main__ import main
@@ -304,3 +305,40 @@ def test_an_unknown_table_is_answered_with_ours(archive: Path, capsys: pytest.Ca
     assert capsys.readouterr().err == "Error: unknown table op: did you mean ops?\n"
     assert main(["sql", str(archive)]) == 2
     assert capsys.readouterr().err == "Error: give an archive and a query; --list shows the tables\n"
+
+
+class Summary(Dict[str, Any]):
+    """A summary to which a weak reference can be made."""
+
+
+class Reads:
+    """Counts how often each run is read, and how many earlier results are still in memory at a read."""
+
+    def __init__(self, read: Callable[[Path], Any]) -> None:
+        self._read = read
+        self._results: List[weakref.ref[Any]] = []
+        self.runs: List[str] = []
+        self.most_kept = 0
+
+    def __call__(self, path: Path) -> Any:
+        self.most_kept = max(self.most_kept, sum(result() is not None for result in self._results))
+        self.runs.append(path.parent.name)
+        results = self._read(path)
+        self._results.append(weakref.ref(results[0] if isinstance(results, list) else results))
+        return results
+
+
+def test_each_run_is_read_once_for_all_tables_and_one_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A summary takes some five times as much memory as its file has bytes: 53 MB for 72 hours."""
+    made.archive(tmp_path, made.Load(seconds=3), runs=4)
+    read_summary = summary_tables.summary_of
+    summaries, records = Reads(lambda path: Summary(read_summary(path))), Reads(summary_tables.records_of)
+    monkeypatch.setattr(summary_tables, "summary_of", summaries)
+    monkeypatch.setattr(summary_tables, "records_of", records)
+    counts = ", ".join(f"(SELECT count(DISTINCT run) FROM {table})" for table in ("runs", "phases", "ops", "config"))
+    assert ask(tmp_path, f"SELECT [{counts}] AS counts", capsys) == [{"counts": [4] * 4}]
+    for reads in (summaries, records):
+        assert reads.runs == sorted(set(reads.runs)) and len(reads.runs) == 4
+        assert reads.most_kept == 1

@@ -20,7 +20,7 @@ from typing import Any, List, Optional
 import duckdb
 
 from cbt_plugins.results.result_file import Unreadable
-from cbt_plugins.results.sql.database import RUN, create_table, listed, quoted
+from cbt_plugins.results.sql.database import RUN, create_tables, listed, quoted
 from cbt_plugins.results.sql.summary_tables import records
 from cbt_plugins.results.sql.table_type import TIME, TableRun
 
@@ -46,8 +46,7 @@ class ParquetFolder:
             con.execute("SET TimeZone = 'UTC'")
             left_out: List[str] = []
             tables = [listed()[name] for name in TABLES]
-            for table in tables:
-                create_table(con, table, (RUN, *table.columns), [run], left_out)
+            create_tables(con, [(table, (RUN, *table.columns)) for table in tables], [run], left_out)
             if left_out:
                 raise Unreadable(left_out[0])
             month = _month(next((record.started for record in records(run.path)), None))

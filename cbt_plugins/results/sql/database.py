@@ -115,11 +115,13 @@ def connect(runs: Sequence[TableRun], wanted: str, unreadable: Optional[List[str
     con.execute("SET TimeZone = 'UTC'")
     con.extract_statements(wanted)  # a query that is refused must not fill tables first
     words = set(re.findall(r"\w+", wanted.lower()))
+    tables: List[Tuple[Table, Sequence[Column]]] = []
     for table in TABLES:
         if table.name in words:
             few = table.sums and not _means_all(con, wanted, table.name)
             needed_columns = [column for column in (RUN, *table.columns) if not few or column.name in words]
-            create_table(con, table, needed_columns or [RUN], runs, left_out)
+            tables.append((table, needed_columns or [RUN]))
+    create_tables(con, tables, runs, left_out)
     if left_out and unreadable is None:
         raise Unreadable(left_out[0])
     if unreadable is not None:
@@ -174,26 +176,31 @@ def quoted(text: str) -> str:
     return "'" + clean(text).replace("'", "''") + "'"
 
 
-def create_table(
-    con: Any, table: Table, columns: Sequence[Column], runs: Sequence[TableRun], left_out: List[str]
+def create_tables(
+    con: Any, tables: Sequence[Tuple[Table, Sequence[Column]]], runs: Sequence[TableRun], left_out: List[str]
 ) -> None:
-    """Make a table with only the needed columns, because histograms of days are large.
+    """Make tables with only the needed columns, because histograms of days are large.
 
     `left_out` gets a sentence about each unreadable run.
     """
-    fields = ", ".join(f"{_name(column)} {column.type}" for column in columns)
-    con.execute(f"CREATE TABLE {table.name} ({fields})")
-    wanted = {column.name for column in columns}
-    for run in runs:
-        con.begin()
-        try:
-            for piece in _pieces(table, run, wanted):
-                n = len(next(iter(piece.values())))
-                _insert(con, table, columns, {**piece, RUN.name: Names.same(run.name, n)})
-            con.commit()
-        except Unreadable as e:
-            con.rollback()
-            left_out.append(str(e))
+    for table, columns in tables:
+        fields = ", ".join(f"{_name(column)} {column.type}" for column in columns)
+        con.execute(f"CREATE TABLE {table.name} ({fields})")
+    for run in runs:  # all tables of a run: only one summary is in memory
+        for table, columns in tables:
+            _fill(con, table, columns, run, left_out)
+
+
+def _fill(con: Any, table: Table, columns: Sequence[Column], run: TableRun, left_out: List[str]) -> None:
+    con.begin()
+    try:
+        for piece in _pieces(table, run, {column.name for column in columns}):
+            n = len(next(iter(piece.values())))
+            _insert(con, table, columns, {**piece, RUN.name: Names.same(run.name, n)})
+        con.commit()
+    except Unreadable as e:
+        con.rollback()
+        left_out.append(str(e))
 
 
 def _pieces(table: Table, run: TableRun, wanted: Collection[str]) -> Iterator[Columns]:

@@ -209,13 +209,16 @@ high DOUBLE upper end of the interval
 """)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1)
 def summary(path: Path) -> Mapping[str, Any]:
-    """Return the summary of a run, read once, since several tables are made from it."""
+    """Return the summary of a run, and keep it for the next table of this run.
+
+    Only one is kept: it takes some five times as much memory as its file has bytes, which may be 53 MB.
+    """
     return summary_of(path)
 
 
-@lru_cache(maxsize=64)
+@lru_cache(maxsize=1)
 def records(path: Path) -> Tuple[RunRecord, ...]:
     """Return the records of a run that `cbt-tools compare` uses."""
     return tuple(records_of(path))

@@ -28,8 +28,6 @@ SIZES, LONG_SIZES = (5, 20, 60), (180,)
 HOURS, DAY = 72.0, 86_400.0
 #: reads the summaries; a percentile of each gateway reads all aggregates, and takes 0.7 GB for a run of 72 hours
 QUESTION = "SELECT run, phase, op, p99_ms FROM ops"
-#: `sql` keeps up to 64 summaries in memory, and each takes some 300 MB (computed)
-SQL_RUNS = 20
 #: scatter from run to run
 SCATTER = 0.02
 #: parts of a summary that all runs have in common: nearly all of its bytes
@@ -90,7 +88,7 @@ class LongArchives:
 def main(extent: Extent) -> None:
     print("  seconds of CPU time and MB of the largest process; `compare`: the first half with the other half;")
     print("  `history` makes a site, `again` makes it once more, with its index; `sql`: p99 of the operations of all")
-    print(f"  runs, of {SQL_RUNS} runs at most; MB of a summary")
+    print("  runs; MB of a summary")
     formats: Dict[str, str] = {"summary file": ".1f"}
     for verb in ("compare", "history", "again", "sql"):
         formats.update({f"{verb} s": ".1f", f"{verb} MB": ".0f"})
@@ -111,8 +109,7 @@ def _costs(cache: Path, archives: LongArchives) -> Dict[str, float]:
     verbs = {"compare": ["compare", "--base", *names[:half], "--new", *names[half:]]}
     cache.mkdir(mode=0o700)
     verbs.update({key: ["history", *names, "-o", f"{cache / 'site'}/"] for key in ("history", "again")})
-    if len(names) <= SQL_RUNS:
-        verbs["sql"] = ["sql", str(archives.path), QUESTION]
+    verbs["sql"] = ["sql", str(archives.path), QUESTION]
     for name, words in verbs.items():
         cost = cost_of(TOOLS, *words, env={**os.environ, "XDG_CACHE_HOME": str(cache)})
         assert cost.status in (0, 1, 3), cost.output[-2000:]
