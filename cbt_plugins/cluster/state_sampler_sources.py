@@ -110,7 +110,7 @@ class CephCommand:
             raise NoReply("ceph has ended: %s" % error) from error
         finally:
             signal.signal(signal.SIGPIPE, before)
-        # no bytes, which each piece would copy: the reply of a large cluster has 250 MB
+        # no bytes, which each piece would copy: the reply of 10,000 OSDs has 270 MB
         text, errors, until = bytearray(), b"", time.monotonic() + self._timeout
         out, err = self._process.stdout, self._process.stderr
         files = [out, err]

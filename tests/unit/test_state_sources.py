@@ -60,7 +60,7 @@ class CountedBytes(bytes):
 
 
 def test_a_reply_of_twice_the_size_takes_twice_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    """The mgr of 10,000 OSDs replies with 250 MB, of which each read of a pipe gets 64 KB."""
+    """The mgr of 10,000 OSDs replies with 270 MB, of which each read of a pipe gets 64 KB."""
     read = SimpleNamespace(**{**vars(os), "read": lambda file, most: CountedBytes(os.read(file, READ))})
     monkeypatch.setattr(state_sampler_sources, "os", read)
     work = []
