@@ -186,9 +186,10 @@ def create_tables(
     for table, columns in tables:
         fields = ", ".join(f"{_name(column)} {column.type}" for column in columns)
         con.execute(f"CREATE TABLE {table.name} ({fields})")
-    for run in runs:  # all tables of a run: only one summary is in memory
+    for run in runs:  # all tables of a run: no summary of an earlier run is in memory
         for table, columns in tables:
             _fill(con, table, columns, run, left_out)
+        summary_tables.summary.cache_clear()
 
 
 def _fill(con: Any, table: Table, columns: Sequence[Column], run: TableRun, left_out: List[str]) -> None:
