@@ -59,10 +59,26 @@ class CountedBytes(bytes):
         return self._counted(super().strip(characters))
 
 
+class CountedArray(bytearray):
+    """A bytearray whose copies without white space are noted as those of CountedBytes."""
+
+    def rstrip(self, characters: bytes | None = None, /) -> CountedArray:  # type: ignore[override]
+        return self._counted(super().rstrip(characters))
+
+    def strip(self, characters: bytes | None = None, /) -> CountedArray:  # type: ignore[override]
+        return self._counted(super().strip(characters))
+
+    @staticmethod
+    def _counted(result: bytearray) -> CountedArray:
+        CountedBytes.counts.append(len(result))
+        return CountedArray(result)
+
+
 def test_a_reply_of_twice_the_size_takes_twice_the_work(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """The mgr of 10,000 OSDs replies with 270 MB, of which each read of a pipe gets 64 KB."""
     read = SimpleNamespace(**{**vars(os), "read": lambda file, most: CountedBytes(os.read(file, READ))})
     monkeypatch.setattr(state_sampler_sources, "os", read)
+    monkeypatch.setattr(state_sampler_sources, "bytearray", CountedArray, raising=False)
     work = []
     for size in (SHORT, 2 * SHORT):
         reply = ["x" * 999] * (size // 1000)

@@ -152,7 +152,7 @@ def _follow(observer: LoadObserver, session: LoadSession, drivers: int) -> Dict[
         observer.show()
         files = max(files, len(os.listdir("/proc/self/fd")))
     number = sum(beats) - before
-    used = (time.process_time() - cpu) / number
+    used = (time.process_time() - cpu) / max(number, 1)
     written = sum(path.stat().st_size for path in (observer.folder / "aggregates").iterdir())
     assert written == sum(beats) * AGGREGATES, "aggregates were lost"
     status = Path("/proc/self/status").read_text()
