@@ -47,6 +47,8 @@ NO_MAP = "there is no map for epoch"
 #: containers made until Python looks for unreachable cycles: a map of 10,000 OSDs has fewer, and the look through them
 #: would cost more than to parse them
 CONTAINERS = 200000
+#: characters of what is written of an error
+ERROR_LENGTH = 200
 #: an OSD's report number has the epoch since which it is up above this bit
 EPOCH_SHIFT = 32
 
@@ -257,7 +259,8 @@ class StateSampler:
         try:
             changes = self.osds.follow(osdmap.get("osdmap", osdmap), self.source.mon)
         except (NoReply, KeyError):
-            state["settled"] = False  # the maps are asked for again with the next sample; the status counts
+            # the maps are asked for again with the next sample; the status counts
+            state.update(settled=False, mgr_error=None)
             return []
         if changes:
             self.reports.begin(now)
@@ -288,15 +291,21 @@ class StateSampler:
             if self.reports.wanted(now):
                 self.reports.look(now, self.osds.since, self._dump("osds")["osd_stats"])
         except NoReply as error:
-            self._mgr_error = str(error)
+            self._mgr_error = " ".join(str(error).split())[:ERROR_LENGTH]
             self._quiet_until = time.monotonic() + self._pause
             self._pause = min(2 * self._pause, MGR_LONGEST_PAUSE)
         else:
             self._pause, self._mgr_error = MGR_PAUSE, None
 
     def _dump(self, content):
-        # asked for several contents at once the mgr gives the first only
-        reply = self.source.mgr({"prefix": "pg dump", "dumpcontents": [content]})
+        question = "pg dump %s: " % content
+        try:
+            # asked for several contents at once the mgr gives the first only
+            reply = self.source.mgr({"prefix": "pg dump", "dumpcontents": [content]})
+        except NoReply as error:
+            if str(error).startswith(question):
+                raise
+            raise NoReply(question + str(error)) from error  # librados names no content
         return reply.get("pg_map", reply)
 
 

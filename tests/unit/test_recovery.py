@@ -37,10 +37,14 @@ def test_stale_statistics_are_not_a_clean_cluster(tmp_path: Path) -> None:
 
 
 def test_clean_without_newer_statistics_is_reported(tmp_path: Path) -> None:
-    error = "pg dump osds: no reply for 5 s"
-    episode = only(watched(tmp_path, DOWN, {"t": 20.0, "mgr_error": error}), FAULT)
-    assert f"it is unknown whether the statistics were newer than the OSD map ({error})" in reasons(episode)["clean"]
+    error = "pg dump osds: a\n" + 300 * "b"
+    lines = [DOWN, {"t": 20.0, "mgr_error": error}]
+    episode = only(watched(tmp_path, *lines), FAULT)
+    why = "it is unknown whether the statistics were newer than the OSD map"
+    assert reasons(episode)["clean"].endswith(f"{why} (pg dump osds: a {184 * 'b'})")
     assert episode["outcome"] == "not recovered"
+    new_agent = {"t": 30.0, "version": 1}
+    assert reasons(only(watched(tmp_path, *lines, new_agent), FAULT))["clean"].endswith(why)
 
 
 def test_health_ok_is_not_recovered(tmp_path: Path) -> None:

@@ -73,7 +73,17 @@ def test_the_mgr_is_asked_for_a_tenth_of_the_time_at_most(monkeypatch: pytest.Mo
         assert most / 2 < looks <= most + 1
 
 
-def test_a_sample_names_the_question_that_the_mgr_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(
+    ("text", "error"),
+    [
+        ("pg dump osds: no reply for 5 s", "pg dump osds: no reply for 5 s"),
+        ("pg dump: Connection timed out", "pg dump osds: pg dump: Connection timed out"),
+        (f"pg dump osds: a\n{'b' * 300}", f"pg dump osds: a {'b' * 184}"),
+    ],
+)
+def test_a_sample_names_the_question_that_the_mgr_does_not_answer(
+    monkeypatch: pytest.MonkeyPatch, text: str, error: str
+) -> None:
     """Else it would stay unknown why the statistics of a large cluster are never new enough."""
     cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=5.0)
     answer = cluster.mgr
@@ -81,14 +91,29 @@ def test_a_sample_names_the_question_that_the_mgr_does_not_answer(monkeypatch: p
     def refuse(question: Dict[str, Any]) -> Any:
         reply = answer(question)
         if question["dumpcontents"] == ["osds"]:
-            raise state_sampler_agent.NoReply("pg dump osds: no reply for 5 s")
+            raise state_sampler_agent.NoReply(text)
         return reply
 
     sampler = state_sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
     monkeypatch.setattr(cluster, "mgr", refuse)
     state, _, _ = sampler.sample()
-    assert (state["mgr_error"], state["settled"]) == ("pg dump osds: no reply for 5 s", False)
+    assert (state["mgr_error"], state["settled"]) == (error, False)
     monkeypatch.setattr(cluster, "mgr", answer)
     cluster.now += state_sampler_agent.MGR_PAUSE * 10
     state, _, _ = sampler.sample()
     assert state["mgr_error"] is None
+
+
+def test_a_sample_without_the_newest_map_does_not_blame_the_mgr(monkeypatch: pytest.MonkeyPatch) -> None:
+    cluster = SlowCluster(monkeypatch, map_seconds=0.0, mgr_seconds=0.0)
+    answer = cluster.mon
+
+    def refuse(question: Dict[str, Any]) -> Any:
+        if question["prefix"] == "osd dump":
+            raise state_sampler_agent.NoReply("osd dump: no reply for 5 s")
+        return answer(question)
+
+    sampler = state_sampler_agent.StateSampler(cluster, 5.0, {"recovery": True}, None)
+    monkeypatch.setattr(cluster, "mon", refuse)
+    state, _, _ = sampler.sample()
+    assert (state["mgr_error"], state["settled"]) == (None, False)

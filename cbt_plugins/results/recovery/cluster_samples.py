@@ -17,8 +17,8 @@ from cbt_plugins.results.environment import UNMEASURED, Clocks
 from cbt_plugins.results.numbered_lines import NUMBER, each_numbered_line
 
 FILE = "recovery.jsonl"
-#: what an agent knows by following maps and counters
-_FOLLOWED = ("down", "out", "recovered")
+#: what an agent knows by following maps, and by asking the mgr
+_FOLLOWED = ("down", "out", "recovered", "mgr_error")
 #: keys of a line that are no part of a state
 _OF_SAMPLE = ("t", "map", "gap", "daemons", "step", NUMBER)
 #: seconds by which two clocks may differ without being corrected

@@ -33,6 +33,8 @@ UNCHANGED = "unchanged"
 NEXT_EVENT_AFTER = 60.0
 #: the health check of flags of the OSD map
 _FLAGS = "OSDMAP_FLAGS"
+#: characters of an error of the mgr in a reason
+_ERROR_LENGTH = 200
 
 
 class Milestone(NamedTuple):
@@ -404,7 +406,7 @@ class _EpisodeMilestones:
         if stretch.outdated:
             why += f"; {word} for {stretch.longest:.1f} s, but it is unknown whether the statistics were newer than "
             why += "the OSD map"
-            error = stretch.outdated.state.get("mgr_error")
+            error = " ".join(str(stretch.outdated.state.get("mgr_error") or "").split())[:_ERROR_LENGTH]
             why += f" ({error})" if error else ""
         elif stretch.longest:
             why += f"; {word} for {stretch.longest:.1f} s at the longest, which is not stable"
