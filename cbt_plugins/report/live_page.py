@@ -79,7 +79,6 @@ class LivePage:
         self.version = time.time_ns() // 1_000_000
         self._parts: Dict[str, str] = {}
         self._data: Any = None
-        self._faults: Sequence[Mapping[str, Any]] = ()
         self._updates: Deque[Update] = deque(maxlen=_KEPT)
         self._lines: Sequence[str] = ()
         self._looks = 0
@@ -105,9 +104,7 @@ class LivePage:
 
     def _follow(self) -> None:
         was_ended, self._ended_as = self.ended, None
-        # a fault and its undo are marks at once
-        if was_ended or self.run.sparing.due or self.moment["faults"] != self._faults:
-            self._faults = self.moment["faults"]
+        if was_ended or self.run.sparing.due:
             self._make(was_ended)
         self._lines = [*moment_lines(self.moment), *notes(self.moment, self.summary)]
 

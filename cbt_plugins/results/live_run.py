@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster_conditions import NO_FAULTS
@@ -36,7 +36,7 @@ _FRESH = 30.0
 SPARED = 130
 #: ... and one at the whole run after so many times that
 _WHOLE_RUN = 4
-#: ... but, where an OSD or the PGs have turned, or a phase is new, after so many times its processor time
+#: ... but, where a fault, an OSD or the PGs have turned, or a phase is new, a look after so many times that time
 _TURN = 50
 
 
@@ -113,6 +113,14 @@ class Sparing:
         return time.monotonic() >= self.soonest_at
 
 
+class _Turns(NamedTuple):
+    """What has happened that the milestones and marks of the summary may say."""
+
+    of_cluster: int  # OSD maps with other OSDs up or in, begins and ends of clean PGs
+    faults: Sequence[Mapping[str, Any]]
+    last: float  # time of the last of them, epoch seconds
+
+
 class LiveRun:
     """The run in a directory: `moment` is cheap, `summary` as much as the whole and therefore seldom made anew."""
 
@@ -128,7 +136,7 @@ class LiveRun:
         self._samples = Samples()
         self._files: Dict[Path, Tuple[LineTail, SampleReader]] = {}
         self._sampled = 0.0  # time.monotonic()
-        self._turns = 0  # OSD maps with other OSDs up or in, begins and ends of clean PGs
+        self._cluster_turns, self._last_cluster_turn = 0, 0.0  # see _Turns
         self._heard: Optional[float] = None  # time.monotonic()
         self._load: Optional[_Heartbeats] = None
         self._running: Optional[RunningPhase] = None
@@ -178,7 +186,10 @@ class LiveRun:
         with suppress(PermissionError):  # only its user may read the journal
             for line in journal.read():
                 self._invoked = _time(line) if line.get("event") == "invocation" else self._invoked
-        new = len(new_events) + self._read_load() + self._read_samples()
+        new = len(new_events) + self._read_samples()
+        if self._numbers.lacks(self._turns()) and self.sparing.may_hurry:
+            self.sparing.due = True
+        new += self._read_load()
         if self._heard is None:  # it is not known when the first lines came
             self._heard = time.monotonic() - self.silence()
         elif new:
@@ -216,8 +227,11 @@ class LiveRun:
             reader.add(lines)
             new += len(lines)
             self._sampled = max(self._sampled, at) if lines else self._sampled
-        clean = [sample.clean for sample in self._samples.samples]
-        self._turns += len(self._samples.changes) + sum(a != b for a, b in zip(clean, clean[1:]))
+        samples = self._samples.samples
+        turns = [b.t for a, b in zip(samples, samples[1:]) if a.clean != b.clean]
+        turns += [change.t for change in self._samples.changes]
+        self._cluster_turns += len(turns)
+        self._last_cluster_turn = max([self._last_cluster_turn, *turns])
         del self._samples.samples[:-1], self._samples.changes[:]
         return new
 
@@ -304,8 +318,12 @@ class LiveRun:
     def summary(self) -> Mapping[str, Any]:
         """Return the summary so far, with the phase that runs; made anew when that is due. Raises Unreadable."""
         with reading(self.path):
-            turns = (self._turns, *(fault["until"] for fault in self._faults()))
-            return self._numbers.so_far(self.aggregates, self.state, turns, self.sparing.due)
+            return self._numbers.so_far(self.aggregates, self.state, self._turns(), self.sparing.due)
+
+    def _turns(self) -> _Turns:
+        faults = self._faults()
+        times = [fault[key] for fault in faults for key in ("since", "until") if fault[key] is not None]
+        return _Turns(self._cluster_turns, faults, max([self._last_cluster_turn, *times]))
 
 
 def _time(event: Mapping[str, Any], key: str = "t") -> float:
@@ -329,24 +347,28 @@ class _Numbers:
         self._path = path
         self._signature: Tuple[Any, ...] = ()
         self._summary: Dict[str, Any] = {}
-        self._turns: Tuple[Any, ...] = ()
-        self.next_at = self.soonest_at = 0.0  # time.monotonic()
+        self._turns: Optional[_Turns] = None
+        self.next_at = 0.0  # time.monotonic()
+
+    def lacks(self, turns: _Turns) -> bool:
+        """Tell whether a milestone or a mark of these turns may be missing in the summary."""
+        return turns != self._turns
 
     def so_far(
-        self, running: Optional[PhaseAggregates], state: str, turns: Tuple[Any, ...], due: bool
+        self, running: Optional[PhaseAggregates], state: str, turns: _Turns, due: bool
     ) -> Mapping[str, Any]:
-        """Return the summary; `turns` are different where something has happened that milestones may say."""
+        """Return the summary."""
         ended = tuple(sorted(path.parent.name for path in self._path.glob("phases/*/phase.json")))
         complete = (self._path / "complete").exists()
         signature = (ended, complete, state, running.phase.name if running else None)
         now = time.monotonic()
-        turned = turns != self._turns and now > self.soonest_at
-        if signature != self._signature or turned or (due and now > self.next_at):
+        if signature != self._signature or (due and (self.lacks(turns) or now > self.next_at)):
             begun = time.process_time()
             self._summary = numbers_of(self._path, running, state == GOING_ON)
-            self._signature, self._turns = signature, turns
-            took = time.process_time() - begun
-            self.next_at, self.soonest_at = now + _WHOLE_RUN * SPARED * took, now + _TURN * took
+            # a mark is in the charts of the phase that runs only with the requests of its time
+            has_marks = running is None or turns.last <= running.grid.end
+            self._signature, self._turns = signature, turns if has_marks else None
+            self.next_at = now + _WHOLE_RUN * SPARED * (time.process_time() - begun)
         elif running is not None and due:
             self._summary = {**self._summary, "phases": [*self._summary["phases"][:-1], self._line(running)]}
         return self._summary

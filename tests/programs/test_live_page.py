@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import http.client
 import json
+import re
 import select
 import shutil
 import socket
@@ -212,18 +213,19 @@ def test_addresses() -> None:
             parse_listen(wrong)
 
 
-def grow(run: Path) -> None:
-    """Let something happen: a warning line of the cluster, and an event."""
+def note(run: Path, t: float, *events: str, label: str = "node-a") -> None:
+    """Write events of a fault."""
     with (run / "events.jsonl").open("a") as file:
-        event = {"event": "fault-undone", "label": "node-a", "kind": "stop", "osds": [6, 7]}
-        file.write(json.dumps({"t": COPIED - 1, **event}) + "\n")
+        for event in events:
+            line = {"t": t, "event": event, "label": label, "kind": "stop", "targets": ["node4"], "osds": [6, 7]}
+            file.write(json.dumps(line) + "\n")
 
 
 def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LivePage, run: Path) -> None:
     first = page.version
     with closing(Events(server, first)) as events:
         assert events.next()["event"] == "moment"
-        grow(run)
+        note(run, COPIED - 1, "fault-undone")
         page.run.sparing.next_at = 0.0
         page.look()
         update = events.next()
@@ -237,18 +239,46 @@ def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LiveP
         assert stranger.next()["event"] == "whole"  # of a server that was killed: no difference is known
 
 
-def test_a_fault_and_its_undo_are_in_the_page_at_once(page: LivePage, run: Path) -> None:
-    """Although the next page is not due for long."""
+def marks(page: LivePage) -> List[str]:
+    """The titles of the marks in the charts of the running phase."""
+    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.html, re.DOTALL)
+    assert data
+    return [mark["title"] for mark in json.loads(data[1])["phases"][-1]["failure"]["marks"]]
+
+
+def test_a_fault_and_its_undo_are_marks_although_no_page_is_due(page: LivePage, run: Path) -> None:
+    sparing = page.run.sparing
+    sparing.next_at = float("inf")
+    at = page.moment["latency_until"] - 3
+    for title, events in (("undo", ["fault-undo-begin", "fault-undone"]), ("fault", ["fault-inject-begin"])):
+        before, version = marks(page).count(title), page.version
+        note(run, at, *events)
+        sparing.soonest_at = float("inf")  # a page was made just now
+        page.look()
+        assert page.version == version, title
+        for _ in range(2):
+            sparing.soonest_at = 0.0
+            page.look()
+            assert marks(page).count(title) == before + 1, title
+            assert page.version == version + 1, title
+
+
+def test_a_fault_becomes_a_mark_when_the_requests_of_its_time_come(run: Path) -> None:
+    files = {path: path.read_bytes() for path in run.glob("phases/*.running/aggregates/*")}
+    for path, content in files.items():
+        path.write_bytes(content[: len(content) * 3 // 4])
+    page = LivePage(LiveRun(run))
+    page.look()
     page.run.sparing.next_at = float("inf")
-    for event in ("fault-undone", "fault-inject-begin"):
-        version = page.version
-        with (run / "events.jsonl").open("a") as file:
-            line = {"t": COPIED - 1, "event": event, "label": "node-a", "kind": "stop", "targets": ["node-a"]}
-            file.write(json.dumps(line) + "\n")
-        page.look()
-        assert page.version == version + 1, event
-        page.look()
-        assert page.version == version + 1, event
+    note(run, page.moment["latency_until"] + 1, "fault-inject-begin", label="later")
+    page.run.sparing.soonest_at = 0.0
+    page.look()
+    assert page.moment["faults"][-1]["label"] == "later" and marks(page).count("fault") == 1
+    for path, content in files.items():
+        path.write_bytes(content)
+    page.run.sparing.soonest_at = 0.0
+    page.look()
+    assert marks(page).count("fault") == 2
 
 
 def test_the_metrics_are_openmetrics_over_http(server: LiveServer) -> None:
