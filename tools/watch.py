@@ -90,22 +90,21 @@ def _follow(live: LiveRun, view: View, page: Optional[LivePage] = None) -> int:
     """Show the run until it ends, then the result; return the exit status."""
     while True:
         begun = time.monotonic()
-        moment = _look(live, page)
+        moment, summary = _look(live, page)
         ended = has_ended(moment)
-        view.show(moment, live, ended)
+        view.show(moment, summary, ended)
         if ended:
             return view.end(moment, live)
         time.sleep(max(0.0, begun + EVERY - time.monotonic()))
 
 
-def _look(live: LiveRun, page: Optional[LivePage]) -> Mapping[str, Any]:
+def _look(live: LiveRun, page: Optional[LivePage]) -> Tuple[Mapping[str, Any], Mapping[str, Any]]:
+    """Return the moment and the summary so far."""
     if page is not None:
         page.look()
-        return page.moment
+        return page.moment, page.summary
     with live.sparing.look():
-        moment = live.moment()
-        live.summary()  # the view needs it
-        return moment
+        return live.moment(), live.summary()
 
 
 def newest_run(archive: Path) -> Path:
@@ -137,7 +136,7 @@ def _status(moment: Mapping[str, Any], summary: Mapping[str, Any]) -> int:
 class View(Protocol):
     """A form in which a run is shown."""
 
-    def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
+    def show(self, moment: Mapping[str, Any], summary: Mapping[str, Any], ended: bool) -> None:
         """Show a moment."""
 
     def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
@@ -147,10 +146,10 @@ class View(Protocol):
 class _JsonView:
     """Shows a line of JSON at each look."""
 
-    def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
+    def show(self, moment: Mapping[str, Any], summary: Mapping[str, Any], ended: bool) -> None:
         from cbt_plugins.report.live_terminal import data
 
-        print(json.dumps(data(moment, live.summary())), flush=True)
+        print(json.dumps(data(moment, summary)), flush=True)
 
     def end(self, moment: Mapping[str, Any], live: LiveRun) -> int:
         return _status(moment, live.summary())
@@ -165,10 +164,10 @@ class _TextView:
         self._next = 0.0
         self._shown_notes: Optional[Set[str]] = None
 
-    def show(self, moment: Mapping[str, Any], live: LiveRun, ended: bool) -> None:
+    def show(self, moment: Mapping[str, Any], summary: Mapping[str, Any], ended: bool) -> None:
         from cbt_plugins.report.live_terminal import moment_lines, notes
 
-        lines, noted = moment_lines(moment), notes(moment, live.summary())
+        lines, noted = moment_lines(moment), notes(moment, summary)
         if self._terminal:
             redraw(sys.stdout, [*lines, *noted], self._drawn)
             self._drawn = len(lines) + len(noted)

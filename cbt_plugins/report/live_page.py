@@ -104,16 +104,16 @@ class LivePage:
 
     def _follow(self) -> None:
         was_ended, self._ended_as = self.ended, None
+        self.summary = self.run.summary()
         if was_ended or self.run.sparing.due:
             self._make(was_ended)
         self._lines = [*moment_lines(self.moment), *notes(self.moment, self.summary)]
 
     def _make(self, anew: bool) -> None:
-        summary = self.summary = self.run.summary()
-        data = chart_data(summary)
-        lines = [*moment_lines(self.moment), *notes(self.moment, summary)]
+        data = chart_data(self.summary)
+        lines = [*moment_lines(self.moment), *notes(self.moment, self.summary)]
         version = self.version + 1
-        html = run_page(summary, self.run.path, live=LivePart(version, lines), charts=data)
+        html = run_page(self.summary, self.run.path, live=LivePart(version, lines), charts=data)
         parts = parts_of(html)
         changed = {key: part for key, part in parts.items() if self._parts.get(key) != part}
         update = Update("whole", {}, version)
@@ -131,6 +131,7 @@ class LivePage:
         ended = tuple(sorted(path.parent.name for path in self.run.path.glob("phases/*/phase.json")))
         if self._ended_as == (self.moment["state"], ended):
             return
+        self.summary = self.run.summary()
         html = report_page(self.run)
         with self._changed:
             self.html, self.version, self._data = html, self.version + 1, None

@@ -33,7 +33,7 @@ RUN_SILENCE = 60.0
 #: seconds for which the last sample of the cluster says how it is, and the last heartbeats how fast the load is
 _FRESH = 30.0
 #: a look at all that is new comes after so many times the processor time that the last one took
-SPARED = 130
+SPARED = 200
 #: ... and one at the whole run after so many times that
 _WHOLE_RUN = 4
 #: ... but, where a fault, an OSD or the PGs have turned, or a phase is new, a look after so many times that time
@@ -104,7 +104,10 @@ class Sparing:
         yield
         if self.due:
             took, now = time.thread_time() - begun, time.monotonic()
-            self.next_at, self.soonest_at = now + SPARED * took, now + _TURN * took
+            # The rest of a pause that an early look cut short is added to the next pause, but at most as much again:
+            # the ends of many short phases, each of which is shown, delay the charts by no more than that.
+            left = min(max(0.0, self.next_at - now), SPARED * took)
+            self.next_at, self.soonest_at = now + left + SPARED * took, now + left + _TURN * took
         self.due = False
 
     @property
@@ -318,7 +321,11 @@ class LiveRun:
     def summary(self) -> Mapping[str, Any]:
         """Return the summary so far, with the phase that runs; made anew when that is due. Raises Unreadable."""
         with reading(self.path):
-            return self._numbers.so_far(self.aggregates, self.state, self._turns(), self.sparing.due)
+            former = self._numbers.summary
+            summary = self._numbers.so_far(self.aggregates, self.state, self._turns(), self.sparing.due)
+            if summary is not former:
+                self.sparing.due = True  # also where a phase has ended, which waits for nothing
+            return summary
 
     def _turns(self) -> _Turns:
         faults = self._faults()
@@ -346,7 +353,7 @@ class _Numbers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._signature: Tuple[Any, ...] = ()
-        self._summary: Dict[str, Any] = {}
+        self.summary: Dict[str, Any] = {}
         self._turns: Optional[_Turns] = None
         self.next_at = 0.0  # time.monotonic()
 
@@ -364,14 +371,14 @@ class _Numbers:
         now = time.monotonic()
         if signature != self._signature or (due and (self.lacks(turns) or now > self.next_at)):
             begun = time.process_time()
-            self._summary = numbers_of(self._path, running, state == GOING_ON)
+            self.summary = numbers_of(self._path, running, state == GOING_ON)
             # a mark is in the charts of the phase that runs only with the requests of its time
             has_marks = running is None or turns.last <= running.grid.end
             self._signature, self._turns = signature, turns if has_marks else None
             self.next_at = now + _WHOLE_RUN * SPARED * (time.process_time() - begun)
         elif running is not None and due:
-            self._summary = {**self._summary, "phases": [*self._summary["phases"][:-1], self._line(running)]}
-        return self._summary
+            self.summary = {**self.summary, "phases": [*self.summary["phases"][:-1], self._line(running)]}
+        return self.summary
 
     def _line(self, running: PhaseAggregates) -> Dict[str, Any]:
         run = read_run(self._path)

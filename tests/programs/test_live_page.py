@@ -248,16 +248,15 @@ def marks(page: LivePage) -> List[str]:
 
 def test_a_fault_and_its_undo_are_marks_although_no_page_is_due(page: LivePage, run: Path) -> None:
     sparing = page.run.sparing
-    sparing.next_at = float("inf")
     at = page.moment["latency_until"] - 3
     for title, events in (("undo", ["fault-undo-begin", "fault-undone"]), ("fault", ["fault-inject-begin"])):
         before, version = marks(page).count(title), page.version
         note(run, at, *events)
-        sparing.soonest_at = float("inf")  # a page was made just now
+        sparing.next_at = sparing.soonest_at = float("inf")  # a page was made just now
         page.look()
         assert page.version == version, title
         for _ in range(2):
-            sparing.soonest_at = 0.0
+            sparing.next_at, sparing.soonest_at = float("inf"), 0.0
             page.look()
             assert marks(page).count(title) == before + 1, title
             assert page.version == version + 1, title
@@ -276,7 +275,7 @@ def test_a_fault_becomes_a_mark_when_the_requests_of_its_time_come(run: Path) ->
     assert page.moment["faults"][-1]["label"] == "later" and marks(page).count("fault") == 1
     for path, content in files.items():
         path.write_bytes(content)
-    page.run.sparing.soonest_at = 0.0
+    page.run.sparing.next_at, page.run.sparing.soonest_at = float("inf"), 0.0
     page.look()
     assert marks(page).count("fault") == 2
 

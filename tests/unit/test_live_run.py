@@ -233,6 +233,49 @@ def test_a_line_of_json_a_second_until_the_end(held: Path, capsys: pytest.Captur
     assert lines[-1]["why"] == "a disk is full"
 
 
+def test_looks_that_come_early_take_no_more_time_than_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """OSDs that flap, or a thrasher with a fault each second."""
+    now, used, heavy = [0.0], [0.0], []
+    monkeypatch.setattr("time.monotonic", lambda: now[0])
+    monkeypatch.setattr("time.thread_time", lambda: used[0])
+    sparing = live_run.Sparing()
+    while now[0] < 36000:
+        with sparing.look():
+            if sparing.due or sparing.may_hurry:
+                sparing.due = True
+                used[0] += 0.25
+                heavy.append(now[0])
+        now[0] += 1
+    assert heavy[1] == 13  # 50 times 0.25 s
+    assert used[0] / now[0] < 1 / 190
+
+
+def test_the_time_of_each_summary_counts(held: Path) -> None:
+    run = LiveRun(held)
+    sparing = run.sparing
+
+    def look() -> Any:
+        with sparing.look():
+            run.moment()
+            return run.summary()
+
+    first = look()
+    sparing.next_at = sparing.soonest_at = time.monotonic() + 1000
+    with next(held.glob("monitors/*/recovery.jsonl")).open("a") as file:
+        line = {"t": COPIED - 10, "epoch": 70, "map": [{"epoch": 70, "t": COPIED - 10, "down": [1]}]}
+        file.write(json.dumps(line) + "\n")
+    assert look() is first and run.summary() is first
+    due = sparing.next_at
+    sparing.soonest_at = 0.0
+    flapped = look()
+    assert flapped is not first and run.summary() is flapped
+    assert sparing.next_at != due
+    due = sparing.next_at
+    shutil.copy(held / "phases" / "02-no-failure" / "phase.json", held / "phases" / "04-one-down.running")
+    assert look() is not flapped, "a phase has ended"
+    assert sparing.next_at != due
+
+
 def test_a_tail_reads_whole_lines_once(tmp_path: Path) -> None:
     path = tmp_path / "lines.jsonl"
     tail = LineTail(path)
