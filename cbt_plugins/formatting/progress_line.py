@@ -78,7 +78,7 @@ class Now:
     elapsed: float  # seconds since the load began
     left: Optional[float]  # seconds; None when unknown
     rate: Optional[Rate] = None  # None without load, and until it is known
-    errors: int = 0
+    errors: Optional[int] = 0  # None when unknown
     not_clean: Optional[int] = None  # PGs; None when Ceph did not answer lately
     note: str = ""
     after: Remainder = NOTHING_AFTER
@@ -89,8 +89,9 @@ class Now:
         of = self.rate
         rates = f"{of.objects_per_second:,.0f} obj/s {of.mib_per_second:,.1f} MiB/s  " if of else ""
         pgs = "PGs ?" if self.not_clean is None else f"{self.not_clean} PGs not clean"
+        errors = "errors ?" if self.errors is None else f"{self.errors} errors"
         note = f"  {self.note}" if self.note else ""
-        return f"{self.phase}: {clock(self.elapsed)}, {left}  {rates}{self.errors} errors  {pgs}{note}"
+        return f"{self.phase}: {clock(self.elapsed)}, {left}  {rates}{errors}  {pgs}{note}"
 
 
 def clock(seconds: float) -> str:

@@ -55,7 +55,7 @@ def now_of(moment: Mapping[str, Any]) -> Any:
         elapsed=moment["elapsed_s"] or 0.0,
         left=moment["left_s"],
         rate=Rate(moment["obj_per_s"], moment["mib_per_s"]) if moment["obj_per_s"] is not None else None,
-        errors=moment["errors"] or 0,
+        errors=moment["errors"],
         not_clean=moment["pgs_not_clean"],
         after=Remainder(moment["after_s"], moment["after_is_exact"]) if has_phases_left else NOTHING_AFTER,
     )

@@ -280,7 +280,8 @@ class LiveRun:
         begin = next((e for e in reversed(self.events) if e.get("event") == "phase-begin"), None)
         lasting = _length(self._planned[number - 1]) if number else None
         began = _time(go, "at") if go else None
-        if go is None and begin is not None and begin.get("kind") == "wait":
+        is_wait = begin is not None and begin.get("kind") == "wait"
+        if go is None and begin is not None and is_wait:
             began = _time(begin)
         going_on = state == GOING_ON
         now = time.time() - (0.0 if going_on else self.silent)
@@ -288,6 +289,7 @@ class LiveRun:
         left = max(0.0, lasting - elapsed) if lasting is not None and began is not None and going_on else None
         after = Remainder.of([_length(phase) for phase in self._planned[number:]]) if number else None
         rate = self._load.rate if self._load and going_on else None
+        errors = self._load.errors if self._load else {}
         doing = "starting" if began is None else "ending" if left == 0 else "running"
         return {
             "phase": name,
@@ -299,7 +301,7 @@ class LiveRun:
             "after_is_exact": after.exact if after else None,
             "obj_per_s": round(rate.objects_per_second, 1) if rate else None,
             "mib_per_s": round(rate.mib_per_second, 2) if rate else None,
-            "errors": sum(self._load.errors.values()) if self._load and self._load.errors else None,
+            "errors": sum(errors.values()) if errors or (is_wait and name) else None,  # a wait has no requests
         }
 
     def _faults(self) -> List[Dict[str, Any]]:

@@ -124,12 +124,21 @@ def test_a_value_that_is_not_known_is_null(held: Path) -> None:
         path.unlink()
     moment = LiveRun(held).moment()
     assert (moment["errors"], moment["obj_per_s"], moment["why"]) == (None, None, None)
+    assert "left in the run  errors ?  " in moment_lines(moment)[1]
     with (held / "events.jsonl").open("a") as file:
         file.write(json.dumps({"t": COPIED, "event": "fault-inject-begin", "label": "x", "targets": 5}) + "\n")
         file.write(json.dumps({"t": COPIED + 1, "event": "run-failed"}) + "\n")
     moment = LiveRun(held).moment()
     assert moment["why"] is None and moment["faults"][-1]["targets"] == []
     assert moment_lines(moment)[0].endswith("failed: the reason is unknown")
+
+
+def test_a_wait_has_no_failed_requests(held: Path) -> None:
+    shutil.rmtree(held / "phases" / "04-one-down.running")
+    with (held / "events.jsonl").open("a") as file:
+        file.write(json.dumps({"t": COPIED - 2, "event": "phase-begin", "phase": "wait-clean", "kind": "wait"}) + "\n")
+    moment = LiveRun(held).moment()
+    assert moment["errors"] == 0 and moment_lines(moment)[1].startswith("wait-clean: 0:02, running  0 errors  ")
 
 
 def test_the_running_phase_is_in_the_summary_and_compared_with_nothing(held: Path) -> None:
