@@ -8,11 +8,14 @@ import json
 import re
 import select
 import shutil
+import signal
 import socket
 import struct
 import subprocess
+import sys
 import threading
 from contextlib import closing
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Set, Tuple, Union
 
@@ -72,7 +75,18 @@ def server(page: LivePage) -> Iterator[LiveServer]:
         yield started
 
 
-def ask(server: LiveServer, path: str, **headers: str) -> Tuple[int, Dict[str, str], bytes]:
+@dataclass
+class Program:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[str]
+    port: int
+
+
+Server = Union[LiveServer, Program]
+
+
+def ask(server: Server, path: str, **headers: str) -> Tuple[int, Dict[str, str], bytes]:
     port = server.port
     with closing(http.client.HTTPConnection("127.0.0.1", port, timeout=20)) as connection:
         connection.request("GET", path, headers={"Host": f"127.0.0.1:{port}", **headers})
@@ -96,7 +110,7 @@ def _answers(server: LiveServer) -> bool:
 class Events:
     """An open stream of events."""
 
-    def __init__(self, server: LiveServer, since: Union[int, str], **headers: str) -> None:
+    def __init__(self, server: Server, since: Union[int, str], **headers: str) -> None:
         self.connection = http.client.HTTPConnection("127.0.0.1", server.port, timeout=20)
         self.connection.request("GET", f"/events?since={since}", headers={"Host": "localhost", **headers})
         self.answer = self.connection.getresponse()
@@ -104,7 +118,9 @@ class Events:
     def next(self) -> Dict[str, Any]:
         event: Dict[str, Any] = {}
         while True:
-            line = self.answer.readline().decode().rstrip("\n")
+            text = self.answer.readline().decode()
+            assert text, "the stream has ended"
+            line = text.rstrip("\n")
             if not line and "data" in event:
                 event.pop("retry", None)
                 return event
@@ -239,11 +255,16 @@ def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LiveP
         assert stranger.next()["event"] == "whole"  # of a server that was killed: no difference is known
 
 
+def data_of(html: str) -> Dict[str, Any]:
+    """The data of the charts."""
+    (text,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', html, re.DOTALL)
+    data: Dict[str, Any] = json.loads(text)
+    return data
+
+
 def marks(page: LivePage) -> List[str]:
     """The titles of the marks in the charts of the running phase."""
-    data = re.search(r'<script type="application/json" id="data">(.*?)</script>', page.html, re.DOTALL)
-    assert data
-    return [mark["title"] for mark in json.loads(data[1])["phases"][-1]["failure"]["marks"]]
+    return [mark["title"] for mark in data_of(page.html)["phases"][-1]["failure"]["marks"]]
 
 
 def test_a_fault_and_its_undo_are_marks_although_no_page_is_due(page: LivePage, run: Path) -> None:
@@ -323,10 +344,36 @@ def test_each_section_of_the_page_is_a_part_of_its_own(tmp_path: Path) -> None:
     assert all(f'href="#{key}"' in html and key in parts for key in ("engines", "ladders"))
 
 
-def test_a_killed_server_loses_nothing(page: LivePage, run: Path) -> None:
-    other = LivePage(LiveRun(run))
-    other.look()
-    assert parts_of(other.html) == parts_of(page.html)
+@contextlib.contextmanager
+def program(run: Path) -> Iterator[Program]:
+    """A process of `cbt-tools watch --serve`, which ends by kill -9."""
+    words = [sys.executable, "-m", "cbt_plugins.tools", "watch", str(run), "--serve", "0"]
+    process = subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True)
+    assert process.stderr
+    with closing(process.stderr):
+        try:
+            address = process.stderr.readline()
+            yield Program(process, int(address.strip(" /\n").rpartition(":")[2]))
+        finally:
+            process.kill()
+            process.wait()
+
+
+def test_a_killed_server_loses_nothing(run: Path) -> None:
+    with program(run) as first:
+        page = ask(first, "/")[2].decode()
+        (version,) = re.findall(r'id="live" data-version="(\d+)"', page)
+        with closing(Events(first, version)) as events:
+            while events.next()["event"] != "moment":
+                pass
+            first.process.kill()
+            assert first.process.wait() == -signal.SIGKILL
+    with program(run) as second:
+        again = ask(second, "/")[2].decode()
+        assert parts_of(again) == parts_of(page) and "phase-one-down" in parts_of(page)
+        assert data_of(again) == data_of(page)
+        with closing(Events(second, version)) as events:
+            assert events.next()["event"] == "whole"  # the browser loads the page again
 
 
 def test_the_page_of_an_ended_run_is_the_report(
