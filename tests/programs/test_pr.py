@@ -151,20 +151,32 @@ def test_a_side_that_cannot_be_built(
     assert not (world.state / "worktree").exists()
 
 
-HANG = """\
-case "$CBT_PLUGINS_ARM" in head) setsid sh -c 'echo $$ > ../daemon; exec sleep 600' & sleep 600;; esac
-"""
+HANG = "if {where}; then setsid sh -c 'echo $$ > {daemon}; exec sleep 600' & sleep 600; fi\n"
+#: where a step hangs: a build has no arm, and the last `clean` neither
+AT_HEAD = {"build": "grep -q 3 speed", "clean": '[ "$CBT_PLUGINS_ARM" != base ]'}
 
 
-def test_a_hung_step_ends_and_leaves_nothing(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(world.folder)
-    world.write(deploy=HANG.replace("..", "."), deploy_limit="1s", clean="echo $CBT_PLUGINS_ARM >> cleaned")
-    assert world.run("a", "b") == 125
-    answer = world.answer
-    assert answer["why"].startswith("head cannot be tested: deploy took longer than its limit, 2 times: see rehearsal/")
-    assert answer["conclusion"] == "failure"
+@pytest.mark.parametrize("step", ["build", "clean", "deploy", "cycle"])
+def test_a_hung_step_ends_and_leaves_nothing(
+    world: World, repo: Dict[str, str], step: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("INFO")
+    where = AT_HEAD.get(step, '[ "$CBT_PLUGINS_ARM" = head ]')
+    hang = HANG.format(where=where, daemon=world.folder / "daemon")
+    program = world.folder / "program.sh"
+    program.write_text(f'{hang if step == "cycle" else ""}exec {fake_cycle.PROGRAM} "$@"\n')
+    section = {**BUILD, "clean": f"echo $CBT_PLUGINS_ARM >> {world.folder}/cleaned", "program": f"sh {program}"}
+    if step != "cycle":
+        section[step] += f"\n{hang}"
+    world.write(**section, **{f"{'deploy' if step == 'clean' else step}_limit": "2s"})
+    assert world.run("main", "change") == 125
+    name = "the cycle" if step == "cycle" else step
+    why = f"tested: {name} took longer than its limit, 2 times: see rehearsal/" if step != "build" else "built: see "
+    assert world.answer["why"].startswith(f"head cannot be {why}") and world.answer["conclusion"] == "failure"
+    assert "took longer than its limit of 2 s" in caplog.text
     assert (world.folder / "daemon").exists() and processes(world.state) == []
-    assert (world.folder / "cleaned").read_text().split("\n") == ["base", "head", "head", "", ""], "and at the end"
+    rehearsed = [] if step == "build" else ["base", "head", "head"]
+    assert (world.folder / "cleaned").read_text().split("\n") == [*rehearsed, "", ""], "and at the end"
 
 
 def test_after_kill_9_any_next_verdict_ends_what_is_left(world: World, capsys: pytest.CaptureFixture[str]) -> None:
@@ -287,18 +299,31 @@ def test_a_broken_library_is_no_regression(world: World, monkeypatch: pytest.Mon
     assert [world.run("a", "b") for _ in range(2)] == [125, 2]
 
 
-def test_too_little_time_is_refused_beforehand_and_ends_it(
-    world: World, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_too_little_time_is_refused_beforehand(world: World, capsys: pytest.CaptureFixture[str]) -> None:
     world.write()
     assert world.run("a", "b", "--within", "10m") == 2
     assert "fewer than 4 blocks of 4 cycles fit into 10 min" in capsys.readouterr().err
-    world.write(deploy="sleep 1; while [ $CBT_PLUGINS_ARM = head ]; do sleep 1; done")
     assert world.run("a", "b", "--within", "8h", "--plan") == 0
     assert "a change of" in capsys.readouterr().out
+
+
+def test_a_text_that_is_no_name_is_refused(world: World) -> None:
+    world.write()
     for text in ("$(id)", "-x", "a b", "a\nb", "`id`"):
         assert main(["pr", "--config", str(world.folder / "pr.yaml"), "--", "a", text]) == 2
 
+
+def test_a_running_build_ends_when_the_time_is_over(
+    world: World, repo: Dict[str, str], caplog: pytest.LogCaptureFixture
+) -> None:
+    """Although its own limit is far away; an earlier process has spent all but 3 s."""
+    caplog.set_level("INFO")
+    world.write(**{**BUILD, "build": "sleep 600"})
+    world.state.mkdir()
+    (world.state / "pr.jsonl").write_text(json.dumps({"t": 1.0, "event": "start", "spent": 8 * 3600 - 3.0}) + "\n")
+    assert world.run("main", "change", "--within", "8h") == 3
+    assert world.answer["why"] == "the time ran out before the first block"
+    assert "build took longer than its limit of " in caplog.text and processes(world.state) == []
 
 
 def test_it_ends_within_a_block_when_the_time_is_over(world: World, monkeypatch: pytest.MonkeyPatch) -> None:
