@@ -226,17 +226,26 @@ def test_a_run_that_was_killed_is_gone_and_says_what_is_known(
 
 
 def test_a_line_of_json_a_second_until_the_end(held: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    looks: List[float] = []
+    clock, begins = [0.0], []
+    moment = LiveRun.moment
+
+    def look(run: LiveRun) -> Any:
+        begins.append(clock[0])
+        clock[0] += 0.25  # a look takes its time
+        return moment(run)
 
     def wait(seconds: float) -> None:
-        looks.append(seconds)
-        if len(looks) == 2:
+        clock[0] += seconds
+        if len(begins) == 2:
             with (held / "events.jsonl").open("a") as file:
                 file.write(json.dumps({"t": COPIED + 1, "event": "run-failed", "why": "a disk is full"}) + "\n")
 
     with pytest.MonkeyPatch.context() as patch:
+        patch.setattr("time.monotonic", lambda: clock[0])
         patch.setattr("time.sleep", wait)
+        patch.setattr(LiveRun, "moment", look)
         assert main(["watch", str(held), "--json"]) == 1
+    assert begins == [0.0, 1.0, 2.0]
     lines = [json.loads(line) for line in capsys.readouterr().out.splitlines()]
     assert [line["state"] for line in lines] == ["going on", "going on", "failed"]
     assert lines[-1]["why"] == "a disk is full"
