@@ -11,7 +11,7 @@ import time
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.archive_files import confine
 from cbt_plugins.cluster_conditions import NO_FAULTS
@@ -19,6 +19,7 @@ from cbt_plugins.formatting.progress_line import Rate, RateMeter, Remainder
 from cbt_plugins.journal import HEARTBEATS, LineTail, is_held, read_json
 from cbt_plugins.results.archive import RUNNING, read_run, read_running
 from cbt_plugins.results.recovery.cluster_samples import SampleReader, Samples, files_of, status_by_phase
+from cbt_plugins.results.recovery.milestone_titles import STABLE_IN_SAMPLES
 from cbt_plugins.results.requests.rates_and_latencies import PhaseAggregates
 from cbt_plugins.results.requests.readable_objects import Readable
 from cbt_plugins.results.requests.running_phase import RunningPhase, recent
@@ -32,19 +33,17 @@ _ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPL
 RUN_SILENCE = 60.0
 #: seconds for which the last sample of the cluster says how it is, and the last heartbeats how fast the load is
 _FRESH = 30.0
-#: a look at all that is new comes after so many times the processor time that the last one took
-SPARED = 200
-#: ... and one at the whole run after so many times that
+#: the pauses of Sparing, in processor times of a heavy look
+SPARED, _EARLY = 200, 50
+#: the whole run is read again after so many times SPARED
 _WHOLE_RUN = 4
-#: ... but, where a fault, an OSD or the PGs have turned, or a phase is new, a look after so many times that time
-_TURN = 50
 
 
 @dataclass
 class _Heartbeats:
     """What the clients have said of the load of a phase."""
 
-    folder: str
+    folder: Path
     tail: LineTail
     meter: RateMeter = field(default_factory=RateMeter)
     errors: Dict[str, int] = field(default_factory=dict)  # of each job
@@ -90,38 +89,41 @@ def _number(value: Any) -> int:
 
 
 class Sparing:
-    """Lets the heavy part of looks take less than 1 % of a processor, whatever it is and however long the run."""
+    """Decides which looks are heavy: those that make charts and tables anew. T is the processor time of a heavy look.
+
+    - A heavy look is due 200 T after the last heavy look.
+    - A look that shows a turn (a fault, OSDs or PGs have changed) may be heavy 50 T after the last heavy look. The next
+      pause gets longer by the rest of the pause that this look has cut short. The looks of both rules take at most
+      1/200 of a processor, however many turns there are and however long the run lasts.
+    - A look that shows the first requests or the end of a phase, or another state of the run, is heavy at once. This
+      look is extra: the 1/200 does not count it, and the pauses begin anew. A phase has two extra looks. Only a run of
+      short phases therefore takes more than 1 % of a processor.
+    """
 
     def __init__(self) -> None:
         self.due = True  # in this look
-        self.next_at = self.soonest_at = 0.0  # time.monotonic()
+        self.is_extra = False  # this look
+        self.next_at = 0.0  # time.monotonic()
+        self._took = 0.0  # T: seconds of the last heavy look that was not extra
 
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure a look."""
-        self.due = time.monotonic() >= self.next_at
+        self.due, self.is_extra = time.monotonic() >= self.next_at, False
         begun = time.thread_time()
         yield
-        if self.due:
-            took, now = time.thread_time() - begun, time.monotonic()
-            # The rest of a pause that an early look cut short is added to the next pause, but at most as much again:
-            # the ends of many short phases, each of which is shown, delay the charts by no more than that.
-            left = min(max(0.0, self.next_at - now), SPARED * took)
-            self.next_at, self.soonest_at = now + left + SPARED * took, now + left + _TURN * took
+        now = time.monotonic()
+        if self.is_extra:
+            self.next_at = max(self.next_at, now + SPARED * self._took)
+        elif self.due:
+            self._took = time.thread_time() - begun
+            self.next_at = max(self.next_at, now) + SPARED * self._took
         self.due = False
 
     @property
     def may_hurry(self) -> bool:
-        """Whether this look may be a heavy one, although it is not due."""
-        return time.monotonic() >= self.soonest_at
-
-
-class _Turns(NamedTuple):
-    """What has happened that the milestones and marks of the summary may say."""
-
-    of_cluster: int  # OSD maps with other OSDs up or in, begins and ends of clean PGs
-    faults: Sequence[Mapping[str, Any]]
-    last: float  # time of the last of them, epoch seconds
+        """Whether this look may be heavy, although it is not due."""
+        return time.monotonic() >= self.next_at - (SPARED - _EARLY) * self._took
 
 
 class LiveRun:
@@ -139,7 +141,8 @@ class LiveRun:
         self._samples = Samples()
         self._files: Dict[Path, Tuple[LineTail, SampleReader]] = {}
         self._sampled = 0.0  # time.monotonic()
-        self._cluster_turns, self._last_cluster_turn = 0, 0.0  # see _Turns
+        #: times (epoch seconds) up to which requests and samples are needed to show what has turned: a fault, OSDs, PGs
+        self._turns: List[float] = []
         self._heard: Optional[float] = None  # time.monotonic()
         self._load: Optional[_Heartbeats] = None
         self._running: Optional[RunningPhase] = None
@@ -189,8 +192,10 @@ class LiveRun:
         with suppress(PermissionError):  # only its user may read the journal
             for line in journal.read():
                 self._invoked = _time(line) if line.get("event") == "invocation" else self._invoked
+        self._turns += [_time(event) for event in new_events if _is_of_fault(event)]
         new = len(new_events) + self._read_samples()
-        if self._numbers.lacks(self._turns()) and self.sparing.may_hurry:
+        self._find_load()
+        if self._has_turn() and self.sparing.may_hurry:
             self.sparing.due = True
         new += self._read_load()
         if self._heard is None:  # it is not known when the first lines came
@@ -198,25 +203,32 @@ class LiveRun:
         elif new:
             self._heard = time.monotonic()
 
-    def _read_load(self) -> int:
+    def _has_turn(self) -> bool:
+        """Tell whether a heavy look would show a turn that the summary lacks; under load it needs the requests, too."""
+        if not self._turns:
+            return False
+        reach = self._running.reach() if self._running else time.time()
+        return min(self._turns) <= reach
+
+    def _find_load(self) -> None:
         folder = next(iter(sorted((self.path / "phases").glob(f"*{RUNNING}"))), None)
-        if folder is None or self._load is None or self._load.folder != folder.name:
-            self._load = _Heartbeats(folder.name, LineTail(folder / HEARTBEATS)) if folder else None
+        if folder is None or self._load is None or self._load.folder != folder:
+            self._load = _Heartbeats(folder, LineTail(folder / HEARTBEATS)) if folder else None
             self._running = self.aggregates = None
-        if self._load is None:
-            return 0
-        if self._running is None:
+        if folder is not None and self._running is None:
             phase = read_running(self.path)
             self._running = RunningPhase(*phase) if phase else None
+
+    def _read_load(self) -> int:
+        if self._load is None:
+            return 0
         # the first requests of a phase are shown at once
-        is_new = self.aggregates is None and self.sparing.may_hurry
-        if self._running is not None and (self.sparing.due or is_new):
+        if self._running is not None and (self.sparing.due or self.aggregates is None):
             try:
                 self.aggregates = self._running.look()
             except Unreadable:
-                if folder is not None and folder.exists():  # else the phase ended just now
+                if self._load.folder.exists():  # else the phase ended just now
                     raise
-            self.sparing.due = self.sparing.due or self.aggregates is not None
         return self._load.read()
 
     def _read_samples(self) -> int:
@@ -231,10 +243,10 @@ class LiveRun:
             new += len(lines)
             self._sampled = max(self._sampled, at) if lines else self._sampled
         samples = self._samples.samples
-        turns = [b.t for a, b in zip(samples, samples[1:]) if a.clean != b.clean]
-        turns += [change.t for change in self._samples.changes]
-        self._cluster_turns += len(turns)
-        self._last_cluster_turn = max([self._last_cluster_turn, *turns])
+        for former, sample in zip(samples, samples[1:]):
+            if former.clean != sample.clean:
+                self._turns.append(sample.t + (STABLE_IN_SAMPLES if sample.clean else 0.0))
+        self._turns += [change.t for change in self._samples.changes]
         del self._samples.samples[:-1], self._samples.changes[:]
         return new
 
@@ -323,16 +335,26 @@ class LiveRun:
     def summary(self) -> Mapping[str, Any]:
         """Return the summary so far, with the phase that runs; made anew when that is due. Raises Unreadable."""
         with reading(self.path):
-            former = self._numbers.summary
-            summary = self._numbers.so_far(self.aggregates, self.state, self._turns(), self.sparing.due)
-            if summary is not former:
-                self.sparing.due = True  # also where a phase has ended, which waits for nothing
-            return summary
+            numbers, running, state = self._numbers, self.aggregates, self.state
+            if numbers.lack_phase(running, state):
+                self.sparing.is_extra = self.sparing.due = True
+            if self.sparing.due and (self.sparing.is_extra or self._turns or numbers.are_old):
+                numbers.make(running, state)
+                shown_until = self._shown_until()
+                self._turns = [t for t in self._turns if t > shown_until]
+            elif self.sparing.due and running is not None:
+                numbers.renew_phase(running)
+            return numbers.summary
 
-    def _turns(self) -> _Turns:
-        faults = self._faults()
-        times = [fault[key] for fault in faults for key in ("since", "until") if fault[key] is not None]
-        return _Turns(self._cluster_turns, faults, max([self._last_cluster_turn, *times]))
+    def _shown_until(self) -> float:
+        """Return until when the summary shows turns: a mark is only in a chart that has the requests of its time."""
+        if self.aggregates is not None:
+            return self.aggregates.grid.end
+        return time.time() if self._running is None else -math.inf
+
+
+def _is_of_fault(event: Mapping[str, Any]) -> bool:
+    return str(event.get("event")).startswith("fault-") and event.get("kind") not in NO_FAULTS
 
 
 def _time(event: Mapping[str, Any], key: str = "t") -> float:
@@ -350,37 +372,38 @@ def _length(planned: Mapping[str, Any]) -> Optional[float]:
 
 
 class _Numbers:
-    """The summary of a run so far. The phase that runs is made anew at each heavy look, all else more seldom."""
+    """The summary of a run so far."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._signature: Tuple[Any, ...] = ()
+        self._phases: Tuple[Any, ...] = ()
         self.summary: Dict[str, Any] = {}
-        self._turns: Optional[_Turns] = None
-        self.next_at = 0.0  # time.monotonic()
+        self._next_at = 0.0  # time.monotonic()
 
-    def lacks(self, turns: _Turns) -> bool:
-        """Tell whether a milestone or a mark of these turns may be missing in the summary."""
-        return turns != self._turns
+    def lack_phase(self, running: Optional[PhaseAggregates], state: str) -> bool:
+        """Tell whether a phase has ended or has its first requests, or the run another state, and no summary shows it.
+        """
+        return self._phases != self._phases_now(running, state)
 
-    def so_far(
-        self, running: Optional[PhaseAggregates], state: str, turns: _Turns, due: bool
-    ) -> Mapping[str, Any]:
-        """Return the summary."""
+    def _phases_now(self, running: Optional[PhaseAggregates], state: str) -> Tuple[Any, ...]:
         ended = tuple(sorted(path.parent.name for path in self._path.glob("phases/*/phase.json")))
-        complete = (self._path / "complete").exists()
-        signature = (ended, complete, state, running.phase.name if running else None)
-        now = time.monotonic()
-        if signature != self._signature or (due and (self.lacks(turns) or now > self.next_at)):
-            begun = time.process_time()
-            self.summary = numbers_of(self._path, running, state == GOING_ON)
-            # a mark is in the charts of the phase that runs only with the requests of its time
-            has_marks = running is None or turns.last <= running.grid.end
-            self._signature, self._turns = signature, turns if has_marks else None
-            self.next_at = now + _WHOLE_RUN * SPARED * (time.process_time() - begun)
-        elif running is not None and due:
-            self.summary = {**self.summary, "phases": [*self.summary["phases"][:-1], self._line(running)]}
-        return self.summary
+        return ended, (self._path / "complete").exists(), state, running.phase.name if running else None
+
+    @property
+    def are_old(self) -> bool:
+        """Whether the whole run is to be read again, although nothing is known to be new but requests."""
+        return time.monotonic() > self._next_at
+
+    def make(self, running: Optional[PhaseAggregates], state: str) -> None:
+        """Make the summary of the whole run."""
+        now, begun, phases = time.monotonic(), time.process_time(), self._phases_now(running, state)
+        self.summary = numbers_of(self._path, running, state == GOING_ON)
+        self._phases = phases
+        self._next_at = now + _WHOLE_RUN * SPARED * (time.process_time() - begun)
+
+    def renew_phase(self, running: PhaseAggregates) -> None:
+        """Make the line of the phase that runs, and nothing else."""
+        self.summary = {**self.summary, "phases": [*self.summary["phases"][:-1], self._line(running)]}
 
     def _line(self, running: PhaseAggregates) -> Dict[str, Any]:
         run = read_run(self._path)

@@ -229,19 +229,12 @@ def test_addresses() -> None:
             parse_listen(wrong)
 
 
-def note(run: Path, t: float, *events: str, label: str = "node-a") -> None:
-    """Write events of a fault."""
-    with (run / "events.jsonl").open("a") as file:
-        for event in events:
-            line = {"t": t, "event": event, "label": label, "kind": "stop", "targets": ["node4"], "osds": [6, 7]}
-            file.write(json.dumps(line) + "\n")
-
-
 def test_events_go_on_where_a_connection_was_cut(server: LiveServer, page: LivePage, run: Path) -> None:
     first = page.version
     with closing(Events(server, first)) as events:
         assert events.next()["event"] == "moment"
-        note(run, COPIED - 1, "fault-undone")
+        with (run / "events.jsonl").open("a") as file:
+            file.write(json.dumps({"t": COPIED - 1, "event": "fault-undone", "label": "node-a", "kind": "stop"}) + "\n")
         page.run.sparing.next_at = 0.0
         page.look()
         update = events.next()
@@ -262,45 +255,6 @@ def data_of(html: str) -> Dict[str, Any]:
     return data
 
 
-def marks(page: LivePage) -> List[str]:
-    """The titles of the marks in the charts of the running phase."""
-    return [mark["title"] for mark in data_of(page.html)["phases"][-1]["failure"]["marks"]]
-
-
-def test_a_fault_and_its_undo_are_marks_although_no_page_is_due(page: LivePage, run: Path) -> None:
-    sparing = page.run.sparing
-    at = page.moment["latency_until"] - 3
-    for title, events in (("undo", ["fault-undo-begin", "fault-undone"]), ("fault", ["fault-inject-begin"])):
-        before, version = marks(page).count(title), page.version
-        note(run, at, *events)
-        sparing.next_at = sparing.soonest_at = float("inf")  # a page was made just now
-        page.look()
-        assert page.version == version, title
-        for _ in range(2):
-            sparing.next_at, sparing.soonest_at = float("inf"), 0.0
-            page.look()
-            assert marks(page).count(title) == before + 1, title
-            assert page.version == version + 1, title
-
-
-def test_a_fault_becomes_a_mark_when_the_requests_of_its_time_come(run: Path) -> None:
-    files = {path: path.read_bytes() for path in run.glob("phases/*.running/aggregates/*")}
-    for path, content in files.items():
-        path.write_bytes(content[: len(content) * 3 // 4])
-    page = LivePage(LiveRun(run))
-    page.look()
-    page.run.sparing.next_at = float("inf")
-    note(run, page.moment["latency_until"] + 1, "fault-inject-begin", label="later")
-    page.run.sparing.soonest_at = 0.0
-    page.look()
-    assert page.moment["faults"][-1]["label"] == "later" and marks(page).count("fault") == 1
-    for path, content in files.items():
-        path.write_bytes(content)
-    page.run.sparing.next_at, page.run.sparing.soonest_at = float("inf"), 0.0
-    page.look()
-    assert marks(page).count("fault") == 2
-
-
 def test_the_metrics_are_openmetrics_over_http(server: LiveServer) -> None:
     status, headers, body = ask(server, "/metrics")
     assert (status, headers["Content-Type"]) == (200, "application/openmetrics-text; version=1.0.0; charset=utf-8")
@@ -310,7 +264,7 @@ def test_the_metrics_are_openmetrics_over_http(server: LiveServer) -> None:
 
 
 def test_a_new_phase_is_in_the_page_with_its_first_requests(run: Path) -> None:
-    """Although the next page is not due for long."""
+    """Although a page was made just now, and the next one is not due for long."""
     former = cut(run)
     page = LivePage(LiveRun(run))
     page.look()
@@ -319,10 +273,6 @@ def test_a_new_phase_is_in_the_page_with_its_first_requests(run: Path) -> None:
     for path, content in former.items():
         if path.suffix == ".aggregates":
             path.write_bytes(content)
-    page.run.sparing.soonest_at = float("inf")  # a page was made just now
-    page.look()
-    assert "phase-one-down" not in parts_of(page.html)
-    page.run.sparing.soonest_at = 0.0
     page.look()
     assert "phase-one-down" in parts_of(page.html)
     version = page.version

@@ -251,47 +251,67 @@ def test_a_line_of_json_a_second_until_the_end(held: Path, capsys: pytest.Captur
     assert lines[-1]["why"] == "a disk is full"
 
 
-def test_looks_that_come_early_take_no_more_time_than_the_others(monkeypatch: pytest.MonkeyPatch) -> None:
-    """OSDs that flap, or a thrasher with a fault each second."""
-    now, used, heavy = [0.0], [0.0], []
-    monkeypatch.setattr("time.monotonic", lambda: now[0])
-    monkeypatch.setattr("time.thread_time", lambda: used[0])
-    sparing = live_run.Sparing()
-    while now[0] < 36000:
+class Processor:
+    """A clock of the test, and the processor time of heavy looks."""
+
+    def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.now = self.used = 0.0
+        monkeypatch.setattr("time.monotonic", lambda: self.now)
+        monkeypatch.setattr("time.thread_time", lambda: self.used)
+
+
+@pytest.fixture
+def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
+    return Processor(monkeypatch)
+
+
+@pytest.mark.parametrize("phase", [20, 100, 7200])
+def test_looks_that_come_early_take_no_more_time_than_the_others(processor: Processor, phase: int) -> None:
+    """OSDs that flap, or a thrasher with a fault each second; and with the extra looks of short phases."""
+    sparing, heavy, extra = live_run.Sparing(), [], []
+    while processor.now < 36000:
         with sparing.look():
-            if sparing.due or sparing.may_hurry:
+            if processor.now % phase in (0, 10):  # its first requests; the end of the phase before
+                sparing.due = sparing.is_extra = True
+                extra.append(processor.now)
+            elif sparing.due or sparing.may_hurry:
                 sparing.due = True
-                used[0] += 0.25
-                heavy.append(now[0])
-        now[0] += 1
-    assert heavy[1] == 13  # 50 times 0.25 s
-    assert used[0] / now[0] < 1 / 190
+                heavy.append(processor.now)
+            processor.used += 0.25 * sparing.due
+        processor.now += 1
+    assert 0 < len(heavy) * 0.25 <= processor.now / 200 + 0.25
+    assert len(extra) == 2 * 36000 / phase
+    # an early look comes 12.5 s after the last look: never where extra looks follow each other every 10 s
+    assert heavy[:2] == ([1] if phase == 20 else [1, 23])
 
 
-def test_the_time_of_each_summary_counts(held: Path) -> None:
+def test_a_summary_is_made_anew_when_there_is_something_to_show(
+    held: Path, processor: Processor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    make = live_run.numbers_of
+
+    def slowly(*args: Any) -> Any:
+        processor.used += 0.25
+        return make(*args)
+
+    monkeypatch.setattr(live_run, "numbers_of", slowly)
     run = LiveRun(held)
-    sparing = run.sparing
 
-    def look() -> Any:
-        with sparing.look():
+    def look(now: float) -> Any:
+        processor.now = now
+        with run.sparing.look():
             run.moment()
             return run.summary()
 
-    first = look()
-    sparing.next_at = sparing.soonest_at = time.monotonic() + 1000
+    first = look(0.0)
     with next(held.glob("monitors/*/recovery.jsonl")).open("a") as file:
         line = {"t": COPIED - 10, "epoch": 70, "map": [{"epoch": 70, "t": COPIED - 10, "down": [1]}]}
         file.write(json.dumps(line) + "\n")
-    assert look() is first and run.summary() is first
-    due = sparing.next_at
-    sparing.soonest_at = 0.0
-    flapped = look()
+    flapped = look(1.0)
     assert flapped is not first and run.summary() is flapped
-    assert sparing.next_at != due
-    due = sparing.next_at
+    assert look(2.0) is flapped
     shutil.copy(held / "phases" / "02-no-failure" / "phase.json", held / "phases" / "04-one-down.running")
-    assert look() is not flapped, "a phase has ended"
-    assert sparing.next_at != due
+    assert look(3.0) is not flapped, "a phase has ended"
 
 
 def test_a_tail_reads_whole_lines_once(tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ from cbt_plugins.results.requests.time_series import FINE, Blocks, TimeGrid, Tim
 
 #: seconds by which a job may be behind the first one: cbt-rows writes every 10 s, and what comes later counts later
 BEHIND = 25
+#: seconds within which requests that cbt-rows has written are in the archive
+_COPIED = 2.0
 #: bytes of a job's file that are read at once
 _AT_ONCE = 1 << 24
 #: seconds of the first timeline of a phase that says no length
@@ -115,11 +117,30 @@ class RunningPhase:
                 file.at, new = sum(where[-1]), True
         return new
 
+    @property
+    def _behind(self) -> int:
+        """Seconds by which a job may be behind; one that is farther behind is silent."""
+        return max(BEHIND, 2 * self.phase.block)
+
+    def reach(self) -> float:
+        """Return the time before which a look would know all requests of all jobs, but of those that are silent.
+
+        Epoch seconds. No file is read: the time at which a file was written says until when the requests are in it.
+        """
+        now = time.time()
+        silent = now - self._behind
+        files = [job.aggregates for job in self.phase.jobs if job.aggregates]
+        try:
+            written = min((file.stat().st_mtime - _COPIED for file in files), default=now)
+        except OSError:  # not all jobs have begun
+            written = silent
+        return min(now, max(written, silent)) // self.phase.block * self.phase.block
+
     def _border(self) -> int:
         """Return the second before which all is known of all jobs, but of those that are silent."""
         latest = max(file.until for file in self._files)
         block = self.phase.block
-        return min(file.until for file in self._files if file.until > latest - max(BEHIND, 2 * block)) // block * block
+        return min(file.until for file in self._files if file.until > latest - self._behind) // block * block
 
     def _window_start(self) -> Optional[float]:
         if self._start is not None:

@@ -1,0 +1,177 @@
+"""When the page of a run that goes on is made anew: looks once a second, by a clock of the test."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+from contextlib import closing
+from pathlib import Path
+from typing import Any, Iterator, List, Set
+
+import pytest
+from aggregates_writer import Request, counts_frame
+from archive_builder import COPIED, HALF
+
+from cbt_plugins.journal import Journal
+from cbt_plugins.results.live_run import LiveRun
+
+pytest.importorskip("jinja2")
+
+from cbt_plugins.report import live_page
+from cbt_plugins.report.live_page import LivePage
+from cbt_plugins.report.live_terminal import data
+
+#: processor time of a page: the pause is 50 s, and the shortest one 12.5 s
+TOOK = 0.25
+#: when the recorded phase began
+BEGIN = 1795614172
+
+
+class Watch:
+    """The page of the half archive, whose phase goes on. Times are in seconds after the archive was copied."""
+
+    def __init__(self, run: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+        self.run = run
+        self.now = 0
+        self.has_load = True
+        self.pages: List[int] = []  # when a page was made
+        self._used = 0.0
+        self._until = int(COPIED) - 4
+        run_page = live_page.run_page
+
+        def slow_page(*args: Any, **kwargs: Any) -> str:
+            self._used += TOOK
+            self.pages.append(self.now)
+            return run_page(*args, **kwargs)
+
+        monkeypatch.setattr("time.time", lambda: COPIED + self.now)
+        monkeypatch.setattr("time.monotonic", lambda: float(self.now))
+        monkeypatch.setattr("time.thread_time", lambda: self._used)
+        monkeypatch.setattr(live_page, "run_page", slow_page)
+        self._write_requests()
+        self.page = LivePage(LiveRun(run))
+        self.page.look()
+        self.go_on(1)
+        assert self.pages == [0, 1]  # the begin is extra
+        self.pages.clear()
+
+    def go_on(self, until: int) -> None:
+        """Look once a second; every 10 s there are new requests."""
+        while self.now < until:
+            self.now += 1
+            if self.now % 10 == 0 and self.has_load:
+                self._write_requests()
+            self.page.look()
+
+    def _write_requests(self) -> None:
+        """Write a request in each second up to 2 s ago: so long they have come from the client to the archive."""
+        until = int(COPIED) + self.now - 2
+        ends = range(self._until + 1, until + 1)
+        frame = counts_frame([Request("GET", end * 10**9, 10**6, 1, endpoint="http://rgw1:7480") for end in ends])
+        for path in self.run.glob("phases/*.running/aggregates/*"):
+            with path.open("ab") as file:
+                file.write(frame)
+            os.utime(path, (COPIED + self.now, COPIED + self.now))
+        self._until = until
+
+    def note(self, name: str, kind: str = "stop", label: str = "node-a") -> None:
+        """Write an event of a fault."""
+        line = {"t": COPIED + self.now, "event": name, "label": label, "kind": kind, "targets": ["node4"], "osds": [6]}
+        with (self.run / "events.jsonl").open("a") as file:
+            file.write(json.dumps(line) + "\n")
+
+    def sample(self, **state: Any) -> None:
+        """Write a sample of the cluster, one a second."""
+        with next(self.run.glob("monitors/*/recovery.jsonl")).open("a") as file:
+            file.write(json.dumps({"t": COPIED + self.now, "i": 431 + self.now, **state}) + "\n")
+
+    @property
+    def marks(self) -> Set[int]:
+        """The times of the marks in the charts of the running phase."""
+        marks = self.page.summary["failure"]["timelines"]["one-down"]["marks"]
+        return {round(BEGIN + mark["at"] - COPIED) for mark in marks}
+
+
+@pytest.fixture
+def watch(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watch]:
+    run = tmp_path / "results" / "00000000" / "id-1a2b3c4d"
+    shutil.copytree(HALF, run)
+    (path,) = run.glob("phases/*.running/running.json")
+    record = json.loads(path.read_text())
+    record["asked"]["duration"] = 3600.0
+    path.write_text(json.dumps(record))
+    with closing(Journal(run / "journal.jsonl")) as journal:
+        journal.write("invocation")
+        yield Watch(run, monkeypatch)
+
+
+def test_without_a_turn_a_page_comes_after_the_pause(watch: Watch) -> None:
+    watch.go_on(15)
+    watch.note("fault-injected", kind="settings")  # no fault
+    watch.go_on(110)
+    assert watch.pages == [51, 101]
+
+
+@pytest.mark.parametrize(
+    ("name", "label"),
+    [
+        ("fault-inject-begin", "later"),
+        ("fault-injected", "node-a"),
+        ("fault-in-effect", "node-a"),
+        ("fault-undo-begin", "node-a"),
+    ],
+)
+def test_the_mark_of_a_fault_comes_with_the_first_requests_after_it(watch: Watch, name: str, label: str) -> None:
+    watch.go_on(15)
+    assert 15 not in watch.marks
+    watch.note(name, label=label)
+    watch.go_on(19)
+    assert watch.pages == []
+    watch.go_on(20)
+    assert watch.pages == [20] and 15 in watch.marks
+    watch.go_on(100)
+    assert watch.pages == [20], "the next pause is longer"
+
+
+def test_a_page_waits_until_all_requests_of_its_turn_are_there(watch: Watch) -> None:
+    watch.go_on(19)
+    watch.note("fault-undo-begin")
+    watch.go_on(50)
+    assert watch.pages == [30] and 19 in watch.marks, "the page at 20 s would have no requests of 19 s"
+
+
+def test_a_page_before_the_requests_of_a_turn_is_not_its_last(watch: Watch) -> None:
+    watch.go_on(50)
+    watch.note("fault-undo-begin")
+    watch.go_on(51)
+    assert watch.pages == [51] and 50 not in watch.marks
+    watch.go_on(100)
+    assert watch.pages == [51, 64] and 50 in watch.marks
+
+
+def test_the_milestones_do_not_wait_for_a_load_that_hangs(watch: Watch) -> None:
+    watch.go_on(10)
+    watch.has_load = False
+    watch.go_on(15)
+    watch.note("fault-injected")
+    watch.go_on(50)
+    assert watch.pages[0] == 40
+
+
+def test_without_load_a_turn_waits_for_nothing(watch: Watch) -> None:
+    shutil.rmtree(next(watch.run.glob("phases/*.running")))
+    watch.go_on(20)
+    watch.note("fault-undo-begin")
+    watch.pages.clear()
+    watch.go_on(100)
+    assert watch.pages == [21]
+
+
+def test_clean_pgs_are_a_milestone_when_they_have_lasted(watch: Watch) -> None:
+    for second in range(1, 51):
+        watch.go_on(second)
+        watch.sample(**({"pgs": {"active+clean": 77}, "settled": True} if second >= 15 else {}))
+    assert watch.pages == [30], "the page at 20 s would have been too early"
+    milestones = data(watch.page.moment, watch.page.summary)["milestones"]
+    assert "clean" in {milestone["milestone"] for milestone in milestones}
