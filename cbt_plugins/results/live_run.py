@@ -33,6 +33,8 @@ _ENDS = {"run-failed": FAILED, "run-interrupted": INTERRUPTED, "run-done": COMPL
 RUN_SILENCE = 60.0
 #: seconds for which the last sample of the cluster says how it is, and the last heartbeats how fast the load is
 _FRESH = 30.0
+#: seconds after the first clean sample at which the samples that make it a milestone are in the archive
+_PROVEN = STABLE_IN_SAMPLES + 2.0
 #: the pauses of Sparing, in processor times of a heavy look
 SPARED, _EARLY = 200, 50
 #: the whole run is read again after so many times SPARED
@@ -143,6 +145,7 @@ class LiveRun:
         self._sampled = 0.0  # time.monotonic()
         #: times (epoch seconds) up to which requests and samples are needed to show what has turned: a fault, OSDs, PGs
         self._turns: List[float] = []
+        self._tried = -math.inf  # RunningPhase.reach() at the last look that was made only to hurry
         self._heard: Optional[float] = None  # time.monotonic()
         self._load: Optional[_Heartbeats] = None
         self._running: Optional[RunningPhase] = None
@@ -195,20 +198,30 @@ class LiveRun:
         self._turns += [_time(event) for event in new_events if _is_of_fault(event)]
         new = len(new_events) + self._read_samples()
         self._find_load()
-        if self._has_turn() and self.sparing.may_hurry:
+        hurries = self._may_hurry()
+        new += self._read_load(hurries)
+        if hurries and self._shows_turn():
             self.sparing.due = True
-        new += self._read_load()
         if self._heard is None:  # it is not known when the first lines came
             self._heard = time.monotonic() - self.silence()
         elif new:
             self._heard = time.monotonic()
 
-    def _has_turn(self) -> bool:
-        """Tell whether a heavy look would show a turn that the summary lacks; under load it needs the requests, too."""
-        if not self._turns:
+    def _may_hurry(self) -> bool:
+        """Tell whether a heavy look may show a turn that the summary lacks; under load it needs the requests, too."""
+        if self.sparing.due or not self._turns or not self.sparing.may_hurry:
             return False
-        reach = self._running.reach() if self._running else time.time()
-        return min(self._turns) <= reach
+        turn, running = min(self._turns), self._running
+        reach = running.reach() if running else time.time()
+        if turn > reach or (running and reach == self._tried and not running.gives_up(turn)):
+            return False
+        self._tried = reach
+        return True
+
+    def _shows_turn(self) -> bool:
+        """Tell whether a heavy look shows the first turn, or whether its requests are waited for no longer."""
+        turn = min(self._turns)
+        return turn <= self._shown_until() or (self._running is not None and self._running.gives_up(turn))
 
     def _find_load(self) -> None:
         folder = next(iter(sorted((self.path / "phases").glob(f"*{RUNNING}"))), None)
@@ -219,11 +232,11 @@ class LiveRun:
             phase = read_running(self.path)
             self._running = RunningPhase(*phase) if phase else None
 
-    def _read_load(self) -> int:
+    def _read_load(self, hurries: bool) -> int:
         if self._load is None:
             return 0
         # the first requests of a phase are shown at once
-        if self._running is not None and (self.sparing.due or self.aggregates is None):
+        if self._running is not None and (hurries or self.sparing.due or self.aggregates is None):
             try:
                 self.aggregates = self._running.look()
             except Unreadable:
@@ -242,11 +255,12 @@ class LiveRun:
             reader.add(lines)
             new += len(lines)
             self._sampled = max(self._sampled, at) if lines else self._sampled
-        samples = self._samples.samples
+        # the clock of the node that samples is not corrected here: later on, a turn is when its line came
+        samples, arrival = self._samples.samples, time.time()
         for former, sample in zip(samples, samples[1:]):
             if former.clean != sample.clean:
-                self._turns.append(sample.t + (STABLE_IN_SAMPLES if sample.clean else 0.0))
-        self._turns += [change.t for change in self._samples.changes]
+                self._turns.append((sample.t if late else arrival) + (_PROVEN if sample.clean else 0.0))
+        self._turns += [change.t if late else arrival for change in self._samples.changes]
         del self._samples.samples[:-1], self._samples.changes[:]
         return new
 

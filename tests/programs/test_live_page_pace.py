@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import os
 import shutil
 from contextlib import closing
@@ -35,6 +36,7 @@ class Watch:
         self.run = run
         self.now = 0
         self.has_load = True
+        self.hangs_at = math.inf  # second without requests of the first client, and all later ones
         self.pages: List[int] = []  # when a page was made
         self._used = 0.0
         self._until = int(COPIED) - 4
@@ -68,12 +70,17 @@ class Watch:
         """Write a request in each second up to 2 s ago: so long they have come from the client to the archive."""
         until = int(COPIED) + self.now - 2
         ends = range(self._until + 1, until + 1)
-        frame = counts_frame([Request("GET", end * 10**9, 10**6, 1, endpoint="http://rgw1:7480") for end in ends])
-        for path in self.run.glob("phases/*.running/aggregates/*"):
-            with path.open("ab") as file:
-                file.write(frame)
-            os.utime(path, (COPIED + self.now, COPIED + self.now))
+        requests = [Request("GET", end * 10**9, 10**6, 1, endpoint="http://rgw1:7480") for end in ends]
+        before = [request for request in requests if request.end < (COPIED + self.hangs_at) * 10**9]
+        for number, path in enumerate(sorted(self.run.glob("phases/*.running/aggregates/*"))):
+            self._append(path, requests if number else before)
         self._until = until
+
+    def _append(self, path: Path, requests: List[Request]) -> None:
+        if requests:
+            with path.open("ab") as file:
+                file.write(counts_frame(requests))
+            os.utime(path, (COPIED + self.now, COPIED + self.now))
 
     def note(self, name: str, kind: str = "stop", label: str = "node-a") -> None:
         """Write an event of a fault."""
@@ -81,10 +88,10 @@ class Watch:
         with (self.run / "events.jsonl").open("a") as file:
             file.write(json.dumps(line) + "\n")
 
-    def sample(self, **state: Any) -> None:
-        """Write a sample of the cluster, one a second."""
+    def sample(self, clock: float = 0.0, **state: Any) -> None:
+        """Write a sample of the cluster, one a second; `clock`: seconds by which the clock of its node is fast."""
         with next(self.run.glob("monitors/*/recovery.jsonl")).open("a") as file:
-            file.write(json.dumps({"t": COPIED + self.now, "i": 431 + self.now, **state}) + "\n")
+            file.write(json.dumps({"t": COPIED + self.now + clock, "i": 431 + self.now, **state}) + "\n")
 
     @property
     def marks(self) -> Set[int]:
@@ -159,6 +166,23 @@ def test_the_milestones_do_not_wait_for_a_load_that_hangs(watch: Watch) -> None:
     assert watch.pages[0] == 40
 
 
+def test_no_page_is_early_before_a_client_that_hangs_is_waited_for_no_longer(watch: Watch) -> None:
+    watch.hangs_at = 15
+    watch.go_on(15)
+    watch.note("fault-undo-begin")
+    watch.go_on(49)
+    assert watch.pages == [], "the first client may be only late"
+    watch.go_on(50)
+    assert watch.pages == [50] and 15 in watch.marks, "requests of the others are 25 s newer"
+
+
+def test_a_page_does_not_wait_for_the_clock_of_the_node_that_samples(watch: Watch) -> None:
+    watch.go_on(15)
+    watch.sample(clock=100.0, epoch=70, map=[{"epoch": 70, "t": COPIED + 115, "down": [1]}])
+    watch.go_on(50)
+    assert watch.pages == [20]
+
+
 def test_without_load_a_turn_waits_for_nothing(watch: Watch) -> None:
     shutil.rmtree(next(watch.run.glob("phases/*.running")))
     watch.go_on(20)
@@ -175,3 +199,15 @@ def test_clean_pgs_are_a_milestone_when_they_have_lasted(watch: Watch) -> None:
     assert watch.pages == [30], "the page at 20 s would have been too early"
     milestones = data(watch.page.moment, watch.page.summary)["milestones"]
     assert "clean" in {milestone["milestone"] for milestone in milestones}
+
+
+def test_without_load_clean_pgs_wait_for_the_sample_that_proves_them(watch: Watch) -> None:
+    for second in range(1, 51):
+        watch.go_on(second)
+        watch.sample(**({"pgs": {"active+clean": 77}, "settled": True} if second >= 20 else {}))
+        if second == 2:
+            shutil.rmtree(next(watch.run.glob("phases/*.running")))
+        if second > 3 and watch.pages[-1] == second:
+            break
+    milestones = data(watch.page.moment, watch.page.summary)["milestones"]
+    assert watch.now < 50 and "clean" in {milestone["milestone"] for milestone in milestones}, watch.pages

@@ -123,9 +123,9 @@ class RunningPhase:
         return max(BEHIND, 2 * self.phase.block)
 
     def reach(self) -> float:
-        """Return the time before which a look would know all requests of all jobs, but of those that are silent.
+        """Return the time before which a look may know all requests of all jobs, but of those that are silent.
 
-        Epoch seconds. No file is read: the time at which a file was written says until when the requests are in it.
+        Epoch seconds. No file is read: the time at which a file was written says until when requests may be in it.
         """
         now = time.time()
         silent = now - self._behind
@@ -134,7 +134,12 @@ class RunningPhase:
             written = min((file.stat().st_mtime - _COPIED for file in files), default=now)
         except OSError:  # not all jobs have begun
             written = silent
-        return min(now, max(written, silent)) // self.phase.block * self.phase.block
+        return min(now, max(written, silent))
+
+    def gives_up(self, t: float) -> bool:
+        """Tell whether the requests of a time (epoch seconds) are waited for no longer: all jobs are silent since."""
+        silent = time.time() - self._behind
+        return t <= silent and all(file.until <= silent for file in self._files)
 
     def _border(self) -> int:
         """Return the second before which all is known of all jobs, but of those that are silent."""
