@@ -1,0 +1,249 @@
+"""A real cluster of Rook: `init`, a run whose load comes from a pod, and faults that are undone after a kill -9.
+
+`tests/rook` makes such a cluster, of one Kubernetes node. The tests are for this cluster only: a fault would stop the
+daemons of others.
+
+    tests/rook -v tests/programs/test_rook_cluster.py
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any, Callable, Dict, Iterator, List, Tuple
+
+import pytest
+import yaml
+from waiting import wait_for
+
+CONSENT, OWN, CLIENT = "CBT_PLUGINS_KUBERNETES", "own", "client1"
+PROJECT = Path(__file__).parents[2]
+NAMESPACE, TOOLS, OPERATOR, STORE = "rook-ceph", "deploy/rook-ceph-tools", "rook-ceph-operator", "my-store"
+#: seconds: the operator of Rook makes the cluster anew in one loop
+LIMIT = 300.0
+
+
+def kubectl(*words: str, given: str = "") -> str:
+    line = ["kubectl", "-n", NAMESPACE, *words]
+    done = subprocess.run(line, input=given, capture_output=True, text=True, timeout=600)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def objects(kind: str) -> List[Dict[str, Any]]:
+    items: List[Dict[str, Any]] = json.loads(kubectl("get", kind, "-o", "json"))["items"]
+    return items
+
+
+def ceph(*words: str) -> Any:
+    return json.loads(kubectl("exec", TOOLS, "--", "timeout", "30", "ceph", *words, "-f", "json"))
+
+
+def tool(*words: str) -> subprocess.CompletedProcess[str]:
+    line = [sys.executable, "-m", "cbt_plugins.tools", *words]
+    return subprocess.run(line, cwd=PROJECT, capture_output=True, text=True, timeout=1200)
+
+
+def state() -> Dict[str, Any]:
+    """What a fault may change, of Kubernetes and of Ceph; which ceph-mgr is active may change."""
+    managers = ceph("mgr", "dump")
+    return {
+        "deployments": {
+            each["metadata"]["name"]: (
+                each["spec"]["replicas"],
+                each["status"].get("availableReplicas", 0),
+                each["metadata"]["labels"].get("cbt-plugins"),
+                each["metadata"].get("annotations", {}).get("cbt-plugins-replicas"),
+            )
+            for each in objects("deployments")
+            if each["metadata"]["name"].startswith(("rook-ceph-osd-", "rook-ceph-m", "rook-ceph-rgw", OPERATOR))
+        },
+        "cordoned": [node["metadata"]["name"] for node in objects("nodes") if node["spec"].get("unschedulable")],
+        "osds": {osd["osd"]: (osd["up"], osd["in"]) for osd in ceph("osd", "dump")["osds"]},
+        "flags": ceph("osd", "dump")["flags_set"],
+        "mons": sorted(ceph("quorum_status")["quorum_names"]),
+        "mgrs": sorted([managers["active_name"], *(standby["name"] for standby in managers["standbys"])]),
+        "pgs": sorted(state["state_name"] for state in ceph("status")["pgmap"]["pgs_by_state"]),
+    }
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
+    """The folder with my.yaml, which `init` has written and whose client is a pod."""
+    if os.environ.get(CONSENT) != OWN or not shutil.which("kubectl"):
+        pytest.skip("no real cluster of Rook was tried: tests/rook makes one")
+    if subprocess.run(["kubectl", "-n", NAMESPACE, "get", "cephcluster"], capture_output=True).returncode:
+        pytest.skip("this Kubernetes has no Rook: tests/rook makes one that has")
+    folder = tmp_path_factory.mktemp("rook")
+    file = folder / "my.yaml"
+    words = ["--namespace", NAMESPACE, "--object-store", STORE, "--user", "load", "--clients", CLIENT]
+    done = tool("init", *words, "-o", str(file))
+    assert done.returncode == 0, done.stderr
+    assert "CephObjectStoreUser load" in file.read_text() and "4 OSDs on 1 host" in file.read_text()
+    document = yaml.safe_load(file.read_text())
+    # not on each Kubernetes node of a label, but a pod by its name
+    document["cluster"]["kubernetes"]["pods"][CLIENT] = CLIENT
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    image = os.environ["CBT_PLUGINS_IMAGE"]
+    manifest = tool("kubernetes", "manifest", str(file), "--image", image, "--cpu", "250m", "--memory", "256Mi")
+    assert manifest.returncode == 0, manifest.stderr
+    kubectl("apply", "-f", "-", given=manifest.stdout)
+    kubectl("wait", "--for=condition=Ready", f"pod/{CLIENT}", "--timeout=300s")
+    settled()
+    yield folder
+    kubectl("delete", "-f", "-", given=manifest.stdout)
+
+
+def settled() -> Dict[str, Any]:
+    """Wait until nothing moves; return the state."""
+
+    def clean() -> Any:
+        seen = state()
+        available = all(replicas == ready for replicas, ready, _, _ in seen["deployments"].values())
+        return seen if seen["pgs"] == ["active+clean"] and available and len(seen["mgrs"]) == 2 else None
+
+    found: Dict[str, Any] = wait_for(clean, "a cluster at rest", LIMIT, moving=state)
+    return found
+
+
+def with_section(written: Path, folder: Path, **benchmark: Dict[str, Any]) -> Path:
+    """Return a file in another folder that has this section of load."""
+    document = yaml.safe_load((written / "my.yaml").read_text())
+    s3 = document["benchmarks"]["rgwtest"]["s3"]
+    document["benchmarks"] = {name: {"s3": s3, **keys} for name, keys in benchmark.items()}
+    file = folder / "my.yaml"
+    file.write_text(yaml.safe_dump(document, sort_keys=False))
+    return file
+
+
+def run(file: Path, **environment: str) -> Path:
+    """Run the file to its end; return the folder of the run."""
+    archive = file.parent / "archive"
+    line = [sys.executable, "-m", "cbt_plugins", "-a", str(archive), str(file)]
+    variables = {**os.environ, **environment}
+    done = subprocess.run(line, cwd=PROJECT, env=variables, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stderr[-3000:]
+    (folder,) = archive.glob("results/*/id-*")
+    return folder
+
+
+def summary_of(folder: Path) -> Dict[str, Any]:
+    summary: Dict[str, Any] = json.loads((folder / "summary.json").read_text())
+    return summary
+
+
+def test_a_whole_run_as_the_account_of_the_manifest(written: Path, tmp_path: Path) -> None:
+    """The load goes to the name of the service, and comes from a pod; the keys are in a secret."""
+    load = {"duration": "8s"}
+    keys = {"objects": {"sizes": ["16KiB"]}, "workers": 4, "fill": {"objects": 200}, "measure": load, "age": load}
+    file = with_section(written, tmp_path, rgwtest=keys)
+    token = kubectl("create", "token", "cbt-plugins").strip()
+    config = yaml.safe_load(Path(os.environ["KUBECONFIG"]).read_text())
+    config["users"][0]["user"] = {"token": token}
+    account = tmp_path / "account"
+    account.write_text(yaml.safe_dump(config))
+    folder = run(file, KUBECONFIG=str(account))
+    phases = summary_of(folder)["phases"]
+    assert [phase["name"] for phase in phases] == ["fill", "measure-new", "age", "measure-aged"]
+    for path in sorted((folder / "phases").glob("*/phase.json")):
+        assert all(count["ok"] for count in json.loads(path.read_text())["accounting"])
+    secret = json.loads(kubectl("get", "secret", f"rook-ceph-object-user-{STORE}-load", "-o", "json"))["data"]
+    for path in filter(Path.is_file, folder.rglob("*")):
+        assert secret["SecretKey"].encode() not in path.read_bytes(), path
+
+
+def test_a_scorecard_of_failures(written: Path, tmp_path: Path) -> None:
+    """The only gateway is not stopped."""
+    before = settled()
+    failures = {
+        "osd stop": {"kind": "stop", "osds": [3]},
+        "osd pod": {"kind": "delete_pod", "osds": [2]},
+        "rgw stop": {"kind": "stop", "daemon_number": 1, "daemon_type": "rgw"},
+    }
+    keys = {"objects": {"sizes": ["16KiB"]}, "fill": {"objects": 300}, "generator_ceiling": False, "rate": "30%"}
+    times = {"closed_loop": "10s", "baseline": "20s", "parts": {"start": "5s", "failure": "20s", "recovery": "20s"}}
+    waits = {"wait": {"at_most": "6m", "stalled": "3m"}}
+    folder = run(with_section(written, tmp_path, resilience={**keys, **times, **waits, "failures": failures}))
+    lines = {line["name"]: line for line in summary_of(folder)["scorecard"]["failures"]}
+    assert {name: bool(line.get("refused")) for name, line in lines.items()} == {
+        "osd stop": False, "osd pod": False, "rgw stop": True,
+    }  # fmt: skip
+    assert settled() == before
+
+
+def is_down(osd: int) -> bool:
+    return any(each["osd"] == osd and not each["up"] for each in ceph("osd", "dump")["osds"])
+
+
+def replicas(name: str) -> int:
+    return int(json.loads(kubectl("get", "deployment", name, "-o", "json"))["spec"]["replicas"])
+
+
+def uid_of_osd(osd: int) -> List[str]:
+    pods = json.loads(kubectl("get", "pods", "-l", f"ceph-osd-id={osd}", "-o", "json"))["items"]
+    return [pod["metadata"]["uid"] for pod in pods]
+
+
+def osd_stop() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    return {"kind": "stop", "osds": [3]}, lambda: is_down(3) and replicas(OPERATOR) == 0
+
+
+def mon_stop() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    return {"kind": "stop", "daemons": ["mon.c"]}, lambda: "c" not in ceph("quorum_status")["quorum_names"]
+
+
+def mgr_stop() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    active = ceph("mgr", "dump")["active_name"]
+    fault = {"kind": "stop", "daemons": [f"mgr.{active}"]}
+    return fault, lambda: ceph("mgr", "dump")["active_name"] not in ("", active)
+
+
+def rgw_stop() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    fault = {"kind": "stop", "daemon_number": 1, "daemon_type": "rgw", "accept": ["rgw"]}
+    return fault, lambda: replicas(f"rook-ceph-rgw-{STORE}-a") == 0 and not ready("app=rook-ceph-rgw")
+
+
+def ready(label: str) -> List[str]:
+    return kubectl("get", "pods", "-l", label, "-o", "name").split()
+
+
+def pod_deletion() -> Tuple[Dict[str, Any], Callable[[], bool]]:
+    before = uid_of_osd(2)
+    return {"kind": "delete_pod", "osds": [2]}, lambda: uid_of_osd(2) not in ([], before) and not is_down(2)
+
+
+FAULTS: Dict[str, Callable[[], Tuple[Dict[str, Any], Callable[[], bool]]]] = {
+    "stop of an OSD": osd_stop,
+    "stop of a mon": mon_stop,
+    "stop of the active mgr": mgr_stop,
+    "stop of an RGW": rgw_stop,
+    "delete_pod": pod_deletion,
+}
+
+
+@pytest.mark.parametrize("name", FAULTS)
+def test_a_fault_is_undone_after_a_kill(written: Path, tmp_path: Path, name: str) -> None:
+    before = settled()
+    fault, in_force = FAULTS[name]()
+    events = [{"at": "0s", "fault": {"label": "a", **fault}}, {"at": "1h", "undo": "a"}]
+    file, archive = tmp_path / "faults.yaml", tmp_path / "faults"
+    file.write_text(yaml.safe_dump({"events": events}))
+    words = ["inject", str(file), "--cluster", str(written / "my.yaml"), "--archive", str(archive)]
+    line = [sys.executable, "-m", "cbt_plugins.tools", *words]
+    log = tmp_path / "log"
+    with open(log, "wb") as output:
+        running = subprocess.Popen(line, cwd=PROJECT, stdin=subprocess.DEVNULL, stdout=output, stderr=output)
+    try:
+        wait_for(lambda: running.poll() is not None or in_force(), f"the effect of {name}", LIMIT)
+        assert running.poll() is None, log.read_text()
+    finally:
+        running.kill()
+        assert running.wait(60) in (-signal.SIGKILL, 0, 1)
+        done = tool("undo", str(archive))
+    assert done.returncode == 0, done.stderr
+    assert settled() == before
