@@ -95,8 +95,9 @@ class Sparing:
 
     - A heavy look is due 200 T after the last heavy look.
     - A look that shows a turn (a fault, OSDs or PGs have changed) may be heavy 50 T after the last heavy look. The next
-      pause gets longer by the rest of the pause that this look has cut short. The looks of both rules take at most
-      1/200 of a processor, however many turns there are and however long the run lasts.
+      pause gets longer by the rest of the pause that this look has cut short, so that 200 T pass before the next early
+      look. A look that reads requests for a turn and does not show it makes the pause longer by 200 times what it took.
+      The looks of both rules take at most 1/200 of a processor, however many turns there are.
     - A look that shows the first requests or the end of a phase, or another state of the run, is heavy at once. This
       look is extra: the 1/200 does not count it, and the pauses begin anew. A phase has two extra looks. Only a run of
       short phases therefore takes more than 1 % of a processor.
@@ -105,13 +106,14 @@ class Sparing:
     def __init__(self) -> None:
         self.due = True  # in this look
         self.is_extra = False  # this look
+        self.hurries = False  # this look: it reads requests although it is not due
         self.next_at = 0.0  # time.monotonic()
         self._took = 0.0  # T: seconds of the last heavy look that was not extra
 
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure a look."""
-        self.due, self.is_extra = time.monotonic() >= self.next_at, False
+        self.due, self.is_extra, self.hurries = time.monotonic() >= self.next_at, False, False
         begun = time.thread_time()
         yield
         now = time.monotonic()
@@ -120,6 +122,8 @@ class Sparing:
         elif self.due:
             self._took = time.thread_time() - begun
             self.next_at = max(self.next_at, now) + SPARED * self._took
+        elif self.hurries:
+            self.next_at += SPARED * (time.thread_time() - begun)
         self.due = False
 
     @property
@@ -198,7 +202,7 @@ class LiveRun:
         self._turns += [_time(event) for event in new_events if _is_of_fault(event)]
         new = len(new_events) + self._read_samples()
         self._find_load()
-        hurries = self._may_hurry()
+        self.sparing.hurries = hurries = self._may_hurry()
         new += self._read_load(hurries)
         if hurries and self._shows_turn():
             self.sparing.due = True

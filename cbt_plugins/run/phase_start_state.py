@@ -34,7 +34,9 @@ def _restore_objects(run: RunContext, buckets: Buckets, index: int, phase: Phase
         buckets.empty(buckets.counts())
         if not any(bucket.existing for bucket in run.plan.buckets):
             return []  # nobody empties buckets that the run has not made
-    if not any(record["phase"] == phase.name for record in run.journal.all("load-begun")):
+    # a run of an earlier version has only the event
+    begun = [*run.journal.all("load-begun"), *run.events.all("load-go")]
+    if not any(record.get("phase") == phase.name for record in begun):
         return []
     return [("repeated", "an earlier attempt at this phase was broken off, and its objects are still in the bucket")]
 

@@ -15,7 +15,8 @@ from aggregates_writer import Request, counts_frame
 from archive_builder import COPIED, HALF
 
 from cbt_plugins.journal import Journal
-from cbt_plugins.results.live_run import LiveRun
+from cbt_plugins.results.live_run import SPARED, LiveRun
+from cbt_plugins.results.requests.running_phase import RunningPhase
 
 pytest.importorskip("jinja2")
 
@@ -57,6 +58,10 @@ class Watch:
         self.go_on(1)
         assert self.pages == [0, 1]  # the begin is extra
         self.pages.clear()
+
+    def compute(self, seconds: float) -> None:
+        """Spend processor time."""
+        self._used += seconds
 
     def go_on(self, until: int) -> None:
         """Look once a second; every 10 s there are new requests."""
@@ -174,6 +179,22 @@ def test_no_page_is_early_before_a_client_that_hangs_is_waited_for_no_longer(wat
     assert watch.pages == [], "the first client may be only late"
     watch.go_on(50)
     assert watch.pages == [50] and 15 in watch.marks, "requests of the others are 25 s newer"
+
+
+def test_a_read_that_shows_no_turn_makes_the_pause_longer(watch: Watch, monkeypatch: pytest.MonkeyPatch) -> None:
+    look = RunningPhase.look
+
+    def slow_look(phase: RunningPhase) -> Any:
+        watch.compute(0.1)
+        return look(phase)
+
+    monkeypatch.setattr(RunningPhase, "look", slow_look)
+    watch.hangs_at = 15
+    watch.go_on(15)
+    watch.note("fault-undo-begin")
+    before = watch.page.run.sparing.next_at
+    watch.go_on(21)
+    assert watch.page.run.sparing.next_at == before + SPARED * 0.1 and watch.pages == []
 
 
 def test_a_page_does_not_wait_for_the_clock_of_the_node_that_samples(watch: Watch) -> None:
