@@ -75,7 +75,7 @@ def state() -> Dict[str, Any]:
 
 @pytest.fixture(scope="module")
 def init_folder(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Path]:
-    """The folder with my.yaml, which `init` has init_folder and whose client is a pod."""
+    """The folder with my.yaml, which `init` has written and whose client is a pod."""
     if os.environ.get(CONSENT) != OWN or not shutil.which("kubectl"):
         pytest.skip("no real cluster of Rook was tried: tests/rook makes one")
     if subprocess.run(["kubectl", "-n", NAMESPACE, "get", "cephcluster"], capture_output=True).returncode:
