@@ -12,6 +12,10 @@ from typing import Iterator, Optional
 
 from cbt_plugins.results.result_file import Unreadable
 
+#: bytes of a block that each process gets and frees at its start. glibc then keeps smaller blocks that are freed
+#: (mallopt(3)); else it returns them to the kernel, and each page of the next numpy array costs a page fault
+_KEPT = 16 << 20
+
 
 def most_workers() -> int:
     """Return the number of processors."""
@@ -25,13 +29,18 @@ def worker_processes(number: int, threads: bool = False) -> Iterator[concurrent.
     `threads`: this process has threads, as DuckDB makes them; a process that has threads must not fork.
     """
     context: Optional[multiprocessing.context.SpawnContext] = multiprocessing.get_context("spawn") if threads else None
-    pool = concurrent.futures.ProcessPoolExecutor(number, context, initializer=_end_with_parent)
+    pool = concurrent.futures.ProcessPoolExecutor(number, context, initializer=_start)
     try:
         yield pool
     except BrokenProcessPool as e:
         raise Unreadable("a process that read a part of the archive was killed: is there enough memory?") from e
     finally:
         pool.shutdown(cancel_futures=True)
+
+
+def _start() -> None:
+    bytes(_KEPT)
+    _end_with_parent()
 
 
 def _end_with_parent() -> None:
