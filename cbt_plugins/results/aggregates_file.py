@@ -29,10 +29,10 @@ VERSION = 3
 #: the buckets of its frames have a column of their own in place of steps
 _OLDEST = 2
 _ZLIB = 1
-#: latency entries of a joined frame: as many as a processor's cache holds; and frames in it
-_LARGE = 1 << 18
+#: latency entries of a joined frame, each of which takes some 30 bytes while it is added up; and frames in it
+_LARGE = 1 << 20
 _MANY = 100
-_DTYPES = {"u1": "u1", "u2": "<u2", "u4": "<u4", "i8": "<i8"}
+_DTYPES = {name: np.dtype("<" + name) for name in ("u1", "u2", "u4", "i8")}
 
 Columns = Dict[str, np.ndarray]
 
@@ -273,8 +273,8 @@ def parse(data: bytes) -> Frame:
                 values = np.frombuffer(payload, _DTYPES[dtype], rows, at)
                 columns[name] = values
                 at += values.nbytes
-            if "step" in columns:  # modulo 65536, as the sums of this type are
-                columns["bucket"] = np.cumsum(columns.pop("step"), dtype=np.uint16)
+            if "step" in columns:  # modulo 65536; numpy sums int64 in half the time of uint16
+                columns["bucket"] = np.cumsum(columns.pop("step"), dtype=np.int64).astype(np.uint16)
         frame = Frame(
             block=int(header["block"]),
             ops=header["ops"],

@@ -323,7 +323,9 @@ class Timeline:
         np.not_equal(coarse[1:], coarse[:-1], out=change[1:])
         change[begins[entries > 0]] = True
         starts = np.flatnonzero(change)
-        coarse, count = coarse[starts], np.add.reduceat(count, starts, dtype=np.int64)
+        # quicker than reduceat, as the runs are short
+        sums = np.cumsum(count, dtype=np.int64)[np.append(starts[1:], len(count)) - 1]
+        coarse, count = coarse[starts], np.diff(sums, prepend=0)
         runs = np.diff(np.append(np.searchsorted(starts, begins), len(starts)))
         bins, ops, low = self._bin(block), len(self._numbers), int(coarse.min())
         low_bin, width = int(bins[inside].min()), int(coarse.max()) - low + 1
