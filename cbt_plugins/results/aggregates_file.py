@@ -127,8 +127,7 @@ def places(path: Path, begin: int = 0, most: Optional[int] = None) -> Tuple[List
             size = os.fstat(file.fileno()).st_size
             at = begin
             while at < size and (most is None or at < begin + most):
-                file.seek(at)
-                head = file.read(PREFIX.size)
+                head = os.pread(file.fileno(), PREFIX.size, at)
                 if head[:4] != MAGIC[: len(head)]:
                     if not at:
                         raise Unreadable(f"{path}: no aggregates file")
