@@ -9,6 +9,7 @@ import tempfile
 import zlib
 from collections import Counter
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any, Dict, Iterable, List, Optional, Sequence, Tuple
 
 import aggregates_writer
@@ -351,6 +352,14 @@ def test_the_same_in_many_tasks_and_processes(tmp_path: Path, monkeypatch: pytes
     assert len(used) == 11
     check(found.jobs["j"], found.timeline, [r for part in steady(100) for r in part], TimeGrid.of(T0, T0 + 10, 1))
 
+
+def test_a_process_gets_neighbouring_tasks(monkeypatch: pytest.MonkeyPatch) -> None:
+    """The parts of a job that two processes read have to be merged."""
+    monkeypatch.setattr("os.cpu_count", lambda: 2)
+    pool: Any = SimpleNamespace(map=lambda _, lots: lots)
+    tasks = [Task(job, Path(job), where=(), weight=job_files.MANY) for job in "abcde" for _ in range(3)]
+    first, second = ([task.job for task in lot] for lot, _ in job_files.lots_of(tasks, TimeGrid.of(0, 10, 1), pool))
+    assert (first, second) == (list("aaabbbc"), list("ccdddeee"))
 
 
 def test_jobs_are_read_one_after_the_other(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

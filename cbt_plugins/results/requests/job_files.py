@@ -188,16 +188,16 @@ def lots_of(tasks: Sequence[Task], grid: TimeGrid, pool: Executor) -> Iterator[T
 
     The processes begin at once. Few tasks are read here, when the results are asked for.
     """
-    number = min(len(tasks), most_workers())
-    if sum(task.weight for task in tasks) <= MANY or number <= 1:
+    number, total = min(len(tasks), most_workers()), sum(task.weight for task in tasks)
+    if total <= MANY or number <= 1:
         return map(_lot, [(tasks, grid)])
+    # neighbours together: each job that is in two lots is merged here
     lots: List[List[Task]] = [[] for _ in range(number)]
-    weights = [0] * number
-    for task in sorted(tasks, key=lambda task: -task.weight):
-        lightest = weights.index(min(weights))
-        lots[lightest].append(task)
-        weights[lightest] += task.weight
-    return pool.map(_lot, [(lot, grid) for lot in lots])
+    begin = 0
+    for task in tasks:
+        lots[min(number - 1, int((begin + task.weight / 2) * number / total))].append(task)
+        begin += task.weight
+    return pool.map(_lot, [(lot, grid) for lot in lots if lot])
 
 
 def read_jobs(phases: Iterable[Tuple[ArchivedPhase, TimeGrid]]) -> Iterator[Read]:
