@@ -97,7 +97,8 @@ def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
         sum(part.sum(name) for part in parts) for name in ("n", "failed", "objects", "bytes", "total")
     )
     latencies = _latencies(parts)
-    quantiles = _quantiles(latencies, 0.5, 0.99, 0.999)
+    tail = tail_quantiles(int(latencies.counts.sum()))
+    p50, p99, p999, *tail_ms = _quantiles(latencies, 0.5, 0.99, 0.999, *tail)
     bad = [int(part.bad[part.places].sum()) for part in parts if part.bad is not None]
     return {
         "requests": n,
@@ -107,13 +108,13 @@ def _line(op: Optional[str], parts: Sequence[_OpPart]) -> Dict[str, Any]:
         "obj_per_s": round(objects / length, 4),
         "mib_per_s": round(size / length / 2**20, 4) if moves_data(op) else None,
         "mean_ms": round(total / n / 1e6, 3) if n else None,
-        "p50_ms": quantiles[0],
-        "p99_ms": quantiles[1],
-        "p999_ms": quantiles[2],
+        "p50_ms": p50,
+        "p99_ms": p99,
+        "p999_ms": p999,
         "max_ms": round(max(int(part.seconds.max[part.places].max()) for part in parts) / 1e6, 3) if n else None,
         "longest_gap": round(max(map(_gap, parts)), 6),
         "silent_seconds": sum(map(_silent, parts)),
-        "tail_ms": _quantiles(latencies, *tail_quantiles(int(latencies.counts.sum()))),
+        "tail_ms": tail_ms,
     }
 
 

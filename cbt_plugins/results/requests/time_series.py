@@ -243,11 +243,14 @@ class Blocks:
             part = slice(first + begin, first + min(begin + _BINS_AT_ONCE, len(counts)))
             high, seen = self.max[part], np.cumsum(counts[begin : begin + _BINS_AT_ONCE], axis=1, dtype=np.int64)
             n = seen[:, -1]
-            for q, bins in zip(wanted, quantiles):
-                ranks = np.maximum(1, np.ceil(q * n - 1e-9 * n)).astype(np.int64)
-                places = np.minimum((seen < ranks[:, None]).sum(axis=1), counts.shape[1] - 1)
-                values = np.where(ranks >= n, high, np.minimum(stands[places], high)).tolist()
-                bins[part] = [value if some else None for value, some in zip(values, n.tolist())]
+            ranks = np.maximum(1, np.ceil(np.multiply.outer(wanted, n) - 1e-9 * n)).astype(np.int64)
+            places = np.empty_like(ranks)  # of each q and bin
+            for number, line in enumerate(seen):
+                places[:, number] = line.searchsorted(ranks[:, number])
+            stand = stands[np.minimum(places, counts.shape[1] - 1)]
+            values = np.where(ranks >= n, high, np.minimum(stand, high)).tolist()
+            for bins, of_bins in zip(quantiles, values):
+                bins[part] = [value if some else None for value, some in zip(of_bins, n.tolist())]
         return quantiles
 
     def __getstate__(self) -> Tuple[Any, ...]:
