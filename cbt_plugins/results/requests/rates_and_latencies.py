@@ -305,11 +305,16 @@ def _where(n: np.ndarray, values: List[float]) -> List[Optional[float]]:
 
 def _pgs(status: Sequence[Mapping[str, Any]], first: float) -> Dict[str, List[Any]]:
     pg_counts: Dict[str, List[Any]] = {"t": [], "not_clean": [], "total": []}
+    latest: Any = None
+    not_clean = total = 0
     for sample in status:
-        states = sample.get("pgs")
-        if not isinstance(states, dict) or not isinstance(sample.get("t"), (int, float)):
+        states, t = sample.get("pgs"), sample.get("t")
+        if not isinstance(states, dict) or not isinstance(t, (int, float)):
             continue
-        pg_counts["t"].append(_shared(round(sample["t"] - first, 1)))
-        pg_counts["not_clean"].append(sum(n for state, n in states.items() if not is_clean(state)))
-        pg_counts["total"].append(sum(states.values()))
+        if states is not latest:  # samples between which nothing changed share it
+            latest, total = states, sum(states.values())
+            not_clean = sum(n for state, n in states.items() if not is_clean(state))
+        pg_counts["t"].append(_shared(round(t - first, 1)))
+        pg_counts["not_clean"].append(not_clean)
+        pg_counts["total"].append(total)
     return pg_counts
