@@ -156,6 +156,7 @@ def _seal_of(pieces: Iterable[str], run: Path) -> Dict[str, str]:
     return {"files": sum_of_sums(run), "summary": digest.hexdigest()}
 
 
+_PLAIN = json.JSONEncoder(separators=(",", ":"), allow_nan=False)
 #: types of values that are no plain ones
 _DEEP = {dict, list, tuple}
 
@@ -183,7 +184,7 @@ def _pieces(value: Any, indent: str) -> Iterator[str]:
             comma = ",\n"
         yield f"\n{indent}]"
     else:
-        yield json.dumps(value, separators=(",", ":"), allow_nan=False)
+        yield _PLAIN.encode(value)
 
 
 def loads(summary: Mapping[str, Any]) -> List[Dict[str, Any]]:
