@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Any, Mapping, Optional, Sequence
 
 from cbt_plugins.inventory import nodes_of
@@ -23,6 +24,8 @@ class Monitor:
     RECONNECTS: bool = False
     #: why the load is not what it should be, known after `start` or `stop`: the run then fails where we lead it
     failure: Optional[str] = None
+    #: where its files go on this machine, known before `start` where we lead the run
+    archive_folder: Optional[Path] = None
 
     def __init__(self, config: Mapping[str, Any], cluster: Mapping[str, Any], common: Mapping[str, Any]) -> None:
         self.config = config

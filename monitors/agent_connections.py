@@ -2,22 +2,26 @@
 
 A process of its own, standard library only: CBT's recovery test allows no threads. Its first line of input is
 {"name", "program": text, "output": path on the nodes, "nodes": {node: {"command": command line, "lost": [exit statuses
-of it that are not the program's]}}}. Each command gets the program on its standard input, which stays open; a
-connection that is lost is made anew. A program that does not run on a node is told on standard error. At the end it
-prints {"lost": {node: number of lost connections}, "failed": {node: why}}.
+of it that are not the program's], "files": [paths here]}}}. Each command gets the program on its standard input, which
+stays open; a connection that is lost is made anew. Its output and its errors are appended to the two "files", where
+there are any. A program that does not run on a node is told on standard error, and bytes that do not fit into a file.
+At the end it prints {"lost": {node: number of lost connections}, "failed": {node: why}, "dropped": {node: bytes}}.
 """
 
 from __future__ import annotations
 
 import contextlib
+import errno
+import functools
 import json
+import math
 import os
-import select
+import selectors
 import signal
 import subprocess
 import sys
 import time
-from typing import Dict, List, Optional
+from typing import Any, Dict, List, Mapping, Optional
 
 #: seconds until a lost connection is made anew, doubled up to the second one
 PAUSE, LONGEST = 0.5, 30.0
@@ -27,13 +31,46 @@ LOOK = 0.25
 FAILURES = 3
 #: seconds that all programs have for their last line
 LAST_LINE = 8.0
+#: bytes of a file here: a node may send lines without end
+LARGEST_FILE = 1 << 30
+
+
+class Output:
+    """A file of the archive that gets what one pipe of a node's connections brings."""
+
+    def __init__(self, path: str) -> None:
+        self._path = path
+        self.dropped = 0  # bytes
+
+    def append(self, data: bytes) -> None:
+        """Write at the end; what does not fit is dropped, as the numbers of the lines show later."""
+        written, why = 0, os.strerror(errno.ENOSPC)
+        try:
+            with open(self._path, "ab", buffering=0) as file:
+                if file.tell() + len(data) > LARGEST_FILE:
+                    raise OSError(errno.EFBIG, f"has {LARGEST_FILE >> 20} MiB")
+                written = file.write(data)
+        except OSError as error:
+            why = error.strerror or why
+        if written < len(data) and not self.dropped:
+            _warn(f"{self._path}: {why}: what comes from the node is dropped")
+        self.dropped += len(data) - written
+
+    def begin_line(self) -> None:
+        """End a line that the end of a connection has torn: it must not take the next one with it."""
+        with contextlib.suppress(OSError), open(self._path, "rb") as file:
+            file.seek(-1, os.SEEK_END)
+            if file.read() != b"\n":
+                self.append(b"\n")
 
 
 class Connection:
     """A command that reaches one node."""
 
-    def __init__(self, command: List[str], lost: List[int], program: bytes) -> None:
-        self._command, self._lost_statuses, self._program = command, lost, program
+    def __init__(self, about: Mapping[str, Any], program: bytes, selector: selectors.BaseSelector) -> None:
+        self._command, self._lost_statuses, self._program = about["command"], about["lost"], program
+        self._outputs = [Output(path) for path in about.get("files", ())]
+        self._selector = selector
         self._process: Optional[subprocess.Popen[bytes]] = None
         self._again, self._pause = 0.0, PAUSE
         self._since = 0.0
@@ -53,22 +90,56 @@ class Connection:
             self._again = now + self._pause
         if self._process is None and now >= self._again:
             self._since = now
-            self._process = subprocess.Popen(
-                self._command,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.DEVNULL,
-                stderr=subprocess.DEVNULL,
-                start_new_session=True,  # the agent here must lead its group, as one behind sshd does
-            )
-            assert self._process.stdin is not None
-            # less than a pipe holds: this does not wait for the node
-            with contextlib.suppress(OSError):
-                self._process.stdin.write(self._program)
-                self._process.stdin.flush()
+            self._open()
+
+    def _open(self) -> None:
+        kept = subprocess.PIPE if self._outputs else subprocess.DEVNULL
+        self._process = subprocess.Popen(
+            self._command,
+            stdin=subprocess.PIPE,
+            stdout=kept,
+            stderr=kept,
+            start_new_session=True,  # the agent here must lead its group, as one behind sshd does
+        )
+        for pipe, output in zip(self._pipes(), self._outputs):
+            os.set_blocking(pipe, False)
+            output.begin_line()
+            self._selector.register(pipe, selectors.EVENT_READ, functools.partial(self._read, pipe, output))
+        assert self._process.stdin is not None
+        # less than a pipe holds: this does not wait for the node
+        with contextlib.suppress(OSError):
+            self._process.stdin.write(self._program)
+            self._process.stdin.flush()
+
+    def _pipes(self) -> List[int]:
+        """Return the descriptors of its output and its errors, where they are kept."""
+        assert self._process is not None
+        return [pipe.fileno() for pipe in (self._process.stdout, self._process.stderr) if pipe is not None]
+
+    def _read(self, pipe: int, output: Output) -> bool:
+        """Keep what has come; return whether more may come at once."""
+        try:
+            data = os.read(pipe, 1 << 16)
+        except BlockingIOError:
+            return False
+        if data:
+            output.append(data)
+        elif pipe in self._selector.get_map():
+            self._selector.unregister(pipe)  # it is closed: it would be ready all the time
+        return bool(data)
 
     @property
     def open(self) -> bool:
         return self._process is not None
+
+    @property
+    def runs(self) -> bool:
+        return self._process is not None and self._process.poll() is None
+
+    @property
+    def dropped(self) -> int:
+        """The bytes that did not fit into a file."""
+        return sum(output.dropped for output in self._outputs)
 
     def close(self) -> None:
         """Close its standard input: that ends the program there."""
@@ -76,18 +147,25 @@ class Connection:
             with contextlib.suppress(OSError):
                 self._process.stdin.close()
 
-    def end(self, until: float) -> None:
-        """Wait for the program's end, and kill the connection when the time is over."""
-        if self._process is None:
-            return
-        try:
-            self._process.wait(max(0.0, until - time.monotonic()))
-        except subprocess.TimeoutExpired:
-            self._process.kill()
-            self._process.wait()
+    def end(self) -> None:
+        """Kill the connection if it still runs, and keep the last of its output."""
+        if self._process is not None:
+            if self._process.poll() is None:
+                self._process.kill()
+                self._process.wait()
+            self._drop()
 
     def _drop(self) -> None:
         self.close()
+        assert self._process is not None
+        for pipe, output in zip(self._pipes(), self._outputs):
+            for _ in iter(functools.partial(self._read, pipe, output), False):
+                pass
+            if pipe in self._selector.get_map():
+                self._selector.unregister(pipe)
+        for file in (self._process.stdout, self._process.stderr):
+            if file is not None:
+                file.close()
         self._process = None
 
 
@@ -99,35 +177,53 @@ def main() -> None:
             return
         text += data
     wanted = json.loads(text)
-    program = wanted["program"].encode()
-    nodes = wanted["nodes"].items()
-    connections = {node: Connection(about["command"], about["lost"], program) for node, about in nodes}
+    program, selector = wanted["program"].encode(), selectors.DefaultSelector()
+    connections = {node: Connection(about, program, selector) for node, about in wanted["nodes"].items()}
     wake, woken = os.pipe()
     for end in (wake, woken):
         os.set_blocking(end, False)
     signal.set_wakeup_fd(woken, warn_on_full_buffer=False)
     signal.signal(signal.SIGCHLD, lambda *_: None)
+    selector.register(0, selectors.EVENT_READ)
+    selector.register(wake, selectors.EVENT_READ)
     failed: Dict[str, str] = {}
-    while True:
-        for node, connection in connections.items():
-            connection.keep(time.monotonic())
-            if connection.failures == FAILURES and node not in failed:
-                why = f"the agent ended {FAILURES} times at once, exit status {connection.status}"
-                failed[node] = f"{why}; see {wanted['output']} there"
-                _warn(f"{wanted['name']}: its agent does not run on {node}: {failed[node]}")
-        every = None if all(connection.open for connection in connections.values()) else LOOK
-        ready = select.select([0, wake], [], [], every)[0]
-        if wake in ready:
-            os.read(wake, 4096)
-        if 0 in ready and not os.read(0, 4096):
-            break
+    # when to look at all connections next, and when to end, once the input has closed
+    look, until = 0.0, math.inf
+    while until == math.inf or (any(each.runs for each in connections.values()) and time.monotonic() < until):
+        now = time.monotonic()
+        if until == math.inf and now >= look:
+            _keep(connections, now, wanted, failed)
+            look = math.inf if all(connection.open for connection in connections.values()) else now + LOOK
+        left = min(look, until) - now
+        for key, _ in selector.select(None if left == math.inf else max(0.0, left)):
+            if key.data is not None:
+                key.data()
+            elif key.fd == wake:
+                os.read(wake, 4096)
+                look = 0.0 if until == math.inf else look
+            elif not os.read(0, 4096):
+                selector.unregister(0)
+                look, until = math.inf, time.monotonic() + LAST_LINE
+                for connection in connections.values():
+                    connection.close()
     for connection in connections.values():
-        connection.close()
-    until = time.monotonic() + LAST_LINE
-    for connection in connections.values():
-        connection.end(until)
+        connection.end()
     lost = {node: connection.lost for node, connection in connections.items()}
-    print(json.dumps({"lost": lost, "failed": failed}), flush=True)
+    dropped = {node: connection.dropped for node, connection in connections.items() if connection.dropped}
+    print(json.dumps({"lost": lost, "failed": failed, "dropped": dropped}), flush=True)
+
+
+def _keep(
+    connections: Mapping[str, Connection], now: float, wanted: Mapping[str, Any], failed: Dict[str, str]
+) -> None:
+    """Keep all connections open, and note in `failed` the nodes on which the program does not run."""
+    for node, connection in connections.items():
+        connection.keep(now)
+        if connection.failures == FAILURES and node not in failed:
+            why = f"the agent ended {FAILURES} times at once, exit status {connection.status}"
+            files = wanted["nodes"][node].get("files")
+            failed[node] = f"{why}; see {files[1]}" if files else f"{why}; see {wanted['output']} there"
+            _warn(f"{wanted['name']}: its agent does not run on {node}: {failed[node]}")
 
 
 def _warn(text: str) -> None:

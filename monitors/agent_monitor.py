@@ -9,13 +9,14 @@ import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
-from typing import Any, ClassVar, Dict, Mapping, Optional, Sequence, Tuple, Type, Union
+from typing import Any, ClassVar, Dict, List, Mapping, Optional, Sequence, Tuple, Type, Union
 
 from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.shell_programs import script_command
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.config.key_errors import Strict, values_of
 from cbt_plugins.inventory import nodes_of
+from cbt_plugins.journal import sync_files
 from cbt_plugins.monitor import Monitor
 
 from . import agent_connections
@@ -28,8 +29,9 @@ logger = logging.getLogger(__name__)
 class AgentMonitor(Monitor):
     """A monitor whose samples are the output of a program on its nodes: DIRECTORY/NAME/<name_on(node)>.jsonl.
 
-    The program comes through the connection: a node that was booted again has nothing of the run on its disk. It ends
-    when its standard input closes. A process beside this one keeps the connections, and makes lost ones anew.
+    Of a node that may end with its files, the samples go into the archive as they come. The program comes through the
+    connection: a node that was booted again has nothing of the run on its disk. It ends when its standard input closes.
+    A process beside this one keeps the connections, and makes lost ones anew.
     """
 
     RECONNECTS = True
@@ -57,9 +59,11 @@ class AgentMonitor(Monitor):
         words = agent.words(self.argument())
         connections_by_node = {}
         for node in self.nodes:
-            command = script_command(_START, f"{directory}/{self.NAME}", self.name_on(node), *words)
+            files = self._files_here(node)
+            to, name = "connection" if files else "files", self.name_on(node)
+            command = script_command(_START, f"{directory}/{self.NAME}", name, to, *words)
             line, lost = self._remote.command(node, f"exec {command}"), self._remote.lost_statuses(node)
-            connections_by_node[node] = {"command": line, "lost": lost}
+            connections_by_node[node] = {"command": line, "lost": lost, "files": files}
         self.connections_process = subprocess.Popen(
             [sys.executable, "-IS", agent_connections.__file__],
             stdin=subprocess.PIPE,
@@ -71,6 +75,14 @@ class AgentMonitor(Monitor):
         wanted = {"name": self.NAME, "output": f"{directory}/{self.NAME}/output.txt", "nodes": connections_by_node}
         self.connections_process.stdin.write(json.dumps({**wanted, "program": agent.text}).encode() + b"\n")
         self.connections_process.stdin.flush()
+
+    def _files_here(self, node: str) -> List[str]:
+        """Return the files of the archive for samples and errors of a node that may end with its files; else []."""
+        if self.archive_folder is None or self._remote.keeps_files(node):
+            return []
+        folder = self.archive_folder / f"{self.NAME}.{node}"
+        folder.mkdir(parents=True, exist_ok=True)
+        return [str(folder / f"{self.name_on(node)}.jsonl"), str(folder / "output.txt")]
 
     def stop(self, directory: str) -> None:
         process, self.connections_process = self.connections_process, None
@@ -84,8 +96,13 @@ class AgentMonitor(Monitor):
         times = {node: n for node, n in ended.get("lost", {}).items() if n and node not in failed}
         lost = [f"{node} ({n} times)" for node, n in times.items()]
         if lost:
-            logger.warning("%s: lost connections to %s; see output.txt there", self.NAME, ", ".join(lost))
+            logger.warning("%s: lost connections to %s; see output.txt of the node", self.NAME, ", ".join(lost))
+        for node, size in ended.get("dropped", {}).items():
+            text = "%s: %d bytes from %s did not fit into the archive: samples are missing"
+            logger.warning(text, self.NAME, size, node)
         stop_by_pid_files(self._remote, self.nodes, f"{directory}/{self.NAME}")
+        for files in filter(None, map(self._files_here, self.nodes)):
+            sync_files(Path(files[0]).parent)
 
 
 def node_to_ask(name: str, cluster: Mapping[str, Any], roles: Union[str, Sequence[str]]) -> str:

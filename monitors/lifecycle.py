@@ -86,6 +86,7 @@ def watch(
         remote.run(answering, make_own(directory), 60)
         for monitor in monitors:
             started.append(monitor)
+            monitor.archive_folder = local_dir
             monitor.start(directory)
             _raise_failure([monitor])  # a load of hours would be for nothing
         yield
@@ -261,7 +262,9 @@ def fetch_files(
                 logger.error("monitor files of %s stay in %s there: %s", node, directory, error)
                 left.append(node)
                 continue
-            files = {f"{file.name}.{node}": file for file in sorted(Path(scratch, node).iterdir())}
+            # of a monitor whose samples came by its connection, the folder is empty
+            entries = [entry for entry in sorted(Path(scratch, node).iterdir()) if not _is_empty_folder(entry)]
+            files = {f"{entry.name}.{node}": entry for entry in entries}
             folder = _place_for(files, local_dir)
             paths += [folder / name for name in files]
             for name, file in files.items():
@@ -289,6 +292,10 @@ def _place_for(files: Mapping[str, Path], folder: Path) -> Path:
             candidate.mkdir(exist_ok=True)
             return candidate
     raise AssertionError
+
+
+def _is_empty_folder(path: Path) -> bool:
+    return path.is_dir() and not any(path.iterdir())
 
 
 def _same(first: Path, second: Path) -> bool:

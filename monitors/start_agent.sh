@@ -1,12 +1,13 @@
 #!/bin/sh
-# Run an agent on a node: start_agent.sh FOLDER NAME PYTHON-ARGUMENT...
+# Run an agent on a node: start_agent.sh FOLDER NAME files|connection PYTHON-ARGUMENT...
 #
-# Its lines go to FOLDER/NAME.jsonl, its errors to FOLDER/output.txt. It leads its process group and is recorded with
-# its start time in FOLDER/NAME.pid. An agent that a lost connection has left behind there is ended first.
+# Its lines go to FOLDER/NAME.jsonl and its errors to FOLDER/output.txt, or both to the connection. It leads its process
+# group and is recorded with its start time in FOLDER/NAME.pid. An agent that a lost connection has left behind there is
+# ended first.
 umask 022 # of what comes into the archive; the folder here is closed
 own_folder "$1" make && cd -- "$1" || exit 1
-name=$2
-shift 2
+name=$2 output=$3
+shift 3
 
 started() {
   # start time: field 22 of stat; the second field may have spaces
@@ -18,10 +19,13 @@ if [ -f "$name.pid" ] && read -r pid since <"$name.pid" && [ "$(started "$pid")"
 fi
 echo "$$ $(started $$)" >"$name.pid"
 
-# what a kill or a full disk has torn must not take our first line with it
-[ ! -s "$name.jsonl" ] || [ "$(tail -c 1 -- "$name.jsonl" | wc -l)" -eq 1 ] || echo >>"$name.jsonl"
+if [ "$output" = files ]; then
+  # what a kill or a full disk has torn must not take our first line with it
+  [ ! -s "$name.jsonl" ] || [ "$(tail -c 1 -- "$name.jsonl" | wc -l)" -eq 1 ] || echo >>"$name.jsonl"
+  exec >>"$name.jsonl" 2>>output.txt
+fi
 
 # the distribution's Python is the one that has Ceph's bindings
 python=/usr/bin/python3
 [ -x "$python" ] || python=python3
-exec "$python" "$@" >>"$name.jsonl" 2>>output.txt
+exec "$python" "$@"

@@ -140,6 +140,7 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
             self._config = mconfig
             self.only_ends = False
             self.failure: Optional[str] = None
+            self.archive_folder: Optional[Path] = None
 
         @staticmethod
         def _get_default_nodes() -> List[str]:  # ... and the module era for this
@@ -150,6 +151,7 @@ def monitor_class(name: str, load: Callable[[], Any], base: type) -> type:
                 return
             settings: Any = sys.modules["settings"]
             monitor = load()(self._config, settings.cluster, getattr(settings, "common", None) or {})
+            monitor.archive_folder = self.archive_folder
             _watching[name, directory] = monitor
             monitor.start(directory)
             self.failure = getattr(monitor, "failure", None)

@@ -94,6 +94,10 @@ class Remote:
         """Return whether a node's clock may differ from that of this machine."""
         return not self._transports[node].same_clock
 
+    def keeps_files(self, node: str) -> bool:
+        """Return whether files of a node are there until they are removed; else they may go with the node."""
+        return self._transports[node].keeps_files
+
     def command(self, node: str, shell: str, silence: float = SILENT_NETWORK) -> List[str]:
         """Return the command line for a shell command on a node; its network may be silent for `silence` seconds."""
         return self._transports[node].command(node, shell, silence)

@@ -20,6 +20,7 @@ class ExecTransport(Transport):
     the end of the command was not seen. A subclass has `words`.
     """
 
+    keeps_files: ClassVar[bool] = False  # a container that is made anew has none of its former one
     #: exit statuses of the program, for who does not read the errors
     own_statuses: ClassVar[Tuple[int, ...]] = ()
 

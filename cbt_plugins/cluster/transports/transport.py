@@ -40,6 +40,8 @@ class Transport:
     preference: ClassVar[int] = 0
     #: whether nodes have the clock of this machine
     same_clock: ClassVar[bool] = False
+    #: whether what a command has written is on a node until it is removed, also when the node ends in between
+    keeps_files: ClassVar[bool] = True
     #: seconds that a node has, beyond the time of the command, to connect and to answer
     connect_limit: float = 20.0
 
