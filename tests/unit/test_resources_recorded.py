@@ -61,6 +61,26 @@ def test_the_recorded_nodes_are_one_machine(made: Dict[str, Any]) -> None:
     assert used < made["nodes"][0]["busy"] * 2 == pytest.approx(2, abs=0.05)
 
 
+@pytest.mark.parametrize(("namespace", "restarts"), [("pid:[4026531836]", 0), ("pid:[4026532999]", 1)])
+def test_a_daemon_of_another_pod_is_a_restart_though_it_has_the_same_pid(
+    tmp_path: Path, namespace: str, restarts: int
+) -> None:
+    """The monitor comes back in the same namespace of processes, or in that of the new pod."""
+    header, *rows = map(json.loads, (DATA / "resources.node1" / "node1.jsonl").read_text().splitlines())
+    again = [{**line, "t": line["t"] + 60.0} for line in (header, *rows)]
+    lines = [{**header, "pidns": "pid:[4026531836]"}, *rows, {**again[0], "pidns": namespace}, *again[1:]]
+    file = tmp_path / "resources.node1" / "node1.jsonl"
+    file.parent.mkdir()
+    file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))
+    window = (rows[0]["t"], rows[-1]["t"] + 60.0)
+    load: Dict[str, Any] = {"made": True, "per_s": 0.0, "bytes_per_s": 0.0, "ops": {}}
+    line = resources.of_window(resources.read_nodes(tmp_path, {}), window, load, {}, Networks())
+    osds = [daemon for daemon in line["daemons"] if daemon["class"] == "osd"]
+    assert [daemon["restarts"] for daemon in osds] == [restarts, restarts]
+    (node,) = line["nodes"]
+    assert 0.1 < node["watched"] < 0.9, "nobody watched between the two pods"
+
+
 def test_the_recorded_network(made: Dict[str, Any]) -> None:
     links = {net["node"]: net for net in made["interfaces"]}
     assert {name for name, net in links.items() if net["side"] == "client"} == {"client1", "client2", "rgw1", "rgw2"}

@@ -85,6 +85,7 @@ class DaemonSamples:
     pid: int
     io: bool  # its counters of bytes could be read
     disks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of an OSD: "block", "block.db", "block.wal"
+    namespace: str = ""  # of its pid: in each pod of a deployment, the daemon has the same pid
     used: Counter = field(default_factory=lambda: Counter(3))  # seconds of a processor, bytes read, bytes written
     at: np.ndarray = field(default_factory=lambda: np.zeros(0))
     rss: np.ndarray = field(default_factory=lambda: np.zeros(0))  # KiB
@@ -382,7 +383,12 @@ class _Lines:
             node.monitor.add(begin, times, used[:, :1])
             return None
         daemon = DaemonSamples(
-            about["class"], str(about["id"]), int(about["pid"]), bool(about["io"]), about.get("disks") or {}
+            about["class"],
+            str(about["id"]),
+            int(about["pid"]),
+            bool(about["io"]),
+            about.get("disks") or {},
+            node.processes,
         )
         daemon.used.add(begin, times, used)
         daemon.at, daemon.rss, daemon.threads = times, rows[:, _RSS], rows[:, _THREADS]

@@ -134,7 +134,7 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
                 "class": daemon.daemon_class,
                 "id": daemon.id,
                 "pid": newest.pid,
-                "restarts": len({process.pid for process in processes}) - 1,
+                "restarts": len({(process.namespace, process.pid) for process in processes}) - 1,
                 "cores": rounded(used[0] / seconds),
                 "peak": rounded(highest(curve)),
                 "rss_mib": rounded(float(rss.mean()) / 1024) if len(rss) else None,
