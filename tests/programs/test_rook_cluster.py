@@ -16,11 +16,13 @@ import signal
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any, Callable, Dict, Iterator, List, Tuple
+from typing import Any, Callable, Dict, Iterator, List, Sequence, Tuple
 
 import pytest
 import yaml
 from waiting import wait_for
+
+from cbt_plugins.journal import json_lines
 
 CONSENT, OWN, CLIENT = "CBT_PLUGINS_KUBERNETES", "own", "client1"
 PROJECT = Path(__file__).parents[2]
@@ -112,9 +114,13 @@ def wait_until_at_rest() -> Dict[str, Any]:
     return at_rest
 
 
-def with_section(init_folder: Path, folder: Path, **benchmark: Dict[str, Any]) -> Path:
-    """Return a file in another folder that has this section of load."""
+def with_section(init_folder: Path, folder: Path, osds: Sequence[int] = (), **benchmark: Dict[str, Any]) -> Path:
+    """Return a file in another folder that has this section of load, and watches the pods of these OSDs."""
     document = yaml.safe_load((init_folder / "my.yaml").read_text())
+    pods = {f"osd-{osd}": f"deploy/rook-ceph-osd-{osd}" for osd in osds}
+    if pods:
+        document["cluster"]["watched"] = list(pods)
+        document["cluster"]["kubernetes"]["pods"].update(pods)
     s3 = document["benchmarks"]["rgwtest"]["s3"]
     document["benchmarks"] = {name: {"s3": s3, **keys} for name, keys in benchmark.items()}
     file = folder / "my.yaml"
@@ -164,7 +170,7 @@ def test_a_whole_run_as_the_account_of_the_manifest(init_folder: Path, tmp_path:
 
 
 def test_a_scorecard_of_failures(init_folder: Path, tmp_path: Path) -> None:
-    """The only gateway is not stopped."""
+    """The only gateway is not stopped. What was sampled in a pod before it was stopped or deleted is not lost."""
     before = wait_until_at_rest()
     failures = {
         "osd stop": {"kind": "stop", "osds": [3]},
@@ -174,14 +180,23 @@ def test_a_scorecard_of_failures(init_folder: Path, tmp_path: Path) -> None:
     keys = {"objects": {"sizes": ["16KiB"]}, "fill": {"objects": 300}, "generator_ceiling": False, "rate": "30%"}
     times = {"closed_loop": "10s", "baseline": "20s", "parts": {"start": "5s", "failure": "20s", "recovery": "20s"}}
     waits = {"wait": {"at_most": "6m", "stalled": "3m"}}
-    folder = run(with_section(init_folder, tmp_path, resilience={**keys, **times, **waits, "failures": failures}))
+    section = {**keys, **times, **waits, "failures": failures}
+    folder = run(with_section(init_folder, tmp_path, (2, 3), resilience=section))
     lines = {line["name"]: line for line in summary_of(folder)["scorecard"]["failures"]}
     assert {name: bool(line.get("refused")) for name, line in lines.items()} == {
         "osd stop": False, "osd pod": False, "rgw stop": True,
     }  # fmt: skip
-    lines = map(json.loads, (folder / "events.jsonl").read_text().splitlines())
-    injected = {line["label"] for line in lines if line["event"] == "fault-injected"}
-    assert injected - {"settings"} == {"osd-stop", "osd-pod"}
+    events = [line for line in map(json.loads, (folder / "events.jsonl").read_text().splitlines()) if "label" in line]
+    injected = {line["label"]: line["t"] for line in events if line["event"] == "fault-injected"}
+    assert injected.keys() - {"settings"} == {"osd-stop", "osd-pod"}
+    begun = {line["label"]: line["t"] for line in events if line["event"] == "fault-inject-begin"}
+    for node, label in (("osd-3", "osd-stop"), ("osd-2", "osd-pod")):
+        (samples,) = folder.glob(f"monitors/*/resources.{node}/{node}.jsonl")
+        written = json_lines(samples)
+        first, *later = (line["t"] for line in written if "version" in line)
+        assert first < begun[label] < max(later), "the monitor is started in the next pod too"
+        assert any(first < line["t"] < begun[label] for line in written if "s" in line)
+        assert any(line["t"] > max(later) for line in written if "s" in line)
     assert wait_until_at_rest() == before
 
 
