@@ -1,6 +1,7 @@
 #!/bin/sh
 # End the process groups that are recorded as "pid start-time" in the *.pid files of folders: stop_by_pid.sh FOLDER...
 #
+# A process that does not lead its group, as in a container, is ended alone.
 # A process whose start time is another one is not signalled: its number was given away again. Nor is one that somebody
 # else can have recorded.
 alive() {
@@ -17,7 +18,7 @@ for folder; do
     read -r pid since <"$file"
     for signal in INT TERM KILL; do
       alive || break
-      kill -s "$signal" -- "-$pid"
+      kill -s "$signal" -- "-$pid" 2>/dev/null || kill -s "$signal" "$pid"
       for _ in 1 2 3 4 5 6 7 8 9 10 11 12 13 14 15 16 17 18 19 20; do
         sleep 0.05
         alive || break

@@ -16,6 +16,7 @@ import pytest
 from waiting import wait_for
 from watched import lines, running
 
+from cbt_plugins.cluster.remote import Remote
 from cbt_plugins.cluster.stream import NodeProgram
 from cbt_plugins.monitors import lifecycle, node_daemons, resources_agent
 from cbt_plugins.monitors.backlog import Backlog
@@ -281,6 +282,22 @@ def test_a_monitor_ends_what_is_its_own(tmp_path: Path) -> None:
     finally:
         other.stop(str(node))
     assert lines(node / "neighbour" / FILE)[-1]["end"] == "told"
+
+
+def test_a_process_that_does_not_lead_its_group_is_ended_alone(tmp_path: Path) -> None:
+    """As an agent in a container: a shell of CBT leads its group."""
+    folder = tmp_path / "node"
+    folder.mkdir(mode=0o700)
+    with subprocess.Popen(["sleep", "1000"]) as agent, subprocess.Popen(["sleep", "1000"]) as neighbour:
+        started = Path(f"/proc/{agent.pid}/stat").read_text().rpartition(")")[2].split()[19]
+        (folder / "x.pid").write_text(f"{agent.pid} {started}\n")
+        try:
+            lifecycle.stop_by_pid_files(Remote.of_cluster(CLUSTER, {}), [HERE], str(folder))
+            assert agent.poll() == -signal.SIGINT and neighbour.poll() is None
+        finally:
+            for process in (agent, neighbour):
+                process.kill()
+    assert not list(folder.iterdir())
 
 
 @contextmanager
