@@ -9,13 +9,20 @@ import time
 
 #: of lines, so that a reader sees which are doubled or lost
 NUMBERS = itertools.count()
+_written = 0  # bytes
 
 
 def write_line(record):
     """Write a record."""
+    global _written
     record["i"] = next(NUMBERS)
     # one write: a kill leaves whole lines
-    os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+    _written += os.write(1, json.dumps(record, separators=(",", ":")).encode() + b"\n")
+
+
+def output_size():
+    """Return the bytes of standard output: of a file its size, of a pipe what this process has written."""
+    return max(_written, os.fstat(1).st_size)
 
 
 def write_limit(text):

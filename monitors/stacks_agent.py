@@ -20,7 +20,7 @@ import sys
 import time
 
 from cbt_plugins.daemon_programs import TYPES
-from cbt_plugins.monitors.numbered_output import write_limit, write_line
+from cbt_plugins.monitors.numbered_output import output_size, write_limit, write_line
 
 #: time on a processor, which virtual machines can sample too
 EVENT = "cpu-clock"
@@ -142,7 +142,7 @@ def main(options):
         options = dict(options, seconds=seconds)
     looks, last = 0, False
     while not last:
-        if os.fstat(1).st_size >= LARGEST_FILE:
+        if output_size() >= LARGEST_FILE:
             write_limit(f"no look any more: its file has {LARGEST_FILE >> 20} MiB")
             while os.read(0, 4096):
                 pass

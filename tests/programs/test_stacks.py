@@ -93,6 +93,19 @@ def test_a_full_file_gets_no_look_any_more(tmp_path: Path) -> None:
     assert full["limit"] == "no look any more: its file has 1 MiB" and end["looks"] == 0
 
 
+def test_lines_to_a_connection_have_the_same_limit() -> None:
+    """A pipe has no size: the agent counts its bytes."""
+    call = f"import sys; sys.path[:0] = [{str(AGENT.parent)!r}]; import stacks_agent as its; its.LARGEST_FILE = 1000"
+    call += "; its.daemons = lambda: {1: 'osd'}; its.look = lambda *_: ({'n': 1, 'stacks': {'a' * 400: 1}}, False)"
+    call += f"; its.main({OPTIONS!r})"
+    words = [sys.executable, "-c", call]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE) as agent:
+        assert agent.stdout is not None and agent.stdin is not None
+        lines = [json.loads(agent.stdout.readline()) for _ in range(5)]  # a header, three looks, the limit
+        agent.stdin.close()
+    assert lines[3]["n"] == 1 and lines[4]["limit"] == "no look any more: its file has 0 MiB"
+
+
 @pytest.fixture
 def loop(tmp_path: Path) -> Iterator[int]:
     """A busy process that is called as an OSD; its number."""
