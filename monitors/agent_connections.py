@@ -33,23 +33,23 @@ FAILURES = 3
 LAST_LINE = 8.0
 #: bytes of a file here: a node may send lines without end
 LARGEST_FILE = 1 << 30
+#: opens a file of the archive as the module archive_files does: no link is followed, and no FIFO is waited for
+_APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
 
 class Output:
     """A file of the archive that gets what one pipe of a node's connections brings."""
 
     def __init__(self, path: str) -> None:
-        self._path = path
+        self._path, self._file = path, -1
+        self._begins_line = True
         self.dropped = 0  # bytes
 
     def append(self, data: bytes) -> None:
         """Write at the end; what does not fit is dropped, as the numbers of the lines show later."""
         written, why = 0, os.strerror(errno.ENOSPC)
         try:
-            with open(self._path, "ab", buffering=0) as file:
-                if file.tell() + len(data) > LARGEST_FILE:
-                    raise OSError(errno.EFBIG, f"has {LARGEST_FILE >> 20} MiB")
-                written = file.write(data)
+            written = self._write(data)
         except OSError as error:
             why = error.strerror or why
         if written < len(data) and not self.dropped:
@@ -58,10 +58,19 @@ class Output:
 
     def begin_line(self) -> None:
         """End a line that the end of a connection has torn: it must not take the next one with it."""
-        with contextlib.suppress(OSError), open(self._path, "rb") as file:
-            file.seek(-1, os.SEEK_END)
-            if file.read() != b"\n":
-                self.append(b"\n")
+        self._begins_line = True
+
+    def _write(self, data: bytes) -> int:
+        """Return the number of bytes that the file has taken. Raises OSError."""
+        if self._file < 0:
+            self._file = os.open(self._path, _APPEND, 0o644)
+        size = os.lseek(self._file, 0, os.SEEK_END)  # a FIFO has none, and raises
+        if size + len(data) > LARGEST_FILE:
+            raise OSError(errno.EFBIG, f"has {LARGEST_FILE >> 20} MiB")
+        torn = self._begins_line and size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
+        written = os.write(self._file, b"\n" * torn + data) - torn
+        self._begins_line = False
+        return written
 
 
 class Connection:
