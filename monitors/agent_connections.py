@@ -31,8 +31,8 @@ LOOK = 0.25
 FAILURES = 3
 #: seconds that all programs have for their last line
 LAST_LINE = 8.0
-#: bytes of a file here: a node may send lines without end
-LARGEST_FILE = 1 << 30
+#: bytes of one read, and of a file here: a node may send lines without end
+CHUNK, LARGEST_FILE = 1 << 16, 1 << 30
 #: opens a file of the archive as the module archive_files does: no link is followed, and no FIFO is waited for
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -43,29 +43,41 @@ class Output:
     def __init__(self, path: str) -> None:
         self._path, self._file = path, -1
         self._begins_line = True
+        self._skips_line = False  # up to its end
         self.dropped = 0  # bytes
 
     def append(self, data: bytes) -> None:
-        """Write at the end; what does not fit is dropped, as the numbers of the lines show later."""
+        """Write at the end; lines that do not fit are dropped, as the numbers of the lines show later."""
+        if self._skips_line:
+            begin = data.find(b"\n") + 1
+            self._skips_line = not begin
+            self.dropped += begin or len(data)
+            data = data[begin:] if begin else b""
+        if data:
+            self._append(data)
+
+    def _append(self, data: bytes) -> None:
         written, why = 0, os.strerror(errno.ENOSPC)
         try:
             written = self._write(data)
         except OSError as error:
             why = error.strerror or why
-        if written < len(data) and not self.dropped:
-            _warn(f"{self._path}: {why}: what comes from the node is dropped")
-        self.dropped += len(data) - written
+        if written < len(data):
+            if not self.dropped:
+                _warn(f"{self._path}: {why}: what comes from the node is dropped")
+            self.dropped += len(data) - written
+            self._begins_line, self._skips_line = True, not data.endswith(b"\n")
 
     def begin_line(self) -> None:
         """End a line that the end of a connection has torn: it must not take the next one with it."""
-        self._begins_line = True
+        self._begins_line, self._skips_line = True, False
 
     def _write(self, data: bytes) -> int:
         """Return the number of bytes that the file has taken. Raises OSError."""
         if self._file < 0:
             self._file = os.open(self._path, _APPEND, 0o644)
         size = os.lseek(self._file, 0, os.SEEK_END)  # a FIFO has none, and raises
-        if size + len(data) > LARGEST_FILE:
+        if size > LARGEST_FILE - CHUNK:
             raise OSError(errno.EFBIG, f"has {LARGEST_FILE >> 20} MiB")
         torn = self._begins_line and size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
         written = os.write(self._file, b"\n" * torn + data) - torn
@@ -128,7 +140,7 @@ class Connection:
     def _read(self, pipe: int, output: Output) -> bool:
         """Keep what has come; return whether more may come at once."""
         try:
-            data = os.read(pipe, 1 << 16)
+            data = os.read(pipe, CHUNK)
         except BlockingIOError:
             return False
         if data:
@@ -181,7 +193,7 @@ class Connection:
 def main() -> None:
     text = b""
     while not text.endswith(b"\n"):
-        data = os.read(0, 1 << 16)
+        data = os.read(0, CHUNK)
         if not data:
             return
         text += data

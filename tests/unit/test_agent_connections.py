@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cbt_plugins.monitors import agent_connections
 from cbt_plugins.monitors.agent_connections import Output
 
 
@@ -43,3 +44,35 @@ def test_the_file_is_opened_once(tmp_path: Path) -> None:
     (tmp_path / "node1.jsonl").rename(tmp_path / "moved")
     output.append(b"second\n")
     assert (tmp_path / "moved").read_bytes() == b"first\nsecond\n"
+
+
+@pytest.mark.parametrize("written", [0, 3, 6])
+def test_after_a_drop_the_next_line_begins_at_its_begin(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: int
+) -> None:
+    """On a disk without room a write may take a part."""
+    output, write = Output(str(tmp_path / "node1.jsonl")), os.write
+    output.append(b"first\nsec")
+    with monkeypatch.context() as full:
+        full.setattr(agent_connections.os, "write", lambda file, data: write(file, data[:written]))
+        output.append(b"ond\nthird")
+    for data in (b"more of the third", b" line", b"\n", b"fourth\nfi", b"fth\n"):
+        output.append(data)
+    lines = (tmp_path / "node1.jsonl").read_bytes().split(b"\n")
+    assert lines == [b"first", *(b"sec" + b"ond\nth"[:written]).split(b"\n"), b"fourth", b"fifth", b""]
+    assert output.dropped == len(b"ond\nthirdmore of the third line\n") - written
+
+
+def test_a_file_that_has_reached_its_limit_takes_no_smaller_chunk(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(agent_connections, "LARGEST_FILE", 1 << 20)
+    output, line = Output(str(tmp_path / "node1.jsonl")), b"x" * 40_000 + b"\n"
+    for _ in range(30):
+        output.append(line)
+    size = (tmp_path / "node1.jsonl").stat().st_size
+    output.append(b"a small line\n")
+    assert (tmp_path / "node1.jsonl").stat().st_size == size <= 1 << 20
+    assert output.dropped == 30 * len(line) + len(b"a small line\n") - size > 0
+    (warning,) = capfd.readouterr().err.splitlines()
+    assert warning.endswith("node1.jsonl: has 1 MiB: what comes from the node is dropped")
