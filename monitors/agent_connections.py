@@ -31,8 +31,8 @@ LOOK = 0.25
 FAILURES = 3
 #: seconds that all programs have for their last line
 LAST_LINE = 8.0
-#: bytes of one read, and of a file here: a node may send lines without end
-CHUNK, LARGEST_FILE = 1 << 16, 1 << 30
+#: bytes of one read, of a line (readers take 64 MiB) and of a file here: a node may send them without end
+CHUNK, LONGEST_LINE, LARGEST_FILE = 1 << 16, 32 << 20, 1 << 30
 #: opens a file of the archive as the module archive_files does: no link is followed, and no FIFO is waited for
 _APPEND = os.O_RDWR | os.O_APPEND | os.O_CREAT | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_CLOEXEC
 
@@ -42,6 +42,7 @@ class Output:
 
     def __init__(self, path: str) -> None:
         self._path, self._file = path, -1
+        self._line_size = 0  # bytes of the newest line
         self._begins_line = True
         self._skips_line = False  # up to its end
         self.dropped = 0  # bytes
@@ -79,9 +80,14 @@ class Output:
         size = os.lseek(self._file, 0, os.SEEK_END)  # a FIFO has none, and raises
         if size > LARGEST_FILE - CHUNK:
             raise OSError(errno.EFBIG, f"has {LARGEST_FILE >> 20} MiB")
+        begun = 0 if self._begins_line else self._line_size
+        if begun > LONGEST_LINE:
+            raise OSError(errno.EFBIG, f"has a line of {LONGEST_LINE >> 20} MiB")
         torn = self._begins_line and size > 0 and os.pread(self._file, 1, size - 1) != b"\n"
         written = os.write(self._file, b"\n" * torn + data) - torn
         self._begins_line = False
+        newest = len(data) - 1 - data.rfind(b"\n")
+        self._line_size = newest if newest < len(data) else begun + newest
         return written
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from cbt_plugins import journal
 from cbt_plugins.monitors import agent_connections
 from cbt_plugins.monitors.agent_connections import Output
 
@@ -76,3 +77,19 @@ def test_a_file_that_has_reached_its_limit_takes_no_smaller_chunk(
     assert output.dropped == 30 * len(line) + len(b"a small line\n") - size > 0
     (warning,) = capfd.readouterr().err.splitlines()
     assert warning.endswith("node1.jsonl: has 1 MiB: what comes from the node is dropped")
+
+
+def test_a_line_without_end_costs_no_other_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    """A reader would refuse the file."""
+    monkeypatch.setattr(agent_connections, "LONGEST_LINE", 1 << 20)
+    monkeypatch.setattr(journal, "LONGEST_LINE", 2 << 20)
+    output, file = Output(str(tmp_path / "node1.jsonl")), tmp_path / "node1.jsonl"
+    for data in (b'{"n": 1}\n', *[b"x" * (1 << 16)] * 40, b'x\n{"n": 2}', b"\n", *[b'{"n": 3}\n' * 7000] * 20):
+        output.append(data)
+    numbers = [line["n"] for line in journal.each_json_line(file)]
+    assert numbers == [1, 2, *[3] * 140_000]
+    assert 0 < output.dropped < 40 << 16
+    (warning,) = capfd.readouterr().err.splitlines()
+    assert warning.endswith("node1.jsonl: has a line of 1 MiB: what comes from the node is dropped")
