@@ -62,7 +62,7 @@ def read_node(folder: Path, name: str, offset: float = 0.0) -> Optional[NodeSamp
             if net in node.interfaces:
                 node.interfaces[net].speed = int(speed)
         node.booted, node.kind = float(facts.get("Booted", 0)), f"{facts.get('Memory', '')} {facts.get('Kernel', '')}"
-    node.boot = node.processes = node.network = name
+    node.boot = node.network = name
     return node if node.processors.meets(-np.inf, np.inf) or node.disks or node.interfaces else None
 
 

@@ -126,7 +126,6 @@ class NodeSamples:
     boot: str = ""  # the same on all nodes of one machine
     booted: float = 0.0  # of collectl only, which does not know `boot`: epoch seconds, and what else tells a machine
     kind: str = ""
-    processes: str = ""  # the same where the same processes are seen
     network: str = ""
     processors: Counter = field(default_factory=lambda: Counter(2))  # seconds of processors: busy, waiting for a disk
     monitor: Counter = field(default_factory=lambda: Counter(1))  # seconds that the monitor itself used
@@ -316,7 +315,7 @@ class _Lines:
         about, names = self._about, self._names
         node.interval = max(float(about["interval"]), node.interval if node.boot else 0.0)
         node.cpus, node.boot = int(about["cpus"]), str(about.get("boot") or node.name)
-        node.processes, node.network = (f"{node.boot} {about.get(key) or node.name}" for key in ("pidns", "netns"))
+        node.network = f"{node.boot} {about.get('netns') or node.name}"
         node.clock_steps += self._clock_steps
         node.clock_state = self._clock
         node.gaps += [{**gap, "t": gap["t"] - offset} for gap in self._gaps]
@@ -388,7 +387,7 @@ class _Lines:
             int(about["pid"]),
             bool(about["io"]),
             about.get("disks") or {},
-            node.processes,
+            f"{node.boot} {self._about.get('pidns') or node.name}",
         )
         daemon.used.add(begin, times, used)
         daemon.at, daemon.rss, daemon.threads = times, rows[:, _RSS], rows[:, _THREADS]

@@ -264,7 +264,7 @@ def of_window(
     grid = UsageGrid(window, max(node.interval for node in nodes))
     lines: List[Dict[str, Any]] = []
     curves: Dict[str, np.ndarray] = {}
-    alone = list(without_doubles(nodes))
+    alone = without_doubles(nodes, window)
     for node in alone:
         for line, curve in daemons(node, grid):
             lines.append(line)

@@ -6,7 +6,7 @@ import contextlib
 import ipaddress
 import math
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
@@ -106,13 +106,29 @@ def roles_at(node: NodeSamples, roles: Mapping[str, Sequence[str]]) -> List[str]
     return list(dict.fromkeys([*roles.get(node.name, ()), *seen]))
 
 
-def without_doubles(nodes: Sequence[NodeSamples]) -> Iterator[NodeSamples]:
-    """Yield the nodes that have processes of their own: two names may be one machine."""
-    seen = set()
+def without_doubles(nodes: Sequence[NodeSamples], window: Tuple[float, float]) -> List[NodeSamples]:
+    """Return the nodes, each process on one of them: two names may be one machine, or one pod for a part of the run.
+
+    A process is on the node that watched its daemon for the longest time of the window.
+    """
+    node_of_process: Dict[Tuple[str, str, str, int], Tuple[float, NodeSamples]] = {}
     for node in nodes:
-        if node.processes not in seen:
-            seen.add(node.processes)
-            yield node
+        watched: Dict[Tuple[str, str], float] = {}
+        for daemon in node.daemons:
+            key = (daemon.daemon_class, daemon.id)
+            watched[key] = watched.get(key, 0.0) + float(daemon.used.watched_seconds(window)[0])
+        for daemon in node.daemons:
+            seconds = watched[daemon.daemon_class, daemon.id]
+            if seconds > node_of_process.get(_process_of(daemon), (-1.0, node))[0]:
+                node_of_process[_process_of(daemon)] = (seconds, node)
+    return [
+        replace(node, daemons=[daemon for daemon in node.daemons if node_of_process[_process_of(daemon)][1] is node])
+        for node in nodes
+    ]
+
+
+def _process_of(daemon: DaemonSamples) -> Tuple[str, str, str, int]:
+    return (daemon.namespace, daemon.daemon_class, daemon.id, daemon.pid)
 
 
 def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any], np.ndarray]]:
