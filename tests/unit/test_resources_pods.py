@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Tuple
 
+import archive_builder as archives
 import pytest
 from resources_lines import T0, Made, write
 
 from cbt_plugins.results.nodes import resources
 from cbt_plugins.results.nodes.usage import Networks
+from cbt_plugins.results.summary_file import summarize
 
 LOAD: Dict[str, Any] = {"made": True, "per_s": 1000.0, "bytes_per_s": 1e9, "ops": {"GET": 1000.0}}
 OSD_0, OSD_1 = ("osd", "0", 1.0, 100), ("osd", "1", 0.25, 100)
@@ -45,3 +47,22 @@ def test_two_names_of_a_pod_that_come_back_at_different_times_count_once(tmp_pat
         write(tmp_path, name, NEW_POD_0, seconds=20 - again, begin=T0 + again)
     usage = osds(tmp_path)
     assert usage["cores"] == pytest.approx({("osd-0", "0"): 1.0}) and usage["class"]["daemons"] == 1
+
+
+@pytest.mark.parametrize("folders", [("01", "01"), ("01", "02")])
+def test_osds_of_a_node_that_was_two_pods_in_turn_make_no_sum(tmp_path: Path, folders: Tuple[str, str]) -> None:
+    run, begin = archives.small(tmp_path), archives.T0 - 5.0
+    write(run / "monitors" / folders[0], "node1", POD_0, begin=begin, seconds=10)
+    write(run / "monitors" / folders[1], "node1", POD_1, begin=begin + 10, seconds=10)
+    summary = summarize(run)
+    (usage,) = summary["resources"]["phases"].values()
+    assert summary["resources"]["unwatched"] == ["osd.0", "osd.1"] and usage["classes"] == {}
+    texts = [warning["text"] for warning in summary["warnings"] if warning["code"] == "monitor-limited"]
+    assert texts == ["resources did not watch 2 OSDs of the cluster, so OSDs have no sums: osd.0, osd.1"]
+    # each OSD has a node of its own too
+    write(run / "monitors" / "01", "osd-0", POD_0, begin=begin, seconds=10)
+    write(run / "monitors" / "01", "osd-0", NEW_POD_0, begin=begin + 12, seconds=8)
+    write(run / "monitors" / "01", "osd-1", POD_1, begin=begin)
+    summary = summarize(run)
+    (usage,) = summary["resources"]["phases"].values()
+    assert "unwatched" not in summary["resources"] and usage["classes"]["osd"]["daemons"] == 2

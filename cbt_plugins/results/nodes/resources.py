@@ -18,7 +18,7 @@ from cbt_plugins.results.nodes.bottleneck import at_ceiling, bottleneck
 from cbt_plugins.results.nodes.core_ratios import core_ratios
 from cbt_plugins.results.nodes.cpu_time_per_request import cpu_time
 from cbt_plugins.results.nodes.node_samples import FOLDER, Counter, NodeSamples, read_node
-from cbt_plugins.results.nodes.unwatched_osds import unwatched_osds, unwatched_text
+from cbt_plugins.results.nodes.unwatched_osds import osds_of_moved_nodes, unwatched_osds, unwatched_text
 from cbt_plugins.results.nodes.usage import (
     CLASSES,
     Networks,
@@ -60,6 +60,7 @@ def resources(run: ArchivedRun, phases: Sequence[Mapping[str, Any]]) -> Optional
     of_phases = [read_nodes(phase.path / "monitors", offsets) for phase, _ in zip(run.phases, phases)]
     every = [*of_run, *(node for nodes in of_phases for node in nodes)]
     unwatched = unwatched_osds(run.path, {f"{d.daemon_class}.{d.id}" for node in every for d in node.daemons})
+    unwatched += osds_of_moved_nodes(every)
     for phase, line, of_phase in zip(run.phases, phases, of_phases):
         window = (line["window"]["start"], line["window"]["end"])
         if window[1] <= window[0]:

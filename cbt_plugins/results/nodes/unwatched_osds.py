@@ -1,17 +1,39 @@
 """OSDs of the cluster that a monitor did not watch, although it watched others: sums over OSDs are too small then.
 
-So it is on Rook where a node of the file is one pod of a Kubernetes node with several, and where the file lacks nodes.
+So it is on Rook where a node of the file is one pod of a Kubernetes node with several, also one after the other, and
+where the file lacks nodes.
 """
 
 from __future__ import annotations
 
+from itertools import combinations
 from pathlib import Path
-from typing import Collection, List, Sequence
+from typing import Collection, Dict, Iterable, List, Sequence, Set
 
 from cbt_plugins.formatting import several
 from cbt_plugins.journal import read_json
+from cbt_plugins.results.nodes.node_samples import NodeSamples
 
 _SHOWN = 5
+
+
+def osds_of_moved_nodes(nodes: Iterable[NodeSamples]) -> List[str]:
+    """Return the OSDs that were watched in turn: "osd.3". A label may be another pod after a fault.
+
+    Two pods of a deployment, one after the other, have the same OSD. OSDs of a node that has not moved are watched.
+    """
+    osds_of_nodes: Dict[str, Dict[str, Set[str]]] = {}
+    for node in nodes:
+        for daemon in node.daemons:
+            if daemon.daemon_class == "osd":
+                osds_of_pods = osds_of_nodes.setdefault(node.name, {})
+                osds_of_pods.setdefault(daemon.namespace, set()).add(f"osd.{daemon.id}")
+    moved: Set[str] = set()
+    watched: Set[str] = set()
+    for osds_of_pods in osds_of_nodes.values():
+        has_moved = any(first.isdisjoint(second) for first, second in combinations(osds_of_pods.values(), 2))
+        (moved if has_moved else watched).update(*osds_of_pods.values())
+    return sorted(moved - watched)
 
 
 def unwatched_osds(run: Path, daemons: Collection[str]) -> List[str]:
