@@ -61,14 +61,17 @@ def test_the_recorded_nodes_are_one_machine(made: Dict[str, Any]) -> None:
     assert used < made["nodes"][0]["busy"] * 2 == pytest.approx(2, abs=0.05)
 
 
-@pytest.mark.parametrize(("namespace", "restarts"), [("pid:[4026531836]", 0), ("pid:[4026532999]", 1)])
+@pytest.mark.parametrize(("later", "restarts"), [(0.05, 0), (30.0, 1)])
 def test_a_daemon_of_another_pod_is_a_restart_though_it_has_the_same_pid(
-    tmp_path: Path, namespace: str, restarts: int
+    tmp_path: Path, later: float, restarts: int
 ) -> None:
-    """The monitor comes back in the same namespace of processes, or in that of the new pod."""
+    """The kernel may give the new pod the namespace of processes of the former pod. Its start is another one."""
     header, *rows = map(json.loads, (DATA / "resources.node1" / "node1.jsonl").read_text().splitlines())
     again = [{**line, "t": line["t"] + 60.0} for line in (header, *rows)]
-    lines = [{**header, "pidns": "pid:[4026531836]"}, *rows, {**again[0], "pidns": namespace}, *again[1:]]
+    names = again[1]["names"]
+    started = {index: {**daemon, "since": daemon["since"] + later} for index, daemon in names["d"].items()}
+    again[1]["names"] = {**names, "d": started}
+    lines = [header, *rows, *again]
     file = tmp_path / "resources.node1" / "node1.jsonl"
     file.parent.mkdir()
     file.write_text("".join(f"{json.dumps(line)}\n" for line in lines))

@@ -86,6 +86,7 @@ class DaemonSamples:
     io: bool  # its counters of bytes could be read
     disks: Mapping[str, Sequence[str]] = field(default_factory=dict)  # of an OSD: "block", "block.db", "block.wal"
     namespace: str = ""  # of its pid: in each pod of a deployment, the daemon has the same pid
+    since: float = 0.0  # its start, on the run's clock
     used: Counter = field(default_factory=lambda: Counter(3))  # seconds of a processor, bytes read, bytes written
     at: np.ndarray = field(default_factory=lambda: np.zeros(0))
     rss: np.ndarray = field(default_factory=lambda: np.zeros(0))  # KiB
@@ -375,9 +376,9 @@ class _Lines:
         used = rows[:, [_TICKS, _READ, _WRITTEN]] / (float(self._about["hz"]), 1, 1)
         times = edges[at + 1]
         # what it used before it was found is told with the first sample after
-        begin = edges[at[0]]
-        if edges[0] < float(about["since"]) - offset < begin:
-            begin = float(about["since"]) - offset
+        begin, since = edges[at[0]], float(about["since"]) - offset
+        if edges[0] < since < begin:
+            begin = since
         if about["class"] == "monitor":
             node.monitor.add(begin, times, used[:, :1])
             return None
@@ -388,6 +389,7 @@ class _Lines:
             bool(about["io"]),
             about.get("disks") or {},
             f"{node.boot} {self._about.get('pidns') or node.name}",
+            since,
         )
         daemon.used.add(begin, times, used)
         daemon.at, daemon.rss, daemon.threads = times, rows[:, _RSS], rows[:, _THREADS]

@@ -81,6 +81,8 @@ POINTS = 2000
 CLASSES = ("osd", "rgw", "mon", "mgr", "mds", "generator")
 #: seconds between two looks at threads, in files of version 1
 LOOK = 10.0
+#: seconds by which the start of a process may differ from one connection to the next
+SAME_START = 3.0
 _MIB = float(1 << 20)
 
 
@@ -150,7 +152,7 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
                 "class": daemon.daemon_class,
                 "id": daemon.id,
                 "pid": newest.pid,
-                "restarts": len({(process.namespace, process.pid) for process in processes}) - 1,
+                "restarts": sum(map(_is_restart, processes, processes[1:])),
                 "cores": rounded(used[0] / seconds),
                 "peak": rounded(highest(curve)),
                 "rss_mib": rounded(float(rss.mean()) / 1024) if len(rss) else None,
@@ -163,6 +165,11 @@ def daemons(node: NodeSamples, grid: UsageGrid) -> Iterator[Tuple[Dict[str, Any]
             },
             curve,
         )
+
+
+def _is_restart(before: DaemonSamples, process: DaemonSamples) -> bool:
+    """Return whether two are not one process: in a new pod, the daemon may have the same pid and the same namespace."""
+    return before.pid != process.pid or abs(before.since - process.since) > SAME_START
 
 
 def _throttled(processes: Sequence[DaemonSamples], grid: UsageGrid) -> float:
