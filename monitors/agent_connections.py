@@ -99,6 +99,7 @@ class Connection:
         self._outputs = [Output(path) for path in about.get("files", ())]
         self._selector = selector
         self._process: Optional[subprocess.Popen[bytes]] = None
+        self._unsent = b""  # of the program
         self._again, self._pause = 0.0, PAUSE
         self._since = 0.0
         self.lost = 0
@@ -133,10 +134,24 @@ class Connection:
             output.begin_line()
             self._selector.register(pipe, selectors.EVENT_READ, functools.partial(self._read, pipe, output))
         assert self._process.stdin is not None
-        # less than a pipe holds: this does not wait for the node
-        with contextlib.suppress(OSError):
-            self._process.stdin.write(self._program)
-            self._process.stdin.flush()
+        pipe = self._process.stdin.fileno()
+        os.set_blocking(pipe, False)
+        self._unsent = self._program
+        self._selector.register(pipe, selectors.EVENT_WRITE, functools.partial(self._send, pipe))
+
+    def _send(self, pipe: int) -> None:
+        """Send of the program what the pipe takes: a node that does not read it holds up no other node."""
+        if pipe not in self._selector.get_map():
+            return  # closed since it became ready
+        try:
+            sent = os.write(pipe, self._unsent)
+        except BlockingIOError:
+            return
+        except OSError:  # the command has ended
+            sent = len(self._unsent)
+        self._unsent = self._unsent[sent:]
+        if not self._unsent:
+            self._selector.unregister(pipe)
 
     def _pipes(self) -> List[int]:
         """Return the descriptors of its output and its errors, where they are kept."""
@@ -170,9 +185,12 @@ class Connection:
 
     def close(self) -> None:
         """Close its standard input: that ends the program there."""
-        if self._process is not None and self._process.stdin is not None:
-            with contextlib.suppress(OSError):
-                self._process.stdin.close()
+        if self._process is None or self._process.stdin is None or self._process.stdin.closed:
+            return
+        if self._process.stdin.fileno() in self._selector.get_map():
+            self._selector.unregister(self._process.stdin)
+        with contextlib.suppress(OSError):
+            self._process.stdin.close()
 
     def end(self) -> None:
         """Kill the connection if it still runs, and keep the last of its output."""

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import shutil
+import subprocess
 import sys
 from functools import partial
 from pathlib import Path
@@ -17,7 +18,7 @@ from waiting import wait_for
 from watched import lines
 
 from cbt_plugins.cbt import delegate
-from cbt_plugins.monitors import lifecycle
+from cbt_plugins.monitors import agent_connections, lifecycle
 from cbt_plugins.monitors.resources import Resources
 from cbt_plugins.results.nodes import resources as analysis
 
@@ -152,6 +153,29 @@ def test_without_a_folder_of_the_archive_samples_stay_in_the_pod(pods: Pods) -> 
         wait_for(lambda: lines(folder / "resources" / f"{BARE}.jsonl"), "samples in the pod", LIMIT)
     finally:
         monitor.stop(str(folder))
+
+
+def test_a_node_that_does_not_read_the_program_holds_up_no_other_node(tmp_path: Path) -> None:
+    """As a kubectl that waits for its API server. The program is longer than a pipe holds."""
+    program, output, fifo = "#" * 200_000, tmp_path / "node2.jsonl", tmp_path / "fifo"
+    os.mkfifo(fifo)
+    files = [str(output), str(tmp_path / "output.txt")]
+    nodes = {
+        "node1": {"command": ["sh", "-c", 'read line <"$0"', str(fifo)], "lost": []},
+        "node2": {"command": ["sh", "-c", f"head -c {len(program)} | wc -c; cat"], "lost": [], "files": files},
+    }
+    words = [sys.executable, "-IS", agent_connections.__file__]
+    with subprocess.Popen(words, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdin is not None and process.stdout is not None
+        try:
+            wanted = {"name": "resources", "output": "output.txt", "program": program, "nodes": nodes}
+            process.stdin.write(f"{json.dumps(wanted)}\n")
+            process.stdin.flush()
+            wait_for(lambda: output.exists() and output.read_text() == f"{len(program)}\n", "the program on node2")
+            process.stdin.close()
+        finally:
+            fifo.write_text("\n")
+        assert json.loads(process.stdout.read())["lost"] == {"node1": 0, "node2": 0}
 
 
 def warnings_of(text: str) -> List[str]:
