@@ -159,6 +159,7 @@ def test_a_node_that_does_not_read_the_program_holds_up_no_other_node(tmp_path: 
     """As a kubectl that waits for its API server. The program is longer than a pipe holds."""
     program, output, fifo = "#" * 200_000, tmp_path / "node2.jsonl", tmp_path / "fifo"
     os.mkfifo(fifo)
+    end = os.open(fifo, os.O_RDWR)  # waits for no reader
     files = [str(output), str(tmp_path / "output.txt")]
     nodes = {
         "node1": {"command": ["sh", "-c", 'read line <"$0"', str(fifo)], "lost": []},
@@ -171,10 +172,14 @@ def test_a_node_that_does_not_read_the_program_holds_up_no_other_node(tmp_path: 
             wanted = {"name": "resources", "output": "output.txt", "program": program, "nodes": nodes}
             process.stdin.write(f"{json.dumps(wanted)}\n")
             process.stdin.flush()
-            wait_for(lambda: output.exists() and output.read_text() == f"{len(program)}\n", "the program on node2")
+            wait_for(lambda: output.exists() and output.read_text() == f"{len(program)}\n", "node2", 20.0)
             process.stdin.close()
+        except BaseException:
+            process.kill()
+            raise
         finally:
-            fifo.write_text("\n")
+            os.write(end, b"\n")
+            os.close(end)
         assert json.loads(process.stdout.read())["lost"] == {"node1": 0, "node2": 0}
 
 
