@@ -84,6 +84,7 @@ began TIMESTAMP beginning of the commands of the failure or return (UTC)
 seconds DOUBLE time with load until the next failure or return
 op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
 requests BIGINT successful requests
+availability DOUBLE successful requests / requests that were due
 bad_seconds BIGINT seconds that missed the objective
 objective_ms DOUBLE objective: a second with a higher p99 is bad
 failed BIGINT failed requests
@@ -98,6 +99,19 @@ p99_ratio DOUBLE p99 / p99 of the baseline
 gateway_gap_s DOUBLE only op total: longest time without a success of one gateway
 unstarted BIGINT only op total: due requests of an open loop that never started
 back_s DOUBLE only op total: time until the throughput was back and stayed back for 30 s
+first_failed_s DOUBLE only op total: time from the beginning to the first failed request, whole seconds
+last_failed_s DOUBLE only op total: time from the beginning to the last failed request, whole seconds
+""")
+_LOSS_ENDPOINTS = columns_of("""
+name VARCHAR name of the failure or return, as in losses
+kind VARCHAR failure or return
+began TIMESTAMP beginning of the commands of the failure or return (UTC)
+endpoint VARCHAR gateway
+requests_per_s DOUBLE mean successful requests per second
+share DOUBLE share of the successful requests of all endpoints, 0..1
+base_requests_per_s DOUBLE requests_per_s in the baseline
+base_share DOUBLE share in the baseline
+longest_gap_s DOUBLE longest time without a success of this endpoint, in whole blocks
 """)
 _SCORECARD = (
     *columns_of("""
@@ -106,9 +120,8 @@ phase VARCHAR phase of this repetition
 refused VARCHAR why the failure was not injected; null: the failure was injected
 recovery_s DOUBLE time from the undo until all PGs are active+clean
 moved_mib DOUBLE data that recovery copied, MiB
-availability DOUBLE successful requests / requests that were due
 """),
-    *(column for column in _LOSSES if column.name not in ("name", "kind")),
+    *(column for column in _LOSSES if column.name not in ("name", "kind", "first_failed_s", "last_failed_s")),
 )
 _EPISODES = columns_of("""
 name VARCHAR name of the failure or return, like phase in measurements
@@ -306,7 +319,29 @@ def _losses(run: TableRun) -> Iterator[Row]:
     impact = failure["impact"] if failure else {}
     objective = impact.get("objective") or {}
     for line in impact.get("episodes") or ():
-        yield from _of_losses(line, {"name": line["name"], "kind": line["kind"]}, objective)
+        span = line.get("failed_span") or {}  # archives before this key have none
+        times = {f"{which}_failed_s": seconds for which, seconds in span.items()}
+        for row in _of_losses(line, {"name": line["name"], "kind": line["kind"]}, objective):
+            yield {**row, **times} if row["op"] == TOTAL else row
+
+
+def _loss_endpoints(run: TableRun) -> Iterator[Row]:
+    failure = summary(run.path)["failure"] if run.ours else None
+    for line in (failure["impact"].get("episodes") or ()) if failure else ():
+        loads = {load["endpoint"]: load for load in line.get("endpoints") or ()}  # archives before this key have none
+        for gateway in line["gateways"]:
+            load = loads.get(gateway["endpoint"], {})
+            yield {
+                "name": line["name"],
+                "kind": line["kind"],
+                "began": line["begin"],
+                "endpoint": gateway["endpoint"],
+                "requests_per_s": load.get("per_s"),
+                "share": load.get("share"),
+                "base_requests_per_s": load.get("base_per_s"),
+                "base_share": load.get("base_share"),
+                "longest_gap_s": gateway["longest_gap"],
+            }
 
 
 def _scorecard(run: TableRun) -> Iterator[Row]:
@@ -400,6 +435,7 @@ TABLES = (
     _table("ops", "results of each operation in a phase, and of all operations (total)", _OPS, _ops),
     _table("drivers", "results of each operation and driver in a phase", _DRIVERS, _drivers),
     _table("losses", "effect of each failure and return on clients", _LOSSES, _losses),
+    _table("loss_endpoints", "share and longest gap of each endpoint", _LOSS_ENDPOINTS, _loss_endpoints),
     _table("scorecard", "cost of each repetition of a failure", _SCORECARD, _scorecard),
     _table("episodes", "one line for each milestone of each failure and return", _EPISODES, _episodes),
     _table("measurements", "metrics for `cbt-tools compare`, of runs of any program", _MEASUREMENTS, _measurements),
