@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from statistics import median
-from typing import Any, Callable, Dict, List, Mapping, Optional, Sequence, Union
+from typing import Any, Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple, Union
 
 from cbt_plugins.plan import is_calibration
 from cbt_plugins.results.histogram import Histogram, tail_quantiles
@@ -48,6 +48,17 @@ def weighted(values: Values, weights: Values, group: int) -> List[Optional[float
 
 def _groups(values: Values, group: int) -> List[List[float]]:
     return [[v for v in values[i : i + group] if v is not None] for i in range(0, len(values), group)]
+
+
+#: states of the cluster before recovery begins
+_HURT = ("failing", "in effect", "degraded", "failed")
+
+
+def bands(windows: Iterable[Mapping[str, Any]]) -> Iterator[Tuple[float, float, bool]]:
+    """Yield (from, to, True before recovery begins) of each state of a failure, in seconds as in `windows`."""
+    for window in windows:
+        if window["state"] != "no failure" and not window["state"].startswith("clean"):
+            yield window["from"], window["to"], window["state"] in _HURT
 
 
 def failure_data(timeline: Optional[Mapping[str, Any]], points: int = POINTS) -> Optional[Dict[str, Any]]:

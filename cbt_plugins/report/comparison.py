@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from pathlib import Path
-from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 from cbt_plugins.compare import output, releases_table, scorecard
 from cbt_plugins.compare.comparable_runs import Runs
@@ -13,12 +13,12 @@ from cbt_plugins.compare.table import Choice, Compared, Row, Section, compare
 from cbt_plugins.formatting.blocks import Block
 from cbt_plugins.formatting.formats.html import Html
 from cbt_plugins.metrics import MARGIN, METRICS, TOTAL, Direction
-from cbt_plugins.report.chart_data import curve, factor, means, milliseconds, short
+from cbt_plugins.report.chart_data import bands, curve, factor, means, milliseconds, short
 from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.record_index import read_once
-from cbt_plugins.results.run_record import STATE, Measurement, RunRecord
+from cbt_plugins.results.run_record import STATE, Measurement, RunRecord, whole_bins
 from cbt_plugins.results.summary_file import summary_of
 
 #: half the width of the picture of an interval, in its own units
@@ -186,8 +186,9 @@ _MOST_RUNS = 5
 def overlays(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
     """Yield for each phase and operation the objects per second of every run since the start of the phase.
 
-    {"case", "phase", "op", "lines": [{"name", "colour": number of the side, "step", "values"}]}; of a side with several
-    runs the first few are drawn, in one colour.
+    {"case", "phase", "op", "lines": [{"name", "colour": number of the side, "step", "values"}], "failures": [{"colour",
+    "bands": [[from, to, True before recovery begins]], "bad": [[from, to]], "marks": [second of a fault or undo]}]};
+    of a side with several runs the first few are drawn, in one colour, with the failure of the first run.
     """
     lines: Dict[Key, List[Dict[str, Any]]] = {}
     for number, (name, runs) in enumerate(sides):
@@ -198,7 +199,12 @@ def overlays(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
                     lines.setdefault((measurement.phase, measurement.op), []).append(line)
     for (phase, op), op_lines in lines.items():
         if len({line["colour"] for line in op_lines}) > 1:
-            yield {"case": case, "phase": phase, "op": op, "lines": op_lines}
+            failures = [
+                {"colour": number, **_parts(runs[0]).failures[phase]}
+                for number, (_, runs) in enumerate(sides)
+                if runs and phase in _parts(runs[0]).failures
+            ]
+            yield {"case": case, "phase": phase, "op": op, "lines": op_lines, "failures": failures}
 
 
 def _drawn(measurement: Measurement) -> bool:
@@ -224,7 +230,7 @@ def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
     merged: Dict[Key, Dict[int, Histogram]] = {}
     for number, (_, runs) in enumerate(sides):
         for run in runs:
-            for key, histogram in _histograms(run).items():
+            for key, histogram in _parts(run).histograms.items():
                 merged.setdefault(key, {}).setdefault(number, Histogram()).merge(histogram)
     for (phase, op), of in merged.items():
         if len(of) > 1:
@@ -232,15 +238,42 @@ def percentiles(case: str, sides: Sides) -> Iterator[Dict[str, Any]]:
             yield {"case": case, "phase": phase, "op": op, "curves": curves}
 
 
-def _histograms(run: RunRecord) -> Mapping[Key, Histogram]:
-    return _histograms_of(Path(run.source)) if run.kind == "cbt-plugins" else {}
+class _Parts(NamedTuple):
+    """What the charts draw of a run beside the series of its record."""
+
+    histograms: Mapping[Key, Histogram] = {}
+    failures: Mapping[str, Mapping[str, Any]] = {}  # phase -> as `overlays` has them, without a colour
+
+
+def _parts(run: RunRecord) -> _Parts:
+    return _parts_of(Path(run.source)) if run.kind == "cbt-plugins" else _Parts()
 
 
 @read_once
-def _histograms_of(run: Path) -> Mapping[Key, Histogram]:
-    """Return the histograms of a run: the page of a campaign is made after each block."""
-    return {
+def _parts_of(run: Path) -> _Parts:
+    """Return the parts of a run: the page of a campaign is made after each block."""
+    summary = summary_of(run)
+    histograms = {
         (phase["name"], op): Histogram.from_json(line["histogram_ns"])
-        for phase in summary_of(run)["phases"]
+        for phase in summary["phases"]
         for op, line in phase["ops"].items()
+    }
+    timelines = (summary["failure"] or {"timelines": {}})["timelines"]
+    failures = {
+        phase["name"]: _failure(timelines[phase["name"]], phase)
+        for phase in summary["phases"]
+        if phase["name"] in timelines and any(bands(timelines[phase["name"]]["windows"]))
+    }
+    return _Parts(histograms, failures)
+
+
+def _failure(timeline: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[str, Any]:
+    """Return the failure of a phase, in seconds since the first bin that is drawn of its series."""
+    series = phase["series"]
+    shift = timeline["start"] - series["start"] - whole_bins(phase)[0] * series["step"]
+    states = bands(timeline["windows"])
+    return {
+        "bands": [[round(low + shift, 3), round(high + shift, 3), hurt] for low, high, hurt in states],
+        "bad": [[low + shift, high + shift] for low, high in timeline.get("bad") or ()],  # older archives have none
+        "marks": [round(mark["at"] + shift, 3) for mark in timeline["marks"] if mark["title"] in ("fault", "undo")],
     }

@@ -13,7 +13,7 @@ from matplotlib.ticker import FuncFormatter, MultipleLocator
 
 from cbt_plugins.formatting import percent
 from cbt_plugins.plan import split_op
-from cbt_plugins.report.chart_data import chart_data
+from cbt_plugins.report.chart_data import bands, chart_data
 from cbt_plugins.report.sweep import TOTAL, Sweep
 from cbt_plugins.results.summary_file import AGES, halves
 from cbt_plugins.s3_operations import OPERATIONS
@@ -25,7 +25,6 @@ _MARK: Dict[str, Any] = {"rotation": 90, "ha": "left", "va": "top", "fontsize": 
 _NAME: Dict[str, Any] = {"ha": "center", "fontsize": 8, "color": "#5b6675"}
 #: height of the strip of bad seconds, of that of a plot
 _STRIP = 0.03
-_BROKEN = ("failing", "in effect", "degraded", "failed")
 #: without an id of its own a file would have another at every run
 _STYLE: Any = {"svg.hashsalt": "cbt-plugins", "font.size": 9.0}
 _STYLE.update({"axes.grid": True, "axes.axisbelow": True, "grid.alpha": 0.25})
@@ -113,16 +112,15 @@ def _through_the_run(axes: Axes, phases: Phases, lines: Callable[..., Any], name
 
 def _broken(axes: Axes, phase: Mapping[str, Any], begin: float, names: bool) -> None:
     failure = phase["failure"]
-    for window in failure["windows"] if failure else ():
-        if window["state"] != "no failure" and not window["state"].startswith("clean"):
-            colour = _NAMED["bad" if window["state"] in _BROKEN else "warning"]
-            shift = failure["start"] - begin
-            axes.axvspan(window["from"] + shift, window["to"] + shift, color=colour, alpha=0.12, lw=0)
-    for begins, ends in failure["bad"] if failure else ():
-        shift = failure["start"] - begin
-        axes.axvspan(begins + shift, ends + shift, ymax=_STRIP, color=_NAMED["bad"], lw=0)
-    for mark in failure["marks"] if failure else ():
-        at = mark["at"] + failure["start"] - begin
+    if not failure:
+        return
+    shift = failure["start"] - begin
+    for low, high, hurt in bands(failure["windows"]):
+        axes.axvspan(low + shift, high + shift, color=_NAMED["bad" if hurt else "warning"], alpha=0.12, lw=0)
+    for low, high in failure["bad"]:
+        axes.axvspan(low + shift, high + shift, ymax=_STRIP, color=_NAMED["bad"], lw=0)
+    for mark in failure["marks"]:
+        at = mark["at"] + shift
         axes.axvline(at, color=_NAMED["bad"], lw=0.7, ls=":")
         if names:
             axes.text(at, 0.98, mark["title"], transform=axes.get_xaxis_transform(), **_MARK)

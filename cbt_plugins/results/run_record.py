@@ -144,7 +144,7 @@ def of_phase(
 ) -> Iterator[Measurement]:
     """Yield the numbers of the operations of a phase; its series are read here unless they are given."""
     phase_series = phase["series"]  # None in an overview of many runs
-    step, low, high = (phase_series["step"], *_whole_bins(phase)) if phase_series else (1, 0, None)
+    step, low, high = (phase_series["step"], *whole_bins(phase)) if phase_series else (1, 0, None)
     series = (_series(phase_series) if phase_series else {}) if series is None else series
     lines = [*phase["ops"].items(), (TOTAL, phase["total"])]
     for op, line in lines:
@@ -161,8 +161,8 @@ def _bins(series: Optional[Sequence[float]], low: int, high: Optional[int]) -> O
     return part if len(part) >= _FEWEST else None
 
 
-def _whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
-    """Drop the first and the last bin of the series where the window cuts them."""
+def whole_bins(phase: Mapping[str, Any]) -> Tuple[int, Optional[int]]:
+    """Return the bins of the series, low <= bin < high, that the window has in full."""
     window, series = phase["window"], phase["series"]
     low = math.ceil((window["start"] - series["start"]) / series["step"])
     high = math.floor((window["end"] - series["start"]) / series["step"])

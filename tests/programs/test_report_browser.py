@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, Iterator, List
+from typing import Any, Dict, Iterator, List, Tuple
 
 import archive_builder as made
 import pytest
+import sql_archive
 from archive_builder import swept
 from chromium import CHROMIUM, Browser
 from page_archive import add_failure, add_resources, both_engines, without_windows
 from waiting import wait_for
 
 from cbt_plugins.plan import CALIBRATE
-from cbt_plugins.results.summary_file import summarize
+from cbt_plugins.results.summary_file import FILE, read_summary, summarize, write_summary
 
 pytest.importorskip("jinja2")
 
@@ -107,6 +108,88 @@ def test_a_comparison(browser: Browser, tmp_path: Path) -> None:
     assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "html", "-o", str(path)]) == 0
     # two operations of two phases: through the time, and their percentiles
     looked_at(browser, path.as_uri(), 8)
+
+
+#: red, green, blue and opacity of a row of a chart's plot, so many pixels below its top, or above its bottom
+_ROW = """((place, y) => {
+  const canvas = place.querySelector("canvas"), box = canvas.getBoundingClientRect();
+  const plot = place.querySelector(".u-over").getBoundingClientRect(), ratio = canvas.width / box.width;
+  const top = Math.round(((y < 0 ? plot.bottom : plot.top) - box.top + y) * ratio);
+  const left = Math.round((plot.left - box.left) * ratio), width = Math.round(plot.width * ratio);
+  const data = canvas.getContext("2d").getImageData(left, top, width, 1).data;
+  return Array.from({ length: width }, (_, x) => [...data.slice(4 * x, 4 * x + 4)]);
+})"""
+_BLUE, _ORANGE, _RED = (38, 103, 201), (217, 115, 13), (179, 38, 30)
+
+
+def painted(
+    browser: Browser, place: str, y: int, colour: Tuple[int, ...], opacity: int, near: int = 8
+) -> List[float]:
+    """Return where a row of a chart's plot has this colour: parts of its width from the left."""
+    row = browser.evaluate(f"{_ROW}({place}, {y})")
+    return [
+        x / len(row)
+        for x, (*parts, alpha) in enumerate(row)
+        if abs(alpha - opacity) < 3 and all(abs(a - b) < near for a, b in zip(parts, colour))
+    ]
+
+
+def test_a_comparison_has_a_lane_for_the_failure_of_each_side(browser: Browser, tmp_path: Path) -> None:
+    """A node is down from second 5 to 8, or to 9; the chart is from 0.5 to 9.5."""
+    pytest.importorskip("scipy")
+    sql_archive.sql_run(tmp_path / "a")
+    run = sql_archive.sql_run(tmp_path / "b")
+    summary = dict(read_summary(run / FILE))
+    summary["run"] = {**summary["run"], "run_id": "another"}
+    timeline = summary["failure"]["timelines"]["hurt"]
+    timeline["windows"][1]["to"] = timeline["windows"][2]["from"] = timeline["marks"][1]["at"] = 9.0
+    timeline["bad"] = []
+    write_summary(summary, run / FILE)
+    path = tmp_path / "compared.html"
+    assert main(["compare", str(tmp_path / "a"), str(tmp_path / "b"), "--format", "html", "-o", str(path)]) == 0
+    looked_at(browser, path.as_uri(), 12)
+    browser.open(path.as_uri())
+    assert "failure of the first run of each side" in browser.evaluate("document.querySelector('#overlays').innerText")
+    figures = "[...document.querySelectorAll('#overlays figure')]"
+    names = browser.evaluate(f"{figures}.map((figure) => figure.innerText.trim().split(',')[0])")
+    place = f"{figures}[{names.index('hurt GET')}].querySelector('.chart')"
+    for y, colour, opacity, ends in (
+        (-14, _BLUE, 0x77, (5, 8)), (-14, _BLUE, 0x33, (8, 9.5)), (-10, _RED, 255, (7, 8)),
+        (-6, _ORANGE, 0x77, (5, 9)), (-6, _ORANGE, 0x33, (9, 9.5)),
+    ):  # fmt: skip
+        parts = painted(browser, place, y, colour, opacity)
+        assert [parts[0], parts[-1]] == pytest.approx([(end - 0.5) / 9 for end in ends], abs=0.01), (y, opacity)
+    assert painted(browser, place, -2, _RED, 255) == []
+    calm = f"{figures}[{names.index('new GET')}].querySelector('.chart')"
+    assert painted(browser, calm, -14, _BLUE, 0x77) == []
+
+
+def test_every_chart_over_time_shows_the_failure(browser: Browser, tmp_path: Path) -> None:
+    """It was broken in the first of four phases, which follow each other."""
+    directory = both_engines(tmp_path)
+    summary = summarize(directory)
+    for number, phase in enumerate(summary["phases"]):
+        for part in (phase["window"], phase["series"]):
+            part.update({key: part[key] + 20 * number for key in ("start", "end") if key in part})
+    add_failure(summary, "new")
+    add_resources(summary, "new")
+    pgs = summary["phases"][0]["series"]["pgs"]
+    pgs["not_clean"] = [int(t > 5) for t in pgs["t"]]
+    path = tmp_path / "report.html"
+    path.write_text(run_page(summary, directory), encoding="utf-8")
+    browser.open(path.as_uri())
+    charts = "[...document.querySelectorAll('[data-chart]:not([data-chart=tail])')]"
+    kinds = browser.evaluate(f"{charts}.map((place) => [place.dataset.chart, place.dataset.phase ?? ''])")
+    of_phase = {"rate", "latency", "copies", "recovered", "cores", "in_flight", "oldest_seconds", "pgs"}
+    assert {kind for kind, phase in kinds if phase == "0"} == of_phase
+    for number, (kind, phase) in enumerate(kinds):
+        place = f"{charts}[{number}]"
+        # under the area of recovered objects the red is another one
+        bad = painted(browser, place, -3, _RED, 255, near=40)
+        band = painted(browser, place, 5, _RED, 0x1C)
+        assert (len(bad) > 5) is (phase in ("", "0")), (kind, phase)
+        # the charts of the run have a band for each phase behind it
+        assert phase == "" or (len(band) > 5) is (phase == "0"), (kind, phase)
 
 
 def test_an_archive_with_a_sweep(browser: Browser, tmp_path: Path) -> None:
