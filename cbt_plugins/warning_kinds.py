@@ -162,6 +162,7 @@ _ALL = (
     WarningKind("short-baseline", "the baseline, the time without a failure, is short"),
     WarningKind("unsteady-baseline", "in some seconds of the baseline the throughput was below half of its mean"),
     WarningKind("other-load", "phases with and without a failure have different loads"),
+    WarningKind("closed-loop-failure", "a failure was measured in a closed loop: too few requests waited or failed"),
     WarningKind("coarse-latencies", "a state of the cluster was shorter than two blocks of the histograms"),
     WarningKind("errors-in-state", "requests failed in a state of the cluster"),
     WarningKind("not-watched", "there are no samples of the cluster during a failure"),

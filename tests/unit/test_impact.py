@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, List, Optional, Tuple
 
 import pytest
 from aggregates_writer import NS, Request
 from impact_phases import FAULT, T0, load, phase, recovery, usual
 
 from cbt_plugins.formatting.formats.terminal import Terminal
-from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.archive import ArchivedLoop, ArchivedRun
 from cbt_plugins.results.recovery.cluster_samples import Sample, Samples
 from cbt_plugins.results.recovery.impact import blocks, breaks, impact, timeline
 
@@ -49,7 +49,7 @@ def test_every_state_has_its_aggregates(tmp_path: Path) -> None:
     assert degraded["p99_ms"] is None  # of 65 requests
     assert states["recovering"]["total"]["obj_per_s_percent"] == 50.0
     assert states["clean without them"]["ops"]["GET"]["mib_per_s_percent"] == 100.0
-    assert {w["code"] for w in made["warnings"]} == {"errors-in-state"}
+    assert {w["code"] for w in made["warnings"]} == {"closed-loop-failure", "errors-in-state"}
 
 
 def test_the_worst_stretch_is_that_after_the_osds_are_out(tmp_path: Path) -> None:
@@ -65,7 +65,7 @@ def test_the_worst_stretch_is_that_after_the_osds_are_out(tmp_path: Path) -> Non
     assert (states["rebuilding"]["seconds"], states["rebuilding"]["total"]["obj_per_s_percent"]) == (30.0, 40.0)
     where = {"phase": "hybrid", "state": "rebuilding", "start": T0 + 40.0}
     assert made["worst"] == {**where, "seconds": 20, "lowest": 1.0, "percent": 10.0}
-    assert made["warnings"] == []
+    assert [warning["code"] for warning in made["warnings"]] == ["closed-loop-failure"]
 
 
 def test_clients_that_had_half_of_the_baseline_had_no_worst_stretch(tmp_path: Path) -> None:
@@ -161,3 +161,22 @@ def test_the_text_has_a_line_for_each_state(tmp_path: Path) -> None:
     assert len(lines[:6]) == 6 and not lines[6]
     numbers = ["20", "5.0", "50.0", "15.0", "50.0", "40.0", "0.20", "0", "20", "0"]
     assert lines[4].split() == ["hybrid", "recovering", *numbers]
+
+
+@pytest.mark.parametrize(
+    ("loops", "closed"),
+    [
+        (None, True),
+        ((ArchivedLoop("", 8, 10.0),), False),
+        ((ArchivedLoop("readers", 8, 10.0), ArchivedLoop("writers", 8, 0.0)), True),
+    ],
+)
+def test_a_failure_in_a_closed_loop_has_a_warning(
+    tmp_path: Path, loops: Optional[Tuple[ArchivedLoop, ...]], closed: bool
+) -> None:
+    """The phase before it has the same load, and no failure: it needs no warning."""
+    job: Dict[str, Any] = {"cbt_load": True, "rate_limit": 10.0, "loops": loops, "rate": 10.0} if loops else {}
+    before = phase(tmp_path, load(-100, 0, 0.1, 0.01), name="before", begin=-100.0, **job)
+    made = impact([before, usual(tmp_path, **job)], recovery(FAULT))
+    about = [warning["phase"] for warning in made["warnings"] if warning["code"] == "closed-loop-failure"]
+    assert about == (["hybrid"] if closed else [])

@@ -11,7 +11,7 @@ from cbt_plugins.cluster_conditions import NO_FAULTS
 from cbt_plugins.formatting import NONE, count, percent, several
 from cbt_plugins.formatting.blocks import Block, TableGrid, Words
 from cbt_plugins.journal import json_lines
-from cbt_plugins.results.archive import ArchivedRun
+from cbt_plugins.results.archive import ArchivedJob, ArchivedRun
 from cbt_plugins.results.recovery.bad_seconds import bad_seconds, second_limits
 from cbt_plugins.results.recovery.client_losses import bad_stretches, loss_rows, loss_sentences, losses, scores
 from cbt_plugins.results.recovery.cluster_samples import Samples
@@ -192,6 +192,9 @@ def _warnings_of_impact(
         text = "the phases have different loads: their percentages are no effect of the failure alone"
         yield {"code": "other-load", "text": text}
     for aggregates, phase_stretches in cut:
+        if _broken(phase_stretches) and any(map(_is_closed, aggregates.phase.jobs)):
+            text = "requests that workers of a closed loop did not send while they waited are in no count"
+            yield {"code": "closed-loop-failure", "text": text, "phase": aggregates.phase.name}
         coarse = [s.state for s in phase_stretches if s.end - s.start < 2 * aggregates.grid.block_step]
         if aggregates.grid.block_step > 1 and coarse:
             text = f"{aggregates.phase.name}: latencies have blocks of {aggregates.grid.block_step} s, too coarse for: "
@@ -211,6 +214,11 @@ def _load(aggregates: PhaseAggregates) -> Tuple[str, int, Optional[float]]:
     """Return the kind, the workers and the rate (of an open loop) of the load of a phase."""
     phase = aggregates.phase
     return phase.kind, sum(job.workers for job in phase.jobs), phase.load.get("rate")
+
+
+def _is_closed(job: ArchivedJob) -> bool:
+    """Return whether workers of a job wait for an answer before they send the next request."""
+    return not job.open_loop or any(not loop.rate_limit for loop in job.loops)
 
 
 def _broken(phase_stretches: Sequence[Stretch]) -> bool:
