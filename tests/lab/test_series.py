@@ -1,4 +1,4 @@
-"""A series of faults under load: a link that flaps, kill -9 while it is cut, and the run resumed.
+"""Series of faults and a thrash under load: kill -9 while a fault is in force, and the run resumed.
 
 CBT_PLUGINS_LONG=1 asks for them.
 """
@@ -11,10 +11,10 @@ from pathlib import Path
 from typing import Any, ClassVar, Dict, List, Tuple
 
 import pytest
-from cluster_state import facts
+from cluster_state import clean, facts, moving
 from cycles import S3, Cycle
 from running_lab import RunningLab
-from waiting import busy
+from waiting import busy, wait_for
 
 pytestmark = [pytest.mark.lab, pytest.mark.long]
 
@@ -32,6 +32,16 @@ RESTART = {
     "fault": {"label": "restart", "kind": "stop", "accept": ["min-in"]},
 }
 
+#: the seed draws a stop of an OSD from second 5 to 51, and one of another OSD from second 35 on
+THRASH = {
+    "at": "5s",
+    "thrash": {
+        **{"for": "60s", "every": "30s", "kinds": ["stop"], "seed": 8, "min_in": "80%"},
+        # no other rule than min_in may skip the second one
+        "accept": ["clean", "inactive", "domain", "data", "ok-to-stop", "min-in"],
+    },
+}
+
 
 def section(event: Dict[str, Any], duration: str, scale: float = 1.0) -> Dict[str, Any]:
     phases = [{"fill": {"objects": 500}}, {"hybrid": {"duration": duration, "events": [event]}}]
@@ -43,7 +53,7 @@ def told(cycle: Cycle) -> List[Tuple[str, str]]:
     """What was written of the faults of the series, in order: (event, label)."""
     paths = list(cycle.archive.glob("results/*/id-*/events.jsonl"))  # none before the run has begun
     rows = [json.loads(line) for path in paths for line in path.read_text().split("\n")[:-1]]
-    series = ("flap-", "each-", "restart-")
+    series = ("flap-", "each-", "restart-", "thrash-")
     return [(row["event"], row["label"]) for row in rows if str(row.get("label", "")).startswith(series)]
 
 
@@ -111,4 +121,31 @@ def test_a_rolling_restart_takes_each_osd_node_of_the_file_and_waits_between_the
         if line["name"] == "restart-2 failure"
     ]
     assert {each["endpoint"] for each in line["endpoints"]} == set(S3["urls"])
+    assert facts(lab) == before and cycle.left() == []
+
+
+def test_a_run_is_killed_in_a_thrash_that_keeps_most_osds_in(
+    lab: RunningLab, tmp_path: Path, before: Dict[str, Any]
+) -> None:
+    """Of 8 OSDs 80 % are more than 6: while one is down, no other one is stopped."""
+    # a fault that is over is undone before the next one is judged: on two cores at a load of 25 each takes a minute
+    cycle = Cycle(lab, tmp_path, warp=section(THRASH, "75s", scale=min(3.0, max(1.0, busy() / 8))))
+    assert cycle.broken_off(lambda: ("fault-in-effect", "thrash-1") in told(cycle), "the first fault") != 0
+    first = told(cycle)
+    assert first == times("thrash-1")[:3]
+    down = [osd for osd, up, *_ in facts(lab)["osds"] if not up]
+    assert len(down) == 1 and facts(lab)["lock"] != before["lock"]
+    done = cycle.run()
+    assert done.returncode == 0, done.stderr[-3000:]
+    # the resumed run undoes what the killed one had left, and the seed draws the same faults
+    again = told(cycle)[len(first) :]
+    assert again[:2] == times("thrash-1")[-2:]
+    assert sorted(again[2:]) == sorted([*times("thrash-1"), ("fault-skipped", "thrash-2")])
+    assert again.index(("fault-skipped", "thrash-2")) < len(again) - 2, "the first fault was over"
+    events = [json.loads(line) for line in next(cycle.folder.glob("events.jsonl")).read_text().splitlines()]
+    targets = [event["targets"] for event in events if event["event"] == "fault-injected"]
+    assert targets == [[f"osd.{down[0]}"]] * 2
+    (skipped,) = [event for event in events if event["event"] == "fault-skipped"]
+    assert "6 of 8 OSDs (75.0 %) would be in and up; min_in is 80.0 %" in skipped["why"], skipped
+    wait_for(lambda: clean(lab), "a clean cluster", moving=lambda: moving(lab))
     assert facts(lab) == before and cycle.left() == []
