@@ -180,3 +180,14 @@ def test_a_failure_in_a_closed_loop_has_a_warning(
     made = impact([before, usual(tmp_path, **job)], recovery(FAULT))
     about = [warning["phase"] for warning in made["warnings"] if warning["code"] == "closed-loop-failure"]
     assert about == (["hybrid"] if closed else [])
+
+
+def test_a_closed_loop_after_a_failure_has_no_warning(tmp_path: Path) -> None:
+    """The failure and its return were measured in an open loop, until all PGs were active+clean."""
+    job: Dict[str, Any] = {"cbt_load": True, "rate_limit": 10.0, "rate": 10.0}
+    job["loops"] = (ArchivedLoop("", 8, 10.0),)
+    back = ("return", 70.0, 200.0, {"undone": 70.5, "all-up": 72.0, "recovery-starts": 73.0, "clean": 80.0})
+    after = phase(tmp_path, load(100, 200, 0.1, 0.01), name="after", begin=100.0)
+    made = impact([usual(tmp_path, **job), after], recovery(FAULT, back))
+    assert [state["state"] for state in made["phases"][1]["states"]] == ["clean again"]
+    assert "closed-loop-failure" not in {warning["code"] for warning in made["warnings"]}

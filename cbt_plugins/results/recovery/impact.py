@@ -192,7 +192,8 @@ def _warnings_of_impact(
         text = "the phases have different loads: their percentages are no effect of the failure alone"
         yield {"code": "other-load", "text": text}
     for aggregates, phase_stretches in cut:
-        if _broken(phase_stretches) and any(map(_is_closed, aggregates.phase.jobs)):
+        hurt = any(stretch.state in (*HURT, "failed", "no effect") for stretch in phase_stretches)
+        if hurt and any(map(_is_closed, aggregates.phase.jobs)):
             text = "requests that workers of a closed loop did not send while they waited are in no count"
             yield {"code": "closed-loop-failure", "text": text, "phase": aggregates.phase.name}
         coarse = [s.state for s in phase_stretches if s.end - s.start < 2 * aggregates.grid.block_step]
