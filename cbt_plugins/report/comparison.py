@@ -18,6 +18,7 @@ from cbt_plugins.report.page import document
 from cbt_plugins.report.sentence import first, of_comparison
 from cbt_plugins.results.histogram import Histogram
 from cbt_plugins.results.record_index import read_once
+from cbt_plugins.results.result_file import reading
 from cbt_plugins.results.run_record import STATE, Measurement, RunRecord, whole_bins
 from cbt_plugins.results.summary_file import summary_of
 
@@ -253,27 +254,46 @@ def _parts(run: RunRecord) -> _Parts:
 def _parts_of(run: Path) -> _Parts:
     """Return the parts of a run: the page of a campaign is made after each block."""
     summary = summary_of(run)
-    histograms = {
-        (phase["name"], op): Histogram.from_json(line["histogram_ns"])
-        for phase in summary["phases"]
-        for op, line in phase["ops"].items()
-    }
-    timelines = (summary["failure"] or {"timelines": {}})["timelines"]
-    failures = {
-        phase["name"]: _failure(timelines[phase["name"]], phase)
-        for phase in summary["phases"]
-        if phase["name"] in timelines and any(bands(timelines[phase["name"]]["windows"]))
-    }
+    with reading(run):
+        histograms = {
+            (phase["name"], op): Histogram.from_json(line["histogram_ns"])
+            for phase in summary["phases"]
+            for op, line in phase["ops"].items()
+        }
+        timelines = (summary["failure"] or {"timelines": {}})["timelines"]
+        failures = {
+            phase["name"]: _failure(timelines[phase["name"]], phase)
+            for phase in summary["phases"]
+            if phase["name"] in timelines and any(bands(timelines[phase["name"]]["windows"]))
+        }
     return _Parts(histograms, failures)
 
 
 def _failure(timeline: Mapping[str, Any], phase: Mapping[str, Any]) -> Dict[str, Any]:
-    """Return the failure of a phase, in seconds since the first bin that is drawn of its series."""
-    series = phase["series"]
+    """Return the failure of a phase, in seconds since the first bin that is drawn of its series.
+
+    Its parts are no finer than the points of a line: a thrash of many hours has thousands.
+    """
+    series, window = phase["series"], phase["window"]
     shift = timeline["start"] - series["start"] - whole_bins(phase)[0] * series["step"]
-    states = bands(timeline["windows"])
+    point = (window["end"] - window["start"]) / _POINTS
+    states = list(bands(timeline["windows"]))
+    spans = [(hurt, _joined(((a, b) for a, b, of in states if of is hurt), point)) for hurt in (True, False)]
+    bad = _joined(timeline.get("bad") or (), point)  # older archives have none
+    marks = {mark["at"] // point: mark["at"] for mark in timeline["marks"] if mark["title"] in ("fault", "undo")}
     return {
-        "bands": [[round(low + shift, 3), round(high + shift, 3), hurt] for low, high, hurt in states],
-        "bad": [[low + shift, high + shift] for low, high in timeline.get("bad") or ()],  # older archives have none
-        "marks": [round(mark["at"] + shift, 3) for mark in timeline["marks"] if mark["title"] in ("fault", "undo")],
+        "bands": [[round(low + shift, 3), round(high + shift, 3), hurt] for hurt, part in spans for low, high in part],
+        "bad": [[low + shift, high + shift] for low, high in bad],
+        "marks": [round(at + shift, 3) for at in marks.values()],
     }
+
+
+def _joined(spans: Iterable[Sequence[float]], point: float) -> List[List[float]]:
+    """Return the spans, which are in order, without the gaps between them that are shorter than a point, in seconds."""
+    joined: List[List[float]] = []
+    for low, high in spans:
+        if joined and low - joined[-1][1] < point:
+            joined[-1][1] = high
+        else:
+            joined.append([low, high])
+    return joined

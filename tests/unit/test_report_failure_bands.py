@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from pathlib import Path
 from typing import Any, Callable, Dict, List, Tuple
@@ -18,7 +19,8 @@ from matplotlib.image import imread
 from cbt_plugins.report.comparison import overlays
 from cbt_plugins.report.plot_files import of_run
 from cbt_plugins.results.record_reader import records_of
-from cbt_plugins.results.summary_file import FILE, read_summary, summarize, write_summary
+from cbt_plugins.results.result_file import Unreadable
+from cbt_plugins.results.summary_file import FILE, check, read_summary, summarize, write_summary
 
 
 def _run(archive: Path, change: Callable[[Dict[str, Any]], None]) -> Path:
@@ -83,6 +85,59 @@ def test_bands_are_where_their_seconds_are_in_the_line(tmp_path: Path) -> None:
     cut, old = chart["failures"]
     assert (cut["bands"][0], cut["bad"], cut["marks"]) == ([5.0, 8.0, True], [[7, 8]], [5.0, 8.0])
     assert (old["bands"][0], old["bad"], old["marks"]) == ([5.0, 8.0, True], [], [5.0, 8.0])
+
+
+def _of_a_thrash(summary: Dict[str, Any]) -> None:
+    """Faults of 1 ms, 2 ms apart: a point of the chart has 10 ms."""
+    timeline = summary["failure"]["timelines"]["hurt"]
+    times = [number / 500 for number in range(2500)]
+    timeline["windows"] = [
+        {"state": state, "labels": [], "from": t + at, "to": t + at + 0.001}
+        for t in times
+        for state, at in (("failing", 0.0), ("clean again", 0.001))
+    ]
+    timeline["bad"] = [[t, t + 0.001] for t in times]
+    timeline["marks"] = [{"at": t, "title": "fault", "kind": "failure", "labels": []} for t in times]
+
+
+def test_a_failure_is_no_finer_than_the_points_of_a_line(tmp_path: Path) -> None:
+    runs = [_run(tmp_path / name, _of_a_thrash) for name in "ab"]
+    for failure in _charts(*([run] for run in runs))["hurt", "GET"]["failures"]:
+        assert (failure["bands"], failure["bad"]) == ([[0.0, 4.999, True]], [[0.0, pytest.approx(4.999)]])
+        assert 490 < len(failure["marks"]) <= 510
+
+
+@pytest.fixture(scope="module")
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return sql_archive.sql_run(tmp_path_factory.mktemp("stored")) / FILE
+
+
+@pytest.mark.parametrize(
+    "damaged",
+    [
+        5,
+        {"windows": None},
+        {"windows": [{"state": "failing", "from": "5", "to": 8}]},
+        {"windows": [{"state": "failing", "from": math.nan, "to": 8}]},
+        {"bad": [[1, math.inf]]},
+        {"marks": [{"title": "fault"}]},
+    ],
+)
+def test_a_damaged_timeline_is_no_valid_summary(stored: Path, damaged: Any) -> None:
+    summary = read_summary(stored)
+    timelines = summary["failure"]["timelines"]
+    timelines["hurt"] = {**timelines["hurt"], **damaged} if isinstance(damaged, dict) else damaged
+    with pytest.raises(ValueError, match=r"not a valid summary: \$\.failure\.timelines"):
+        check(summary)
+
+
+def test_damage_that_the_schema_allows_is_named(tmp_path: Path) -> None:
+    def damage(summary: Dict[str, Any]) -> None:
+        summary["failure"]["timelines"]["hurt"]["bad"] = [[1, 2, 3]]
+
+    runs = [_run(tmp_path / "a", damage), _run(tmp_path / "b", lambda summary: None)]
+    with pytest.raises(Unreadable, match=r"a/.*: damaged: ValueError"):
+        _charts(*([run] for run in runs))
 
 
 #: bands of a plot as SVG: their fill, opacity, left and right end, and height
