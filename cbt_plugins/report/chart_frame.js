@@ -33,6 +33,11 @@ const line = (label, stroke, overrides) =>
   ({ label, stroke, width: 1.5, points: { show: few, size: 4 }, value: (u, v) => number(v), spanGaps: false, ...overrides });
 const fromZero = (least = 0) => ({ range: (u, low, high) => [0, (Math.max(high || 0, least) || 1) * 1.06] });
 const overTime = (series, y, overrides) => ({ series, scales: { x: { time: false }, y }, ...overrides });
+// Whether a time is in the part of a chart that is zoomed; an end of the data that is seen has all beyond it
+const within = (u) => {
+  const [times] = u.data, { min, max } = u.scales.x;
+  return (t) => (t >= min || min <= times[0]) && (t <= max || max >= times[times.length - 1]);
+};
 const together = (key) => ({ sync: { key } });
 
 const charts = {

@@ -18,7 +18,7 @@ const lanes = (u, failures) => {
     ctx.fillStyle = colour("bad");
     for (const [from, to] of failure.bad) fill(from, to, top + height / 2, height / 2);
     ctx.strokeStyle = tint(own, "aa");
-    for (const t of failure.marks) {
+    for (const t of failure.marks.filter(within(u))) {
       ctx.beginPath();
       ctx.moveTo(at(t), bbox.top);
       ctx.lineTo(at(t), bottom);

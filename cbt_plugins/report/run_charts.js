@@ -83,7 +83,8 @@ const broken = (u, p, place) => {
   ctx.strokeStyle = tint(colour("bad"), "88");
   ctx.lineWidth = devicePixelRatio;
   ctx.setLineDash([2 * devicePixelRatio, 3 * devicePixelRatio]);
-  for (const m of p.failure.marks) {
+  const marks = p.failure.marks.filter((m) => within(u)(place(m.at)));
+  for (const m of marks) {
     ctx.beginPath();
     ctx.moveTo(at(m.at), bbox.top);
     ctx.lineTo(at(m.at), bbox.top + bbox.height);
@@ -95,7 +96,7 @@ const broken = (u, p, place) => {
   ctx.fillStyle = colour("soft");
   ctx.textAlign = "right";
   let free = -Infinity;
-  for (const m of bbox.height < 130 * devicePixelRatio ? [] : p.failure.marks) {
+  for (const m of bbox.height < 130 * devicePixelRatio ? [] : marks) {
     const x = at(m.at);
     if (x < free || x > bbox.left + bbox.width - high) continue;
     free = x + high + 3 * devicePixelRatio;

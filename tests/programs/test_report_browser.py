@@ -162,6 +162,19 @@ def test_a_comparison_has_a_lane_for_the_failure_of_each_side(browser: Browser, 
     assert painted(browser, place, -2, _RED, 255) == []
     calm = f"{figures}[{names.index('new GET')}].querySelector('.chart')"
     assert painted(browser, calm, -14, _BLUE, 0x77) == []
+    zoom(browser, place, 6, 8.5)
+    # without, and over a line of the grid
+    blue, orange = ([x for a in (0xAA, 0xAF) for x in painted(browser, place, 1, of, a, 20)] for of in (_BLUE, _ORANGE))
+    assert blue and blue == pytest.approx([2 / 2.5] * len(blue), abs=0.02), "not only the undo at second 8"
+    assert orange == [], "the fault at second 5, or the undo at second 9"
+
+
+def zoom(browser: Browser, place: str, begin: float, end: float) -> None:
+    """Zoom a chart from second 0.5 to 9.5 to these seconds."""
+    box = f"{place}.querySelector('.u-over').getBoundingClientRect()"
+    browser.evaluate(f"scrollTo(0, {box}.top + scrollY - 100)")
+    x, y, width = (browser.evaluate(f"{box}.{side}") for side in ("x", "y", "width"))
+    browser.drag(x + width * (begin - 0.5) / 9, y + 50, x + width * (end - 0.5) / 9)
 
 
 def test_every_chart_over_time_shows_the_failure(browser: Browser, tmp_path: Path) -> None:
@@ -190,6 +203,9 @@ def test_every_chart_over_time_shows_the_failure(browser: Browser, tmp_path: Pat
         assert (len(bad) > 5) is (phase in ("", "0")), (kind, phase)
         # the charts of the run have a band for each phase behind it
         assert phase == "" or (len(band) > 5) is (phase == "0"), (kind, phase)
+    place = f"{charts}[{kinds.index(['rate', '0'])}]"
+    zoom(browser, place, 3.5, 9)
+    assert painted(browser, place, 1, _RED, 0x88, near=20) == [], "the mark at second 1"
 
 
 def test_an_archive_with_a_sweep(browser: Browser, tmp_path: Path) -> None:
