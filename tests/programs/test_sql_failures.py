@@ -145,3 +145,16 @@ def test_scorecard_of_each_repetition_and_refusal(
     query = f"SELECT name, phase, refused, recovery_s, moved_mib, {SAME} FROM scorecard"
     assert rows(archive, query, capsys) == expected
     assert rack["scores"] == [] and score["seconds"] == 5.0
+
+
+def test_new_columns_do_not_move_older_ones(
+    archived: Tuple[Path, Dict[str, Any]], capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Readers of rows without names take columns by their places."""
+    archive, _ = archived
+    losses, scorecard = (list(rows(archive, f"SELECT * FROM {table}", capsys)[0]) for table in ("losses", "scorecard"))
+    places = {name: losses.index(name) - losses.index("name") for name in ("requests", "bad_seconds", "back_s")}
+    assert places == {"requests": 5, "bad_seconds": 6, "back_s": 19}
+    first = scorecard.index("name")
+    expected = ["name", "phase", "refused", "recovery_s", "moved_mib", "availability", "began"]
+    assert scorecard[first : first + 7] == expected and scorecard[-1] == "back_s"

@@ -84,7 +84,6 @@ began TIMESTAMP beginning of the commands of the failure or return (UTC)
 seconds DOUBLE time with load until the next failure or return
 op VARCHAR GET, PUT, STAT, DELETE, LIST, or total
 requests BIGINT successful requests
-availability DOUBLE successful requests / requests that were due
 bad_seconds BIGINT seconds that missed the objective
 objective_ms DOUBLE objective: a second with a higher p99 is bad
 failed BIGINT failed requests
@@ -99,8 +98,9 @@ p99_ratio DOUBLE p99 / p99 of the baseline
 gateway_gap_s DOUBLE only op total: longest time without a success of one gateway
 unstarted BIGINT only op total: due requests of an open loop that never started
 back_s DOUBLE only op total: time until the throughput was back and stayed back for 30 s
-first_failed_s DOUBLE only op total: time from the beginning to the first failed request, whole seconds
-last_failed_s DOUBLE only op total: time from the beginning to the last failed request, whole seconds
+first_failed_s DOUBLE only op total: time from the beginning to the start of the first second with a failed request
+last_failed_s DOUBLE only op total: time from the beginning to the start of the last second with a failed request
+availability DOUBLE successful requests / requests that were due
 """)
 _LOSS_ENDPOINTS = columns_of("""
 name VARCHAR name of the failure or return, as in losses
@@ -113,6 +113,8 @@ base_requests_per_s DOUBLE requests_per_s in the baseline
 base_share DOUBLE share in the baseline
 longest_gap_s DOUBLE longest time without a success of this endpoint, in whole blocks
 """)
+#: columns of `losses` that `scorecard` lacks, or has in another place
+_OF_LOSSES_ALONE = ("name", "kind", "first_failed_s", "last_failed_s", "availability")
 _SCORECARD = (
     *columns_of("""
 name VARCHAR name of the failure, like phase in measurements
@@ -120,8 +122,9 @@ phase VARCHAR phase of this repetition
 refused VARCHAR why the failure was not injected; null: the failure was injected
 recovery_s DOUBLE time from the undo until all PGs are active+clean
 moved_mib DOUBLE data that recovery copied, MiB
+availability DOUBLE successful requests / requests that were due
 """),
-    *(column for column in _LOSSES if column.name not in ("name", "kind", "first_failed_s", "last_failed_s")),
+    *(column for column in _LOSSES if column.name not in _OF_LOSSES_ALONE),
 )
 _EPISODES = columns_of("""
 name VARCHAR name of the failure or return, like phase in measurements
