@@ -50,14 +50,16 @@ def _groups(values: Values, group: int) -> List[List[float]]:
     return [[v for v in values[i : i + group] if v is not None] for i in range(0, len(values), group)]
 
 
-#: states of the cluster before recovery begins
-_HURT = ("failing", "in effect", "degraded", "failed")
+#: states of the cluster before recovery begins; run_charts.js has them too
+_HURT = ("failing", "in effect", "no effect", "degraded", "failed")
+#: states without a band: nothing is broken, or nobody saw when the cluster recovered
+_CALM = ("no failure", "returned", "clean without them", "clean again")
 
 
 def bands(windows: Iterable[Mapping[str, Any]]) -> Iterator[Tuple[float, float, bool]]:
     """Yield (from, to, True before recovery begins) of each state of a failure, in seconds as in `windows`."""
     for window in windows:
-        if window["state"] != "no failure" and not window["state"].startswith("clean"):
+        if window["state"] not in _CALM:
             yield window["from"], window["to"], window["state"] in _HURT
 
 

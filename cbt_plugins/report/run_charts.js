@@ -72,8 +72,8 @@ const broken = (u, p, place) => {
   const at = (t) => Math.min(Math.max(u.valToPos(place(t), "x", true), bbox.left), bbox.left + bbox.width);
   ctx.save();
   for (const w of p.failure.windows) {
-    if (w.state === "no failure" || w.state.startsWith("clean")) continue;
-    ctx.fillStyle = tint(colour(["failing", "in effect", "degraded", "failed"].includes(w.state) ? "bad" : "warning"), "1c");
+    if (["no failure", "returned", "clean without them", "clean again"].includes(w.state)) continue;
+    ctx.fillStyle = tint(colour(["failing", "in effect", "no effect", "degraded", "failed"].includes(w.state) ? "bad" : "warning"), "1c");
     ctx.fillRect(at(w.from), bbox.top, at(w.to) - at(w.from), bbox.height);
   }
   // bad seconds: a strip at the bottom

@@ -16,6 +16,7 @@ pytest.importorskip("matplotlib")
 
 from matplotlib.image import imread
 
+from cbt_plugins.report.chart_data import bands
 from cbt_plugins.report.comparison import overlays
 from cbt_plugins.report.plot_files import of_run
 from cbt_plugins.results.record_reader import records_of
@@ -85,6 +86,20 @@ def test_bands_are_where_their_seconds_are_in_the_line(tmp_path: Path) -> None:
     cut, old = chart["failures"]
     assert (cut["bands"][0], cut["bad"], cut["marks"]) == ([5.0, 8.0, True], [[7, 8]], [5.0, 8.0])
     assert (old["bands"][0], old["bad"], old["marks"]) == ([5.0, 8.0, True], [], [5.0, 8.0])
+
+
+@pytest.mark.parametrize(
+    ("states", "expected"),
+    [
+        (("failing", "no effect", "returning", "clean again"), [(0, 2, True), (2, 3, False)]),
+        (("failing", "failed", "returning", "returned"), [(0, 2, True), (2, 3, False)]),
+        (("failing", "clean without them", "recovering back", "clean again"), [(0, 1, True), (2, 3, False)]),
+    ],
+)
+def test_a_band_is_light_from_the_undo_on(states: Tuple[str, ...], expected: List[Tuple[float, float, bool]]) -> None:
+    windows = [{"state": state, "from": t, "to": t + 1} for t, state in enumerate(states)]
+    seconds = {t: hurt for low, high, hurt in bands(windows) for t in range(int(low), int(high))}
+    assert seconds == {t: hurt for low, high, hurt in expected for t in range(int(low), int(high))}
 
 
 def _of_a_thrash(summary: Dict[str, Any]) -> None:
