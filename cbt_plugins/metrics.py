@@ -131,7 +131,7 @@ _ALL = (
     Metric("ttfb_p50_ms", "ms", _DOWN, "first byte p50", "Median time to the first byte.", _OP, ("ttfb_ms", "p50")),
     Metric("ttfb_p99_ms", "ms", _DOWN, "first byte p99", "p99 of the time to the first byte.", _OP, ("ttfb_ms", "p99")),
     Metric("longest_gap_s", "s", _DOWN, "longest gap", "Longest time without a success.", _OP,
-           ("longest_gap", "seconds"), prometheus="cbt_longest_gap_seconds"),
+           ("longest_gap", "seconds"), margin=1.0, additive=True, prometheus="cbt_longest_gap_seconds"),
     Metric("seconds", "s", _NONE, "length", "How long it took.", MetricSource.IMPORTED),
     # a failure and what followed
     Metric("recovery_s", "s", _DOWN, "to active+clean", "Until all PGs were active+clean.", _EPISODE,

@@ -373,6 +373,19 @@ def test_a_name_with_a_space_is_that_of_a_failure() -> None:
     assert outcomes == ["regression", "ok"]
 
 
+def test_a_gap_is_compared_in_seconds_and_never_by_less_than_one() -> None:
+    """Gaps of a tenth of a second are as long as one request: twice as long is no failure of a gateway."""
+    key = ("rgw down", "total", "longest_gap_s")
+    short = {key: [0.10, 0.11, 0.09, 0.12, 0.10, 0.11]}
+    values = [short, {key: [2 * gap for gap in short[key]]}, {key: [gap + 2 for gap in short[key]]}]
+    base, doubled, longer = (side(name, runs(its, begin=i / 3)) for i, (name, its) in enumerate(zip("abc", values)))
+    for text in ("rgw down.longest_gap_s=20%", "rgw down.longest_gap_s=+1s"):
+        limits = GateLimits(tuple(of_texts([text])))
+        (ruling,) = gate(base, [doubled], limits, Rules()).rulings
+        assert ruling.outcome is GateOutcome.OK and ruling.why.endswith(("limit 1 s", "limit +1s"))
+        assert gate(base, [longer], limits, Rules()).outcome is GateOutcome.REGRESSION
+
+
 @pytest.mark.parametrize(("text", "said"), [
     ("GET.bad_s=+2ms", r"invalid limit '\+2ms': write \+2s, in the unit of bad_s"),
     ("GET.bad_s=+0s", r"invalid limit '\+0s'"),
