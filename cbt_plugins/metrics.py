@@ -207,6 +207,8 @@ COLUMNS = tuple(metric for metric in METRICS.values() if metric.column)
 #: of these, what a table of operations shows side by side; it has counts of failed requests for the success rate
 RATES = tuple(metric for metric in COLUMNS if metric.series)
 LATENCIES = tuple(metric for metric in COLUMNS if metric.unit == "ms")
+#: metrics of an operation in a phase that are also said of a failure: key there -> key in METRICS
+DURING_FAILURES = {"longest_gap": "longest_gap_s", **{key: key for key in ("p50_ms", "p99_ms", "p999_ms")}}
 
 
 def from_source(source: MetricSource) -> Tuple[Metric, ...]:

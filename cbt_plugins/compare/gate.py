@@ -12,9 +12,10 @@ from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import exit_status
 from cbt_plugins.compare import output
+from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
-from cbt_plugins.compare.table import Allowance, Choice, Compared, Key, Row, Rules, Section, compare
+from cbt_plugins.compare.table import Choice, Compared, Row, Rules, Section, compare
 from cbt_plugins.config.errors import ConfigError, ErrorAt
 from cbt_plugins.config.yaml_source import YamlSource
 from cbt_plugins.formatting import several
@@ -66,6 +67,9 @@ class GateLimits:
 
     def asks(self, key: Key) -> bool:
         return True
+
+    def names(self, key: Key) -> bool:
+        return any(limit.phase is not None and limit.takes(key) for limit in self.limits)
 
     def margin(self, key: Key) -> Optional[float]:
         limit = self.of(key)
@@ -251,8 +255,10 @@ def _missing_cases(compared: Compared, limits: GateLimits) -> Iterator[Compariso
     """Yield the numbers with a limit that the base has in configurations that a contender does not have."""
     for alone in compared.alone:
         if alone.side == compared.base.name:
-            for key in dict.fromkeys((m.phase, m.op, m.metric) for run in alone.runs for m in run.measurements):
-                if limits.takes(key):
+            keys = dict.fromkeys((m.phase, m.op, m.metric) for run in alone.runs for m in run.measurements)
+            by_name = latencies_of_failures(keys)
+            for key in keys:
+                if limits.takes(key) and (key not in by_name or limits.names(key)):
                     yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
 
 

@@ -7,8 +7,9 @@ from datetime import datetime, timezone
 from decimal import ROUND_FLOOR, Context
 from functools import lru_cache
 from statistics import median
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Set, Tuple
 
+from cbt_plugins.compare.allowance import Key, latencies_of_failures
 from cbt_plugins.compare.comparable_runs import comparable_runs
 from cbt_plugins.compare.configuration_differences import Difference, differing
 from cbt_plugins.compare.output import chance, change_of, number
@@ -16,7 +17,7 @@ from cbt_plugins.compare.sides import titles, unrecovered
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
 from cbt_plugins.compare.statistics.change_point_search import SHORTEST, Settled
 from cbt_plugins.compare.statistics.verdicts import Verdict
-from cbt_plugins.compare.table import Key, Wanted
+from cbt_plugins.compare.table import Wanted
 from cbt_plugins.formatting import plain, when
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.metrics import METRICS, Direction
@@ -146,10 +147,12 @@ class _LookOptions(NamedTuple):
 
 def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _LookOptions) -> History:
     table: Dict[Key, List[Optional[float]]] = {}
+    keys: Set[Key] = set()
     takes = lru_cache(maxsize=None)(choice.takes)
     for i, run in enumerate(runs):
         for measurement in run.measurements:
             key = (measurement.phase, measurement.op, measurement.metric)
+            keys.add(key)
             if takes(key):
                 values = table.setdefault(key, [None] * len(runs))
                 values[i] = measurement.value if run.usable else None
@@ -158,6 +161,8 @@ def _history(case: str, runs: Tuple[RunRecord, ...], choice: Wanted, look: _Look
         for key, values in table.items()
         if METRICS[key[2]].expected is None or len(set(values) - {None}) > 1
     }
+    by_name = latencies_of_failures(keys)
+    level = {key: values for key, values in level.items() if key not in by_name or choice.names(key)}
     alpha = look.budget.of([run.started for run in runs if run.started is not None])
     share = _rounded_down(alpha / max(1, len(level)))
     tracks = tuple(_track(key, runs, values, share, look) for key, values in level.items())
@@ -254,7 +259,7 @@ def _change(track: Track, change: LevelChange) -> Tuple[str, ...]:
     return (
         *(track.phase, track.op, metric.title, metric.unit, when(change.run.started), change.run.label or "-"),
         *(plain(change.before), plain(change.after)),
-        *(change_of(change.before, change.after), chance(change.p), track.verdict(change)),
+        *(change_of(metric, change.before, change.after), chance(change.p), track.verdict(change)),
     )
 
 

@@ -13,7 +13,7 @@ from cbt_plugins.compare.table import Compared, Row, Rules, Section
 from cbt_plugins.formatting import NONE, in_percent, percent, plain, short_percent, signed_in_percent, signed_percent
 from cbt_plugins.formatting.blocks import Block, Heading, Notes, TableGrid, Words
 from cbt_plugins.formatting.screen import RED, YELLOW
-from cbt_plugins.metrics import MARGIN, METRICS
+from cbt_plugins.metrics import MARGIN, METRICS, Metric
 from cbt_plugins.warning_kinds import Severity, severity_of
 
 HEAD = ("phase", "op", "metric", "unit", "base", "new", "change", "p", "n", "verdict")
@@ -162,8 +162,10 @@ def bare_amount(value: float, unit: str) -> str:
     return _short(value) if unit else in_percent(value)
 
 
-def change_of(base: float, new: float) -> str:
-    """Return "-10.3 %"; "-" from nothing."""
+def change_of(metric: Metric, base: float, new: float) -> str:
+    """Return "-10.3 %", "-" from nothing; of an additive metric "+5 s"."""
+    if metric.additive:
+        return f"{_signed(new - base)} {metric.unit}" if metric.unit else signed_percent(new - base)
     return signed_percent(new / base - 1) if base else NONE
 
 

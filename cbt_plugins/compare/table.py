@@ -10,6 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 
 import numpy as np
 
+from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
 from cbt_plugins.compare.sides import (
@@ -37,25 +38,6 @@ from cbt_plugins.compare.statistics.verdicts import Comparison, Scatter, Statist
 from cbt_plugins.metrics import ALPHA, METRICS, TOTAL, Direction, Metric
 from cbt_plugins.results.run_record import STATE, Measurement
 
-Key = Tuple[str, str, str]  # phase, op, metric
-
-
-@dataclass(frozen=True)
-class Allowance:
-    """How much worse a value may become: a share of the base, or a rise in the metric's unit; one of both is set."""
-
-    share: Optional[float] = None
-    rise: Optional[float] = None
-
-    def of(self, metric: Metric, base: float) -> Optional[float]:
-        """Return the limit on the scale of the row: in the unit of an additive metric, else as a share; None: no base.
-
-        The share of an additive metric is its margin at least: counts near 0 are not judged by a share.
-        """
-        if metric.additive:
-            return self.rise if self.rise is not None else max((self.share or 0.0) * base, metric.margin)
-        return self.share if self.rise is None else self.rise / abs(base) if base else None
-
 
 class Wanted(Protocol):
     """A choice of rows."""
@@ -64,6 +46,9 @@ class Wanted(Protocol):
 
     def asks(self, key: Key) -> bool:
         """Return whether a row was asked for by name, and is there even where it says nothing new."""
+
+    def names(self, key: Key) -> bool:
+        """Return whether the phase and the metric of a row were asked for by name."""
 
     def margin(self, key: Key) -> Optional[float]:
         """Return the row's own margin, if it has one."""
@@ -103,6 +88,11 @@ class Choice:
 
     def asks(self, key: Key) -> bool:
         return bool(self.metrics) or (key[1] == TOTAL and bool(self.ops)) or self._names(key)
+
+    def names(self, key: Key) -> bool:
+        of_metric = [pattern for pattern in self.keys if pattern.rpartition(".")[2] == key[2]]
+        named = [pattern for pattern in of_metric if not fnmatchcase(".".join(key[1:]), pattern)]
+        return bool(self.phases and self.metrics) or _any(named, ".".join(key))
 
     def _names(self, key: Key) -> bool:
         """Return whether it is a key row by a pattern that names its metric."""
@@ -280,8 +270,9 @@ def _section(contender: str, case: Case, choice: Wanted, rules: Rules, repeated:
     base_values, new_values = (_by_key(runs) for runs in (case.base, case.new))
     again = [_by_key(runs) for runs in repeated]
     rows, missing = [], []
+    by_name = latencies_of_failures(base_values.keys() | new_values.keys())
     for key in _order(base_values, new_values):
-        if not choice.takes(key):
+        if not choice.takes(key) or (key in by_name and not choice.names(key)):
             continue
         a, b = base_values.get(key, []), new_values.get(key, [])
         if not choice.asks(key) and (_as_expected(key[2], [*a, *b]) or _alone(key, base_values, new_values)):

@@ -178,13 +178,14 @@ def _line(triaged: Triaged) -> Dict[str, Any]:
     """Return a change as the tables show it."""
     change, track, entry = triaged.change, triaged.track, triaged.entry
     warned = ", ".join(sorted({warning.code for warning in change.warnings}))
+    size = change_of(METRICS[track.metric], change.before, change.after)
     return {
         "page": page_name(triaged.history, track),
         "series": name_of(track),
         "case": triaged.history.case,
         "since": change.run.started,
         "release": change.run.label or "-",
-        "cells": (plain(change.before), plain(change.after), change_of(change.before, change.after), chance(change.p)),
+        "cells": (plain(change.before), plain(change.after), size, chance(change.p)),
         "verdict": track.verdict(change),
         "why": "; ".join(filter(None, (_named(change.differences), warned and f"warnings: {warned}"))),
         "state": triaged.state.value,

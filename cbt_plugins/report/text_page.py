@@ -70,7 +70,8 @@ def name_of(track: Track) -> str:
 def sentence_of(track: Track, change: LevelChange) -> Sentence:
     """Return a change of a series in words."""
     verdict = track.verdict(change)
-    text = f"{name_of(track)} {verdict} since {when(change.run.started)}: {change_of(change.before, change.after)}."
+    size = change_of(METRICS[track.metric], change.before, change.after)
+    text = f"{name_of(track)} {verdict} since {when(change.run.started)}: {size}."
     return Sentence(text, verdict if verdict in ("better", "worse") else "inconclusive")
 
 

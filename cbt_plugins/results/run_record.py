@@ -8,7 +8,7 @@ from statistics import median
 from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.cluster_conditions import NAMES
-from cbt_plugins.metrics import CLUSTER, METRICS, TOTAL, MetricSource, from_source, number_at, read
+from cbt_plugins.metrics import CLUSTER, DURING_FAILURES, TOTAL, MetricSource, from_source, number_at, read
 from cbt_plugins.plan import is_calibration, split_op
 from cbt_plugins.results.nodes.thread_groups import name_of
 from cbt_plugins.results.recovery.episodes import is_planned, rows_of
@@ -231,7 +231,9 @@ def of_losses(line: Mapping[str, Any]) -> Iterator[Measurement]:
             value = number_at(op_line, metric.path)
             if value is not None:
                 yield Measurement(line["name"], op, metric.key, round(value * metric.factor, 6), n=op_line["requests"])
-        yield Measurement(line["name"], op, METRICS["longest_gap_s"].key, op_line["longest_gap"], n=op_line["requests"])
+        for key, metric_key in DURING_FAILURES.items():
+            if op_line.get(key) is not None:
+                yield Measurement(line["name"], op, metric_key, op_line[key], n=op_line["requests"])
     for metric in from_source(MetricSource.LOSSES):
         yield Measurement(line["name"], TOTAL, metric.key, number_at(line, metric.path))
 

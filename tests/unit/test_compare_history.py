@@ -11,6 +11,7 @@ from compare_records import noise, record, warning
 from cbt_plugins.compare.history import AlarmBudget, History, blocks, data, histories, table
 from cbt_plugins.compare.table import Choice
 from cbt_plugins.formatting.formats.terminal import Terminal
+from cbt_plugins.report.text_page import sentence_of
 from cbt_plugins.results.run_record import ResultWarning, RunRecord
 
 GET, P99 = ("measure-new", "GET", "obj_per_s"), ("measure-new", "GET", "p99_ms")
@@ -83,6 +84,30 @@ def test_nights_that_did_not_recover_are_counted() -> None:
     )
     assert told in " ".join(Terminal().text(blocks([one(runs)])).split())
     assert "unrecovered" not in Terminal().text(blocks([one(runs[:12])]))
+
+
+def test_a_change_of_a_number_that_may_be_0_is_a_difference() -> None:
+    """Nights without bad seconds, then nights with four to six: a share of 0 would be none."""
+    bad, available = ("node down", "GET", "bad_s"), ("node down", "GET", "availability")
+    levels = [(0.0, 1.0)] * 9 + [(5.0 + i % 3 - 1, 0.99) for i in range(9)]
+    runs = [record({bad: seconds, available: share}, started=i * DAY) for i, (seconds, share) in enumerate(levels)]
+    (history,) = histories(runs, Choice(phases=("node down",), metrics=("bad_s", "availability")))
+    assert [track.verdict(change) for track in history.tracks for change in track.changes] == ["worse", "worse"]
+    lines = Terminal().text(blocks([history])).splitlines()
+    (seconds_line,) = [line for line in lines if "bad seconds" in line and "worse" in line]
+    (share_line,) = [line for line in lines if "availability" in line and "worse" in line]
+    assert "+5 s" in seconds_line and "-1.0 %" in share_line
+    assert "+5 s." in sentence_of(history.tracks[0], history.tracks[0].changes[0]).text
+
+
+def test_percentiles_of_a_failure_are_tracks_only_by_name() -> None:
+    """More tracks make each change harder to find, so those of failures wait until somebody asks."""
+    key = ("node down", "GET", "p99_ms")
+    values = {P99: 20.0, key: 90.0, (*key[:2], "failed"): 0.0}
+    runs = [record(values, started=i * DAY) for i in range(9)]
+    assert [track.phase for track in one(runs).tracks] == ["measure-new"]
+    (named,) = histories(runs, Choice(phases=("node down",), metrics=("p99_ms",)))
+    assert [(track.phase, track.metric) for track in named.tracks] == [key[::2]]
 
 
 def test_noise_has_no_changes() -> None:

@@ -13,7 +13,7 @@ from impact_phases import FAULT, MIB, T0, load, phase, recovery
 from cbt_plugins.compare import gate, output
 from cbt_plugins.compare import scorecard as side_by_side
 from cbt_plugins.compare.sides import Side
-from cbt_plugins.compare.table import Rules, compare
+from cbt_plugins.compare.table import Choice, Rules, compare
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.report import scorecard as card
 from cbt_plugins.report.sentence import of_run as sentence_of_run
@@ -237,6 +237,26 @@ def test_the_gate_takes_limits_of_failures(worse: int, outcome: str) -> None:
     assert [ruling.row for ruling in gated.rulings] == [
         *("node down/GET/bad_s", "node down/total/longest_gap_s", "node down/cluster/recovery_s"),
     ]
+
+
+def slow(score: Dict[str, Any]) -> Dict[str, Any]:
+    return {**score, "ops": {"GET": {**score["ops"]["GET"], "p50_ms": 3.0, "p99_ms": 300.0, "p999_ms": None}}}
+
+
+def test_percentiles_of_a_failure_are_rows_only_by_name() -> None:
+    base, new = sides([a_score(i % 3) for i in range(6)], [slow(a_score(i % 3)) for i in range(6)])
+    quantiles = ("p50_ms", "p99_ms", "p999_ms")
+    assert not [row.key for row in compare(base, [new]).rows if row.metric in quantiles]
+    named = compare(base, [new], Choice(phases=("node down",), ops=("GET",), metrics=quantiles))
+    assert [row.metric for row in named.rows] == ["p50_ms", "p99_ms"]
+    assert [warning.where for warning in named.sections[0].missing] == ["node down/GET/p999_ms"]
+    assert [row.comparison.new.value for row in named.rows] == [3.0, 300.0]
+    limits = gate.GateLimits(tuple(gate.of_texts(["node down.GET.p99_ms=+50ms", "node down.GET.bad_s=+3s"])))
+    assert [ruling.outcome.word for ruling in gate.gate(base, [new], limits, Rules()).rulings] == ["regression", "ok"]
+    with pytest.raises(ValueError, match="matches nothing"):  # without a name it is about phases
+        gate.gate(base, [new], gate.GateLimits(tuple(gate.of_texts(["GET.p99_ms=10%"]))), Rules())
+    patterns = ("GET.p99_ms", "*.p99_ms", "node*.GET.p99_ms")
+    assert [Choice(keys=(text,)).names(("node down", "GET", "p99_ms")) for text in patterns] == [False, False, True]
 
 
 def test_one_run_of_each_side_without_repetitions_is_inconclusive() -> None:
