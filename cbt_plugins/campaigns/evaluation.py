@@ -1,5 +1,6 @@
-"""The evaluation of a campaign: the log ratio of each block for each key row, the decision, if more blocks are needed.
+"""The evaluation of a campaign: the observation of each block for each key row, the decision, if more are needed.
 
+An observation is the log ratio of the arms, or their difference for metrics that may be 0 (Metric.additive).
 `compare.statistics.sequential` says when the answer on a row is sure.
 
 The key rows are those of a comparison of the arms (compare.table). A trial whose record has a warning that forbids a
@@ -60,7 +61,8 @@ class RowState:
 
     id: RowId
     decision: Decision
-    ratios: Tuple[Optional[float], ...]  # the log ratio of each block; None: it says nothing of this row
+    #: the log ratio of each block, or the difference of a metric that may be 0; None: it says nothing of this row
+    ratios: Tuple[Optional[float], ...]
     left_out: Tuple[str, ...]  # why, with the blocks
     capped: Optional[str]  # why it can be neither better nor equivalent
     unrecovered: Optional[str]  # why it can have no verdict: trials that did not recover
@@ -241,8 +243,7 @@ def _rows(
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
         for key in section.all_keys:
-            metric = METRICS[key[2]]
-            decidable = metric.direction is not Direction.NONE and not metric.additive  # 0 has no log ratio
+            decidable = METRICS[key[2]].direction is not Direction.NONE
             if _choice(schedule).is_key(key, section) and decidable:
                 row_runs = runs_by_key.setdefault((section.case, key), [])
                 row_runs += [run for run in runs if run not in row_runs]
@@ -253,9 +254,9 @@ def _rows(
             observed_rows[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
     directions = {row: METRICS[row.metric].direction for row in observed_rows}
     margins = {row: schedule.rules.margin_of(row.metric) for row in observed_rows}
-    decisions = decide(
-        {row: observed.ratios for row, observed in observed_rows.items()}, directions, schedule.design, margins
-    )
+    units = {row: METRICS[row.metric].unit for row in observed_rows if METRICS[row.metric].additive}
+    ratios = {row: observed.ratios for row, observed in observed_rows.items()}
+    decisions = decide(ratios, directions, schedule.design, margins, units)
     return [
         _state(row, decisions[row], observed, (len(observed_rows), schedule)) for row, observed in observed_rows.items()
     ]
@@ -286,7 +287,7 @@ class _Cells:
         ratios: List[Optional[float]] = []
         why: Dict[str, List[int]] = {}
         capped: Optional[str] = None
-        lower = METRICS[self._key[2]].direction is Direction.LOWER
+        lower, additive = METRICS[self._key[2]].direction is Direction.LOWER, METRICS[self._key[2]].additive
         for block in range(1, blocks + 1):
             ratio = 0.0
             reasons = []
@@ -301,10 +302,10 @@ class _Cells:
                 reasons += [f"{arm}: {warning.code}" for warning in warnings if forbids_verdict(warning.code)]
                 if (block, arm) in self._strays:
                     reasons.append(f"{arm}: {self._strays[block, arm]}")
-                elif len(values) < max(len(runs), self._schedule.per_arm) or min(values) <= 0:
-                    reasons.append(f"{arm}: no number above 0")
+                elif len(values) < max(len(runs), self._schedule.per_arm) or (min(values) <= 0 and not additive):
+                    reasons.append(f"{arm}: no number{'' if additive else ' above 0'}")
                 else:
-                    ratio += weight * mean(map(math.log, values))
+                    ratio += weight * mean(values if additive else map(math.log, values))
             if hides_worse(limits[False], limits[True], lower):
                 reasons += [f"{arm}: {code}" for side in limits.values() for code, arm in side.items()]
             for reason in reasons:
@@ -348,9 +349,9 @@ def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[in
 
 
 def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
-    """Return the blocks that each of EFFECTS takes with a scatter of the blocks' log ratios."""
-    design = schedule.design_of(metric)
-    return tuple(outlook(effect * design.margin, scatter, rows, design) for effect in EFFECTS)
+    """Return the blocks that each of EFFECTS takes with a scatter of the blocks' observations."""
+    design, in_unit = schedule.design_of(metric), METRICS[metric].additive
+    return tuple(outlook(effect * design.margin, scatter, rows, design, in_unit=in_unit) for effect in EFFECTS)
 
 
 def key_rows(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, List[Section]]:
@@ -365,17 +366,23 @@ def key_rows(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, List
 
 
 def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]]:
-    """Return for each key row what repeated runs of one configuration let expect: the scatter of a block's log ratio,
+    """Return for each key row what repeated runs of one configuration let expect: the scatter of a block's observation,
     and the outlook. {} where no run is repeated.
     """
     rows = key_rows(records, schedule) if len(records) > 1 else {}
     expectations: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
     for key, sections in rows.items():
+        additive = METRICS[key[2]].additive
         groups = [
-            [m.value for run in section.base for m in run.measurements if (m.phase, m.op, m.metric) == key and m.value]
+            [
+                m.value
+                for run in section.base
+                for m in run.measurements
+                if (m.phase, m.op, m.metric) == key and m.value is not None and (m.value or additive)
+            ]
             for section in sections
         ]
-        scatter = pooled_scatter([group for group in groups if len(group) > 1])
+        scatter = pooled_scatter([group for group in groups if len(group) > 1], in_unit=additive)
         if scatter:
             of_block = Scatter(scatter.value * math.sqrt(2 / schedule.per_arm), scatter.freedom)
             number = len(rows) * len(schedule.contrasts)

@@ -9,7 +9,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
-from cbt_plugins.compare.output import margins, number
+from cbt_plugins.compare.output import amount, margins, number, signed_amount
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, first_verdict, interval
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
@@ -73,21 +73,32 @@ def _line(row: RowState, evaluation: Evaluation) -> Tuple[str, ...]:
         row.id.contrast,
         plain(base),
         plain(new),
-        signed_percent(decision.change),
+        _signed(decision.change, decision.unit),
         _ends(decision) or "-",
-        percent(decision.scatter),
+        _amount(decision.scatter, decision.unit),
         str(decision.n),
         _word(verdict, decision),
     )
 
 
 def _ends(decision: Decision) -> str:
-    return "" if decision.low is None else f"[{signed_percent(decision.low)}, {signed_percent(decision.high)}]"
+    if decision.low is None:
+        return ""
+    return f"[{_signed(decision.low, decision.unit)}, {_signed(decision.high, decision.unit)}]"
+
+
+def _signed(value: Optional[float], unit: str) -> str:
+    """Return "-5.1 %"; of a difference "+2.500 s"."""
+    return signed_amount(value, unit) if unit and value is not None else signed_percent(value)
+
+
+def _amount(value: Optional[float], unit: str) -> str:
+    return f"{plain(value)} {unit}" if unit and value is not None else percent(value)
 
 
 def change_text(decision: Decision) -> str:
-    """Return the change with its interval: "-5.1 % [-6.0 %, -4.2 %]"."""
-    return f"{signed_percent(decision.change)} {_ends(decision)}".rstrip()
+    """Return the change with its interval: "-5.1 % [-6.0 %, -4.2 %]", or "+2 s [+1 s, +3 s]"."""
+    return f"{_signed(decision.change, decision.unit)} {_ends(decision)}".rstrip()
 
 
 def _word(verdict: Optional[Verdict], decision: Decision) -> str:
@@ -113,7 +124,8 @@ def _outlooks(evaluation: Evaluation) -> Iterator[Tuple[str, ...]]:
 
 
 def _margin(metric: str, schedule: Schedule) -> str:
-    return percent(schedule.rules.margin_of(metric), ".3g")
+    margin, metric_of_row = schedule.rules.margin_of(metric), METRICS[metric]
+    return amount(margin, metric_of_row.unit) if metric_of_row.additive else percent(margin, ".3g")
 
 
 def needed(outlook: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
@@ -152,7 +164,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         if row.decision.differs and row.decision.within and row.decision.low is not None:
             ends = row.decision.low, row.decision.high or 0.0
             margin = evaluation.schedule.rules.margin_of(row.id.metric)
-            yield f"{name}: {small_difference(row.decision.differs, ends, margin)}"
+            yield f"{name}: {small_difference(row.decision.differs, ends, margin, row.decision.unit)}"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
         if row.unrecovered:
             yield f"{name}: no verdict: {row.unrecovered}"
@@ -172,7 +184,7 @@ def left_set(evaluation: Evaluation) -> Iterator[str]:
 
 
 def data(evaluation: Evaluation) -> Dict[str, Any]:
-    """Return a campaign for programs; changes are shares."""
+    """Return a campaign for programs; changes are shares, or with a `unit` differences in it."""
     return {
         "version": VERSION,
         "file": evaluation.schedule.config.file,
@@ -207,7 +219,8 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         "differs": decision.differs,
         "within": decision.within,
         "decided_at": decision.decided_at,
-        "log_ratios": [number(value) for value in row.ratios],
+        "unit": decision.unit,
+        "differences" if METRICS[row.id.metric].additive else "log_ratios": [number(value) for value in row.ratios],
         "left_out": list(row.left_out),
         "capped": row.capped,
         "unrecovered": row.unrecovered,
@@ -216,12 +229,16 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
 
 
 def table(evaluation: Evaluation) -> Iterator[Sequence[Any]]:
-    """Yield the log ratio of each block and key row, for CSV."""
+    """Yield the log ratio and the change of each block and key row, for CSV; a metric that may be 0 has no ratio."""
     yield ("contrast", "case", "phase", "op", "metric", "block", "log_ratio", "change")
     for row in evaluation.rows:
         for block, ratio in enumerate(row.ratios, 1):
-            cells = () if ratio is None else (number(ratio), number(math.expm1(ratio)))
-            yield (*vars(row.id).values(), block, *(cells or ("", "")))
+            cells: Tuple[Any, ...] = ("", "")
+            if ratio is not None and METRICS[row.id.metric].additive:
+                cells = ("", number(ratio))
+            elif ratio is not None:
+                cells = (number(ratio), number(math.expm1(ratio)))
+            yield (*vars(row.id).values(), block, *cells)
 
 
 def page(evaluation: Evaluation) -> str:
@@ -259,7 +276,7 @@ def _class(verdict: Optional[Verdict]) -> str:
 
 
 def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
-    """Return the picture of a row: the log ratio of each block, their mean so far with its bounds, and the margin."""
+    """Return the picture of a row: the observation of each block, their mean so far with its bounds, the margin."""
     section, design = evaluation.schedule.section, evaluation.schedule.design
     levels = {"bounds": section.alpha / max(1, len(evaluation.rows)), "inner": 2 * section.alpha}
     points, means, values = [], [], []
@@ -281,7 +298,7 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
     return {
         "half": _HALF,
-        "scale": signed_percent(math.expm1(scale)),
+        "scale": _signed(scale if METRICS[row.id.metric].additive else math.expm1(scale), row.decision.unit),
         "width": along(section.blocks + 1),
         "margin": round(_HALF * min(1.0, margin / scale), 1),
         "points": [(along(block), place(v)) for block, v in points],
@@ -345,7 +362,8 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     ]
     of_block = len(schedule.block(1)) * facts["cycle_seconds"]
     rows = [
-        (" ".join((*key[:2], METRICS[key[2]].title)), percent(scatter.value),
+        (" ".join((*key[:2], METRICS[key[2]].title)),
+         _amount(scatter.value, METRICS[key[2]].unit if METRICS[key[2]].additive else ""),
          _margin(key[2], schedule), *(needed(outlook, schedule, of_block) for outlook in outlooks))
         for key, (scatter, outlooks) in expected.items()
     ]  # fmt: skip

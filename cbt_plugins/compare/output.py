@@ -157,6 +157,11 @@ def amount(value: float, unit: str) -> str:
     return f"{_short(value)} {unit}" if unit else short_percent(value)
 
 
+def signed_amount(value: float, unit: str) -> str:
+    """Return "+5 %"; of an additive metric "+5 s"."""
+    return f"{_signed(value)} {unit}" if unit else signed_percent(value)
+
+
 def bare_amount(value: float, unit: str) -> str:
     """Return the same without % or the unit, in front of another amount."""
     return _short(value) if unit else in_percent(value)
@@ -165,7 +170,7 @@ def bare_amount(value: float, unit: str) -> str:
 def change_of(metric: Metric, base: float, new: float) -> str:
     """Return "-10.3 %", "-" from nothing; of an additive metric "+5 s"."""
     if metric.additive:
-        return f"{_signed(new - base)} {metric.unit}" if metric.unit else signed_percent(new - base)
+        return signed_amount(new - base, metric.unit)
     return signed_percent(new / base - 1) if base else NONE
 
 

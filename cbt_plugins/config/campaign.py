@@ -36,9 +36,6 @@ def check_keys(keys: List[str]) -> List[str]:
         if not fnmatch.filter(METRICS, metric):
             text = f"{metric!r} is no metric{did_you_mean(metric, METRICS) or '; write [PHASE.]OPERATION.METRIC'}"
             wrong.append(FieldError((index,), text))
-        elif metric in METRICS and METRICS[metric].additive:
-            text = f"{metric} may be 0, and a campaign decides by ratios: compare the archives with `gate`"
-            wrong.append(FieldError((index,), text))
     if wrong:
         raise FieldErrors(wrong)
     return keys
@@ -67,7 +64,8 @@ class CampaignSection(RepeatedCycleSection):
     margin: Percent = Field(
         MARGIN,
         description="The smallest change that matters; a surely smaller change is equivalent. For success rates: "
-        f"{format_percent(METRICS['success_rate'].margin)}.",
+        f"{format_percent(METRICS['success_rate'].margin)}. Bad seconds, gaps and counts of failures have their own, "
+        "such as 1 s.",
     )
     alpha: Percent = Field(
         ALPHA,

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 import sys
-from typing import Dict, List, Sequence, Tuple
+from typing import Callable, Dict, List, Mapping, Sequence, Tuple
 
 import numpy as np
 from inputs.chance import print_tables, share, show
@@ -115,7 +115,38 @@ def false(number: int, lag: float, drift: float, campaigns: int, scatter: float 
     return found / campaigns
 
 
-PARTS = (verdicts, arms)
+#: bad seconds of a trial -> values with this mean
+COUNTS: Mapping[str, Callable[[np.random.Generator, float, Tuple[int, ...]], np.ndarray]] = {
+    "normal, scatter 1 s": lambda chance, mean, shape: mean + chance.standard_normal(shape),
+    "Poisson, mean 0.3": lambda chance, mean, shape: chance.poisson(0.3 + mean, shape),
+    "Poisson, mean 5": lambda chance, mean, shape: chance.poisson(5 + mean, shape),
+    "geometric, mean 4": lambda chance, mean, shape: chance.geometric(1 / (5 + mean), shape) - 1,
+    "20 s in 10 % of trials": lambda chance, mean, shape: 20.0 * (chance.random(shape) < 0.1 + mean / 20),
+}
+
+
+def differences(campaigns: int = 400) -> None:
+    """Verdicts on one row of bad seconds, whose margin is 1 s; the mean of the new arm is higher by so much."""
+    lines = []
+    for name, draw in COUNTS.items():
+        cells: List[object] = [name]
+        for rise, kinds in ((0.0, FOUND), (0.0, (Verdict.EQUIVALENT,)), (1.0, (Verdict.EQUIVALENT,)), (4.0, FOUND)):
+            chance, made = np.random.default_rng(1), []
+            for _ in range(campaigns):
+                old, new = (draw(chance, mean, (Design().most, 2)).mean(axis=1) for mean in (0.0, rise))
+                rows = {0: list((new - old).astype(float))}
+                made.append(decide(rows, {0: Direction.LOWER}, Design(), {0: 1.0}, {0: "s"})[0])
+            cells.append(share(float(np.mean([decision.verdict in kinds for decision in made]))))
+            if rise > 1:
+                cells.append(blocks(made, -rise))
+        lines.append(cells)
+    shares = ("equal: better or worse", "equal: equivalent", "+1 s: equivalent", "+4 s: worse")
+    show(("bad seconds of a trial", *shares, "blocks"), lines)
+    points = 196 * math.sqrt(0.05 * 0.95 / campaigns)
+    print(f"{campaigns} campaigns a cell: a share of .05 is known by ±{points:.1f} points\n")
+
+
+PARTS = (verdicts, arms, differences)
 
 
 if __name__ == "__main__":

@@ -33,7 +33,6 @@ BASE = CLUSTER + WARP + CYCLE + "    workers: 8\n"
         ("campaign:\n  arms:\n    a: {}\n    b: {benchmarks: {warp: {§wrkers: 9}}}\n", "mean 'workers'?"),
         ("campaign:\n  arms:\n    a: {}\n    b: §{cluster: {head: [x]}}\n", "one host name"),
         ("campaign:\n  arms: {a: {}, b: {}}\n  keys:\n    - total.obj_per_s\n    - §GET.p99ms\n", "mean 'p99_ms'?"),
-        ("campaign:\n  arms: {a: {}, b: {}}\n  keys:\n    - §total.bad_s\n", "bad_s may be 0, and a campaign decides"),
         ("campaign:\n  arms: {a: {}, b: {}}\n  prepare:\n    - §curl -u me:pass http://x\n", "password in the text"),
         ("campaign:\n  arms:\n    a: {}\n    b: {restart: §ipmitool -P pass}\n", "password in the text"),
         ("§campain:\n  arms: {a: {}, b: {}}\n", "did you mean 'campaign'?"),

@@ -177,6 +177,39 @@ def test_the_table_of_the_docs() -> None:
         assert its.blocks == pytest.approx(int(blocks), abs=1)
 
 
+def test_false_alarms_of_differences_of_small_counts() -> None:
+    """Bad seconds of equal arms: many are 0, few are large. A block has two trials of each arm."""
+    chance, directions = np.random.default_rng(6), {0: DOWN}
+    for draw in (lambda: chance.poisson(0.3, (20, 4)), lambda: chance.geometric(0.2, (20, 4)) - 1):
+        alarms = 0
+        for _ in range(400):
+            seconds = draw()
+            rows = {0: list((seconds[:, :2].mean(axis=1) - seconds[:, 2:].mean(axis=1)).astype(float))}
+            alarms += bool(decide(rows, directions, Design(), {0: 0.001}, {0: "s"})[0].differs)
+        assert alarms <= 400 * 0.05 + 3 * math.sqrt(400 * 0.05 * 0.95) / 2, alarms
+
+
+def test_differences_have_a_margin_and_a_change_in_their_unit() -> None:
+    noise = 0.1 * np.random.default_rng(2).standard_normal(20)
+    rows = {name: list(noise + rise) for name, rise in (("equal", 0.0), ("small", 0.6), ("large", 5.0))}
+    made = decide(rows, dict.fromkeys(rows, DOWN), Design(), dict.fromkeys(rows, 1.0), dict.fromkeys(rows, "s"))
+    assert [made[name].verdict for name in rows] == [Verdict.EQUIVALENT, Verdict.EQUIVALENT, Verdict.WORSE]
+    assert made["small"].differs == "worse" and {its.unit for its in made.values()} == {"s"}
+    assert [made[name].change for name in rows] == pytest.approx([0.0, 0.6, 5.0], abs=0.1)
+    large = made["large"]
+    assert large.low is not None and large.high is not None and 4.5 < large.low < large.high < 5.5
+    assert large.scatter == pytest.approx(0.1, abs=0.04)
+
+
+def test_the_outlook_of_a_difference_is_that_of_the_same_margin_in_its_unit() -> None:
+    """Only scatter / margin matters; 200 s are no logarithm."""
+    small, large = (
+        outlook(2.0 * scale, Scatter(0.5 * scale), 3, Design(margin=scale), in_unit=True) for scale in (1.0, 100.0)
+    )
+    assert small.blocks == large.blocks and small.found == large.found > 0.9
+    assert outlook(0.0, Scatter(0.5), 3, Design(margin=1.0), in_unit=True).equivalent > 0.9
+
+
 def test_a_small_change_says_both_and_the_first_verdict_stays() -> None:
     """3 % lower: within 5 %, and surely not 0, whichever is sure first; the interval shown agrees with both."""
     first = set()

@@ -57,21 +57,21 @@ def estimate(values: Numbers, confidence: float = 0.95) -> Estimate:
     return replace(summary, warnings=(*missing, *summary.warnings))
 
 
-def pooled_scatter(groups: Iterable[Numbers]) -> Optional[Scatter]:
+def pooled_scatter(groups: Iterable[Numbers], in_unit: bool = False) -> Optional[Scatter]:
     """Return the scatter from run to run, learnt from groups of repeated runs; each group may have a level of its own.
 
     The pooled variance of the logarithms: the sums of squares in the groups / their degrees of freedom (Student's two
     sample test has it for two groups). None where they are less than `FEWEST` - 1, a value is not above 0, or nothing
-    differs.
+    differs. `in_unit`: of the values themselves, in their unit.
     """
     squares, freedom = 0.0, 0
     for group in groups:
         values = np.asarray(group, dtype=float)
         values = values[np.isfinite(values)]
-        if len(values) and values.min() <= 0:
+        if len(values) and values.min() <= 0 and not in_unit:
             return None
         if len(values) > 1:
-            squares += float(np.log(values).var()) * len(values)
+            squares += float((values if in_unit else np.log(values)).var()) * len(values)
             freedom += len(values) - 1
     if freedom < FEWEST - 1 or squares / freedom <= DIGITS**2:
         return None

@@ -1,10 +1,11 @@
 """Decisions that are looked at after every block, with the chance of any false one bounded (group-sequential plans).
 
-An observation is the logarithm of new / base of one block. After n of them t = mean / (sd / sqrt(n)) is compared with
-a critical value c[n]. The values spend the false alarm rate alpha over the looks (Lan and DeMets, 1983), by Pocock's or
-by O'Brien and Fleming's spending function of n / most. Their usual tables know the variance. Here it is estimated from
-few blocks, so they are calibrated on the t statistics themselves: without a change the sequence t[2], t[3], ... of
-normal observations has one distribution, whatever the scatter, and c[n] are its quantiles (simulated, seeded).
+An observation is the logarithm of new / base of one block, or new - base for a row that may be 0. After n of them
+t = mean / (sd / sqrt(n)) is compared with a critical value c[n]. The values spend the false alarm rate alpha over the
+looks (Lan and DeMets, 1983), by Pocock's or by O'Brien and Fleming's spending function of n / most. Their usual tables
+know the variance. Here it is estimated from few blocks, so they are calibrated on the t statistics themselves: without
+a change the sequence t[2], t[3], ... of normal observations has one distribution, whatever the scatter, and c[n] are
+its quantiles (simulated, seeded).
 
 Several rows share alpha by Holm's rule at each look, which holds for spending functions that grow with alpha (Maurer
 and Bretz, 2013). "Equivalent" needs the interval of both one-sided plans of alpha (c for 2 alpha) within the margin.
@@ -54,7 +55,8 @@ class Design:
 class Decision:
     """What is known of one row. `change` and its ends are relative; the interval is what all looks have in common.
 
-    Of a row that is within the margin it is the interval of both one-sided plans, which decides that.
+    With a `unit` they are new - base in it, and so is the scatter. Of a row that is within the margin it is the
+    interval of both one-sided plans, which decides that.
     """
 
     n: int  # observations
@@ -66,6 +68,7 @@ class Decision:
     decided_at: Optional[int] = None  # observations
     differs: str = ""  # better or worse: surely not 0
     within: bool = False  # surely smaller than the margin
+    unit: str = ""
 
 
 def spent(alpha: float, share: float, spending: str) -> float:
@@ -145,7 +148,9 @@ def interval(observations: Sequence[float], alpha: float, design: Design) -> Opt
 
 
 Key = TypeVar("Key", bound=Hashable)
-Rows = Mapping[Key, Sequence[Optional[float]]]  # for each block the log ratio; None: that block says nothing of the row
+#: for each block the log ratio, or the difference; None: that block says nothing of the row
+Rows = Mapping[Key, Sequence[Optional[float]]]
+Ends = Tuple[float, float]
 
 
 @dataclass
@@ -168,22 +173,25 @@ def decide(
     directions: Mapping[Key, Direction],
     design: Design,
     margins: Optional[Mapping[Key, float]] = None,
+    units: Optional[Mapping[Key, str]] = None,
 ) -> Dict[Key, Decision]:
     """Return the decision about each row after all blocks. A decision of an earlier look stays.
 
-    `margins`: of rows that have another than the design's.
+    `margins`: of rows that have another than the design's. `units`: of rows whose observations and margins are
+    differences in this unit ("" for shares), and no logarithms of ratios.
     """
     findings, family = _Findings(), (len(rows), design)
+    ends_of = {key: margin_ends((margins or {}).get(key, design.margin), key in (units or {})) for key in rows}
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, ratios in rows.items() if len(ratios) >= block and ratios[block - 1] is not None]
-        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, margins or {})
+        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, ends_of)
     decisions = {}
     for key, ratios in rows.items():
         parts = len(rows) - len(findings.differs) + (key in findings.differs)
         verdict, at = findings.verdict(key)
         differs = findings.differs[key][0].value if key in findings.differs else ""
         alpha = 2 * design.alpha if key in findings.within else design.alpha / parts
-        seen = _decision(_present(ratios), alpha, design)
+        seen = _decision(_present(ratios), alpha, design, (units or {}).get(key))
         decisions[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in findings.within)
     return decisions
 
@@ -197,13 +205,13 @@ def _look(
     findings: _Findings,
     directions: Mapping[Key, Direction],
     rules: Tuple[int, Design],
-    margins: Mapping[Key, float],
+    margins: Mapping[Key, Ends],
 ) -> None:
     """Add what one look finds; each change that is found leaves its part of alpha to the others."""
     family, design = rules
     for key, values in seen.items():
         ends = interval(values, 2 * design.alpha, design)
-        if key not in findings.within and ends and _within(ends, margins.get(key, design.margin)):
+        if key not in findings.within and ends and margins[key][0] < ends[0] and ends[1] < margins[key][1]:
             findings.within[key] = len(values)
     last = -1
     while last != (last := len(findings.differs)):
@@ -214,24 +222,23 @@ def _look(
                 findings.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
 
 
-def _within(ends: Tuple[float, float], margin: float) -> bool:
-    return math.log1p(-margin) < ends[0] and ends[1] < math.log1p(margin)
+def margin_ends(margin: float, in_unit: bool) -> Ends:
+    """Return the ends of a margin on the scale of the observations."""
+    return (-margin, margin) if in_unit else (math.log1p(-margin), math.log1p(margin))
 
 
-def _decision(values: List[float], alpha: float, design: Design) -> Decision:
+def _decision(values: List[float], alpha: float, design: Design, unit: Optional[str]) -> Decision:
     ends = _common([look for n in range(FIRST_LOOK, len(values) + 1) if (look := interval(values[:n], alpha, design))])
-    low, high = (math.expm1(min(end, _LARGE)) for end in ends) if ends else (None, None)
-    return Decision(
-        len(values),
-        math.expm1(float(np.mean(values))) if values else None,
-        low,
-        high,
-        float(np.std(values, ddof=1)) if len(values) > 1 else None,
-        None,
+    mean = float(np.mean(values)) if values else None
+    low, high = ends or (None, None)
+    change, low, high = (
+        end if end is None or unit is not None else math.expm1(min(end, _LARGE)) for end in (mean, low, high)
     )
+    scatter = float(np.std(values, ddof=1)) if len(values) > 1 else None
+    return Decision(len(values), change, low, high, scatter, None, unit=unit or "")
 
 
-def _common(looks: Sequence[Tuple[float, float]]) -> Optional[Tuple[float, float]]:
+def _common(looks: Sequence[Ends]) -> Optional[Ends]:
     """Return the intersection of the intervals of all looks; the last interval where the intersection is empty."""
     if not looks:
         return None
@@ -250,13 +257,16 @@ class Outlook:
     chance: float  # the part with a true verdict
 
 
-def outlook(effect: float, scatter: Scatter, rows: int, design: Design, wanted: float = 0.8) -> Outlook:
+def outlook(
+    effect: float, scatter: Scatter, rows: int, design: Design, wanted: float = 0.8, in_unit: bool = False
+) -> Outlook:
     """Return the verdicts to expect of campaigns for a true change (0.03: 3 %) of one of so many rows.
 
     A change of the margin or more is truly better or worse, one of 0 equivalent; of one between them both are true.
-    `scatter`: of the observations of blocks; how little of it is known is simulated, too.
+    `scatter`: of the observations of blocks; how little of it is known is simulated, too. `in_unit`: effect, scatter
+    and margin are differences, and not relative.
     """
-    differing, equivalent = (np.cumsum(share) for share in _ends(effect, scatter, rows, design))
+    differing, equivalent = (np.cumsum(share) for share in _ends(effect, scatter, rows, design, in_unit))
     true = bool(effect) * differing + (abs(effect) < design.margin) * equivalent
     enough = np.flatnonzero(true >= wanted)
     ends = (float(shares[-1]) for shares in (differing, equivalent, true))
@@ -281,13 +291,14 @@ def detectable(scatter: Scatter, rows: int, design: Design, power: float = 0.9) 
 
 
 def _ends(
-    effect: float, scatter: Scatter, rows: int, design: Design, campaigns: int = 4000
+    effect: float, scatter: Scatter, rows: int, design: Design, in_unit: bool, campaigns: int = 4000
 ) -> Tuple[np.ndarray, np.ndarray]:
     """Return the shares of campaigns that say better or worse, and equivalent, first after 0, 1, ... blocks."""
     chance = np.random.default_rng(1)
     freedom = max(1.0, min(scatter.freedom, 1e6))
     deviation = scatter.value * np.sqrt(freedom / chance.chisquare(freedom, campaigns))
-    values = chance.standard_normal((campaigns, design.most)) * deviation[:, None] + math.log1p(effect)
+    middle, (low, high) = effect if in_unit else math.log1p(effect), margin_ends(design.margin, in_unit)
+    values = chance.standard_normal((campaigns, design.most)) * deviation[:, None] + middle
     counts = np.arange(1, design.most + 1)
     means = values.cumsum(axis=1) / counts
     spread = (values * values).cumsum(axis=1) / counts - means * means
@@ -296,7 +307,7 @@ def _ends(
         errors * np.asarray(critical(alpha, design.most, design.spending)[1:])
         for alpha in (design.alpha / rows, 2 * design.alpha)
     )
-    within = (means - narrow > math.log1p(-design.margin)) & (means + narrow < math.log1p(design.margin))
+    within = (means - narrow > low) & (means + narrow < high)
     within &= np.isfinite(narrow)
     differs = np.isfinite(wide) & (np.abs(means) > wide) & ~within
     either = differs | within

@@ -1,0 +1,109 @@
+"""A campaign with a failure in its cycle: numbers that may be 0 are decided by differences."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from random import Random
+from typing import Any, Dict
+
+import fake_cycle
+import pytest
+import yaml
+from config_files import CLUSTER, CYCLE, WARP
+
+from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
+from cbt_plugins.campaigns.output import blocks, change_text, data, page, progress, table
+from cbt_plugins.campaigns.schedule import Schedule, schedule_of
+from cbt_plugins.compare.statistics.verdicts import Verdict
+from cbt_plugins.config.file_check import load_file
+from cbt_plugins.formatting.formats.terminal import Terminal
+from cbt_plugins.results.record_reader import records_of
+
+BAD = ("node down", "total", "bad_s")
+
+
+@pytest.fixture(scope="module")
+def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return fake_cycle.template(tmp_path_factory.mktemp("made") / "archive")
+
+
+def schedule(folder: Path, **section: Any) -> Schedule:
+    arms = {"old": {}, "new": {"benchmarks": {"warp": {"workers": 9}}}}
+    keys = {"keys": [".".join(BAD), "node down.total.p99_ms"], **section}
+    text = yaml.safe_dump({"campaign": {"arms": arms, "program": fake_cycle.PROGRAM, **keys}}, sort_keys=False)
+    folder.mkdir()
+    (folder / "my.yaml").write_text(CLUSTER + WARP + CYCLE + "    workers: 8\n" + text)
+    return schedule_of(load_file(folder / "my.yaml"), folder / "campaign")
+
+
+def with_failure(archive: Path, bad_seconds: int) -> None:
+    """Add the scorecard of one failure to the summary of an archive."""
+    (path,) = archive.glob("results/*/id-*/summary.json")
+    summary = json.loads(path.read_text())
+    total: Dict[str, Any] = {"requests": 900, "errors": 0, "waited": 0, "bad_seconds": bad_seconds, "obj_per_s": 9.0}
+    total.update(longest_gap=0.1, p50_ms=9.0, p99_ms=90.0, p999_ms=None, p99_ratio=1.0, obj_per_s_percent=99.0)
+    score = {"phase": "node-down-1", "labels": ["node-down-1"], "begin": 0.0, "seconds": 80.0, "total": total}
+    score.update(ops={"GET": total}, gateways=[], gateway_gap=None, unstarted=0)
+    score.update(back={"seconds": 0.0, "between": None, "reason": None})
+    score.update(cluster={"touched": True, "recovery_s": 20.0, "moved_mib": 5.0})
+    failure = {"name": "node down", "kind": "stop", "planned": 1, "scores": [score], "refused": []}
+    summary["scorecard"] = {"failures": [failure]}
+    path.write_text(json.dumps(summary))
+
+
+def after(made: Path, its: Schedule, number: int, more: Dict[str, int]) -> Evaluation:
+    """Return a campaign after some blocks; trials have 0 or 1 bad seconds, and those of an arm so many `more`."""
+    its.begin()
+    noise = Random(3)
+    for planned in [planned for block in range(1, number + 1) for planned in its.block(block)]:
+        folder = its.folder_of(planned)
+        fake_cycle.archive(made, folder / "archive", 1.0)
+        with_failure(folder / "archive", noise.randrange(2) + more.get(planned.arm, 0))
+        mark = {"arm": planned.arm, "step": "cycle", "status": 0, "reason": None, "began": 0.0, "version": 1}
+        (folder / "trial.json").write_text(json.dumps({**mark, "prepared": 5.0, "measured": 15.0}))
+    return evaluate(its)
+
+
+def test_bad_seconds_are_decided_by_differences(tmp_path: Path, made: Path) -> None:
+    its = schedule(tmp_path / "a", keys=[".".join(BAD)])
+    state = after(made, its, 6, {"new": 6})
+    (row,) = state.rows
+    assert (row.id.key, row.verdict, row.decision.unit) == (BAD, Verdict.WORSE, "s")
+    assert row.decision.change == pytest.approx(6, abs=1) and row.medians["new"] == pytest.approx(7, abs=1)
+    text = Terminal().text(blocks(state))
+    assert f"{change_text(row.decision)}: worse" in "".join(progress(state)) and " s [+" in change_text(row.decision)
+    assert "within ±5 % (bad seconds: ±1 s)" in " ".join(text.split())
+    (told,) = data(state)["rows"]
+    assert told["differences"] == list(row.ratios) and told["unit"] == "s" and "log_ratios" not in told
+    assert [line[-2:] for line in table(state)][1:] == [("", value) for value in row.ratios]
+    assert "bad seconds" in page(state)
+
+
+def test_equal_bad_seconds_are_equivalent_within_a_second(tmp_path: Path, made: Path) -> None:
+    (row,) = after(made, schedule(tmp_path / "a", keys=[".".join(BAD)]), 14, {}).rows
+    assert row.verdict is Verdict.EQUIVALENT and row.decision.high is not None and row.decision.high < 1
+    assert min(row.ratios) < 0 < max(row.ratios)  # no share of 0 is taken
+
+
+def test_the_default_key_rows_have_the_bad_seconds_of_failures_and_not_their_percentiles(
+    tmp_path: Path, made: Path
+) -> None:
+    state = after(made, schedule(tmp_path / "a", keys=[]), 4, {})
+    keys = {row.id.key for row in state.rows}
+    assert {("node down", "GET", "bad_s"), ("node down", "cluster", "recovery_s")} < keys
+    assert not any(key[0] == "node down" and key[2].endswith("_ms") for key in keys)
+
+
+def test_the_scatter_of_a_history_is_that_of_differences(tmp_path: Path, made: Path) -> None:
+    """Runs with 0 and with 2 bad seconds: a block has two trials of each arm, so its difference scatters as one run."""
+    its = schedule(tmp_path / "a", keys=[".".join(BAD)])
+    records = []
+    for number, seconds in enumerate((0, 2, 0, 2)):
+        archive = tmp_path / f"night{number}"
+        fake_cycle.archive(made, archive, 1.0)
+        with_failure(archive, seconds)
+        records += list(records_of(archive))
+    scatter, outlooks = expected(records, its)[BAD]
+    assert scatter.value == pytest.approx((4 / 3) ** 0.5) and scatter.freedom == 3
+    assert [outlook.effect for outlook in outlooks] == [0.0, 1.0, 2.0]
