@@ -21,6 +21,7 @@ one lab.
 
 from __future__ import annotations
 
+import itertools
 import json
 import math
 import os
@@ -33,12 +34,15 @@ import sys
 import tempfile
 import time
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, NamedTuple, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterator, List, Mapping, NamedTuple, Optional, Sequence, Tuple
 
 import yaml
 from inputs.labs import TOOLS
+from scipy import stats
 
 from cbt_plugins.benchmarks.resilience import CATALOGUE
+from cbt_plugins.compare.allowance import Allowance
+from cbt_plugins.compare.gate import of_texts
 from cbt_plugins.compare.statistics import Comparison, Verdict, compare_differences, compare_runs, decide_verdicts
 from cbt_plugins.config.units import parse_percent
 from cbt_plugins.metrics import METRICS
@@ -52,7 +56,8 @@ SHORTEST = ("mgr failover", "rgw down", "osd hangs")
 REFUSED = ("rack down", "datacenter down", "slow disk")
 #: what is judged: (operation, metric) -> the limit of a gate
 LIMITS = {("total", "bad_s"): "+3s", ("total", "longest_gap_s"): "+1s", ("total", "p99_ratio"): "50%"}
-ADDITIVE = ("bad_s", "longest_gap_s")
+#: the limits that the pages of the scorecard advertise
+ADVERTISED = {("total", "bad_s"): "20%", ("total", "longest_gap_s"): "+1s"}
 #: a change of the p99 that a gate should find
 DOUBLED = 2
 #: gates of repetitions that are drawn
@@ -138,57 +143,77 @@ def gate(base: Path, new: Path, failures: Sequence[str]) -> Tuple[int, str]:
     return done.returncode, last[0] if last else ""
 
 
-def drawn(made: Sequence[Score], failures: Sequence[str]) -> Optional[float]:
+Limits = Mapping[Tuple[str, str], str]
+Places = Sequence[Tuple[int, int]]  # (archive, repetition)
+
+
+def drawn(made: Sequence[Score], failures: Sequence[str], limits: Limits) -> Optional[float]:
     """Return the share of gates that are false alarms, of repetitions that are drawn; None with too few of them.
 
-    The baseline of a p99 ratio is that of the archive, so the ratios of two archives differ by more than its own
-    repetitions: draws mix the archives.
+    Both sides get repetitions of all archives, so no side has the scatter from archive to archive alone. All metrics of
+    a failure are of the same repetitions.
     """
-    values = {
-        (failure, metric): [score.value for score in made if (score.failure, score.metric) == (failure, metric)]
-        for failure in failures
-        for _, metric in LIMITS
-    }
-    values = {key: numbers for key, numbers in values.items() if numbers}
-    if not values or min(map(len, values.values())) < 2 * REPEAT + 1:
+    places = {name: sorted({(s.archive, s.repetition) for s in made if s.failure == name}) for name in failures}
+    if min(map(len, places.values())) < 2 * REPEAT + 1:
         return None
     draw, alarms = random.Random(0), 0
     for _ in range(DRAWN):
-        against = {}
-        for key, numbers in values.items():
-            sample = draw.sample(numbers, 2 * REPEAT)
-            against[key] = against_limit(key[1], sample[:REPEAT], sample[REPEAT:])
-        directions = {key: METRICS[key[1]].direction for key in against}
-        judged = decide_verdicts(against, directions, 1e-12, 0.05)
-        alarms += any(comparison.verdict is Verdict.WORSE for comparison in judged.values())
+        samples = {failure: draw.sample(of_failure, 2 * REPEAT) for failure, of_failure in places.items()}
+        sides = {failure: (sample[:REPEAT], sample[REPEAT:]) for failure, sample in samples.items()}
+        alarms += is_alarm(made, sides, limits)
     return alarms / DRAWN
 
 
-def against_limit(metric: str, base: Sequence[float], new: Sequence[float]) -> Comparison:
+def alarms_between_archives(made: Sequence[Score], failures: Sequence[str], limits: Limits) -> Tuple[int, int]:
+    """Return the number of gates between any two archives, both ways, and how many of these are false alarms."""
+    archives = sorted({score.archive for score in made})
+    alarms = [
+        is_alarm(made, {failure: tuple([(n, i) for i in range(REPEAT)] for n in both) for failure in failures}, limits)
+        for both in itertools.permutations(archives, 2)
+    ]
+    return len(alarms), sum(alarms)
+
+
+def is_alarm(made: Sequence[Score], sides: Mapping[str, Sequence[Places]], limits: Limits) -> bool:
+    """Return whether a gate on these repetitions, failure -> those of base and new, has a regression."""
+    values = {(s.failure, s.metric, s.archive, s.repetition): s.value for s in made}
+    against = {}
+    for failure, both in sides.items():
+        for (_, metric), limit in limits.items():
+            base, new = ([values.get((failure, metric, *place), math.nan) for place in side] for side in both)
+            if not any(map(math.isnan, (*base, *new))):
+                against[failure, metric] = against_limit(metric, limit, base, new)
+    directions = {key: METRICS[key[1]].direction for key in against}
+    judged = decide_verdicts(against, directions, 1e-12, 0.05)
+    return any(comparison.verdict is Verdict.WORSE for comparison in judged.values())
+
+
+def against_limit(metric: str, limit: str, base: Sequence[float], new: Sequence[float]) -> Comparison:
     """Return the comparison that a gate tests: the new side with a base that is worse by the limit."""
-    limit = next(text for (_, name), text in LIMITS.items() if name == metric)
-    number = float(limit.strip("+s%"))
-    if metric in ADDITIVE:
-        return compare_differences([value + number for value in base], new)
-    return compare_runs([value * (1 + number / 100) for value in base], new)
+    (parsed,) = of_texts([f"{metric}={limit}"])
+    allowed = Allowance(parsed.share, parsed.rise).of(METRICS[metric], statistics.median(base))
+    assert allowed is not None
+    if METRICS[metric].additive:
+        return compare_differences([value + allowed for value in base], new)
+    return compare_runs([value * (1 + allowed) for value in base], new)
 
 
 def pair_differences(labs: Sequence[Sequence[Score]], failure: str, metric: str) -> List[float]:
     """Return new - base of each pair, or the log of their ratio: two repetitions one after the other are a pair."""
     of_labs = [[score.value for score in made if (score.failure, score.metric) == (failure, metric)] for made in labs]
     couples = [couple for values in of_labs for couple in zip(values[::2], values[1::2])]
-    if metric in ADDITIVE:
+    if METRICS[metric].additive:
         return [b - a for a, b in couples]
     return [math.log(b / a) for a, b in couples if a > 0 and b > 0]
 
 
 def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
     """Return for each failure the number of pairs and how its numbers scatter."""
-    names = ("bad s", "longest gap s", "p99 ratio", f"{DOUBLED}x p99")
-    lines = [f"{'failure':14}{'pairs':>7}" + "".join(f"{name:>20}" for name in names)]
+    names = ("bad s", "longest gap s", "p99 ratio", f"{DOUBLED}x p99, alone", "of 30 limits")
+    lines = [f"{'failure':14}{'pairs':>7}" + "".join(f"{name:>18}" for name in names)]
     for failure in failures:
         cells = []
-        needed = ""
+        needed = ["", ""]
         for _, metric in LIMITS:
             values = [s.value for made in labs for s in made if (s.failure, s.metric) == (failure, metric)]
             differences = pair_differences(labs, failure, metric)
@@ -197,26 +222,35 @@ def table(labs: Sequence[Sequence[Score]], failures: Sequence[str]) -> str:
                 continue
             # both sides are equal: the mean of the differences is known to be 0
             scatter = math.sqrt(statistics.fmean(difference**2 for difference in differences) / 2)
-            shown = f"{scatter:.2f} s" if metric in ADDITIVE else f"{100 * math.expm1(scatter):.0f} %"
+            shown = f"{scatter:.2f} s" if METRICS[metric].additive else f"{100 * math.expm1(scatter):.0f} %"
             cells.append((len(differences), f"{statistics.median(values):.2f}, {shown}"))
             limit = LIMITS["total", metric]
-            needed = "" if metric in ADDITIVE else f"{repetitions(scatter, DOUBLED, limit)}"
-        texts = [text for _, text in cells] + [needed]
-        lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>20}" for text in texts))
+            if not METRICS[metric].additive:
+                needed = [str(repetitions(scatter, DOUBLED, limit, rows)) for rows in (1, 30)]
+        texts = [text for _, text in cells] + needed
+        lines.append(f"{failure:14}{cells[0][0]:7}" + "".join(f"{text:>18}" for text in texts))
     lines += [
         "median, scatter: sqrt(mean square of the differences of pairs / 2); of a ratio, of the logarithms",
-        f"{DOUBLED}x p99: repetitions of each side by which a gate finds it in 90 %; computed",
+        f"{DOUBLED}x p99: repetitions of each side by which a gate finds it in 90 %: as its only limit, as one of 30",
+        "of which no other one is decided; computed by Student's t from this scatter",
     ]
     return "\n".join(lines)
 
 
-def repetitions(scatter: float, change: float, limit: str) -> int:
-    """Return how many repetitions of each side tell a change from the limit in 90 %, by the normal distribution.
+def repetitions(scatter: float, change: float, limit: str, rows: int = 1) -> int:
+    """Return how many repetitions of each side tell a change from the limit in 90 %, by Student's t of logarithms.
 
-    `scatter`: the standard deviation of the logarithm; `change`: new / base; `limit`: a percentage, as a gate has it.
+    `scatter`: the standard deviation of the logarithm; `change`: new / base; `limit`: a percentage, as a gate has it;
+    `rows`: limits of the gate, of which no other one is decided. Two sides scatter alike.
     """
-    sides = statistics.NormalDist().inv_cdf(0.95) + statistics.NormalDist().inv_cdf(0.9)
-    return max(REPEAT, math.ceil(2 * (sides * scatter / math.log(change / (1 + parse_percent(limit)))) ** 2))
+    shift = math.log(change / (1 + parse_percent(limit)))
+
+    def power(number: int) -> float:
+        freedom = 2 * number - 2
+        least = stats.t.ppf(1 - 0.05 / (2 * rows), freedom)
+        return float(stats.nct.sf(least, freedom, shift / (scatter * math.sqrt(2 / number))))
+
+    return next(number for number in itertools.count(REPEAT) if power(number) >= 0.9)
 
 
 def measure(folder: Path, lab: Path, failures: Dict[str, Any], pairs: int, minutes: float) -> None:
@@ -258,6 +292,7 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleeps: Dict[str, f
     begin, longest, number, found = time.monotonic(), 0.0, 0, 0
     ratios: List[float] = []
     of_base: List[float] = []
+    blocks: List[Dict[str, Path]] = []
     while time.monotonic() - begin + longest < 60 * minutes:
         start, sides = time.monotonic(), {}
         for side in ("base", "new") if len(ratios) % 2 == 0 else ("new", "base"):
@@ -276,13 +311,25 @@ def plant(folder: Path, lab: Path, failures: Dict[str, Any], sleeps: Dict[str, f
         line = [*TOOLS, "gate", str(sides["base"]), str(sides["new"]), limit]
         done = subprocess.run(line, capture_output=True, text=True, check=False)
         found += done.returncode == 1
+        blocks.append(sides)
         last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
         print(f"block {len(ratios)}: {seconds}, ratio {ratios[-1]:.2f}; gate: {' '.join(last)}", flush=True)
     if not ratios:
         print(f"no block in {minutes:g} minutes")
         return
     print(f"{len(ratios)} blocks, median ratio {statistics.median(ratios):.2f}, found by the gate in {found}")
+    print_gate_of_blocks(blocks, limit)
     print_needed(of_base)
+
+
+def print_gate_of_blocks(blocks: Sequence[Mapping[str, Path]], limit: str) -> None:
+    """Print the outcome of a gate of all base archives against all new ones: each counts with its median."""
+    line = [*TOOLS, "gate"]
+    for side in ("base", "new"):
+        line += [f"--{side}", *(str(block[side]) for block in blocks)]
+    done = subprocess.run([*line, limit], capture_output=True, text=True, check=False)
+    last = (done.stdout.strip() or done.stderr.strip()).splitlines()[-1:]
+    print(f"gate of all base against all new archives: {' '.join(last)}", flush=True)
 
 
 def print_needed(of_base: Sequence[float]) -> None:
@@ -308,9 +355,14 @@ def recovery_seconds(archive: Path) -> List[float]:
 
 
 def print_drawn(made: Sequence[Score], failures: Sequence[str]) -> None:
-    share = drawn(made, failures)
-    if share is not None:
-        print(f"gates on repetitions that were drawn from all archives: {DRAWN}; false alarms {100 * share:.1f} %")
+    """Print the false alarms of gates on recorded scores, with the limits of this bench and those of the pages."""
+    for limits in (LIMITS, ADVERTISED):
+        print(", ".join(f"{metric}={limit}" for (_, metric), limit in limits.items()))
+        gates, alarms = alarms_between_archives(made, failures, limits)
+        print(f"  gates between any two archives, both ways: {gates}; false alarms {alarms}")
+        share = drawn(made, failures, limits)
+        if share is not None:
+            print(f"  gates on repetitions drawn from all archives: {DRAWN}; false alarms {100 * share:.1f} %")
 
 
 def print_recorded(files: Sequence[str]) -> None:

@@ -15,11 +15,18 @@ def test_the_table_of_trust_is_made_of_the_recorded_scores() -> None:
     files = sorted((ROOT / "tests" / "data" / "failures").glob("*.jsonl"))
     line = [sys.executable, "tests/perf/failures.py", "table", *map(str, files)]
     done = subprocess.run(line, capture_output=True, text=True, cwd=ROOT, check=True)
-    table, _, drawn = done.stdout.partition("computed\n")
-    document = (ROOT / "docs" / "TRUST.md").read_text()
-    assert "\n".join(row.rstrip() for row in table.splitlines()) in document
-    assert "false alarms 0.2 %" in drawn
+    table, _, alarms = done.stdout.partition("from this scatter\n")
+    document = " ".join((ROOT / "docs" / "TRUST.md").read_text().split())
+    assert " ".join(table.split()) in document
+    own, advertised = (part.splitlines() for part in alarms.split("bad_s=20%, longest_gap_s=+1s\n"))
+    assert own[2:] == [
+        "  gates between any two archives, both ways: 6; false alarms 0",
+        "  gates on repetitions drawn from all archives: 1000; false alarms 0.2 %",
+    ]
+    assert advertised[0] == own[2] and advertised[1].endswith("1000; false alarms 0.5 %")
+    assert "each with each in both directions: 6, with 0 false alarms" in document
     assert "1000 gates on repetitions drawn from all archives, 0.2 % were false alarms" in document
+    assert "`bad_s=20%` and `longest_gap_s=+1s` of each failure, 0.5 % were" in document
 
 
 def test_the_scatter_of_a_pull_request_is_that_of_the_recorded_blocks() -> None:
