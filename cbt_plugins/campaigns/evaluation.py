@@ -16,8 +16,9 @@ from dataclasses import dataclass, replace
 from statistics import mean, median
 from typing import Callable, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Set, Tuple
 
-from cbt_plugins.campaigns.schedule import CampaignError, Contrast, PlannedTrial, Schedule
+from cbt_plugins.campaigns.schedule import BY_RATIOS, CampaignError, Contrast, PlannedTrial, Schedule
 from cbt_plugins.campaigns.trial import Trial
+from cbt_plugins.compare.allowance import latencies_of_failures
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Incomparable, differing, is_essential, short, text
 from cbt_plugins.compare.sides import Side, forbidding, not_recovered
@@ -25,7 +26,7 @@ from cbt_plugins.compare.statistics.runs import pooled_scatter
 from cbt_plugins.compare.statistics.sequential import Decision, Outlook, decide, outlook
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
 from cbt_plugins.compare.table import Choice, Compared, Rules, Section, compare
-from cbt_plugins.metrics import METRICS, Direction
+from cbt_plugins.metrics import METRICS, Direction, MetricSource
 from cbt_plugins.results.run_record import RunRecord
 from cbt_plugins.warning_kinds import caps, forbids_verdict, hides_worse
 
@@ -242,8 +243,9 @@ def _rows(
     runs_by_key: Dict[Tuple[str, Key], _Records] = {}
     for section in compared.sections:
         runs = [(arm_of[run.source, run.name], run) for run in (*section.base, *section.new)]
+        without = _without_rows(section, schedule)
         for key in section.all_keys:
-            decidable = METRICS[key[2]].direction is not Direction.NONE
+            decidable = METRICS[key[2]].direction is not Direction.NONE and key not in without
             if _choice(schedule).is_key(key, section) and decidable:
                 row_runs = runs_by_key.setdefault((section.case, key), [])
                 row_runs += [run for run in runs if run not in row_runs]
@@ -253,13 +255,23 @@ def _rows(
         for contrast in schedule.contrasts:
             observed_rows[RowId(contrast.name, case, *key)] = cells.observed(contrast, blocks)
     directions = {row: METRICS[row.metric].direction for row in observed_rows}
-    margins = {row: schedule.rules.margin_of(row.metric) for row in observed_rows}
-    units = {row: METRICS[row.metric].unit for row in observed_rows if METRICS[row.metric].additive}
+    margins = {row: schedule.margin_of(row.metric) for row in observed_rows}
+    units = {row: METRICS[row.metric].unit for row in observed_rows if schedule.in_unit(row.metric)}
     ratios = {row: observed.ratios for row, observed in observed_rows.items()}
     decisions = decide(ratios, directions, schedule.design, margins, units)
     return [
         _state(row, decisions[row], observed, (len(observed_rows), schedule)) for row, observed in observed_rows.items()
     ]
+
+
+def _without_rows(section: Section, schedule: Schedule) -> Set[Key]:
+    """Return the keys that a campaign begun by older rules has no row for: its family of rows must not grow."""
+    if schedule.decision_rules != BY_RATIOS:
+        return set()
+    keys = {(m.phase, m.op, m.metric) for run in (*section.base, *section.new) for m in run.measurements}
+    of_failures = {key for key in keys if METRICS[key[2]].source is not MetricSource.OPERATION}
+    additive = {key for key in of_failures if METRICS[key[2]].additive}
+    return additive | latencies_of_failures(keys)
 
 
 @dataclass(frozen=True)
@@ -287,7 +299,7 @@ class _Cells:
         ratios: List[Optional[float]] = []
         why: Dict[str, List[int]] = {}
         capped: Optional[str] = None
-        lower, additive = METRICS[self._key[2]].direction is Direction.LOWER, METRICS[self._key[2]].additive
+        lower, additive = METRICS[self._key[2]].direction is Direction.LOWER, self._schedule.in_unit(self._key[2])
         for block in range(1, blocks + 1):
             ratio = 0.0
             reasons = []
@@ -350,7 +362,7 @@ def _state(row: RowId, decision: Decision, observed: _Observed, family: Tuple[in
 
 def outlooks_of(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Tuple[Outlook, ...]:
     """Return the blocks that each of EFFECTS takes with a scatter of the blocks' observations."""
-    design, in_unit = schedule.design_of(metric), METRICS[metric].additive
+    design, in_unit = schedule.design_of(metric), schedule.in_unit(metric)
     return tuple(outlook(effect * design.margin, scatter, rows, design, in_unit=in_unit) for effect in EFFECTS)
 
 
@@ -372,7 +384,7 @@ def expected(records: Sequence[RunRecord], schedule: Schedule) -> Dict[Key, Tupl
     rows = key_rows(records, schedule) if len(records) > 1 else {}
     expectations: Dict[Key, Tuple[Scatter, Tuple[Outlook, ...]]] = {}
     for key, sections in rows.items():
-        additive = METRICS[key[2]].additive
+        additive = schedule.in_unit(key[2])
         groups = [
             [
                 m.value

@@ -124,8 +124,8 @@ def _outlooks(evaluation: Evaluation) -> Iterator[Tuple[str, ...]]:
 
 
 def _margin(metric: str, schedule: Schedule) -> str:
-    margin, metric_of_row = schedule.rules.margin_of(metric), METRICS[metric]
-    return amount(margin, metric_of_row.unit) if metric_of_row.additive else percent(margin, ".3g")
+    margin = schedule.margin_of(metric)
+    return amount(margin, METRICS[metric].unit) if schedule.in_unit(metric) else percent(margin, ".3g")
 
 
 def needed(outlook: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
@@ -151,11 +151,13 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _notes(evaluation: Evaluation) -> Iterator[str]:
-    section = evaluation.schedule.section
+    section, schedule = evaluation.schedule.section, evaluation.schedule
+    metrics = [row.id.metric for row in evaluation.rows]
+    judged = [metric for metric in metrics if schedule.in_unit(metric) == METRICS[metric].additive]
     yield (
         f"the chance of any false better or worse in the campaign is at most {percent(section.alpha, 'g')}; "
         f"the intervals hold at all looks together; equivalent: within "
-        f"{margins(evaluation.schedule.rules, [row.id.metric for row in evaluation.rows])}"
+        f"{margins(schedule.rules, judged)}"
     )
     for pattern in evaluation.unmatched_keys:
         yield f"no row matches the key {pattern}, so the campaign does not decide this key"
@@ -163,7 +165,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
             ends = row.decision.low, row.decision.high or 0.0
-            margin = evaluation.schedule.rules.margin_of(row.id.metric)
+            margin = schedule.margin_of(row.id.metric)
             yield f"{name}: {small_difference(row.decision.differs, ends, margin, row.decision.unit)}"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
         if row.unrecovered:
@@ -207,6 +209,7 @@ def data(evaluation: Evaluation) -> Dict[str, Any]:
 
 def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     decision, verdict = row.decision, evaluation.verdict_of(row)
+    of_blocks = "differences" if evaluation.schedule.in_unit(row.id.metric) else "log_ratios"
     return {
         **vars(row.id),
         "medians": {arm: number(value) for arm, value in row.medians.items()},
@@ -220,7 +223,7 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         "within": decision.within,
         "decided_at": decision.decided_at,
         "unit": decision.unit,
-        "differences" if METRICS[row.id.metric].additive else "log_ratios": [number(value) for value in row.ratios],
+        of_blocks: [number(value) for value in row.ratios],
         "left_out": list(row.left_out),
         "capped": row.capped,
         "unrecovered": row.unrecovered,
@@ -234,7 +237,7 @@ def table(evaluation: Evaluation) -> Iterator[Sequence[Any]]:
     for row in evaluation.rows:
         for block, ratio in enumerate(row.ratios, 1):
             cells: Tuple[Any, ...] = ("", "")
-            if ratio is not None and METRICS[row.id.metric].additive:
+            if ratio is not None and evaluation.schedule.in_unit(row.id.metric):
                 cells = ("", number(ratio))
             elif ratio is not None:
                 cells = (number(ratio), number(math.expm1(ratio)))
@@ -290,7 +293,7 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         for name, alpha in levels.items():
             reach = interval(values, alpha, design)
             reaches[name] += [(block, *reach)] if reach else []
-    margin = evaluation.schedule.rules.margin_of(row.id.metric)
+    margin, in_unit = evaluation.schedule.margin_of(row.id.metric), evaluation.schedule.in_unit(row.id.metric)
     ends = [abs(v) for _, v in points] + [abs(end) for _, *two in reaches["bounds"] for end in two] + [2 * margin]
     scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [margin]))
     step = min(16.0, round(_WIDTH / (section.blocks + 1), 1))
@@ -298,7 +301,7 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     place = lambda v: round(-_HALF * max(-1.0, min(1.0, v / scale)), 1)  # noqa: E731
     return {
         "half": _HALF,
-        "scale": _signed(scale if METRICS[row.id.metric].additive else math.expm1(scale), row.decision.unit),
+        "scale": _signed(scale if in_unit else math.expm1(scale), row.decision.unit),
         "width": along(section.blocks + 1),
         "margin": round(_HALF * min(1.0, margin / scale), 1),
         "points": [(along(block), place(v)) for block, v in points],
@@ -322,7 +325,7 @@ def _decided(evaluation: Evaluation) -> Compared:
                 outcome = replace(
                     outcome, change=of.change, change_low=of.low, change_high=of.high, p=None, adjusted=None
                 )
-                outcome = replace(outcome, inner_low=of.low, inner_high=of.high, differs=of.differs)
+                outcome = replace(outcome, inner_low=of.low, inner_high=of.high, differs=of.differs, unit=of.unit)
             if outcome.key or not evaluation.needs_no_more_blocks:
                 outcome = replace(
                     outcome, verdict=(evaluation.verdict_of(state) if state else None) or Verdict.INCONCLUSIVE
@@ -363,7 +366,7 @@ def plan_blocks(schedule: Schedule, expected: Mapping[Key, Tuple[Scatter, Tuple[
     of_block = len(schedule.block(1)) * facts["cycle_seconds"]
     rows = [
         (" ".join((*key[:2], METRICS[key[2]].title)),
-         _amount(scatter.value, METRICS[key[2]].unit if METRICS[key[2]].additive else ""),
+         _amount(scatter.value, METRICS[key[2]].unit if schedule.in_unit(key[2]) else ""),
          _margin(key[2], schedule), *(needed(outlook, schedule, of_block) for outlook in outlooks))
         for key, (scatter, outlooks) in expected.items()
     ]  # fmt: skip

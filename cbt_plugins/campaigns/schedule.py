@@ -37,8 +37,11 @@ from cbt_plugins.config.file_check import Config, load
 from cbt_plugins.config.section_to_plan import our_sections
 from cbt_plugins.config.yaml_source import YamlSource, mask_secrets
 from cbt_plugins.journal import read_json, write_json, write_whole
+from cbt_plugins.metrics import METRICS
 
 STATE, VERSION = "campaign.json", 1
+#: `rules` of a campaign, which it keeps. 1, or none: no rows that may be 0, gaps by ratios. 2: both by differences
+BY_RATIOS, BY_DIFFERENCES = RULES = (1, 2)
 #: between the two names of an arm that has one release's code and the other's defaults
 _CROSS = "+"
 
@@ -92,6 +95,7 @@ class Schedule:
     arms: Tuple[str, ...]  # the base first
     contrasts: Tuple[Contrast, ...]
     swapped: Optional[Swapped] = None  # the defaults that differ, once they are read
+    decision_rules: int = BY_DIFFERENCES
 
     @property
     def design(self) -> Design:
@@ -106,7 +110,16 @@ class Schedule:
 
     def design_of(self, metric: str) -> Design:
         """Return the rules of the decision on a row."""
-        return replace(self.design, margin=self.rules.margin_of(metric))
+        return replace(self.design, margin=self.margin_of(metric))
+
+    def in_unit(self, metric: str) -> bool:
+        """Return whether the blocks of a row give differences, and not log ratios."""
+        return METRICS[metric].additive and self.decision_rules == BY_DIFFERENCES
+
+    def margin_of(self, metric: str) -> float:
+        """Return the margin of a row, a share or in the metric's unit."""
+        formerly_a_share = METRICS[metric].additive and not self.in_unit(metric)
+        return self.section.margin if formerly_a_share else self.rules.margin_of(metric)
 
     @property
     def per_arm(self) -> int:
@@ -199,7 +212,8 @@ class Schedule:
 
     def begin(self) -> None:
         """Write the files of the arms. Raises CampaignError for a folder of another campaign, OSError."""
-        state = {"version": VERSION, "file": self.config.file, "data": _masked(self.config.data)}
+        state: Dict[str, Any] = {"version": VERSION, "file": self.config.file, "data": _masked(self.config.data)}
+        state.update({"rules": self.decision_rules} if self.decision_rules != BY_RATIOS else {})
         stored_state = stored(self.folder)
         if stored_state:
             _refuse_other(stored_state, self.config, self.folder)
@@ -221,7 +235,8 @@ def stored(folder: Path) -> Optional[Mapping[str, Any]]:
         return None
     except (OSError, ValueError) as e:
         raise CampaignError(f"{folder / STATE} cannot be read: {e}") from e
-    if not isinstance(data, dict) or data.get("version") != VERSION or not {"data", "file"} <= data.keys():
+    of_this_version = isinstance(data, dict) and data.get("version") == VERSION and data.get("rules", 1) in RULES
+    if not of_this_version or not {"data", "file"} <= data.keys():
         raise CampaignError(f"{folder / STATE} was written by another version of cbt-plugins")
     return data
 
@@ -244,8 +259,9 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
     first = section.first
     arms = (first, *(name for name in section.arms if name != first))
     contrasts = tuple(Contrast(name, {name: 1.0, first: -1.0}) for name in arms[1:])
+    rules = (stored(folder) or {"rules": BY_DIFFERENCES}).get("rules", BY_RATIOS)
     if not section.code_or_defaults:
-        return Schedule(config, section, folder, arms, contrasts)
+        return Schedule(config, section, folder, arms, contrasts, decision_rules=rules)
     old, new = arms
     mixed_old, mixed_new = f"{old}{_CROSS}{new}-defaults", f"{new}{_CROSS}{old}-defaults"
     half = 0.5
@@ -260,6 +276,7 @@ def schedule_of(config: Config, folder: Path) -> Schedule:
             Contrast("both", {new: 1.0, old: -1.0}),
         ),
         stored_options(folder / FOLDER),
+        rules,
     )
 
 

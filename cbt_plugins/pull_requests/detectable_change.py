@@ -33,7 +33,7 @@ def detectable_lines(
     first = first_verdict(rows, schedule.design)
     yield f"at most {several(blocks, 'block')}{length}; the first verdict comes after {first} blocks at the earliest"
     for (phase, op, metric), (scatter, _) in expectations.items():
-        if METRICS[metric].additive:  # its scatter is no share
+        if schedule.in_unit(metric):  # its scatter is no share
             continue
         text = found_text(metric, scatter, len(expectations), schedule)
         yield f"{phase} {op} {METRICS[metric].title}: {text} (block scatter of the history: {percent(scatter.value)})"
@@ -58,6 +58,6 @@ def smallest(metric: str, scatter: Scatter, rows: int, schedule: Schedule) -> Op
 
 def seen_text(row: RowState, rows: int, schedule: Schedule) -> str:
     """Return the change that a campaign finds with the scatter of its blocks, as a clause; "" before there is one."""
-    if METRICS[row.id.metric].additive or not row.decision.scatter or row.decision.n < FIRST_LOOK - 1:
+    if schedule.in_unit(row.id.metric) or not row.decision.scatter or row.decision.n < FIRST_LOOK - 1:
         return ""
     return found_text(row.id.metric, Scatter(row.decision.scatter, row.decision.n - 1), rows, schedule)

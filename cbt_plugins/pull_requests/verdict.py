@@ -59,7 +59,7 @@ def outcome_of(row: RowState, state: Evaluation) -> Outcome:
     if row.verdict or row.unrecovered or row.capped or low is None or high is None:
         return Outcome.INCONCLUSIVE
     worst = high if METRICS[row.id.metric].direction is Direction.LOWER else -low
-    return Outcome.OK if worst < state.schedule.rules.margin_of(row.id.metric) else Outcome.INCONCLUSIVE
+    return Outcome.OK if worst < state.schedule.margin_of(row.id.metric) else Outcome.INCONCLUSIVE
 
 
 def is_regression(state: Evaluation) -> bool:

@@ -14,7 +14,7 @@ from config_files import CLUSTER, CYCLE, WARP
 
 from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
 from cbt_plugins.campaigns.output import blocks, change_text, data, page, progress, table
-from cbt_plugins.campaigns.schedule import Schedule, schedule_of
+from cbt_plugins.campaigns.schedule import Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.formats.terminal import Terminal
@@ -78,6 +78,25 @@ def test_bad_seconds_are_decided_by_differences(tmp_path: Path, made: Path) -> N
     assert told["differences"] == list(row.ratios) and told["unit"] == "s" and "log_ratios" not in told
     assert [line[-2:] for line in table(state)][1:] == [("", value) for value in row.ratios]
     assert "bad seconds" in page(state)
+
+
+def test_a_campaign_begun_by_older_rules_keeps_them(tmp_path: Path, made: Path) -> None:
+    """No row that may be 0, no percentile of a failure, and gaps by ratios: the first verdict stays."""
+    gap, p99, bad = (("node down", "GET", metric) for metric in ("longest_gap_s", "p99_ms", "bad_s"))
+    state = after(made, schedule(tmp_path / "a", keys=["node down.*", *map(".".join, (gap, p99))]), 5, {})
+    file = state.schedule.folder / "campaign.json"
+    begun = json.loads(file.read_text())
+    file.write_text(json.dumps({name: value for name, value in begun.items() if name != "rules"}))
+    its = schedule_in(state.schedule.folder)
+    its.begin()
+    assert "rules" not in json.loads(file.read_text())
+    old = evaluate(its)
+    keys, old_keys = ({row.id.key for row in evaluation.rows} for evaluation in (state, old))
+    assert keys - old_keys == {p99, bad} and gap in old_keys
+    (row,) = [row for row in old.rows if row.id.key == gap]
+    assert row.decision.unit == "" and its.margin_of(gap[2]) == 0.05
+    assert "gap: ±1 s" in Terminal().text(blocks(state)) and "gap: ±1 s" not in Terminal().text(blocks(old))
+    assert "longest gap" in page(old)
 
 
 def test_equal_bad_seconds_are_equivalent_within_a_second(tmp_path: Path, made: Path) -> None:
