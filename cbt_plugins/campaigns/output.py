@@ -10,7 +10,7 @@ from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
 from cbt_plugins.compare.output import amount, margins, number, signed_amount
-from cbt_plugins.compare.statistics.sequential import Decision, Outlook, first_verdict, interval
+from cbt_plugins.compare.statistics.sequential import Decision, Outlook, first_verdict, interval, least_scatter
 from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict, small_difference
 from cbt_plugins.compare.table import Compared
 from cbt_plugins.formatting import about_size, percent, plain, seconds, several, signed_percent
@@ -282,6 +282,8 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     """Return the picture of a row: the observation of each block, their mean so far with its bounds, the margin."""
     section, design = evaluation.schedule.section, evaluation.schedule.design
     levels = {"bounds": section.alpha / max(1, len(evaluation.rows)), "inner": 2 * section.alpha}
+    margin, in_unit = evaluation.schedule.margin_of(row.id.metric), evaluation.schedule.in_unit(row.id.metric)
+    least = least_scatter(margin) if in_unit else 0.0
     points, means, values = [], [], []
     reaches: Dict[str, List[Tuple[int, float, float]]] = {name: [] for name in levels}
     for block, ratio in enumerate(row.ratios, 1):
@@ -291,9 +293,8 @@ def _plot(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         points.append((block, ratio))
         means.append((block, sum(values) / len(values)))
         for name, alpha in levels.items():
-            reach = interval(values, alpha, design)
+            reach = interval(values, alpha, design, least)
             reaches[name] += [(block, *reach)] if reach else []
-    margin, in_unit = evaluation.schedule.margin_of(row.id.metric), evaluation.schedule.in_unit(row.id.metric)
     ends = [abs(v) for _, v in points] + [abs(end) for _, *two in reaches["bounds"] for end in two] + [2 * margin]
     scale = min(max(ends), 5 * max([abs(v) for _, v in points] + [margin]))
     step = min(16.0, round(_WIDTH / (section.blocks + 1), 1))

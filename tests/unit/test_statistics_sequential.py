@@ -166,6 +166,18 @@ def test_blocks_without_any_scatter_decide_nothing_unless_they_are_equal() -> No
     assert (made.verdict, made.decided_at, made.low, made.high) == (Verdict.EQUIVALENT, 4, 0.0, 0.0)
 
 
+def test_equal_differences_in_a_unit_scatter_as_their_rounding_does() -> None:
+    """All 24 s of each failure bad in one arm and none in the other is worse; four blocks of 0 do not prove 0."""
+    rows = {"all": [24.0] * 4, "none": [0.0] * 4, "rare": [0.0] * 4 + [5.0]}
+    made = decide(rows, dict.fromkeys(rows, DOWN), Design(), dict.fromkeys(rows, 1.0), dict.fromkeys(rows, "s"))
+    assert (made["all"].verdict, made["none"].verdict) == (Verdict.WORSE, Verdict.EQUIVALENT)
+    assert made["none"].high == pytest.approx(critical(2 * 0.05, 20)[4] / math.sqrt(4 * 12))
+    for its in made.values():
+        assert its.low is not None and its.high is not None and its.high - its.low > 0.5
+    blocks = [outlook(rise, Scatter(1e-9), 3, Design(margin=1.0), in_unit=True).blocks for rise in (0.0, 0.6)]
+    assert blocks[0] == 4 and (blocks[1] or 0) > 4
+
+
 def test_the_table_of_the_docs() -> None:
     page = (Path(__file__).parents[2] / "docs" / "CAMPAIGN.md").read_text(encoding="utf-8")
     lines = re.findall(r"^\| (\d)% \| (-?\d+)% \| (\S+) \| (\S+) \| \S+ \| (\S+) \| (\d+) \|$", page, re.MULTILINE)

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
-from typing import Dict, Hashable, List, Mapping, Optional, Sequence, Tuple, TypeVar
+from typing import Dict, Hashable, List, Mapping, NamedTuple, Optional, Sequence, Tuple, TypeVar
 
 import numpy as np
 from scipy import special
@@ -130,17 +130,28 @@ def _without_change(most: int) -> np.ndarray:
     return t_values
 
 
-def interval(observations: Sequence[float], alpha: float, design: Design) -> Optional[Tuple[float, float]]:
+def least_scatter(margin: float) -> float:
+    """Return the least scatter of differences: that of two means of two values each, rounded to whole margins.
+
+    Margins are the units that are counted: 1 s, 1 request. Equal differences do not show that nothing scatters.
+    """
+    return margin / math.sqrt(12)
+
+
+def interval(
+    observations: Sequence[float], alpha: float, design: Design, least: float = 0.0
+) -> Optional[Tuple[float, float]]:
     """Return the interval of the mean, on the logarithm; None where there is no look.
 
-    Observations without scatter that are all 0 have the interval (0, 0), as in a comparison of runs; others have none.
+    `least`: the scatter of the observations is taken as so much at least. Observations without scatter that are all 0
+    have the interval (0, 0), as in a comparison of runs; others have none.
     """
     n = len(observations)
     bound = critical(alpha, design.most, design.spending)[n] if n <= design.most else math.inf
     if n < FIRST_LOOK or math.isinf(bound):
         return None
     values = np.asarray(observations, dtype=float)
-    error = float(values.std(ddof=1)) / math.sqrt(n)
+    error = max(float(values.std(ddof=1)), least) / math.sqrt(n)
     middle = float(values.mean())
     if error <= _DIGITS:
         return (0.0, 0.0) if abs(middle) <= _DIGITS else None
@@ -151,6 +162,13 @@ Key = TypeVar("Key", bound=Hashable)
 #: for each block the log ratio, or the difference; None: that block says nothing of the row
 Rows = Mapping[Key, Sequence[Optional[float]]]
 Ends = Tuple[float, float]
+
+
+class _Scale(NamedTuple):
+    """The scale of a row's observations."""
+
+    margin: Ends
+    least: float  # scatter
 
 
 @dataclass
@@ -181,17 +199,23 @@ def decide(
     differences in this unit ("" for shares), and no logarithms of ratios.
     """
     findings, family = _Findings(), (len(rows), design)
-    ends_of = {key: margin_ends((margins or {}).get(key, design.margin), key in (units or {})) for key in rows}
+    margin_of = {key: (margins or {}).get(key, design.margin) for key in rows}
+    scales = {
+        key: _Scale(margin_ends(margin, key in (units or {})), least_scatter(margin) if key in (units or {}) else 0.0)
+        for key, margin in margin_of.items()
+    }
     for block in range(1, max(map(len, rows.values()), default=0) + 1):
         new = [key for key, ratios in rows.items() if len(ratios) >= block and ratios[block - 1] is not None]
-        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, ends_of)
+        _look({key: _present(rows[key][:block]) for key in new}, findings, directions, family, scales)
     decisions = {}
     for key, ratios in rows.items():
         parts = len(rows) - len(findings.differs) + (key in findings.differs)
         verdict, at = findings.verdict(key)
         differs = findings.differs[key][0].value if key in findings.differs else ""
         alpha = 2 * design.alpha if key in findings.within else design.alpha / parts
-        seen = _decision(_present(ratios), alpha, design, (units or {}).get(key))
+        values = _present(ratios)
+        looks = [interval(values[:n], alpha, design, scales[key].least) for n in range(FIRST_LOOK, len(values) + 1)]
+        seen = _decision(values, [look for look in looks if look], (units or {}).get(key))
         decisions[key] = replace(seen, verdict=verdict, decided_at=at, differs=differs, within=key in findings.within)
     return decisions
 
@@ -205,18 +229,19 @@ def _look(
     findings: _Findings,
     directions: Mapping[Key, Direction],
     rules: Tuple[int, Design],
-    margins: Mapping[Key, Ends],
+    scales: Mapping[Key, _Scale],
 ) -> None:
     """Add what one look finds; each change that is found leaves its part of alpha to the others."""
     family, design = rules
     for key, values in seen.items():
-        ends = interval(values, 2 * design.alpha, design)
-        if key not in findings.within and ends and margins[key][0] < ends[0] and ends[1] < margins[key][1]:
+        (low, high), least = scales[key]
+        ends = interval(values, 2 * design.alpha, design, least)
+        if key not in findings.within and ends and low < ends[0] and ends[1] < high:
             findings.within[key] = len(values)
     last = -1
     while last != (last := len(findings.differs)):
         for key in [key for key in seen if key not in findings.differs and directions[key] is not Direction.NONE]:
-            ends = interval(seen[key], design.alpha / (family - last), design)
+            ends = interval(seen[key], design.alpha / (family - last), design, scales[key].least)
             if ends and (ends[0] > 0 or ends[1] < 0):
                 good = (ends[0] > 0) == (directions[key] is Direction.HIGHER)
                 findings.differs[key] = (Verdict.BETTER if good else Verdict.WORSE), len(seen[key])
@@ -227,8 +252,8 @@ def margin_ends(margin: float, in_unit: bool) -> Ends:
     return (-margin, margin) if in_unit else (math.log1p(-margin), math.log1p(margin))
 
 
-def _decision(values: List[float], alpha: float, design: Design, unit: Optional[str]) -> Decision:
-    ends = _common([look for n in range(FIRST_LOOK, len(values) + 1) if (look := interval(values[:n], alpha, design))])
+def _decision(values: List[float], looks: Sequence[Ends], unit: Optional[str]) -> Decision:
+    ends = _common(looks)
     mean = float(np.mean(values)) if values else None
     low, high = ends or (None, None)
     change, low, high = (
@@ -303,6 +328,7 @@ def _ends(
     means = values.cumsum(axis=1) / counts
     spread = (values * values).cumsum(axis=1) / counts - means * means
     errors = np.sqrt(np.maximum(spread, 1e-300) / np.maximum(counts - 1, 1))
+    errors = np.maximum(errors, (least_scatter(design.margin) if in_unit else 0.0) / np.sqrt(counts))
     wide, narrow = (
         errors * np.asarray(critical(alpha, design.most, design.spending)[1:])
         for alpha in (design.alpha / rows, 2 * design.alpha)
