@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from enum import Enum
 from fnmatch import fnmatchcase
 from pathlib import Path
-from typing import Any, Dict, Iterator, List, Optional, Sequence, Set, Tuple
+from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set, Tuple
 
 from cbt_plugins import exit_status
 from cbt_plugins.compare import output
@@ -58,9 +58,13 @@ class Limit:
 
 @dataclass(frozen=True)
 class GateLimits:
-    """The limits of a gate; where several match, the last one counts."""
+    """The limits of a gate; where several match, the last one counts.
+
+    `by_name`: the percentiles of failures among the runs. A limit without a phase is not about these.
+    """
 
     limits: Tuple[Limit, ...]
+    by_name: FrozenSet[Key] = frozenset()
 
     def takes(self, key: Key) -> bool:
         return self.of(key) is not None
@@ -86,11 +90,14 @@ class GateLimits:
         return True
 
     def of(self, key: Key) -> Optional[Limit]:
-        return next((limit for limit in reversed(self.limits) if limit.takes(key)), None)
+        return next((limit for limit in reversed(self.limits) if self._matches(limit, key)), None)
 
     def idle(self, keys: Sequence[Key]) -> List[Limit]:
         """Return the limits that match none of these rows."""
-        return [limit for limit in self.limits if not any(limit.takes(key) for key in keys)]
+        return [limit for limit in self.limits if not any(self._matches(limit, key) for key in keys)]
+
+    def _matches(self, limit: Limit, key: Key) -> bool:
+        return limit.takes(key) and (limit.phase is not None or key not in self.by_name)
 
 
 def of_texts(texts: Sequence[str]) -> List[Limit]:
@@ -222,6 +229,9 @@ def gate(base: Side, contenders: Sequence[Side], limits: GateLimits, rules: Rule
     lies beyond it, ok when it lies before it, inconclusive otherwise. Of a single run its value decides, of two runs
     both do. Configurations that only a contender has are held to the limits of values.
     """
+    runs = [run for side in (base, *contenders) for run in side.runs]
+    measured = {(m.phase, m.op, m.metric) for run in runs for m in run.measurements}
+    limits = replace(limits, by_name=frozenset(latencies_of_failures(measured)))
     compared = compare(base, contenders, limits, rules)
     keys = [row.key for row in compared.rows]
     missing = [warning for section in compared.sections for warning in section.missing]
@@ -255,10 +265,8 @@ def _missing_cases(compared: Compared, limits: GateLimits) -> Iterator[Compariso
     """Yield the numbers with a limit that the base has in configurations that a contender does not have."""
     for alone in compared.alone:
         if alone.side == compared.base.name:
-            keys = dict.fromkeys((m.phase, m.op, m.metric) for run in alone.runs for m in run.measurements)
-            by_name = latencies_of_failures(keys)
-            for key in keys:
-                if limits.takes(key) and (key not in by_name or limits.names(key)):
+            for key in dict.fromkeys((m.phase, m.op, m.metric) for run in alone.runs for m in run.measurements):
+                if limits.takes(key):
                     yield ComparisonWarning("missing", "/".join((alone.title, *key)), alone.text, key)
 
 

@@ -386,6 +386,29 @@ def test_a_gap_is_compared_in_seconds_and_never_by_less_than_one() -> None:
         assert gate(base, [longer], limits, Rules()).outcome is GateOutcome.REGRESSION
 
 
+FAILURE_P99 = ("node down", "GET", "p99_ms")
+
+
+def of_failure(*texts: str) -> Gated:
+    """Return a gate on the p99 of a phase and of a failure; that of the failure is 40 ms higher."""
+    base = {P99: noise(20, 6, scatter=0.005, seed=2), FAILURE_P99: noise(90, 6, scatter=0.005, seed=3)}
+    new = {P99: noise(20, 6, scatter=0.005, seed=4), FAILURE_P99: noise(130, 6, scatter=0.005, seed=5)}
+    of_loss = {("node down", "GET", "bad_s"): [1.0] * 6}
+    a, b = side("a", runs({**base, **of_loss})), side("b", runs({**new, **of_loss}, begin=0.5))
+    return gate(a, [b], GateLimits(tuple(of_texts(texts))), Rules())
+
+
+def test_a_limit_about_phases_is_not_that_of_the_percentile_of_a_failure() -> None:
+    named = "node down.GET.p99_ms=+50ms"
+    for texts in ((named, "GET.p99_ms=10%"), ("GET.p99_ms=10%", named)):
+        told = {ruling.row: (ruling.limit.text, ruling.outcome) for ruling in of_failure(*texts).rulings}
+        assert told == {
+            "/".join(P99): ("10%", GateOutcome.OK), "/".join(FAILURE_P99): ("+50ms", GateOutcome.OK)
+        }  # fmt: skip
+    with pytest.raises(ValueError, match=r"limit PUT\.p99_ms matches nothing"):
+        of_failure(named, "PUT.p99_ms=10%")
+
+
 @pytest.mark.parametrize(("text", "said"), [
     ("GET.bad_s=+2ms", r"invalid limit '\+2ms': write \+2s, in the unit of bad_s"),
     ("GET.bad_s=+0s", r"invalid limit '\+0s'"),
