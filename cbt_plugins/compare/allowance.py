@@ -19,6 +19,11 @@ def latencies_of_failures(keys: Collection[Key]) -> Set[Key]:
     return {key for key in keys if key[0] in phases and METRICS[key[2]].quantile is not None}
 
 
+def names_phase(pattern: str) -> bool:
+    """Return whether a shell pattern names a phase: `*` alone takes each phase, and names none."""
+    return bool(pattern.strip("*?"))
+
+
 @dataclass(frozen=True)
 class Allowance:
     """How much worse a value may become: a share of the base, or a rise in the metric's unit; one of both is set."""

@@ -12,7 +12,7 @@ from typing import Any, Dict, FrozenSet, Iterator, List, Optional, Sequence, Set
 
 from cbt_plugins import exit_status
 from cbt_plugins.compare import output
-from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures
+from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures, names_phase
 from cbt_plugins.compare.sides import ComparisonWarning, Side
 from cbt_plugins.compare.statistics.verdicts import Verdict, decide_verdicts
 from cbt_plugins.compare.table import Choice, Compared, Row, Rules, Section, compare
@@ -60,7 +60,7 @@ class Limit:
 class GateLimits:
     """The limits of a gate; where several match, the last one counts.
 
-    `by_name`: the percentiles of failures among the runs. A limit without a phase is not about these.
+    `by_name`: the percentiles of failures among the runs. A limit that names no phase is not about these.
     """
 
     limits: Tuple[Limit, ...]
@@ -73,7 +73,7 @@ class GateLimits:
         return True
 
     def names(self, key: Key) -> bool:
-        return any(limit.phase is not None and limit.takes(key) for limit in self.limits)
+        return any(_names_phase(limit) and limit.takes(key) for limit in self.limits)
 
     def margin(self, key: Key) -> Optional[float]:
         limit = self.of(key)
@@ -97,7 +97,11 @@ class GateLimits:
         return [limit for limit in self.limits if not any(self._matches(limit, key) for key in keys)]
 
     def _matches(self, limit: Limit, key: Key) -> bool:
-        return limit.takes(key) and (limit.phase is not None or key not in self.by_name)
+        return limit.takes(key) and (_names_phase(limit) or key not in self.by_name)
+
+
+def _names_phase(limit: Limit) -> bool:
+    return limit.phase is not None and names_phase(limit.phase)
 
 
 def of_texts(texts: Sequence[str]) -> List[Limit]:

@@ -10,7 +10,7 @@ from typing import Dict, Iterator, List, Mapping, Optional, Protocol, Sequence, 
 
 import numpy as np
 
-from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures
+from cbt_plugins.compare.allowance import Allowance, Key, latencies_of_failures, names_phase
 from cbt_plugins.compare.comparable_runs import Runs
 from cbt_plugins.compare.configuration_differences import Difference, Scale
 from cbt_plugins.compare.sides import (
@@ -91,8 +91,13 @@ class Choice:
 
     def names(self, key: Key) -> bool:
         of_metric = [pattern for pattern in self.keys if pattern.rpartition(".")[2] == key[2]]
-        named = [pattern for pattern in of_metric if not fnmatchcase(".".join(key[1:]), pattern)]
-        return bool(self.phases and self.metrics) or _any(named, ".".join(key))
+        named = [
+            pattern
+            for pattern in of_metric
+            if not fnmatchcase(".".join(key[1:]), pattern) and names_phase(pattern.rsplit(".", 2)[0])
+        ]
+        phases = [pattern for pattern in self.phases if names_phase(pattern)]
+        return bool(self.metrics and _any(phases, key[0])) or _any(named, ".".join(key))
 
     def _names(self, key: Key) -> bool:
         """Return whether it is a key row by a pattern that names its metric."""

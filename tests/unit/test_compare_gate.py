@@ -12,7 +12,7 @@ from compare_records import noise, record, runs, side, warning
 
 from cbt_plugins.compare.configuration_differences import Scale
 from cbt_plugins.compare.gate import Gated, GateLimits, GateOutcome, blocks, data, gate, limit, of_file, of_texts
-from cbt_plugins.compare.table import Rules
+from cbt_plugins.compare.table import Choice, Rules, compare
 from cbt_plugins.config.errors import ConfigError
 from cbt_plugins.formatting.formats.terminal import Terminal
 
@@ -407,6 +407,17 @@ def test_a_limit_about_phases_is_not_that_of_the_percentile_of_a_failure() -> No
         }  # fmt: skip
     with pytest.raises(ValueError, match=r"limit PUT\.p99_ms matches nothing"):
         of_failure(named, "PUT.p99_ms=10%")
+
+
+def test_a_bare_star_names_no_failure() -> None:
+    """Limits and choices of before failures had percentiles take the same rows: a row more makes all rows harder."""
+    for star, wanted in (("*", {P99}), ("n*", {FAILURE_P99}), ("*n*", {P99, FAILURE_P99})):
+        made = of_failure(f"{star}.GET.p99_ms=10%")
+        assert {row.key for row in made.compared.rows} == wanted
+        chosen = Choice(phases=(star,), metrics=("p99_ms",)), Choice(keys=(f"{star}.GET.p99_ms",))
+        for sections in (compare(made.compared.base, made.compared.contenders, choice).sections for choice in chosen):
+            keys = {row.key for section in sections for row in section.rows}
+            assert wanted & {FAILURE_P99} == keys & {FAILURE_P99} and wanted & {P99} <= keys
 
 
 @pytest.mark.parametrize(("text", "said"), [
