@@ -53,6 +53,17 @@ def archive(made: Path, path: Path, factor: float, code: str = "") -> None:
         place.write_text(json.dumps(summary))
 
 
+def scorecard(bad_seconds: int) -> Dict[str, Any]:
+    """Return the scorecard of one failure, for a summary."""
+    total: Dict[str, Any] = {"requests": 900, "errors": 0, "waited": 0, "bad_seconds": bad_seconds, "obj_per_s": 9.0}
+    total.update(longest_gap=0.1, p50_ms=9.0, p99_ms=90.0, p999_ms=None, p99_ratio=1.0, obj_per_s_percent=99.0)
+    score = {"phase": "node-down-1", "labels": ["node-down-1"], "begin": 0.0, "seconds": 80.0, "total": total}
+    score.update(ops={"GET": total}, gateways=[], gateway_gap=None, unstarted=0)
+    score.update(back={"seconds": 0.0, "between": None, "reason": None})
+    score.update(cluster={"touched": True, "recovery_s": 20.0, "moved_mib": 5.0})
+    return {"failures": [{"name": "node down", "kind": "stop", "planned": 1, "scores": [score], "refused": []}]}
+
+
 def factor_of(arm: str, name: str) -> float:
     """Return the level of a trial: the effect of its arm, and noise that its name and FAKE_SEED decide."""
     noise = random.Random(f"{os.environ.get('FAKE_SEED', '')}{name}").gauss(0, float(os.environ["FAKE_NOISE"]))

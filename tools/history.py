@@ -91,6 +91,7 @@ def _site(args: argparse.Namespace) -> int:
     from cbt_plugins.compare.sides import sides_of
     from cbt_plugins.compare.triage import read_triage, triage
     from cbt_plugins.config.errors import ConfigError
+    from cbt_plugins.metrics import METRICS, MetricSource
     from cbt_plugins.report import history_site
     from cbt_plugins.results.record_index import RecordIndex
 
@@ -102,7 +103,11 @@ def _site(args: argparse.Namespace) -> int:
         raise CommandError(str(e)) from e
     with compare.errors():
         index = RecordIndex(_index_file(folder))
-        records = index.records(args.archives, choice.takes, args.rebuild)
+        records = index.records(
+            args.archives,
+            lambda key: choice.takes(key) or METRICS[key[2]].source is MetricSource.LOSS,  # which shows failures
+            args.rebuild,
+        )
         (side,) = sides_of([records], [args.archives])
         own_histories = histories(side.runs, choice, budget, args.seed, index.settled)
         triaged, idle = triage(own_histories, entries)

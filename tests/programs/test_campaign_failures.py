@@ -40,16 +40,7 @@ def schedule(folder: Path, **section: Any) -> Schedule:
 def with_failure(archive: Path, bad_seconds: int) -> None:
     """Add the scorecard of one failure to the summary of an archive."""
     (path,) = archive.glob("results/*/id-*/summary.json")
-    summary = json.loads(path.read_text())
-    total: Dict[str, Any] = {"requests": 900, "errors": 0, "waited": 0, "bad_seconds": bad_seconds, "obj_per_s": 9.0}
-    total.update(longest_gap=0.1, p50_ms=9.0, p99_ms=90.0, p999_ms=None, p99_ratio=1.0, obj_per_s_percent=99.0)
-    score = {"phase": "node-down-1", "labels": ["node-down-1"], "begin": 0.0, "seconds": 80.0, "total": total}
-    score.update(ops={"GET": total}, gateways=[], gateway_gap=None, unstarted=0)
-    score.update(back={"seconds": 0.0, "between": None, "reason": None})
-    score.update(cluster={"touched": True, "recovery_s": 20.0, "moved_mib": 5.0})
-    failure = {"name": "node down", "kind": "stop", "planned": 1, "scores": [score], "refused": []}
-    summary["scorecard"] = {"failures": [failure]}
-    path.write_text(json.dumps(summary))
+    path.write_text(json.dumps({**json.loads(path.read_text()), "scorecard": fake_cycle.scorecard(bad_seconds)}))
 
 
 def after(made: Path, its: Schedule, number: int, more: Dict[str, int]) -> Evaluation:

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Callable, List
 
 import archive_builder
+import fake_cycle
 import pytest
 from chromium import CHROMIUM, Browser
 from waiting import wait_for
@@ -20,7 +21,7 @@ from cbt_plugins.checksums import end_run
 from cbt_plugins.journal import write_whole
 from cbt_plugins.report import history_site
 from cbt_plugins.results import record_index
-from cbt_plugins.results.summary_file import FILE, summarize, write_summary
+from cbt_plugins.results.summary_file import FILE, read_summary, summarize, write_summary
 from cbt_plugins.tools.__main__ import main
 
 DAY = 86400.0
@@ -109,6 +110,27 @@ def test_only_new_archives_are_read_and_the_pages_are_those_of_all(
     by_index = pages(place)
     assert history(place, "--rebuild") == 0 and "archives read: 14" in capsys.readouterr().out
     assert pages(place) == by_index
+
+
+def test_a_site_has_the_percentiles_of_failures_only_by_name_as_the_table_has(
+    place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    for file in place.rglob(FILE):
+        write_summary({**read_summary(file), "scorecard": fake_cycle.scorecard(1)}, file)
+    of_p99 = ["--metric", "p99_ms"]
+    with pytest.MonkeyPatch.context() as earlier:  # an index without these percentiles
+        earlier.setattr(record_index, "FORMAT", 2)
+        assert history(place, *of_p99) == 0
+    capsys.readouterr()
+    for options, series in (([], 1), (["--phase", "node down"], 1), (["--phase", "n*", "--phase", "*"], 2)):
+        assert history(place, *of_p99, *options) == 0
+        told = capsys.readouterr().out
+        assert told.startswith(f"No open change in {series} series.")
+        assert f"archives read: {0 if options else 14}" in told
+        archives = sorted(path.name for path in place.glob("night*"))
+        assert main(["history", *archives, "--op", "GET", "--format", "json", *of_p99, *options]) == 0
+        (table,) = json.loads(capsys.readouterr().out)
+        assert len(table["tracks"]) == series and None not in table["tracks"][-1]["values"]
 
 
 def test_an_archive_that_changed_is_read_again(place: Path, capsys: pytest.CaptureFixture[str]) -> None:
