@@ -209,7 +209,7 @@ def data(evaluation: Evaluation) -> Dict[str, Any]:
 
 def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
     decision, verdict = row.decision, evaluation.verdict_of(row)
-    of_blocks = "differences" if evaluation.schedule.in_unit(row.id.metric) else "log_ratios"
+    of_blocks, in_unit = [number(value) for value in row.ratios], evaluation.schedule.in_unit(row.id.metric)
     return {
         **vars(row.id),
         "medians": {arm: number(value) for arm, value in row.medians.items()},
@@ -223,7 +223,8 @@ def _data_of(row: RowState, evaluation: Evaluation) -> Dict[str, Any]:
         "within": decision.within,
         "decided_at": decision.decided_at,
         "unit": decision.unit,
-        of_blocks: [number(value) for value in row.ratios],
+        "differences": of_blocks if in_unit else None,
+        "log_ratios": None if in_unit else of_blocks,
         "left_out": list(row.left_out),
         "capped": row.capped,
         "unrecovered": row.unrecovered,
