@@ -5,7 +5,7 @@ from __future__ import annotations
 import fnmatch
 import math
 from dataclasses import replace
-from typing import Any, Dict, Iterator, List, Mapping, Optional, Sequence, Tuple
+from typing import Any, Dict, Iterable, Iterator, List, Mapping, Optional, Sequence, Tuple
 
 from cbt_plugins.campaigns.evaluation import Evaluation, Key, RowState
 from cbt_plugins.campaigns.schedule import CampaignError, Schedule
@@ -128,6 +128,11 @@ def _margin(metric: str, schedule: Schedule) -> str:
     return amount(margin, METRICS[metric].unit) if schedule.in_unit(metric) else percent(margin, ".3g")
 
 
+def margins_of(schedule: Schedule, metrics: Iterable[str]) -> str:
+    """Return "±5 % (bad seconds: ±1 s)": the margin, and the margins of metrics that have another."""
+    return margins(schedule.rules, [name for name in metrics if schedule.in_unit(name) == METRICS[name].additive])
+
+
 def needed(outlook: Outlook, schedule: Schedule, of_block: Optional[float]) -> str:
     """Return after how many blocks 80 % of campaigns have a true verdict, and how long they take: "8 blocks (3 h)"."""
     if outlook.blocks is None:
@@ -151,13 +156,11 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
 
 
 def _notes(evaluation: Evaluation) -> Iterator[str]:
-    section, schedule = evaluation.schedule.section, evaluation.schedule
-    metrics = [row.id.metric for row in evaluation.rows]
-    judged = [metric for metric in metrics if schedule.in_unit(metric) == METRICS[metric].additive]
+    section = evaluation.schedule.section
     yield (
         f"the chance of any false better or worse in the campaign is at most {percent(section.alpha, 'g')}; "
         f"the intervals hold at all looks together; equivalent: within "
-        f"{margins(schedule.rules, judged)}"
+        f"{margins_of(evaluation.schedule, [row.id.metric for row in evaluation.rows])}"
     )
     for pattern in evaluation.unmatched_keys:
         yield f"no row matches the key {pattern}, so the campaign does not decide this key"
@@ -165,7 +168,7 @@ def _notes(evaluation: Evaluation) -> Iterator[str]:
         name = f"{row.id.text} ({row.id.contrast})"
         if row.decision.differs and row.decision.within and row.decision.low is not None:
             ends = row.decision.low, row.decision.high or 0.0
-            margin = schedule.margin_of(row.id.metric)
+            margin = evaluation.schedule.margin_of(row.id.metric)
             yield f"{name}: {small_difference(row.decision.differs, ends, margin, row.decision.unit)}"
         yield from (f"{name}: left out: {text}" for text in row.left_out)
         if row.unrecovered:

@@ -6,6 +6,7 @@ from typing import Iterator, Optional, Sequence
 
 from cbt_plugins.campaigns.evaluation import RowState, expected, key_rows
 from cbt_plugins.campaigns.schedule import Schedule
+from cbt_plugins.compare.output import amount
 from cbt_plugins.compare.statistics.sequential import FIRST_LOOK, detectable, first_verdict
 from cbt_plugins.compare.statistics.verdicts import Scatter
 from cbt_plugins.formatting import percent, several
@@ -33,10 +34,13 @@ def detectable_lines(
     first = first_verdict(rows, schedule.design)
     yield f"at most {several(blocks, 'block')}{length}; the first verdict comes after {first} blocks at the earliest"
     for (phase, op, metric), (scatter, _) in expectations.items():
-        if schedule.in_unit(metric):  # its scatter is no share
-            continue
-        text = found_text(metric, scatter, len(expectations), schedule)
-        yield f"{phase} {op} {METRICS[metric].title}: {text} (block scatter of the history: {percent(scatter.value)})"
+        if schedule.in_unit(metric):
+            unit = METRICS[metric].unit
+            text = f"decided by differences, margin {amount(schedule.margin_of(metric), unit)}"
+            size = amount(scatter.value, unit)
+        else:
+            text, size = found_text(metric, scatter, len(expectations), schedule), percent(scatter.value)
+        yield f"{phase} {op} {METRICS[metric].title}: {text} (block scatter of the history: {size})"
     if not expectations:
         for share in _SCATTERS:
             text = found_text(_METRIC, Scatter(share, _SURE), rows, schedule)

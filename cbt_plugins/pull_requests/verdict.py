@@ -8,10 +8,9 @@ from typing import Optional
 
 from cbt_plugins import exit_status
 from cbt_plugins.campaigns.evaluation import Evaluation, RowState
-from cbt_plugins.campaigns.output import change_text, headline
+from cbt_plugins.campaigns.output import change_text, headline, margins_of
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.pull_request import BASE
-from cbt_plugins.formatting import short_percent
 from cbt_plugins.metrics import METRICS, Direction
 
 
@@ -79,5 +78,5 @@ def pull_request_verdict(state: Evaluation) -> PullRequestVerdict:
         return PullRequestVerdict(Outcome.INCONCLUSIVE, "no block was measured", state)
     if state.unmatched_keys:
         return PullRequestVerdict(Outcome.INCONCLUSIVE, headline(state), state)
-    limit = short_percent(state.schedule.section.margin)
+    limit = margins_of(state.schedule, [row.id.metric for row in state.rows]).replace("±", "")
     return PullRequestVerdict(Outcome.OK, f"no key row became worse by {limit} or more; {headline(state)}", state)

@@ -18,6 +18,8 @@ from cbt_plugins.campaigns.schedule import Schedule, schedule_in, schedule_of
 from cbt_plugins.compare.statistics.verdicts import Verdict
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.formats.terminal import Terminal
+from cbt_plugins.pull_requests.detectable_change import detectable_lines
+from cbt_plugins.pull_requests.verdict import pull_request_verdict
 from cbt_plugins.results.record_reader import records_of
 
 BAD = ("node down", "total", "bad_s")
@@ -91,7 +93,9 @@ def test_a_campaign_begun_by_older_rules_keeps_them(tmp_path: Path, made: Path) 
 
 
 def test_equal_bad_seconds_are_equivalent_within_a_second(tmp_path: Path, made: Path) -> None:
-    (row,) = after(made, schedule(tmp_path / "a", keys=[".".join(BAD)]), 14, {}).rows
+    state = after(made, schedule(tmp_path / "a", keys=[".".join(BAD)]), 14, {})
+    (row,) = state.rows
+    assert pull_request_verdict(state).why.startswith("no key row became worse by 5 % (bad seconds: 1 s) or more; ")
     assert row.verdict is Verdict.EQUIVALENT and row.decision.high is not None and row.decision.high < 1
     assert min(row.ratios) < 0 < max(row.ratios)  # no share of 0 is taken
 
@@ -117,3 +121,6 @@ def test_the_scatter_of_a_history_is_that_of_differences(tmp_path: Path, made: P
     scatter, outlooks = expected(records, its)[BAD]
     assert scatter.value == pytest.approx((4 / 3) ** 0.5) and scatter.freedom == 3
     assert [outlook.effect for outlook in outlooks] == [0.0, 1.0, 2.0]
+    last = list(detectable_lines(its, records))[-1]
+    text = "decided by differences, margin 1 s (block scatter of the history: 1.155 s)"
+    assert last == f"node down total bad seconds: {text}"
