@@ -148,7 +148,8 @@ def progress(evaluation: Evaluation) -> Iterator[str]:
         yield f"block {evaluation.blocks}: {text}"
     still = [row for row in evaluation.rows if not row.verdict and row.outlooks]
     if still and not evaluation.needs_no_more_blocks:
-        worst = max(still, key=lambda row: row.decision.scatter or 0.0)
+        margin_of = evaluation.schedule.margin_of
+        worst = max(still, key=lambda row: (row.decision.scatter or 0.0) / margin_of(row.id.metric))
         none, least, _ = (needed(outlook, evaluation.schedule, evaluation.block_seconds) for outlook in worst.outlooks)
         margin = _margin(worst.id.metric, evaluation.schedule)
         needs = f"{none}; if the change is {margin}: {least} ({worst.id.text})"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from random import Random
 from typing import Any, Dict
@@ -12,10 +13,10 @@ import pytest
 import yaml
 from config_files import CLUSTER, CYCLE, WARP
 
-from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected
+from cbt_plugins.campaigns.evaluation import Evaluation, evaluate, expected, outlooks_of
 from cbt_plugins.campaigns.output import blocks, change_text, data, page, progress, table
 from cbt_plugins.campaigns.schedule import Schedule, schedule_in, schedule_of
-from cbt_plugins.compare.statistics.verdicts import Verdict
+from cbt_plugins.compare.statistics.verdicts import Scatter, Verdict
 from cbt_plugins.config.file_check import load_file
 from cbt_plugins.formatting.formats.terminal import Terminal
 from cbt_plugins.pull_requests.detectable_change import detectable_lines
@@ -98,6 +99,18 @@ def test_equal_bad_seconds_are_equivalent_within_a_second(tmp_path: Path, made: 
     assert pull_request_verdict(state).why.startswith("no key row became worse by 5 % (bad seconds: 1 s) or more; ")
     assert row.verdict is Verdict.EQUIVALENT and row.decision.high is not None and row.decision.high < 1
     assert min(row.ratios) < 0 < max(row.ratios)  # no share of 0 is taken
+
+
+def test_the_noisiest_row_is_that_of_most_margins(tmp_path: Path, made: Path) -> None:
+    """A second of scatter is one margin of bad seconds; 0.2 of logarithms are four margins of a p99."""
+    its = schedule(tmp_path / "a", keys=[".".join(BAD), "node down.GET.p99_ms"])
+    state, rows = after(made, its, 4, {}), []
+    for row in state.rows:
+        scatter = 1.0 if row.id.key == BAD else 0.2
+        decision = replace(row.decision, verdict=None, scatter=scatter)
+        rows.append(replace(row, decision=decision, outlooks=outlooks_of(row.id.metric, Scatter(scatter, 3), 2, its)))
+    assert len(rows) == 2
+    assert list(progress(replace(state, rows=tuple(rows))))[-1].endswith("(node down GET p99)")
 
 
 def test_the_default_key_rows_have_the_bad_seconds_of_failures_and_not_their_percentiles(
