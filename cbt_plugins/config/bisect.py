@@ -14,7 +14,7 @@ from cbt_plugins.config.key_errors import FieldError, FieldErrors, Strict, file_
 from cbt_plugins.config.repeated_cycle import errors_of_section
 from cbt_plugins.config.units import Duration, Percent, share_within
 from cbt_plugins.config.yaml_source import YamlSource
-from cbt_plugins.metrics import METRICS, Direction
+from cbt_plugins.metrics import METRICS, Direction, MetricSource
 
 #: of a commit that touches no file of `paths`
 WEIGHT = 1.0
@@ -51,7 +51,7 @@ def parse_metric_name(text: str) -> MetricKey:
         raise ValueError(f"unknown metric {metric!r}{hint}")
     if METRICS[metric].direction is Direction.NONE:
         raise ValueError(f"{metric} has no better direction")
-    if METRICS[metric].additive:
+    if METRICS[metric].additive and METRICS[metric].source is not MetricSource.OPERATION:  # gaps are rarely 0
         raise ValueError(f"{metric} may be 0, and commits are compared by ratios")
     if not all(_PLACE.fullmatch(part) for part in place):
         raise ValueError("must be METRIC, OPERATION.METRIC or PHASE.OPERATION.METRIC")

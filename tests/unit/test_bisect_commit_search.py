@@ -20,12 +20,19 @@ from cbt_plugins.bisect.commit_search import (
     information,
     search_answer,
 )
+from cbt_plugins.config.bisect import parse_metric_name
 
 sys.path.insert(0, str(Path(__file__).parents[1] / "perf"))
 
 from bisection import History, plain, right, search
 
 RULES = SearchRules()
+
+
+def test_a_gap_is_searched_by_ratios_and_a_count_of_a_failure_is_refused() -> None:
+    assert parse_metric_name("GET.longest_gap_s").metric == "longest_gap_s"
+    with pytest.raises(ValueError, match="bad_s may be 0"):
+        parse_metric_name("node down.GET.bad_s")
 
 
 def _drawn(changes, noise=0.02, case="", seeds=3, commits=64):
