@@ -16,7 +16,7 @@ from cbt_plugins.results.run_record import RunRecord
 
 POWER = 0.9
 #: scatters of a block, where no history says which
-_SCATTERS = (0.01, 0.02, 0.04)
+_SCATTERS = (0.01, 0.02, 0.04, 0.08)
 #: key rows, before there is a record: throughput and p99
 _ROWS, _METRIC = 2, "obj_per_s"
 #: more than any simulation resolves

@@ -95,6 +95,10 @@ def test_what_can_be_found_is_what_the_decision_finds() -> None:
     change = detectable(scatter, 2, design)
     assert change == pytest.approx(0.05, abs=0.004)
     assert outlook(change, scatter, 2, design).found >= 0.9 > outlook(change - 0.002, scatter, 2, design).found
+    # many blocks that hardly scatter: a loss near the margin is called equivalent sooner than a gain
+    design, scatter = Design(40, 0.02, 0.05, OBRIEN_FLEMING), Scatter(0.008, 1e6)
+    change = detectable(scatter, 2, design)
+    assert change and all(outlook(effect, scatter, 2, design).found >= 0.9 for effect in (change, -change))
     assert detectable(Scatter(0.5, 3.0), 2, Design(4, 0.02, 0.05, OBRIEN_FLEMING)) is None
 
 

@@ -301,17 +301,18 @@ def outlook(
 def detectable(scatter: Scatter, rows: int, design: Design, power: float = 0.9) -> Optional[float]:
     """Return the smallest change of one of so many rows that this share of campaigns says better or worse of.
 
-    To 0.05 points. None: no change of up to 100 %.
+    It is found as a gain and as a loss, which have different logarithms. To 0.05 points. None: no change below 100 %.
     """
-    low, high = 0.0, 1.0
-    if outlook(high, scatter, rows, design).found < power:
+
+    def is_found(change: float) -> bool:
+        return all(outlook(effect, scatter, rows, design).found >= power for effect in (change, -change))
+
+    low, high = 0.0, 0.9995
+    if not is_found(high):
         return None
     while high - low > 0.0005:
         middle = (low + high) / 2
-        if outlook(middle, scatter, rows, design).found >= power:
-            high = middle
-        else:
-            low = middle
+        low, high = (low, middle) if is_found(middle) else (middle, high)
     return high
 
 
