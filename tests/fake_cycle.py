@@ -1,7 +1,8 @@
 """A stand-in for `python -m cbt_plugins -a ARCHIVE FILE`: an archive with the numbers that a test asks for.
 
 FAKE_ARCHIVE is the archive that it copies, FAKE_EFFECTS (JSON) by how much the rates of an arm differ, FAKE_NOISE how
-much they scatter from trial to trial, FAKE_WARNING the code of a warning that each summary gets.
+much they scatter from trial to trial, FAKE_WARNING the code of a warning that each summary gets, FAKE_RECOVERY (JSON)
+the seconds until the failure of the archive was over, by arm.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ import random
 import shutil
 import sys
 from pathlib import Path
-from typing import Any, Dict
+from typing import Any, Dict, Optional
 
 #: the program of a campaign; it starts fast
 PROGRAM = f"{sys.executable} -S -E {__file__}"
@@ -41,13 +42,18 @@ def scale(summary: Dict[str, Any], factor: float) -> None:
             times.update({key: value / factor for key, value in times.items() if key != "n" and value is not None})
 
 
-def archive(made: Path, path: Path, factor: float, code: str = "") -> None:
-    """Copy an archive as that of a cluster that is faster by a factor, with a warning of this code."""
+def archive(made: Path, path: Path, factor: float, code: str = "", recovery: Optional[float] = None) -> None:
+    """Copy an archive as that of a cluster that is faster by a factor, with a warning of this code.
+
+    `recovery`: seconds until its failure was over.
+    """
     shutil.copytree(made, path)
     for place in path.glob("results/*/id-*/summary.json"):
         summary = json.loads(place.read_text())
         scale(summary, factor)
         summary["run"]["run_id"] = path.name
+        if recovery is not None:
+            summary["failure"]["milestones"]["episodes"][0]["milestones"][0]["seconds"] = recovery / factor
         if code:
             summary["warnings"].append({"code": code, "severity": "warning", "text": "said by the stand-in"})
         place.write_text(json.dumps(summary))
@@ -73,7 +79,8 @@ def factor_of(arm: str, name: str) -> float:
 def main() -> None:
     arm, name = os.environ["CBT_PLUGINS_ARM"], os.environ["CBT_PLUGINS_TRIAL"]
     code = os.environ.get("FAKE_WARNING", "")
-    archive(Path(os.environ["FAKE_ARCHIVE"]), Path(sys.argv[2]), factor_of(arm, name), code)
+    recovery = json.loads(os.environ.get("FAKE_RECOVERY", "{}")).get(arm)
+    archive(Path(os.environ["FAKE_ARCHIVE"]), Path(sys.argv[2]), factor_of(arm, name), code, recovery)
 
 
 if __name__ == "__main__":

@@ -155,20 +155,24 @@ def lost_nothing(name: str) -> Dict[str, Any]:
     return {"name": name, **about, "ops": {}, "total": total, "gateways": [], "gateway_gap": None, "unstarted": 0}
 
 
+def with_failure(summary: Dict[str, Any], seconds: Any) -> Dict[str, Any]:
+    """Return a summary with a failure that was over after these seconds."""
+    reached = [{"name": "clean", "seconds": seconds}]
+    episode = {"labels": ["kill"], "kind": "failure", "recovery": None, "milestones": reached}
+    episode.update(begin=0.0, until=1.0)
+    milestones = {"version": 1, "episodes": [episode], "warnings": []}
+    impact = {"version": 2, "states": [], "baseline": None, "phases": [], "worst": None, "warnings": []}
+    impact["episodes"] = [lost_nothing("kill failure")]
+    return {**summary, "failure": {"milestones": milestones, "impact": impact, "timelines": {}}}
+
+
 def recovered_in(its: Schedule, seconds: Dict[str, List[Any]]) -> None:
     """Give the blocks' trials of an arm a failure, and the seconds until it was over."""
     for number in range(1, 6):
         for planned in its.block(number):
             for path in its.folder_of(planned).glob("archive/results/*/id-*/summary.json"):
                 summary = json.loads(path.read_text())
-                reached = [{"name": "clean", "seconds": seconds[planned.arm][number - 1]}]
-                episode = {"labels": ["kill"], "kind": "failure", "recovery": None, "milestones": reached}
-                episode.update(begin=0.0, until=1.0)
-                milestones = {"version": 1, "episodes": [episode], "warnings": []}
-                impact = {"version": 2, "states": [], "baseline": None, "phases": [], "worst": None, "warnings": []}
-                impact["episodes"] = [lost_nothing("kill failure")]
-                summary["failure"] = {"milestones": milestones, "impact": impact, "timelines": {}}
-                path.write_text(json.dumps(summary))
+                path.write_text(json.dumps(with_failure(summary, seconds[planned.arm][number - 1])))
 
 
 @pytest.mark.parametrize("arm", ["old", "new"])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -15,6 +16,7 @@ import pytest
 import yaml
 from config_files import CLUSTER, CYCLE, WARP
 from test_bisect_run import commit, git
+from test_campaign import with_failure
 from waiting import wait_for
 
 from cbt_plugins.journal import json_lines
@@ -87,6 +89,21 @@ def test_the_exit_status_is_the_verdict(
         folders = [*world.state.glob(f"trials/*-{arm}"), world.state / "rehearsal" / arm]
         assert {(folder / "deployed").read_text().strip() for folder in folders} == {name}
     assert processes(world.state) == []
+
+
+def test_a_slower_recovery_is_a_regression(world: World, template: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """... of which the comment has a row, though throughput and p99 did not change."""
+    archive = world.folder / "archive"
+    shutil.copytree(template, archive)
+    for path in archive.glob("results/*/id-*/summary.json"):
+        path.write_text(json.dumps(with_failure(json.loads(path.read_text()), 100.0)))
+    monkeypatch.setenv("FAKE_ARCHIVE", str(archive))
+    monkeypatch.setenv("FAKE_RECOVERY", json.dumps({"base": 100.0, "head": 130.0}))
+    world.write()
+    assert world.run("a", "b") == 1
+    assert "kill failure" in world.answer["why"] and "throughput" not in world.answer["why"]
+    (row,) = [line for line in world.comment.splitlines() if line.startswith("| `kill failure")]
+    assert " +29.9 % [" in row and row.endswith("regression (worse) |"), row
 
 
 @pytest.fixture
