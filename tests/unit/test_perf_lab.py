@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
+import re
 import shlex
+import subprocess
 from pathlib import Path
 from typing import Any, Dict, List
 
@@ -61,8 +64,39 @@ def test_the_gate_of_the_job_needs_more_than_one_run(tmp_path: Path, monkeypatch
     assert (tmp_path / "gate.md").read_text()
 
 
+@pytest.mark.parametrize(
+    ("status", "conclusion", "result"),
+    [
+        (0, "success", "SUCCESS"),
+        (1, "failure", "FAILURE"),
+        (3, "neutral", "UNSTABLE"),
+        (125, "neutral", "UNSTABLE"),
+        (125, "failure", "FAILURE"),
+        (125, "", "NOT_BUILT"),
+        (1, "", "NOT_BUILT"),  # a Python traceback
+        (2, "", "NOT_BUILT"),
+        (4, "", "NOT_BUILT"),
+    ],
+)
+def test_the_result_of_the_job_is_that_of_the_check(tmp_path: Path, status: int, conclusion: str, result: str) -> None:
+    """A stand-in for cbt-tools ends with each exit status."""
+    job = fragment("A Jenkins")
+    script = job.split("script: '''")[1].split("'''")[0]
+    stand_in, folder = tmp_path / "cbt-tools", tmp_path / "pr-7"
+    answer = f"mkdir {folder} && echo '{json.dumps({'conclusion': conclusion}, indent=1)}' > {folder}/pr.json\n"
+    stand_in.write_text(f'#!/bin/sh\necho "$@" > words\n{answer if conclusion else ""}exit {status}\n')
+    stand_in.chmod(0o755)
+    environment = {"PATH": f"{tmp_path}:{os.environ['PATH']}", "PULL": "1234", "BUILD_NUMBER": "7"}
+    ended = subprocess.run(["sh", "-xe", "-c", script], cwd=tmp_path, env=environment, check=False)
+    words = "pr origin/main pull/1234 --config pr.yaml --within 8h -a pr-7"
+    assert (tmp_path / "words").read_text().strip() == words
+    results = dict(re.findall(r"(\d): '(\w+)'", job))
+    (default,) = re.findall(r"get\(status, '(\w+)'\)", job)
+    assert results.get(str(ended.returncode), default) == result
+
+
 def test_the_other_commands_are_ones_that_are_there() -> None:
     lines: List[str] = [line for line in PAGE.splitlines() if line.startswith("    ") and "cbt-tools" in line]
     for line in lines:
-        words = shlex.split(line.split("cbt-tools ", 1)[1], comments=True)
+        words = shlex.split(line.split("cbt-tools ", 1)[1].split(" || ")[0], comments=True)
         assert callable(parser_of(words[0]).parse_args(words).run)
