@@ -7,6 +7,7 @@ Usage: ./run bench history [TABLE ...], of those that it names when one is unkno
 a checkout of https://github.com/alan-turing-institute/TCPD, where `make` fetches the series that it may not contain;
 without it, F1, covering and the second table are left out. EVERY=4 plants steps at one in four positions only, and
 EVERY_OF_TCPD=40 at one in forty positions of the series of TCPD. Without them: at all positions, which takes days.
+ORDERS=20: random orders of each series of the lab. ROUNDS=200, NIGHTS=365: histories of each noise, and their length.
 """
 
 from __future__ import annotations
@@ -22,12 +23,13 @@ from typing import Any, Callable, Dict, List, Optional, Sequence
 
 import numpy as np
 from inputs import detector_scores
-from inputs.chance import RUNS, TABLES, Noise, print_tables, series, show
+from inputs.chance import RUNS, TABLES, Noise, print_tables, series, share_with_bounds, show
 from inputs.change_points import e_divisive, pelt
 from inputs.programs import answer, environment
+from scipy.stats import chi2
 
 from cbt_plugins.compare.statistics import alpha_of_budget, change_points
-from cbt_plugins.compare.statistics.change_point_search import noise_of
+from cbt_plugins.compare.statistics.change_point_search import Settled, noise_of
 
 #: trials on a lab, and the scatter from trial to trial that they are scaled to
 SERIES, SCATTER = Path(__file__).parents[1] / "data" / "history" / "trials.json", 0.02
@@ -65,18 +67,38 @@ def _with_points(noise: Noise, change: float, at: Optional[int], rounds: int = T
 
 
 def nights() -> None:
-    """Histories of noise, looked at after each of 60 nights: those with any change point, and alarms a year."""
+    """Histories of one row of noise, looked at after each night: those with any change point, and all new points.
+
+    The rate is of these nights. Its bounds are too narrow, because points of the same history come together.
+    """
+    rounds, length = int(os.environ.get("ROUNDS") or TABLES), int(os.environ.get("NIGHTS") or 60)
+    noises = {**RUNS, **{f"autocorrelation of runs {lag}": _alike(lag) for lag in (0.3, 0.6)}}
+    looks = [("1 false alarm a year", alpha_of_budget(1, 365.25), name) for name in noises]
     lines: List[List[object]] = []
-    rounds = TABLES // 2
-    for lag in (0.0, 0.3):
-        for name, alpha in (("alpha 0.05 a look", 0.05), ("1 false alarm a year", alpha_of_budget(1, 365.25))):
-            alarms = sum(_alarmed(series(np.random.default_rng(seed), 60, lag, 0.02), alpha) for seed in range(rounds))
-            lines.append([f"{name}, autocorrelation of runs {lag}", alarms / rounds, alarms / rounds * 365 / 60])
-    show(["looked at with", "any in 60 nights", "a year, at least"], lines)
+    for look, alpha, name in [*looks, ("alpha 0.05 a look", 0.05, "normal, 2 %")]:
+        histories = (noises[name](np.random.default_rng(seed), length) for seed in range(rounds))
+        new = [_new_points(values, alpha) for values in histories]
+        rate = _rate(sum(new), rounds * length / 365.25)
+        lines.append([f"{look}; {name}", share_with_bounds(sum(map(bool, new)), rounds), rate])
+    show(["looked at with; noise", f"any in {length} nights", "new points a year"], lines)
 
 
-def _alarmed(values: np.ndarray, alpha: float) -> bool:
-    return any(change_points(values[:night], alpha) for night in range(6, len(values) + 1))
+def _new_points(values: np.ndarray, alpha: float) -> int:
+    """Return how many change points the nights have that the night before did not have."""
+    settled: Settled = {}
+    number = 0
+    earlier: List[int] = []
+    for night in range(detector_scores.FIRST, len(values) + 1):
+        cuts = [point.index for point in change_points(values[:night], alpha, settled=settled)]
+        number += sum(all(abs(cut - point) > detector_scores.MARGIN for point in earlier) for cut in cuts)
+        earlier = cuts
+    return number
+
+
+def _rate(count: int, years: float) -> str:
+    """Return "0.41 (20 in 49 years; 0.25 to 0.63)": a rate a year with its exact bounds of 95 % (Garwood)."""
+    low, high = chi2.ppf(0.025, 2 * count) / 2 if count else 0.0, chi2.ppf(0.975, 2 * count + 2) / 2
+    return f"{count / years:.2f} ({count} in {years:.3g} years; {low / years:.2f} to {high / years:.2f})"
 
 
 def dips() -> None:
@@ -118,12 +140,12 @@ def published() -> None:
     planted = [_scaled(values) for values in json.loads(SERIES.read_text())["series"].values()]
     folder = os.environ.get("TCPD")
     of_tcpd = [_scaled(values) for values, _ in (detector_scores.tcpd(folder).values() if folder else ())]
-    chance = np.random.default_rng(0)
+    chance, orders = np.random.default_rng(0), int(os.environ.get("ORDERS") or 100)
     question = {
         "tcpd": folder,
         "planted": planted,
         "planted_in_tcpd": of_tcpd,
-        "shuffled": [list(chance.permutation(values)) for values in planted],
+        "shuffled": [list(chance.permutation(values)) for _ in range(orders) for values in planted],
         "every": int(os.environ.get("EVERY") or 1),
         "every_of_tcpd": int(os.environ.get("EVERY_OF_TCPD") or 1),
     }
@@ -166,7 +188,8 @@ def _scaled(values: Sequence[float]) -> List[float]:
 
 def _row(name: str, its: Dict[str, Any]) -> List[object]:
     cells: List[object] = [name, *((its["tcpd"]["f1"], its["tcpd"]["covering"]) if its["tcpd"] else ("-", "-"))]
-    return [*cells, *_planted(its["planted"]), f"{its['alarms']:.1f}", f"{its['shuffled']:.1f}"]
+    rates = (_rate(new, looks / 365.25) for new, looks in (its["alarms"], its["shuffled"]))
+    return [*cells, *_planted(its["planted"]), *rates]
 
 
 def _planted(delays: Dict[str, Any]) -> List[object]:

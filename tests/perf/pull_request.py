@@ -32,10 +32,10 @@ import subprocess
 import sys
 import tempfile
 from pathlib import Path
-from typing import Dict, List, Sequence
+from typing import Dict, List, Sequence, Tuple
 
 import yaml
-from inputs.chance import share, show
+from inputs.chance import share_with_bounds, show
 from inputs.labs import TOOLS
 from trust import CONFIG, MOST, ROWS, TRIAL, block_value, ended, labs, trials
 
@@ -55,6 +55,8 @@ CHANGES = (0.0, -0.03, -0.05)
 #: seconds of load of a cycle, and limits
 LOADS, LIMITS = (3, 12, 48), (0.05, 0.03)
 SCATTERS = (0.01, 0.02, 0.03, 0.04, 0.06, 0.08)
+#: samples with replacement of the blocks of a verdict: what another run of them might have shown
+RESAMPLED = 20
 DELAY = "osd_debug_inject_dispatch_delay"
 
 Block = Dict[str, float]
@@ -98,10 +100,10 @@ def verdicts(_: Path, file: str, number: str = "1000") -> None:
             scatter = Scatter(spread / math.sqrt(load // TRIAL), 1e6)
             predicted = detectable(scatter, 2, design_of(most, limit), POWER)
             for change in (*CHANGES, *([-predicted] if predicted else [])):
-                worse, fine = drawn(real, (load // TRIAL, most), change, limit, count)
-                lines.append((f"{limit:.0%}", f"{load} s", most, f"{change:.1%}", share(worse), share(fine)))
+                ends = drawn(real, (load // TRIAL, most), change, limit, count)
+                shares = (share_with_bounds(number, count) for number in ends)
+                lines.append((f"{limit:.0%}", f"{load} s", most, f"{change:.1%}", *shares))
     show(("limit", "load of a cycle", "blocks in 8 h", "true change", "regression", "no regression"), lines)
-    print(f"{count} verdicts a line: a share of .01 is known by ±{196 * math.sqrt(0.01 * 0.99 / count):.1f} points")
 
 
 def deployed(_: Path, file: str, number: str = "1000") -> None:
@@ -125,24 +127,28 @@ def deployed(_: Path, file: str, number: str = "1000") -> None:
         for limit in LIMITS:
             predicted = detectable(Scatter(spreads[ROWS[0]], 1e6), 2, design_of(most, limit), POWER)
             for change in (*CHANGES, *([-predicted] if predicted else [])):
-                worse, fine = drawn(centred, (1, most), change, limit, count)
-                lines.append((f"{limit:.0%}", f"{change:.1%}", share(worse), share(fine)))
-            worse, fine = drawn(blocks, (1, most), 0.0, limit, count, exchanged=False)
-            lines.append((f"{limit:.0%}", "as measured", share(worse), share(fine)))
+                ends = drawn(centred, (1, most), change, limit, count)
+                lines.append((f"{limit:.0%}", f"{change:.1%}", *(share_with_bounds(number, count) for number in ends)))
+            ends = drawn(blocks, (1, most), 0.0, limit, count, exchanged=False)
+            lines.append((f"{limit:.0%}", "as measured", *(share_with_bounds(number, count) for number in ends)))
+            samples = [random.Random(seed).choices(centred, k=len(centred)) for seed in range(RESAMPLED)]
+            part = count // RESAMPLED
+            shares = sorted(drawn(sample, (1, most), 0.0, limit, part)[0] / part for sample in samples)
+            lines.append((f"{limit:.0%}", "0.0%, other blocks", f"{shares[0]:.3f} to {shares[-1]:.3f}", ""))
         show(("limit", "true change", "regression", "no regression"), lines)
 
 
 def drawn(
     real: Sequence[Block], shape: Sequence[int], change: float, limit: float, count: int, exchanged: bool = True
-) -> Sequence[float]:
-    """Return the shares of regressions and of no regressions, by the function that decides them.
+) -> Tuple[int, int]:
+    """Return the number of regressions and of no regressions, by the function that decides them.
 
     `exchanged`: the sides of each block, or not, by chance.
     """
     pooled, most = shape
     draw = random.Random(f"{shape}{change}")
     design = design_of(most, limit)
-    worse = fine = 0
+    worse, fine = 0, 0
     for _ in range(count):
         rows: Dict[str, List[float]] = {row: [] for row in ROWS}
         for _ in range(most):
@@ -154,7 +160,7 @@ def drawn(
         regression = any(decision.verdict is Verdict.WORSE for decision in decisions)
         worse += regression
         fine += not regression and all(decision.verdict for decision in decisions)
-    return worse / count, fine / count
+    return worse, fine
 
 
 def design_of(most: int, limit: float) -> Design:

@@ -8,6 +8,7 @@ from typing import Callable, Dict, Sequence
 
 import numpy as np
 from scipy.signal import lfilter
+from scipy.stats import beta
 
 #: sequences or tables of rows of which a part is counted
 TABLES = 100
@@ -35,6 +36,13 @@ def series(chance: np.random.Generator, n: int, lag: float, scatter: float = 0.0
 def share(value: float) -> str:
     """Return ".05" of 0.05, "1.00" of 1."""
     return f"{max(value, 0.0):.2f}".removeprefix("0")
+
+
+def share_with_bounds(count: int, rounds: int) -> str:
+    """Return "0.020 (8 of 400; 0.009 to 0.039)": a share with its exact bounds of 95 % (Clopper and Pearson)."""
+    low = beta.ppf(0.025, count, rounds - count + 1) if count else 0.0
+    high = beta.ppf(0.975, count + 1, rounds - count) if count < rounds else 1.0
+    return f"{count / rounds:.3f} ({count} of {rounds}; {low:.3f} to {high:.3f})"
 
 
 def show(head: Sequence[object], lines: Sequence[Sequence[object]]) -> None:

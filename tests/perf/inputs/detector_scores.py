@@ -101,7 +101,7 @@ def _near(cuts, at):
 
 
 def alarms(method, series):
-    """Return how often a look, one after each run, finds a change that no earlier look of the series had, in a year."""
+    """Return [new, looks]: the changes that no earlier look had, and the looks, one after each run of each series."""
     looks = new = 0
     for values in series:
         known = []
@@ -110,7 +110,7 @@ def alarms(method, series):
             fresh = [cut for cut in method(values[:n]) if not _near(known, cut)]
             new += len(fresh)
             known += fresh
-    return new / looks * 365.25
+    return [new, looks]
 
 
 def scores(method, question):
