@@ -36,7 +36,9 @@ _FRESH = 30.0
 #: seconds after the first clean sample at which the samples that make it a milestone are in the archive
 _PROVEN = STABLE_IN_SAMPLES + 2.0
 #: the pauses of Sparing, in processor times of a heavy look
-SPARED, _EARLY = 200, 50
+SPARED, _EARLY = 128, 32
+#: seconds of pause at most that a look makes which is not heavy: else there would be no heavy look on a slow machine
+_MOST_OF_LIGHT = 0.5
 #: the whole run is read again after so many times SPARED
 _WHOLE_RUN = 4
 
@@ -93,37 +95,33 @@ def _number(value: Any) -> int:
 class Sparing:
     """Decides which looks are heavy: those that make charts and tables anew. T is the processor time of a heavy look.
 
-    - A heavy look is due 200 T after the last heavy look.
-    - A look that shows a turn (a fault, OSDs or PGs have changed) may be heavy 50 T after the last heavy look. The next
-      pause gets longer by the rest of the pause that this look has cut short, so that 200 T pass before the next early
-      look. A look that reads requests for a turn and does not show it makes the pause longer by 200 times what it took.
-      The looks of both rules take at most 1/200 of a processor, however many turns there are.
-    - A look that shows the first requests or the end of a phase, or another state of the run, is heavy at once. This
-      look is extra: the 1/200 does not count it, and the pauses begin anew. A phase has two extra looks. Only a run of
-      short phases therefore takes more than 1 % of a processor.
+    - A heavy look is due 128 T after the last heavy look.
+    - A look that shows a turn (a phase has its first requests or its end; a fault, OSDs or PGs have changed) may be
+      heavy 32 T after the last heavy look. The next pause gets longer by the rest of the pause that this look has cut
+      short, so that 128 T pass before the next early look.
+    - A look that shows another state of the run is heavy at once, and makes the next pause longer, too.
+    - All looks between make the pause longer by 128 times what they took; those that read no requests by at most 0.5 s.
+
+    So all looks take at most 1/128 of a processor, however many turns and phases there are; 1/256 and what looks that
+    are not heavy take where these take more than 1/256.
     """
 
     def __init__(self) -> None:
         self.due = True  # in this look
-        self.is_extra = False  # this look
-        self.hurries = False  # this look: it reads requests although it is not due
+        self.reads = False  # this look: it reads requests
         self.next_at = 0.0  # time.monotonic()
-        self._took = 0.0  # T: seconds of the last heavy look that was not extra
+        self._took = 0.0  # T: seconds of the last heavy look
 
     @contextmanager
     def look(self) -> Iterator[None]:
         """Measure a look."""
-        self.due, self.is_extra, self.hurries = time.monotonic() >= self.next_at, False, False
+        self.due, self.reads = time.monotonic() >= self.next_at, False
         begun = time.thread_time()
         yield
-        now = time.monotonic()
-        if self.is_extra:
-            self.next_at = max(self.next_at, now + SPARED * self._took)
-        elif self.due:
-            self._took = time.thread_time() - begun
-            self.next_at = max(self.next_at, now) + SPARED * self._took
-        elif self.hurries:
-            self.next_at += SPARED * (time.thread_time() - begun)
+        took = time.thread_time() - begun
+        pause = SPARED * took if self.due or self.reads else min(SPARED * took, _MOST_OF_LIGHT)
+        self.next_at = max(self.next_at, time.monotonic()) + pause
+        self._took = took if self.due else self._took
         self.due = False
 
     @property
@@ -138,6 +136,7 @@ class LiveRun:
     def __init__(self, path: Path) -> None:
         self.path = path
         confine(path)
+        self._name = "/".join(path.resolve().parts[-2:])
         plan = read_json(path / "plan.json")
         phases = plan.get("phases") if isinstance(plan, dict) else None
         self._planned = [phase for phase in phases or () if isinstance(phase, dict) and phase.get("name")]
@@ -154,6 +153,7 @@ class LiveRun:
         self._load: Optional[_Heartbeats] = None
         self._running: Optional[RunningPhase] = None
         self.aggregates: Optional[PhaseAggregates] = None  # of the phase that runs
+        self._latency: Dict[str, Dict[str, Any]] = {}  # of these
         self._numbers = _Numbers(path)
         self.sparing = Sparing()
 
@@ -181,11 +181,9 @@ class LiveRun:
         end = next((event for event in reversed(self.events) if event.get("event") in _ENDS), None)
         since = max([self._invoked, *(_time(event) for event in self.events if event.get("event") == "run-begun")])
         ended = _ENDS[str(end["event"])] if end is not None and _time(end) >= since else None
-        if is_held(self.path / "journal.jsonl"):
-            return GOING_ON if ended in (None, COMPLETE) else str(ended)
         if ended is not None and ended != COMPLETE:
             return ended
-        return GONE if self.silent > RUN_SILENCE else GOING_ON
+        return GONE if self.silent > RUN_SILENCE and not is_held(self.path / "journal.jsonl") else GOING_ON
 
     @property
     def silent(self) -> float:
@@ -202,7 +200,7 @@ class LiveRun:
         self._turns += [_time(event) for event in new_events if _is_of_fault(event)]
         new = len(new_events) + self._read_samples()
         self._find_load()
-        self.sparing.hurries = hurries = self._may_hurry()
+        hurries = self._may_hurry()
         new += self._read_load(hurries)
         if hurries and self._shows_turn():
             self.sparing.due = True
@@ -232,6 +230,7 @@ class LiveRun:
         if folder is None or self._load is None or self._load.folder != folder:
             self._load = _Heartbeats(folder, LineTail(folder / HEARTBEATS)) if folder else None
             self._running = self.aggregates = None
+            self._latency = {}
         if folder is not None and self._running is None:
             phase = read_running(self.path)
             self._running = RunningPhase(*phase) if phase else None
@@ -239,10 +238,12 @@ class LiveRun:
     def _read_load(self, hurries: bool) -> int:
         if self._load is None:
             return 0
-        # the first requests of a phase are shown at once
+        # the latencies of the first requests of a phase are shown at once
         if self._running is not None and (hurries or self.sparing.due or self.aggregates is None):
+            self.sparing.reads = True
             try:
                 self.aggregates = self._running.look()
+                self._latency = recent(self.aggregates) if self.aggregates is not None else {}
             except Unreadable:
                 if self._load.folder.exists():  # else the phase ended just now
                     raise
@@ -277,13 +278,13 @@ class LiveRun:
         fresh = latest is not None and time.monotonic() - self._sampled <= _FRESH
         return {
             "t": round(time.time(), 3),
-            "run": f"{self.path.resolve().parent.name}/{self.path.resolve().name}",
+            "run": self._name,
             "state": state,
             "why": self._why(state),
             "silent_s": round(self.silent, 1),
             "phases": len(self._planned),
             **self._of_phase(phase, state),
-            "latency": recent(self.aggregates) if self.aggregates is not None else {},
+            "latency": self._latency,
             "latency_until": self.aggregates.grid.end if self.aggregates is not None else None,
             "pgs_not_clean": latest.not_clean if latest is not None and fresh else None,
             "faults": self._faults(),
@@ -354,9 +355,10 @@ class LiveRun:
         """Return the summary so far, with the phase that runs; made anew when that is due. Raises Unreadable."""
         with reading(self.path):
             numbers, running, state = self._numbers, self.aggregates, self.state
-            if numbers.lack_phase(running, state):
-                self.sparing.is_extra = self.sparing.due = True
-            if self.sparing.due and (self.sparing.is_extra or self._turns or numbers.are_old):
+            lacks_phase = numbers.lack_phase(running)
+            if numbers.state != state or (lacks_phase and self.sparing.may_hurry):
+                self.sparing.due = True
+            if self.sparing.due and (numbers.state != state or lacks_phase or self._turns or numbers.are_old):
                 numbers.make(running, state)
                 shown_until = self._shown_until()
                 self._turns = [t for t in self._turns if t > shown_until]
@@ -395,17 +397,17 @@ class _Numbers:
     def __init__(self, path: Path) -> None:
         self._path = path
         self._phases: Tuple[Any, ...] = ()
+        self.state = ""  # of the run, as the summary shows it
         self.summary: Dict[str, Any] = {}
         self._next_at = 0.0  # time.monotonic()
 
-    def lack_phase(self, running: Optional[PhaseAggregates], state: str) -> bool:
-        """Tell whether a phase has ended or has its first requests, or the run another state, and no summary shows it.
-        """
-        return self._phases != self._phases_now(running, state)
+    def lack_phase(self, running: Optional[PhaseAggregates]) -> bool:
+        """Tell whether a phase has ended or has its first requests, and the summary does not show it."""
+        return self._phases != self._phases_now(running)
 
-    def _phases_now(self, running: Optional[PhaseAggregates], state: str) -> Tuple[Any, ...]:
-        ended = tuple(sorted(path.parent.name for path in self._path.glob("phases/*/phase.json")))
-        return ended, (self._path / "complete").exists(), state, running.phase.name if running else None
+    def _phases_now(self, running: Optional[PhaseAggregates]) -> Tuple[Any, ...]:
+        ended = sorted(path.parent.name for path in self._path.glob("phases/*/phase.json"))
+        return (*ended, running.phase.name if running else None)
 
     @property
     def are_old(self) -> bool:
@@ -414,9 +416,9 @@ class _Numbers:
 
     def make(self, running: Optional[PhaseAggregates], state: str) -> None:
         """Make the summary of the whole run."""
-        now, begun, phases = time.monotonic(), time.process_time(), self._phases_now(running, state)
+        now, begun, phases = time.monotonic(), time.process_time(), self._phases_now(running)
         self.summary = numbers_of(self._path, running, state == GOING_ON)
-        self._phases = phases
+        self._phases, self.state = phases, state
         self._next_at = now + _WHOLE_RUN * SPARED * (time.process_time() - begun)
 
     def renew_phase(self, running: PhaseAggregates) -> None:

@@ -251,6 +251,10 @@ def test_a_line_of_json_a_second_until_the_end(held: Path, capsys: pytest.Captur
     assert lines[-1]["why"] == "a disk is full"
 
 
+#: processor time of a heavy look: the pause is 50 s, and the shortest one 12.5 s
+TOOK = 50 / live_run.SPARED
+
+
 class Processor:
     """A clock of the test, and the processor time of heavy looks."""
 
@@ -265,24 +269,39 @@ def processor(monkeypatch: pytest.MonkeyPatch) -> Processor:
     return Processor(monkeypatch)
 
 
-@pytest.mark.parametrize("phase", [20, 100, 7200])
-def test_looks_that_come_early_take_no_more_time_than_the_others(processor: Processor, phase: int) -> None:
-    """OSDs that flap, or a thrasher with a fault each second; and with the extra looks of short phases."""
-    sparing, heavy, extra = live_run.Sparing(), [], []
+@pytest.mark.parametrize("light", [0.0, 0.001])
+@pytest.mark.parametrize("apart", [1, 10, 100, 7200])
+def test_all_looks_take_at_most_a_128th_of_a_processor(processor: Processor, apart: int, light: float) -> None:
+    """Turns (a fault, the begin or end of a phase) come each `apart` seconds."""
+    sparing, heavy = live_run.Sparing(), []
     while processor.now < 36000:
         with sparing.look():
-            if processor.now % phase in (0, 10):  # its first requests; the end of the phase before
-                sparing.due = sparing.is_extra = True
-                extra.append(processor.now)
-            elif sparing.due or sparing.may_hurry:
-                sparing.due = True
-                heavy.append(processor.now)
-            processor.used += 0.25 * sparing.due
+            sparing.due = sparing.due or (processor.now % apart == 0 and sparing.may_hurry)
+            heavy += [processor.now] * sparing.due
+            processor.used += TOOK if sparing.due else light
         processor.now += 1
-    assert 0 < len(heavy) * 0.25 <= processor.now / 200 + 0.25
-    assert len(extra) == 2 * 36000 / phase
-    # an early look comes 12.5 s after the last look: never where extra looks follow each other every 10 s
-    assert heavy[:2] == ([1] if phase == 20 else [1, 23])
+    if not light:
+        assert heavy[1] == {1: 13, 10: 20}.get(apart, 50)
+    assert processor.now / 140 < processor.used <= (processor.now + 37.5) / 128 + TOOK
+
+
+def test_looks_that_are_slow_leave_time_for_heavy_looks(processor: Processor) -> None:
+    sparing, heavy = live_run.Sparing(), []
+    while len(heavy) < 3:
+        with sparing.look():
+            heavy += [processor.now] * sparing.due
+            processor.used += TOOK if sparing.due else 0.1
+        processor.now += 1
+    assert heavy == [0, 99, 198]
+
+
+def test_a_look_of_another_state_makes_the_next_pause_longer(processor: Processor) -> None:
+    sparing = live_run.Sparing()
+    for _ in range(4):
+        with sparing.look():
+            sparing.due = True
+            processor.used += TOOK
+    assert sparing.next_at == 200 and not sparing.may_hurry
 
 
 def test_a_summary_is_made_anew_when_there_is_something_to_show(
@@ -291,7 +310,7 @@ def test_a_summary_is_made_anew_when_there_is_something_to_show(
     make = live_run.numbers_of
 
     def slowly(*args: Any) -> Any:
-        processor.used += 0.25
+        processor.used += TOOK
         return make(*args)
 
     monkeypatch.setattr(live_run, "numbers_of", slowly)
@@ -307,11 +326,12 @@ def test_a_summary_is_made_anew_when_there_is_something_to_show(
     with next(held.glob("monitors/*/recovery.jsonl")).open("a") as file:
         line = {"t": COPIED - 10, "epoch": 70, "map": [{"epoch": 70, "t": COPIED - 10, "down": [1]}]}
         file.write(json.dumps(line) + "\n")
-    flapped = look(1.0)
+    assert look(49.0) is first, "the requests of its time are not there"
+    flapped = look(50.0)
     assert flapped is not first and run.summary() is flapped
-    assert look(2.0) is flapped
     shutil.copy(held / "phases" / "02-no-failure" / "phase.json", held / "phases" / "04-one-down.running")
-    assert look(3.0) is not flapped, "a phase has ended"
+    assert look(62.0) is flapped, "the former look came early"
+    assert look(63.0) is not flapped, "a phase has ended"
 
 
 def test_a_tail_reads_whole_lines_once(tmp_path: Path) -> None:
