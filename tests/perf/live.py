@@ -3,14 +3,15 @@
 A phase of 10 drivers grows as fast as it would: frames of 10 s, heartbeats and samples once a second. OSDs flap, and
 a thrasher injects a fault each minute. `cbt-tools watch --serve` is a process of its own, and one browser follows.
 Prints the share of a core that the process took after its start, as Linux counts it, the bytes that the browser got,
-and the delay between two pages.
-Usage: ./run bench live [SECONDS]
+the delay between two pages, and the delay from the event of a fault to the page with its mark.
+Usage: ./run bench live [SECONDS [PHASE]], 300 s and one phase of 3600 s unless it says so
 """
 
 from __future__ import annotations
 
 import http.client
 import json
+import math
 import os
 import re
 import subprocess
@@ -20,7 +21,7 @@ import threading
 import time
 from contextlib import closing
 from pathlib import Path
-from typing import Any, Dict, List
+from typing import Any, Dict, Iterable, List, Sequence
 
 import numpy as np
 
@@ -30,29 +31,52 @@ from inputs import long_runs
 from cbt_plugins.journal import Journal
 
 DRIVERS = 10
-LENGTH = 3600.0
+LENGTH = 3600
 #: seconds between two changes of an OSD, and between a fault and its undo
 FLAP, FAULT = 5, 30
 
 
-def begin(run: Path, now: int) -> Path:
-    """Write what is there when the load begins; return the phase's folder."""
-    folder = run / "phases" / "01-measure.running"
-    (folder / "aggregates").mkdir(parents=True)
+def begin(run: Path, now: int, phases: int, length: int) -> Path:
+    """Write what is there when the load begins; return the folder of the first phase."""
     (run / "monitors" / "recovery.node0").mkdir(parents=True)
-    phase = {"name": "measure", "kind": "hybrid", "role": "measure", "engine": "cbt-load", "duration": LENGTH}
-    (run / "plan.json").write_text(json.dumps({"benchmark": "rgwtest", "phases": [phase]}))
+    plan = {"benchmark": "rgwtest", "phases": [phase(number, length) for number in range(1, phases + 1)]}
+    (run / "plan.json").write_text(json.dumps(plan))
     (run / "manifest.json").write_text(json.dumps({"version": 2, "run_id": "bench"}))
-    jobs = [job(number) for number in range(DRIVERS)]
-    record = {**phase, "version": 2, "index": 1, "status": "running", "window": {"start": now, "end": None}}
-    record.update(block=1, asked={"duration": LENGTH, "mix": {op: 25.0 for op in long_runs.OPS}}, jobs=jobs)
+    return begin_phase(run, now, 1, length)
+
+
+def phase(number: int, length: int) -> Dict[str, Any]:
+    """Return a phase of the plan; `length` in seconds."""
+    name = f"measure-{number}"
+    return {"name": name, "kind": "hybrid", "role": "measure", "engine": "cbt-load", "duration": float(length)}
+
+
+def begin_phase(run: Path, now: int, number: int, length: int) -> Path:
+    """Begin the load of a phase; return its folder."""
+    of = phase(number, length)
+    folder = run / "phases" / f"{number:02d}-{of['name']}.running"
+    (folder / "aggregates").mkdir(parents=True)
+    record = {**of, "version": 2, "index": number, "status": "running", "window": {"start": now, "end": None}}
+    record.update(block=1, asked={"duration": float(length), "mix": {op: 25.0 for op in long_runs.OPS}})
+    record.update(jobs=[job(driver) for driver in range(DRIVERS)])
     (folder / "running.json").write_text(json.dumps(record))
-    events: List[Dict[str, Any]] = [
-        {"t": now - 1, "event": "phase-begin", "phase": "measure", "kind": "hybrid", "role": "measure"},
-        {"t": now, "event": "load-go", "phase": "measure", "at": now},
-    ]
-    (run / "events.jsonl").write_text("".join(json.dumps(event) + "\n" for event in events))
+    add_event(run, {"t": now, "event": "phase-begin", "phase": of["name"], "kind": "hybrid", "role": "measure"})
+    add_event(run, {"t": now, "event": "load-go", "phase": of["name"], "at": now})
     return folder
+
+
+def end_phase(run: Path, folder: Path, now: int) -> None:
+    """End the load of a phase."""
+    record = json.loads((folder / "running.json").read_text())
+    record.update(status="ok", window={"start": record["window"]["start"], "end": now})
+    (folder / "phase.json").write_text(json.dumps(record))
+    folder.rename(folder.with_suffix(""))
+    add_event(run, {"t": now, "event": "phase-end", "phase": record["name"], "status": "ok"})
+
+
+def add_event(run: Path, event: Dict[str, Any]) -> None:
+    with (run / "events.jsonl").open("a") as file:
+        file.write(json.dumps(event) + "\n")
 
 
 def job(number: int) -> Dict[str, Any]:
@@ -82,10 +106,9 @@ def second(run: Path, folder: Path, since: int, made: int, tables: List[Any]) ->
         number, is_undo = divmod(made // FAULT - 1, 2)
         label = f"thrasher-{number}"
         names = ("fault-undo-begin", "fault-undone") if is_undo else ("fault-inject-begin", "fault-injected")
-        with (run / "events.jsonl").open("a") as file:
-            for name in names:
-                event = {"t": now, "event": name, "label": label, "kind": "stop", "targets": ["node1"], "osds": [3]}
-                file.write(json.dumps(event) + "\n")
+        for name in names:
+            event = {"t": now, "event": name, "label": label, "kind": "stop", "targets": ["node1"], "osds": [3]}
+            add_event(run, event)
     if made % 10 == 0:
         for number in range(DRIVERS):
             with (folder / "aggregates" / f"{job(number)['id']}.aggregates").open("ab") as out:
@@ -104,16 +127,48 @@ def sample(now: int, elapsed: int) -> Dict[str, Any]:
     return state
 
 
-def follow(host: str, got: Dict[str, Any]) -> None:
-    """Take events until the server ends."""
-    connection = http.client.HTTPConnection(host)
-    connection.request("GET", "/")
-    (version,) = re.findall(rb'id="live" data-version="(\d+)"', connection.getresponse().read())
-    connection.request("GET", f"/events?since={version.decode()}")
-    for line in connection.getresponse():
-        got["bytes"] = got.get("bytes", 0) + len(line)
-        if line == b"event: page\n":
-            got.setdefault("pages", []).append(time.monotonic())
+class Browser:
+    """Follows the page in a thread of its own until the server ends."""
+
+    def __init__(self, host: str) -> None:
+        self.begun = time.time()
+        self.bytes = 0
+        self.pages: List[float] = []  # time.time() of each page
+        self.marks: Dict[int, float] = {}  # time of a fault -> time of the first page with its mark
+        self._data: Any = None
+        threading.Thread(target=self._follow, args=(host,), daemon=True).start()
+
+    def _follow(self, host: str) -> None:
+        connection = http.client.HTTPConnection(host)
+        connection.request("GET", "/")
+        page = connection.getresponse().read().decode()
+        (version,) = re.findall(r'id="live" data-version="(\d+)"', page)
+        (data,) = re.findall(r'<script type="application/json" id="data">(.*?)</script>', page, re.DOTALL)
+        self._data = json.loads(data)
+        connection.request("GET", f"/events?since={version}")
+        is_page = False
+        for line in connection.getresponse():
+            self.bytes += len(line)
+            if is_page:
+                self._take(json.loads(line[len(b"data: ") :]))
+            is_page = line == b"event: page\n"
+
+    def _take(self, page: Dict[str, Any]) -> None:
+        """Apply the changes of the charts' data as live.js does, and note new marks of faults."""
+        self.pages.append(time.time())
+        for path, begin, value in page["data"]:
+            *folders, last = path
+            part = self._data
+            for key in folders:
+                part = part[key]
+            if begin is None:
+                part[last] = value
+            else:
+                part[last][begin:] = value
+        for failure in (phase["failure"] for phase in self._data["phases"]):
+            for mark in failure["marks"] if failure else ():
+                if mark["title"] == "fault":
+                    self.marks.setdefault(round(failure["start"] + mark["at"]), self.pages[-1])
 
 
 def processor_seconds(pid: int) -> float:
@@ -122,38 +177,51 @@ def processor_seconds(pid: int) -> float:
     return sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
 
 
-def main(seconds: int) -> None:
+def grow(run: Path, folder: Path, since: int, seconds: Iterable[int], length: int, tables: List[Any]) -> Path:
+    """Write what comes in these seconds after the load began, each at its time; return the folder of the last phase."""
+    for made in seconds:
+        time.sleep(max(0.0, since + made - time.time()))
+        second(run, folder, since, made, tables)
+        if made % length == 0:
+            end_phase(run, folder, since + made)
+            folder = begin_phase(run, since + made, made // length + 1, length)
+    return folder
+
+
+def main(seconds: int, length: int) -> None:
     chance = np.random.default_rng(1)
     tables = [long_runs.values(chance, 1) for _ in range(4)]
-    got: Dict[str, Any] = {}
     with tempfile.TemporaryDirectory() as top:
         run = Path(top) / "results" / "00000000" / "id-1a2b3c4d"
         since = int(time.time()) - 30
-        folder = begin(run, since)
+        folder = begin(run, since, (seconds + 30) // length + 1, length)
         with closing(Journal(run / "journal.jsonl")):
-            for made in range(1, 31):
-                second(run, folder, since, made, tables)
+            folder = grow(run, folder, since, range(1, 31), length, tables)
             words = [sys.executable, "-m", "cbt_plugins.tools", "watch", str(run), "--serve", "0"]
             with subprocess.Popen(words, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
                 try:
                     assert program.stderr
                     url = program.stderr.readline()
-                    host = url.strip().split("/")[2]
-                    threading.Thread(target=follow, args=(host, got), daemon=True).start()
+                    browser = Browser(url.strip().split("/")[2])
                     used, begun = processor_seconds(program.pid), time.monotonic()
-                    for made in range(31, 31 + seconds):
-                        second(run, folder, since, made, tables)
-                        time.sleep(max(0.0, begun + (made - 30) - time.monotonic()))
-                    used = processor_seconds(program.pid) - used
+                    grow(run, folder, since, range(31, 31 + seconds), length, tables)
+                    used, took = processor_seconds(program.pid) - used, time.monotonic() - begun
                 finally:
                     program.kill()
-    pages = got.get("pages", [])
-    apart = np.diff(pages) if len(pages) > 1 else np.zeros(1)
-    print(f"{DRIVERS} drivers, {seconds} s, one browser, {os.cpu_count()} cores, load {os.getloadavg()[1]:.0f}")
-    print(f"program          {100 * used / seconds:.2f} % of a core")
-    print(f"browser          {got.get('bytes', 0) / seconds / 1024:.1f} KiB/s")
-    print(f"pages            {len(pages)}, median {np.median(apart):.1f} s apart")
+    cores, load = os.cpu_count(), os.getloadavg()[1]
+    print(f"{DRIVERS} drivers, {took:.0f} s, phases of {length} s, one browser, {cores} cores, load {load:.0f}")
+    print(f"program          {100 * used / took:.2f} % of a core")
+    print(f"browser          {browser.bytes / took / 1024:.1f} KiB/s")
+    print(f"pages            {len(browser.pages)}, median {percentile(np.diff(browser.pages), 50):.1f} s apart")
+    late = [shown - fault for fault, shown in browser.marks.items() if fault > browser.begun]
+    nine_of_ten = percentile(late, 90)
+    print(f"fault to mark    {len(late)} faults, median {percentile(late, 50):.1f} s, 90 % within {nine_of_ten:.1f} s")
+
+
+def percentile(values: Sequence[float], percent: float) -> float:
+    """Return a percentile; not a number where there are no values."""
+    return float(np.percentile(values, percent)) if len(values) else math.nan
 
 
 if __name__ == "__main__":
-    main(int(sys.argv[1]) if len(sys.argv) > 1 else 300)
+    main(*map(int, sys.argv[1:]), *(300, LENGTH)[len(sys.argv) - 1 :])
