@@ -36,6 +36,8 @@ FORMAT = 3
 _EVIDENCE = (END, SUMS, SUMMARY, "manifest.json", "plan.json", "benchmark_config.yaml", "phases")
 #: runs that are read by this process alone; starting another one takes as long
 _FEW = 40
+#: processes at most that read runs: the memory of many processors would be large
+_MOST_WORKERS = 2
 
 _Read = TypeVar("_Read")
 Key = Tuple[str, str, str]
@@ -213,10 +215,11 @@ def _state_of(run: Path) -> str:
 
 def _read(runs: Sequence[Path]) -> Iterator[List[_Plain]]:
     """Yield the records of each run as plain values."""
-    if len(runs) < _FEW or most_workers() == 1:
+    workers = min(most_workers(), _MOST_WORKERS)
+    if len(runs) < _FEW or workers == 1:
         yield from map(_plain_records, runs)
         return
-    with worker_processes(most_workers(), threads=True) as pool:
+    with worker_processes(workers, threads=True) as pool:
         yield from pool.map(_plain_records, runs, chunksize=8)
 
 
