@@ -15,7 +15,7 @@ from typing import List, NamedTuple
 
 import archive_builder as aa
 import pytest
-from cbt_trees import TIME_SERIES, Trees
+from cbt_trees import MERGED, TIME_SERIES, Trees
 
 from cbt_plugins.checksums import end_run
 from cbt_plugins.tools.__main__ import main
@@ -38,17 +38,18 @@ class Programs(NamedTuple):
         return folder / "results" / "common-format" / name / name if self.flat and self.dialect == "main" else folder
 
 
-#: era or commit: the last of `master`; the last before time series; the first with them; what comes next
+#: era or commit: the last of `master`; the last before time series; the first with them, and its merge; what comes next
 TREES = {
     "master": ("head", "png", True),
     "9b4a548": ("main", "svg", True),
     TIME_SERIES: ("main", "svg"),
+    MERGED: ("main", "svg"),
     "newest": ("main", "svg"),
 }
 
 
-NESTED = pytest.mark.parametrize("programs", [TIME_SERIES, "newest"], indirect=True)
-IN_PLACE = pytest.mark.parametrize("programs", ["9b4a548", TIME_SERIES, "newest"], indirect=True)
+NESTED = pytest.mark.parametrize("programs", [TIME_SERIES, MERGED, "newest"], indirect=True)
+IN_PLACE = pytest.mark.parametrize("programs", ["9b4a548", TIME_SERIES, MERGED, "newest"], indirect=True)
 
 
 @pytest.fixture(params=TREES)
